@@ -1,0 +1,62 @@
+"""Whatever runs a graph: a backend prepares a model and hands back an executor, fp32 and QDQ by the same door."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.graph import Capabilities
+
+Array = npt.NDArray[Any]
+Feeds = Mapping[str, Array]
+
+
+@runtime_checkable
+class Executor(AbstractContextManager["Executor"], Protocol):
+    """One prepared graph. A context manager: leaving it frees the engine's memory."""
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: input name → array, to output or tap name → array.
+
+        Raises:
+            InputError: an input is missing, unknown, or has a shape or dtype the graph does not take.
+        """
+        ...
+
+    def close(self) -> None:
+        """Free what the engine holds; running afterwards is an error."""
+        ...
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A named way to run graphs; a frozen value whose fields are its options.
+
+    ``packages`` names the distributions whose version legitimately changes its numbers: they go into the environment
+    class of every result.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    @property
+    def packages(self) -> tuple[str, ...]: ...
+
+    def prepare(self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+        """Load ``model``; ``taps`` are further values to return from every run.
+
+        Raises:
+            UnsupportedError: the engine has no kernel or no opset for it.
+            UnavailableError: the engine is not installed.
+            InputError: the file is no ONNX model, or a tap names no value.
+        """
+        ...
+
+
+__all__ = ["Array", "Backend", "Executor", "Feeds"]

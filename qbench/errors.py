@@ -1,0 +1,66 @@
+"""The errors qbench raises across its rooms: one sentence of four parts, never a bare traceback."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class QbenchError(Exception):
+    """What was being done to which named thing; what was found; what was expected; what to do.
+
+    ``exit_code`` is the process exit code a command line ends with when this error reaches it.
+    """
+
+    exit_code = 2
+
+    def __init__(self, doing: str, *, found: str, expected: str, remedy: str) -> None:
+        super().__init__(doing, found, expected, remedy)
+        self.doing = doing
+        self.found = found
+        self.expected = expected
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.doing}: found {self.found}; expected {self.expected}. {self.remedy}"
+
+
+class InputError(QbenchError):
+    """Something handed in is wrong: a suite, a model, data, a name, a file."""
+
+
+class UnsupportedError(QbenchError):
+    """A backend or a schema cannot do what a cell asks for: the cell is skipped with this reason."""
+
+
+class UnavailableError(QbenchError):
+    """A package, an asset or an engine cannot be had on this machine now."""
+
+
+class StoreError(QbenchError):
+    """A file or folder of ours could not be read or written: full disk, read-only, damaged."""
+
+
+class IncomparableError(QbenchError):
+    """Two results were to be compared that nothing makes comparable."""
+
+    exit_code = 3
+
+
+class IncompleteError(QbenchError):
+    """A run ended early, so what it holds must not be taken for the whole."""
+
+    exit_code = 4
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name closest in spelling to ``name``, or None when nothing is close."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return matches[0] if matches else None
+
+
+def unknown_name(doing: str, kind: str, name: str, known: Iterable[str]) -> InputError:
+    """An error for a name that is not in a catalogue, suggesting the nearest that is."""
+    names = sorted(known)
+    close = nearest(name, names)
+    listed = ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
+    remedy = f"Did you mean '{close}'?" if close else f"Choose one of: {listed or 'none are known'}."
+    return InputError(doing, found=f"unknown {kind} '{name}'", expected=f"one of {len(names)} known {kind}s", remedy=remedy)

@@ -1,0 +1,30 @@
+"""What legitimately changes int8 results, as one comparable word: the environment class.
+
+Two results are comparable for drift when their classes are equal: the same level of dot product and float
+vector unit (by probe, not by name), and the same versions of the packages a backend says it counts with. The
+options of an engine are part of its backend's name, hence of the cell.
+"""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class EnvironmentClass:
+    """``processor`` such as ``x64-avx512-vnni``; ``packages`` (name, version) pairs that the backend counts with."""
+
+    processor: str
+    packages: tuple[tuple[str, str], ...] = ()
+
+    def __str__(self) -> str:
+        return "+".join([self.processor, *(f"{name}-{version}" for name, version in self.packages)])
+
+    @classmethod
+    def parse(cls, text: str) -> "EnvironmentClass":
+        """The class that ``str`` wrote as ``text``."""
+        processor, *packages = text.split("+")
+        pairs = (p.rpartition("-") for p in packages)
+        return cls(processor, tuple((name, version) for name, _, version in pairs))
+
+    def matches(self, condition: str | None) -> bool:
+        """Whether a ``when`` condition holds here: None always; else the processor, or the class whole."""
+        return condition is None or condition in (self.processor, str(self))

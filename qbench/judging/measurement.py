@@ -1,0 +1,50 @@
+"""What one cell measured, as text and plain numbers: it outlives the code that wrote it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from qbench.judging.cell import Cell
+from qbench.judging.environment import EnvironmentClass
+from qbench.metrics import Score
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measurement:
+    """Numbers of one cell, before anyone judges them.
+
+    Args:
+        cell, environment: what was measured, and where.
+        scores: one for each metric the suite asked for, in its order.
+        digests: ``model`` (float graphs), ``preprocessing``, ``quantized`` (written graphs; absent in fp32 cells),
+            and for each data set D: ``data:D`` (samples and labels), ``reference:D``, ``predictions:D``.
+        changed: for each data set, the ids of samples answered otherwise than by the reference (at most 20).
+        changed_count: for each data set, how many there are in all.
+        ties: for each data set, samples whose best score was shared.
+        macs: multiply-accumulates of one pass over the graphs. integer_macs: the planned share of them in
+            integers, a fraction; 0 in fp32 cells.
+        refusals: what the plan left in float though the schema asked for it: ``node: reason``.
+        seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock.
+    """
+
+    cell: Cell
+    environment: EnvironmentClass
+    scores: tuple[Score, ...]
+    digests: Mapping[str, str]
+    changed: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    changed_count: Mapping[str, int] = field(default_factory=dict)
+    ties: Mapping[str, int] = field(default_factory=dict)
+    macs: int = 0
+    integer_macs: float = 0.0
+    refusals: tuple[str, ...] = ()
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+    def score(self, metric: str) -> Score:
+        """The score of ``metric``.
+
+        Raises:
+            KeyError: it was not measured.
+        """
+        for found in self.scores:
+            if found.metric == metric:
+                return found
+        raise KeyError(metric)

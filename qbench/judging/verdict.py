@@ -1,0 +1,63 @@
+"""The judgement of one cell: an outcome, the rule that decided, the gates with their numbers, and what to do next."""
+
+import enum
+from dataclasses import dataclass
+
+
+class Outcome(enum.Enum):
+    """How a cell ended. Only the second group turns a run red."""
+
+    PASSED = "passed"
+    QUARANTINED = "quarantined"  # failed, as its quarantine entry expects
+    UNSUPPORTED = "unsupported"  # skipped with a reason; never counted as passed
+    ACCEPTED = "accepted"  # the run was told to accept what it measured
+
+    FAILED = "failed"  # the loss against fp32 is beyond tolerance, or agreement below its floor
+    DRIFTED = "drifted"  # within tolerance, but not the accepted result of this environment class
+    MISSING = "missing"  # no baseline for this model or cell
+    STALE = "stale"  # the baseline is of another model, data or preprocessing
+    EXPIRED = "expired"  # the quarantine entry has run out, or the cell no longer fails
+    ERROR = "error"  # it could not be measured
+
+    @property
+    def is_red(self) -> bool:
+        """Whether this outcome fails a run."""
+        return self not in _GREEN
+
+
+_GREEN = (Outcome.PASSED, Outcome.QUARANTINED, Outcome.UNSUPPORTED, Outcome.ACCEPTED)
+
+
+class GateState(enum.Enum):
+    """What one gate said."""
+
+    HOLDS = "holds"
+    BROKEN = "broken"
+    SHOWN = "shown"  # too few samples for the rule: displayed, does not gate
+    INCOMPARABLE = "incomparable"  # nothing accepted for this environment class
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """One question asked of a measurement: ``loss`` of a metric, agreement ``floor``, ``drift``, ``integer`` share.
+
+    ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set.
+    """
+
+    kind: str
+    metric: str
+    state: GateState
+    detail: str
+    rule: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """``headline`` is one line for a table; ``remedy`` the command or act that comes next, empty when green."""
+
+    outcome: Outcome
+    headline: str
+    rule: str
+    gates: tuple[Gate, ...] = ()
+    notices: tuple[str, ...] = ()
+    remedy: str = ""

@@ -1,0 +1,49 @@
+"""What a task answered, sample by sample, in whole numbers: the only thing about a run that is kept per sample.
+
+A classifier answers with its best classes in order, a sequence model with its tokens. Both are one integer
+array, so that every metric is a count and every comparison is exact.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.storage import digest_arrays
+
+PADDING = -1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Answers:
+    """The answers of one model to n samples.
+
+    Args:
+        ids: (n, k) int32. Ranking: class ids, best first. Sequence: token ids, padded with ``PADDING`` at the end.
+        scores: (n, k) float32 beside a ranking (probabilities or logits), or None.
+        ties: samples whose best score another class shares; the lowest class id was taken.
+    """
+
+    ids: npt.NDArray[np.int32]
+    scores: npt.NDArray[np.float32] | None = None
+    ties: int = 0
+
+    def __post_init__(self) -> None:
+        if self.ids.ndim != 2 or self.ids.dtype != np.int32:
+            raise ValueError(f"answers are (n, k) int32, not {self.ids.shape} {self.ids.dtype}")
+        if self.scores is not None and self.scores.shape != self.ids.shape:
+            raise ValueError(f"scores are {self.scores.shape} beside ids of {self.ids.shape}")
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def digest(self) -> str:
+        """The digest of the ids: equal digests are identical predictions."""
+        return digest_arrays({"ids": self.ids})
+
+    def sequence(self, index: int) -> tuple[int, ...]:
+        """The answer to sample ``index`` without padding."""
+        row: npt.NDArray[Any] = self.ids[index]
+        return tuple(int(i) for i in row[row != PADDING])

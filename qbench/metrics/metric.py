@@ -1,0 +1,136 @@
+"""A metric counts: per sample, how many of how many. Its value is Σ hits / Σ out_of, never a mean of floats.
+
+top-1 counts 1 of 1 for a right answer; a phoneme error rate counts the edits of a word out of its phonemes.
+"""
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.metrics.answers import Answers
+
+Labels = tuple[tuple[int, ...], ...]
+"""Per sample: the class ids that count as right, or the one right sequence of tokens."""
+
+
+class Direction(enum.Enum):
+    """Which way a metric is better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class Against(enum.Enum):
+    """What answers are counted against: what people said is right, or what the fp32 reference answered."""
+
+    LABELS = "labels"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counts:
+    """(n,) int64 each: what a metric counted in every sample, and out of how many."""
+
+    hits: npt.NDArray[np.int64]
+    out_of: npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """A named way to count answers.
+
+    ``count(answers, labels, reference)`` gets ``labels`` when ``against`` is LABELS and ``reference`` when it is
+    REFERENCE; the other is None. ``unit`` is shown beside values: ``"%"`` values are shares shown times 100.
+    ``least_margin`` is the smallest margin judging grants, as a share (an error rate near zero would have none).
+    ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply.
+    """
+
+    name: str
+    title: str
+    direction: Direction
+    against: Against
+    count: Callable[[Answers, Labels | None, Answers | None], Counts]
+    unit: str = "%"
+    least_margin: float = 0.0
+    proportion: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One metric of one cell beside the fp32 reference on the same samples: whole numbers only.
+
+    Args:
+        metric: name as the suite writes it, with its data when it names one: ``top1``, ``agreement@photo_crops``.
+        n: samples. hits / out_of: the value, summed over samples.
+        reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the reference).
+        losses / gains: samples on which this cell did worse / better than the reference.
+    """
+
+    metric: str
+    direction: Direction
+    against: Against
+    unit: str
+    proportion: bool
+    least_margin: float
+    n: int
+    hits: int
+    out_of: int
+    reference_hits: int
+    losses: int
+    gains: int
+
+    @property
+    def value(self) -> float:
+        """hits / out_of, a fraction."""
+        return self.hits / self.out_of
+
+    @property
+    def reference_value(self) -> float:
+        """The fp32 reference's value, a fraction."""
+        return self.reference_hits / self.out_of
+
+    @property
+    def drop(self) -> int:
+        """How many units worse than the reference (negative: better), whatever the direction."""
+        worse = self.reference_hits - self.hits
+        return worse if self.direction is Direction.HIGHER else -worse
+
+
+def score(
+    metric: Metric, answers: Answers, *, labels: Labels | None, reference: Answers, name: str | None = None
+) -> Score:
+    """Count ``answers`` with ``metric`` beside ``reference``, the fp32 answers to the same n samples.
+
+    Raises:
+        ValueError: answers, reference and labels differ in length, or a metric against labels got none.
+    """
+    if len(answers) != len(reference) or (labels is not None and len(labels) != len(answers)):
+        raise ValueError(
+            f"{metric.name}: {len(answers)} answers, {len(reference)} reference answers, "
+            f"{'no' if labels is None else len(labels)} labels"
+        )
+    if metric.against is Against.LABELS:
+        if labels is None:
+            raise ValueError(f"{metric.name} counts against labels and the data has none")
+        now, before = metric.count(answers, labels, None), metric.count(reference, labels, None)
+    else:
+        now, before = metric.count(answers, None, reference), metric.count(reference, None, reference)
+    sign = 1 if metric.direction is Direction.HIGHER else -1
+    better = sign * (now.hits - before.hits)
+    return Score(
+        metric=name or metric.name,
+        direction=metric.direction,
+        against=metric.against,
+        unit=metric.unit,
+        proportion=metric.proportion,
+        least_margin=metric.least_margin,
+        n=len(answers),
+        hits=int(now.hits.sum()),
+        out_of=int(now.out_of.sum()),
+        reference_hits=int(before.hits.sum()),
+        losses=int((better < 0).sum()),
+        gains=int((better > 0).sum()),
+    )

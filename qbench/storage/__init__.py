@@ -1,0 +1,23 @@
+"""Values on disk: TOML and JSON ↔ frozen values, digests, atomic writes, a content-addressed cache."""
+
+from qbench.storage.atomic import write_bytes, write_text
+from qbench.storage.cache import Cache
+from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
+from qbench.storage.plain import Plain, json_line, json_text, plain
+from qbench.storage.tables import read_toml, value_from_table
+
+__all__ = [
+    "Cache",
+    "Plain",
+    "digest_arrays",
+    "digest_bytes",
+    "digest_file",
+    "digest_plain",
+    "json_line",
+    "json_text",
+    "plain",
+    "read_toml",
+    "value_from_table",
+    "write_bytes",
+    "write_text",
+]

@@ -1,0 +1,124 @@
+"""TOML tables ↔ frozen dataclasses: unknown keys and wrong types are errors that suggest the nearest name.
+
+The fields of the dataclass are the schema of the table. Understood types: ``str``, ``int``, ``float`` (an
+integer is taken for one), ``bool``, ``tuple[X, ...]``, ``Mapping[str, X]``, unions with ``None``, enums by value,
+and dataclasses of these.
+"""
+
+import enum
+import tomllib
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from qbench.errors import InputError, nearest
+
+T = TypeVar("T")
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The table in the TOML file at ``path``.
+
+    Raises:
+        InputError: the file cannot be read, or is not TOML (the line is named).
+    """
+    try:
+        with path.open("rb") as file:
+            return tomllib.load(file)
+    except OSError as error:
+        found, remedy = error.strerror or str(error), "Check the path."
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        found, remedy = str(error), "Mend the file."
+    raise InputError(f"Reading '{path}'", found=found, expected="a TOML file", remedy=remedy)
+
+
+def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
+    """A ``cls`` (frozen dataclass) whose fields are the keys of ``table``; ``where`` names the table in errors.
+
+    Raises:
+        InputError: an unknown key, a missing one, or a value of the wrong type. What ``cls`` itself refuses with
+            a ``ValueError`` becomes an ``InputError`` too.
+    """
+    assert is_dataclass(cls)
+    hints = typing.get_type_hints(cls)
+    known = {f.name: f for f in fields(cls) if f.init}
+    for key in table:
+        if key not in known:
+            close = nearest(key, known)
+            raise InputError(
+                f"Reading {where}",
+                found=f"an unknown key '{key}'",
+                expected=f"one of: {', '.join(known)}",
+                remedy=f"Did you mean '{close}'?" if close else "Remove it.",
+            )
+    values = {key: _converted(hints[key], value, f"'{key}' of {where}") for key, value in table.items()}
+    for name, field_ in known.items():
+        if name not in values and field_.default is MISSING and field_.default_factory is MISSING:
+            raise InputError(
+                f"Reading {where}", found=f"no key '{name}'", expected="it to be given", remedy=f"Add '{name} = …'."
+            )
+    try:
+        return cls(**values)
+    except ValueError as error:
+        raise InputError(
+            f"Reading {where}", found=str(error), expected="a value that makes sense there", remedy="Mend the table."
+        ) from error
+
+
+def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901, PLR0911, PLR0912 - one match over the understood types
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin in (types.UnionType, typing.Union):
+        return _converted_union(arguments, value, where)
+    if origin is tuple and len(arguments) == 2 and arguments[1] is Ellipsis:
+        if not isinstance(value, list):
+            raise _wrong_type(where, value, "a list")
+        return tuple(_converted(arguments[0], v, f"item {i} of {where}") for i, v in enumerate(value))
+    if origin is not None and issubclass(origin, Mapping):
+        if not isinstance(value, dict):
+            raise _wrong_type(where, value, "a table")
+        return {k: _converted(arguments[1], v, f"'{k}' in {where}") for k, v in value.items()}
+    if hint is Any or hint is object:
+        return value
+    if is_dataclass(hint):
+        if not isinstance(value, dict):
+            raise _wrong_type(where, value, "a table")
+        return value_from_table(typing.cast(type[Any], hint), value, where)
+    if issubclass(hint, enum.Enum):
+        try:
+            return hint(value)
+        except ValueError:
+            choices = ", ".join(repr(m.value) for m in hint)
+            raise InputError(
+                f"Reading {where}", found=repr(value), expected=f"one of {choices}", remedy="Choose one of these."
+            ) from None
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
+        return value
+    raise _wrong_type(where, value, {str: "a string", int: "an integer", float: "a number", bool: "true or false"}.get(hint, str(hint)))
+
+
+def _converted_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:  # noqa: ANN401
+    problem: InputError | None = None
+    for choice in choices:
+        if choice is types.NoneType:
+            continue
+        try:
+            return _converted(choice, value, where)
+        except InputError as error:
+            problem = error
+    assert problem is not None
+    raise problem
+
+
+def _wrong_type(where: str, value: object, expected: str) -> InputError:
+    names = {str: "a string", bool: "a boolean", int: "an integer", float: "a number", list: "a list", dict: "a table"}
+    return InputError(
+        f"Reading {where}",
+        found=f"{names.get(type(value), type(value).__name__)} ({value!r})",
+        expected=expected,
+        remedy="Write it in that type.",
+    )
