@@ -1,12 +1,13 @@
 """Answers → scores: what a task answered, counted sample by sample."""
 
-from qbench.metrics.answers import PADDING, Answers
+from qbench.metrics.answers import PADDING, AnswerKind, Answers
 from qbench.metrics.catalogue import catalogue, get_metric
 from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric, Score, score
 
 __all__ = [
     "PADDING",
     "Against",
+    "AnswerKind",
     "Answers",
     "Counts",
     "Direction",

@@ -4,6 +4,7 @@ A classifier answers with its best classes in order, a sequence model with its t
 array, so that every metric is a count and every comparison is exact.
 """
 
+import enum
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,13 @@ import numpy.typing as npt
 from qbench.storage import digest_arrays
 
 PADDING = -1
+
+
+class AnswerKind(enum.Enum):
+    """What a row of ids means."""
+
+    RANKING = "ranking"
+    SEQUENCE = "sequence"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,6 +36,7 @@ class Answers:
     ids: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32] | None = None
     ties: int = 0
+    kind: AnswerKind = AnswerKind.RANKING
 
     def __post_init__(self) -> None:
         if self.ids.ndim != 2 or self.ids.dtype != np.int32:
@@ -40,8 +49,13 @@ class Answers:
 
     @property
     def digest(self) -> str:
-        """The digest of the ids: equal digests are identical predictions."""
-        return digest_arrays({"ids": self.ids})
+        """The digest of the ids, blind to columns of padding: equal digests are identical predictions."""
+        used = int((self.ids != PADDING).any(axis=0).sum())
+        return digest_arrays({"ids": self.ids[:, :used]})
+
+    def best(self, index: int) -> tuple[int, ...]:
+        """What sample ``index`` was answered with: the first class of a ranking, the whole of a sequence."""
+        return self.sequence(index) if self.kind is AnswerKind.SEQUENCE else (int(self.ids[index, 0]),)
 
     def sequence(self, index: int) -> tuple[int, ...]:
         """The answer to sample ``index`` without padding."""

@@ -1,0 +1,80 @@
+"""A Request holds every replaceable part of a cell's road as a value, so that one part can be exchanged.
+
+Localisation, faults, another Python or a pool run the same road with one part replaced; nothing lower calls it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from qbench.backends import Backend
+from qbench.errors import InputError
+from qbench.judging import Cell
+from qbench.metrics import Against, Metric
+from qbench.quantization import Schema
+from qbench.zoo import Dataset, ZooModel
+
+
+@dataclass(frozen=True, slots=True)
+class MetricUse:
+    """A metric on one data set; ``name`` is as the suite writes it: ``top1`` or ``agreement@photo_crops``."""
+
+    name: str
+    metric: Metric
+    data: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Subject:
+    """A model with the data and the metrics it is judged by.
+
+    Args:
+        data: scored data sets by id, the subject's main one first.
+        calibration: what ranges are taken from; shares no source with scored data.
+
+    Raises:
+        InputError: calibration and scored data overlap, or a metric needs labels that its data does not have.
+    """
+
+    model: ZooModel
+    data: Mapping[str, Dataset]
+    metrics: tuple[MetricUse, ...]
+    calibration: Dataset
+
+    def __post_init__(self) -> None:
+        for dataset in self.data.values():
+            refuse_overlap(self.model.id, self.calibration, dataset)
+        for use in self.metrics:
+            if use.metric.against is Against.LABELS and self.data[use.data].labels is None:
+                raise InputError(
+                    f"Scoring '{self.model.id}' with '{use.name}'",
+                    found=f"no labels in data set '{use.data}'",
+                    expected="labelled samples",
+                    remedy="Choose labelled data, or a metric against the fp32 reference such as 'agreement'.",
+                )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Request:
+    """All that the road of one cell needs. ``schema`` None runs the float model as it is."""
+
+    cell: Cell
+    subject: Subject
+    backend: Backend
+    schema: Schema | None
+    threads: int = 1
+
+
+def refuse_overlap(model: str, calibration: Dataset, scored: Dataset) -> None:
+    """Check that no sample is both calibrated on and scored.
+
+    Raises:
+        InputError: two samples come from one source; the first is named.
+    """
+    shared = set(calibration.sources) & set(scored.sources)
+    if shared:
+        raise InputError(
+            f"Calibrating '{model}' on '{calibration.id}'",
+            found=f"{len(shared)} sources that '{scored.id}' is scored on, e.g. '{min(shared)}'",
+            expected="calibration samples that are never scored",
+            remedy="Choose other calibration data.",
+        )

@@ -1,0 +1,100 @@
+"""One cell from its Request to its Measurement: quantize, prepare, answer, count. The whole road on one page."""
+
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+
+from qbench.errors import UnsupportedError
+from qbench.evaluation.request import Request
+from qbench.evaluation.shared import Quantized, SharedWork
+from qbench.judging import EnvironmentClass, Measurement
+from qbench.metrics import Answers, Score, score
+
+LISTED = 20
+"""How many changed samples a measurement names; it counts them all."""
+
+
+def evaluate(
+    request: Request,
+    shared: SharedWork,
+    reference: Mapping[str, Answers],
+    environment: EnvironmentClass,
+    *,
+    timer: Callable[[], float],
+) -> Measurement:
+    """Measure one cell.
+
+    Args:
+        request: the cell and its parts; ``request.subject`` is ``shared.subject``.
+        shared: what the cells of the subject have in common.
+        reference: fp32 answers by data set, which losses and gains are counted against.
+        environment: the class of this machine with the packages that ``request.backend`` counts with.
+        timer: seconds on a monotonic clock.
+
+    Raises:
+        UnsupportedError: the backend does not run such a graph, or not in useful time.
+        QbenchError: anything else that has a sentence.
+    """
+    subject, backend = request.subject, request.backend
+    limit = backend.capabilities.max_macs
+    if limit is not None and shared.macs > limit:
+        raise UnsupportedError(
+            f"Running '{subject.model.id}' on '{backend.name}'",
+            found=f"{shared.macs / 1e6:.0f} million multiply-accumulates a sample",
+            expected=f"at most {limit / 1e6:.0f} million, which it runs in useful time",
+            remedy="Choose another backend for this model.",
+        )
+    started = timer()
+    quantized = None if request.schema is None else shared.quantized(request.schema, backend.capabilities)
+    graphs = shared.graphs if quantized is None else quantized.models
+    with ExitStack() as stack:
+        runners = {
+            name: stack.enter_context(backend.prepare(graph, threads=request.threads)) for name, graph in graphs.items()
+        }
+        samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
+        prepared = timer()
+        answers = {name: subject.model.task.answer(runners, data) for name, data in samples.items()}
+        finished = timer()
+    changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
+    return Measurement(
+        cell=request.cell,
+        environment=environment,
+        scores=_scores(request, answers, reference),
+        digests=_digests(shared, quantized, answers, reference),
+        changed={name: ids[:LISTED] for name, ids in changed.items()},
+        changed_count={name: len(ids) for name, ids in changed.items()},
+        ties={name: given.ties for name, given in answers.items()},
+        macs=shared.macs,
+        integer_macs=0.0 if quantized is None else quantized.integer_macs,
+        refusals=() if quantized is None else quantized.refusals,
+        seconds={"prepare": round(prepared - started, 3), "inference": round(finished - prepared, 3)},
+    )
+
+
+def _scores(
+    request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]
+) -> tuple[Score, ...]:
+    return tuple(
+        score(
+            use.metric,
+            answers[use.data],
+            labels=request.subject.data[use.data].labels,
+            reference=reference[use.data],
+            name=use.name,
+        )
+        for use in request.subject.metrics
+    )
+
+
+def _digests(
+    shared: SharedWork, quantized: Quantized | None, answers: Mapping[str, Answers], reference: Mapping[str, Answers]
+) -> dict[str, str]:
+    digests = shared.identity()
+    if quantized is not None:
+        digests["quantized"] = quantized.digest
+    digests |= {f"predictions:{name}": given.digest for name, given in answers.items()}
+    return digests | {f"reference:{name}": reference[name].digest for name in answers}
+
+
+def _changed(ids: tuple[str, ...], answers: Answers, reference: Answers) -> tuple[str, ...]:
+    """The samples whose best answer (the whole of a sequence) is not the reference's."""
+    return tuple(sample for index, sample in enumerate(ids) if answers.best(index) != reference.best(index))
