@@ -4,10 +4,9 @@
 part for a batch (scale, normalize, layout). Both are pure, and ``name`` states every setting.
 """
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy.typing as npt
-from typing import Any
 
 Array = npt.NDArray[Any]
 
@@ -21,7 +20,9 @@ class Preprocess(Protocol):
         ...
 
     @property
-    def kinds(self) -> tuple[str, ...]: ...
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of raw sample it takes, as ``Dataset.kind`` has them."""
+        ...
 
     def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - a raw sample is whatever its kind says
         """One raw sample → input name → compact array without a batch axis, of one shape for all samples."""

@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -90,7 +91,9 @@ def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
     try:
         for index, sample_id in enumerate(dataset.sample_ids):
             prepared = preprocess.prepare(dataset.load(index))
-            found = {n: {"dtype": a.dtype.str, "shape": list(a.shape)} for n, a in sorted(prepared.items())}
+            found: dict[str, dict[str, object]] = {
+                n: {"dtype": a.dtype.str, "shape": list(a.shape)} for n, a in sorted(prepared.items())
+            }
             if not layout:
                 layout = dict(found)
                 files = {name: (folder / f"{i}.raw").open("wb") for i, name in enumerate(layout)}
@@ -109,7 +112,7 @@ def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
     (folder / "layout.json").write_text(json.dumps(layout))
 
 
-def _read(path: Path, dtype: np.dtype, shape: tuple[int, ...], start: int, count: int) -> Array:  # type: ignore[type-arg]
+def _read(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], start: int, count: int) -> Array:
     items = int(np.prod(shape, dtype=np.int64))
     flat = np.fromfile(path, dtype=dtype, count=count * items, offset=start * items * dtype.itemsize)
     return flat.reshape(count, *shape)
