@@ -41,7 +41,8 @@ class GateState(enum.Enum):
 class Gate:
     """One question asked of a measurement: ``loss`` of a metric, agreement ``floor``, ``drift``, ``integer`` share.
 
-    ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set.
+    ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set; ``limit`` is
+    the worst value of the metric (a fraction) that still holds, for the charts; None when the gate has none.
     """
 
     kind: str
@@ -49,6 +50,7 @@ class Gate:
     state: GateState
     detail: str
     rule: str
+    limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
