@@ -1,1 +1,22 @@
-"""To be written."""
+"""Many cells: the suite as written, what it can name, the matrix it expands to, and the bench that runs it."""
+
+from qbench.suite.catalogues import Catalogues, gather
+from qbench.suite.expansion import PlannedCell, expand
+from qbench.suite.session import Bench, JudgedCell, Settings
+from qbench.suite.suite import SUFFIX, CalibrationChoice, ModelTable, Suite, SuiteTable, load_suite
+
+__all__ = [
+    "SUFFIX",
+    "Bench",
+    "CalibrationChoice",
+    "Catalogues",
+    "JudgedCell",
+    "ModelTable",
+    "PlannedCell",
+    "Settings",
+    "Suite",
+    "SuiteTable",
+    "expand",
+    "gather",
+    "load_suite",
+]

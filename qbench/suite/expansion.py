@@ -1,0 +1,173 @@
+"""Suite × catalogues → planned cells, in the order of the file: model by model, fp32 first."""
+
+import fnmatch
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from qbench.errors import InputError, nearest, unknown_name
+from qbench.judging import FP32, Cell, EnvironmentClass, QuarantineEntry, Tolerance, resolve_tolerance
+from qbench.suite.catalogues import Catalogues
+from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
+
+_VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedCell:
+    """A cell with the settings that hold for it, before anything is loaded."""
+
+    cell: Cell
+    suite: Suite
+    model: ModelTable
+    calibration: CalibrationChoice
+
+    @property
+    def line(self) -> int:
+        """Zero-based line of the model in the suite file."""
+        return self.suite.lines.get(self.model.id, 0)
+
+    def tolerance(self, environment: EnvironmentClass) -> Tolerance:
+        """The tolerance that wins here: default < suite < model < cell."""
+        return resolve_tolerance(
+            self.suite.own_tolerance(), self.model.own_tolerance(), cell_tolerance(self.model, self.cell, environment)
+        )
+
+    def quarantine(self, environment: EnvironmentClass) -> QuarantineEntry | None:
+        """The quarantine entry about this cell on this machine."""
+        return next((entry for entry in self.suite.quarantine if entry.covers(self.cell, environment)), None)
+
+
+def expand(suite: Suite, catalogues: Catalogues) -> tuple[PlannedCell, ...]:
+    """Every cell of ``suite``.
+
+    Raises:
+        InputError: an unknown model, data set, backend, schema or metric (the nearest name is suggested); a name
+            twice in a list; a tolerance or quarantine entry that is about no cell.
+    """
+    doing = f"Expanding suite '{suite.name}'"
+    planned: list[PlannedCell] = []
+    for model in suite.models:
+        _check_names(doing, model, catalogues)
+        cells = tuple(_cells_of(doing, suite, model, catalogues))
+        _refuse_idle_tolerances(doing, model, cells)
+        planned += cells
+    _refuse_idle_entries(doing, suite, planned)
+    return tuple(planned)
+
+
+def cell_tolerance(model: ModelTable, cell: Cell, environment: EnvironmentClass | None) -> Tolerance | None:
+    """The model's tolerance for this very cell; ``environment`` None disregards conditions."""
+    if not isinstance(model.tolerance, Mapping):
+        return None
+    for key, setting in model.tolerance.items():
+        if not _is_about(key, cell):
+            continue
+        if isinstance(setting, float):
+            return Tolerance(setting, f"cell {model.id}::{key}")
+        if environment is None or environment.matches(setting.when):
+            return Tolerance(setting.value, f"cell {model.id}::{key}" + (f" ({setting.reason})" if setting.reason else ""))
+    return None
+
+
+def _is_about(key: str, cell: Cell) -> bool:
+    return key == cell.schema or fnmatch.fnmatchcase(cell.slug, key)
+
+
+def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogues) -> Iterable[PlannedCell]:
+    backends = _names(doing, "backend", suite.table.backends if model.backends is None else model.backends, catalogues)
+    schemas = _names(doing, "schema", suite.table.schemas if model.schemas is None else model.schemas, catalogues)
+    for backend in backends:
+        for schema in ((FP32,) if suite.table.fp32 else ()) + schemas:
+            yield _planned(doing, suite, model, (backend, schema, ""), model.calibration)
+    for variant, settings in model.variants.items():
+        calibration = _varied(doing, model, variant, settings, catalogues)
+        for backend in _names(doing, "backend", tuple(settings.get("backends", backends)), catalogues):
+            for schema in _names(doing, "schema", tuple(settings.get("schemas", schemas)), catalogues):
+                yield _planned(doing, suite, model, (backend, schema, variant), calibration)
+
+
+def _planned(
+    doing: str, suite: Suite, model: ModelTable, axes: tuple[str, str, str], calibration: CalibrationChoice
+) -> PlannedCell:
+    try:
+        cell = Cell(suite.name, model.id, *axes)
+    except ValueError as error:
+        raise InputError(
+            doing, found=str(error), expected="names that fit a node id", remedy="Rename it."
+        ) from error
+    return PlannedCell(cell=cell, suite=suite, model=model, calibration=calibration)
+
+
+def _varied(
+    doing: str, model: ModelTable, variant: str, settings: Mapping[str, Any], catalogues: Catalogues
+) -> CalibrationChoice:
+    for key in settings:
+        if key not in _VARIANT_KEYS:
+            close = nearest(key, _VARIANT_KEYS)
+            raise InputError(
+                f"{doing}, variant '{variant}' of '{model.id}'",
+                found=f"an unknown key '{key}'",
+                expected=f"one of: {', '.join(_VARIANT_KEYS)}",
+                remedy=f"Did you mean '{close}'?" if close else "Remove it.",
+            )
+    data = settings.get("calibration.data", model.calibration.data)
+    _known(doing, "dataset", data, catalogues.datasets.names())
+    try:
+        return replace(model.calibration, count=settings.get("calibration.count", model.calibration.count), data=data)
+    except (TypeError, ValueError) as error:
+        raise InputError(
+            f"{doing}, variant '{variant}' of '{model.id}'",
+            found=str(error),
+            expected="a positive whole number",
+            remedy="Mend calibration.count.",
+        ) from error
+
+
+def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
+    _known(doing, "model", model.id, catalogues.models.names())
+    metrics, _, data = zip(*(m.partition("@") for m in model.metrics), strict=True)
+    for name in (model.data, model.calibration.data, *filter(None, data)):
+        _known(doing, "dataset", name, catalogues.datasets.names())
+    for name in metrics:
+        _known(doing, "metric", name, catalogues.metrics.names())
+    _refuse_twice(doing, f"metrics of '{model.id}'", model.metrics)
+
+
+def _names(doing: str, kind: str, names: tuple[str, ...], catalogues: Catalogues) -> tuple[str, ...]:
+    known = catalogues.backends.names() if kind == "backend" else catalogues.schemas.names()
+    for name in names:
+        _known(doing, kind, name, known)
+    _refuse_twice(doing, f"{kind}s", names)
+    return names
+
+
+def _known(doing: str, kind: str, name: str, known: tuple[str, ...]) -> None:
+    if name not in known:
+        raise unknown_name(doing, kind, name, known)
+
+
+def _refuse_twice(doing: str, what: str, names: tuple[str, ...]) -> None:
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise InputError(
+            doing,
+            found=f"'{twice[0]}' twice among the {what}",
+            expected="each cell once",
+            remedy="Remove the duplicate.",
+        )
+
+
+def _refuse_idle_tolerances(doing: str, model: ModelTable, cells: tuple[PlannedCell, ...]) -> None:
+    keys = model.tolerance if isinstance(model.tolerance, Mapping) else {}
+    for key in keys:
+        if not any(_is_about(key, planned.cell) for planned in cells):
+            known = {planned.cell.schema for planned in cells} | {planned.cell.slug for planned in cells}
+            raise unknown_name(f"{doing}, tolerances of '{model.id}'", "cell", key, known)
+
+
+def _refuse_idle_entries(doing: str, suite: Suite, planned: Iterable[PlannedCell]) -> None:
+    keys = [str(p.cell) for p in planned]
+    for entry in suite.quarantine:
+        if not any(fnmatch.fnmatchcase(key, entry.cell) for key in keys):
+            raise unknown_name(f"{doing}, its quarantine file", "cell", entry.cell, keys)

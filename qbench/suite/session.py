@@ -1,0 +1,191 @@
+"""Many cells up to a run: the bench of one suite in one process, which measures, judges and writes down each cell.
+
+Whoever drives it (pytest, the command line) decides the order, draws progress, and owns the run file; this page never
+prints and never writes one.
+"""
+
+import datetime
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import QbenchError, UnsupportedError
+from qbench.evaluation import MetricUse, Request, SharedWork, Subject, evaluate
+from qbench.host import package_versions, processor_class
+from qbench.judging import EnvironmentClass, Expectation, Measurement, Outcome, State, Verdict, judge
+from qbench.metrics import Answers
+from qbench.storage import Cache
+from qbench.suite.catalogues import Catalogues
+from qbench.suite.expansion import PlannedCell
+from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
+from qbench.tracking import Accepting, Baseline, baseline_path, cell_line, load_baseline
+from qbench.zoo import Dataset
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """What a door decides for a session.
+
+    Args:
+        baselines: folder of baseline files. cache: what outlives the process.
+        suite_path: the suite file as a user would type it, for commands in messages.
+        accepting: what this run accepts into baselines at its end; None: nothing.
+        today: for expiry dates. processor: the machine's class; None: ask the machine.
+        timer: seconds on a monotonic clock.
+    """
+
+    baselines: Path
+    suite_path: str
+    today: datetime.date
+    cache: Cache = field(default_factory=Cache.default)
+    accepting: Accepting | None = None
+    processor: str | None = None
+    timer: Callable[[], float] = time.perf_counter
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCell:
+    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line for the run file."""
+
+    planned: PlannedCell
+    verdict: Verdict
+    measurement: Measurement | None
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The plain ``cell`` line."""
+        return cell_line(self.planned.cell, self.verdict, self.measurement)
+
+
+class Bench:
+    """The cells of one suite in this process; keeps the shared work of one model at a time."""
+
+    def __init__(self, suite: Suite, catalogues: Catalogues, settings: Settings) -> None:
+        self.suite = suite
+        self._catalogues = catalogues
+        self._settings = settings
+        self._at_work: tuple[tuple[str, CalibrationChoice], SharedWork] | None = None
+        self._baselines: dict[str, Baseline | None] = {}
+
+    @cached_property
+    def processor(self) -> str:
+        """The class of this machine's processor, by probe unless the settings name one."""
+        return self._settings.processor or processor_class()
+
+    def environment(self, backend: str) -> EnvironmentClass:
+        """The environment class of results of ``backend`` on this machine."""
+        packages = package_versions(self._catalogues.backends.get(backend).packages)
+        return EnvironmentClass(self.processor, tuple(sorted(packages.items())))
+
+    def run(self, planned: PlannedCell) -> JudgedCell:
+        """Measure and judge one cell; what has a sentence becomes its outcome, anything else passes through."""
+        try:
+            measurement = self.measure(planned)
+            verdict = self.judge(planned, measurement)
+        except UnsupportedError as refusal:
+            return JudgedCell(planned=planned, verdict=_unmeasured(Outcome.UNSUPPORTED, refusal), measurement=None)
+        except QbenchError as error:
+            return JudgedCell(planned=planned, verdict=_unmeasured(Outcome.ERROR, error), measurement=None)
+        return JudgedCell(planned=planned, verdict=verdict, measurement=measurement)
+
+    def measure(self, planned: PlannedCell) -> Measurement:
+        """The numbers of one cell, counted against the stored reference when it is of this very model and data.
+
+        Raises:
+            QbenchError: whatever keeps the cell from being measured.
+        """
+        shared = self.shared(planned)
+        cell = planned.cell
+        request = Request(
+            cell=cell,
+            subject=shared.subject,
+            backend=self._catalogues.backends.get(cell.backend),
+            schema=None if cell.is_fp32 else self._catalogues.schemas.get(cell.schema),
+            threads=self.suite.table.threads,
+        )
+        return evaluate(
+            request, shared, self.reference(planned), self.environment(cell.backend), timer=self._settings.timer
+        )
+
+    def judge(self, planned: PlannedCell, measurement: Measurement) -> Verdict:
+        """The verdict on ``measurement`` under this suite's rules."""
+        return judge(
+            measurement,
+            self.expectation(planned, measurement),
+            tolerance=planned.tolerance(measurement.environment),
+            rules=self.suite.rules,
+            quarantine=planned.quarantine(measurement.environment),
+            today=self._settings.today,
+            node_id=f"{self._settings.suite_path}::{planned.cell}",
+        )
+
+    def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
+        """What the baseline expects of this cell; a reference this run accepts counts as known."""
+        baseline = self.baseline(planned.model.id)
+        if baseline is None or self._accepts_reference:
+            known = Expectation(state=State.KNOWN if self._accepts_reference else State.MISSING)
+            return known if baseline is None else baseline.expectation(planned.cell, measurement.digests, trusted=True)
+        return baseline.expectation(planned.cell, measurement.digests)
+
+    def baseline(self, model: str) -> Baseline | None:
+        """The stored baseline of ``model``, or None when there is none.
+
+        Raises:
+            StoreError: its file is damaged.
+        """
+        if model not in self._baselines:
+            path = baseline_path(self._settings.baselines, self.suite.name, model)
+            self._baselines[model] = load_baseline(path) if path.exists() else None
+        return self._baselines[model]
+
+    def reference(self, planned: PlannedCell) -> Mapping[str, Answers]:
+        """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run."""
+        shared = self.shared(planned)
+        baseline = self.baseline(planned.model.id)
+        if baseline is not None and not self._accepts_reference and not baseline.stale(shared.identity()):
+            return baseline.answers()
+        return shared.reference()
+
+    def shared(self, planned: PlannedCell) -> SharedWork:
+        """What the cells of this model (and calibration) share; the former model's is let go."""
+        key = (planned.model.id, planned.calibration)
+        if self._at_work is None or self._at_work[0] != key:
+            self._at_work = None  # free before making: two large models need not fit at once
+            backend = self.suite.table.reference
+            shared = SharedWork(
+                self._subject(planned.model, planned.calibration),
+                self._settings.cache,
+                self._catalogues.backends.get(backend),
+                str(self.environment(backend)),
+            )
+            self._at_work = (key, shared)
+        return self._at_work[1]
+
+    @property
+    def _accepts_reference(self) -> bool:
+        return self._settings.accepting is not None and self._settings.accepting.fp32
+
+    def _subject(self, table: ModelTable, calibration: CalibrationChoice) -> Subject:
+        uses = []
+        for written in table.metrics:
+            name, _, data = written.partition("@")
+            uses.append(MetricUse(written, self._catalogues.metrics.get(name), data or table.data))
+        data = {name: self._dataset(name) for name in dict.fromkeys([table.data, *(use.data for use in uses)])}
+        if table.samples is not None:
+            data[table.data] = data[table.data].take(table.samples)
+        return Subject(
+            model=self._catalogues.models.get(table.id),
+            data=data,
+            metrics=tuple(uses),
+            calibration=self._dataset(calibration.data).take(calibration.count),
+        )
+
+    def _dataset(self, name: str) -> Dataset:
+        return self._catalogues.datasets.get(name)
+
+
+def _unmeasured(outcome: Outcome, error: QbenchError) -> Verdict:
+    return Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)

@@ -1,0 +1,171 @@
+"""A suite as written: ``suites/<name>.qbench.toml``, read into frozen values; an unknown key is an error.
+
+Names are checked against catalogues by ``expansion``; this file knows only the shape of the text.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import InputError
+from qbench.judging import QuarantineEntry, Rules, Tolerance
+from qbench.storage import read_toml, value_from_table
+
+SUFFIX = ".qbench.toml"
+QUARANTINE_SUFFIX = ".quarantine.toml"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CalibrationChoice:
+    """Which samples ranges are taken from: ``count`` of data set ``data``, spread evenly over it."""
+
+    data: str
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"a calibration count of {self.count}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellTolerance:
+    """A tolerance of some cells of a model; ``when`` restricts it to an environment class or processor."""
+
+    value: float
+    when: str | None = None
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelTable:
+    """A ``[[model]]`` of a suite.
+
+    ``tolerance`` is one number for the model, or numbers by schema or by a ``backend+schema`` pattern (first match
+    wins). ``backends`` and ``schemas`` replace the suite's. ``samples`` scores that many of the data, spread evenly.
+    A variant replaces settings (``calibration.count``, ``calibration.data``) and may name its own ``schemas``.
+    """
+
+    id: str
+    data: str
+    calibration: CalibrationChoice
+    metrics: tuple[str, ...]
+    tolerance: float | Mapping[str, float | CellTolerance] | None = None
+    backends: tuple[str, ...] | None = None
+    schemas: tuple[str, ...] | None = None
+    samples: int | None = None
+    variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.metrics:
+            raise ValueError("no metrics")
+        values = [self.tolerance] if isinstance(self.tolerance, float) else []
+        if isinstance(self.tolerance, Mapping):
+            values = [t if isinstance(t, float) else t.value for t in self.tolerance.values()]
+        for value in values:
+            Tolerance(value)  # refuses the impossible
+
+    def own_tolerance(self) -> Tolerance | None:
+        """The tolerance of the whole model, when it sets one."""
+        return Tolerance(self.tolerance, f"model {self.id}") if isinstance(self.tolerance, float) else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteTable:
+    """The ``[suite]`` table.
+
+    Args:
+        tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
+            multiply-accumulates in integers. agreement: least share of samples answered as fp32 does.
+        backends, schemas: what models are crossed with. fp32: whether each backend also runs the float model.
+        reference: the backend whose fp32 run makes references and profiles.
+        threads: of one engine.
+    """
+
+    tolerance: float | None = None
+    integer_macs: float = 0.5
+    agreement: float = 0.85
+    backends: tuple[str, ...] = ()
+    schemas: tuple[str, ...] = ()
+    fp32: bool = True
+    reference: str = "ort-cpu"
+    threads: int = 1
+
+    def __post_init__(self) -> None:
+        Tolerance(0.0 if self.tolerance is None else self.tolerance)
+        for name in ("integer_macs", "agreement"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} = {getattr(self, name)}, which is no share between 0 and 1")
+        if self.threads < 1:
+            raise ValueError(f"threads = {self.threads}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuiteText:
+    """A suite file's tables."""
+
+    suite: SuiteTable
+    model: tuple[ModelTable, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineText:
+    """A quarantine file's tables."""
+
+    cell: tuple[QuarantineEntry, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suite:
+    """A suite read from ``path``; ``name`` is its file name without ``.qbench.toml``."""
+
+    name: str
+    path: Path
+    table: SuiteTable
+    models: tuple[ModelTable, ...]
+    quarantine: tuple[QuarantineEntry, ...]
+    lines: Mapping[str, int]
+
+    @property
+    def rules(self) -> Rules:
+        """The suite-wide numbers that judging needs."""
+        return Rules(integer_macs=self.table.integer_macs, agreement=self.table.agreement, rule=f"suite {self.name}")
+
+    def own_tolerance(self) -> Tolerance | None:
+        """The suite's tolerance, when it sets one."""
+        return None if self.table.tolerance is None else Tolerance(self.table.tolerance, f"suite {self.name}")
+
+
+def load_suite(path: Path) -> Suite:
+    """The suite at ``path`` with the quarantine file beside it (``<name>.quarantine.toml``), when there is one.
+
+    Raises:
+        InputError: not a suite file; an unknown key, a wrong type, an impossible value, a model twice.
+    """
+    name = path.name.removesuffix(SUFFIX)
+    text = value_from_table(SuiteText, read_toml(path), f"suite '{path.name}'")
+    listed = path.with_name(name + QUARANTINE_SUFFIX)
+    entries: tuple[QuarantineEntry, ...] = ()
+    if listed.exists():
+        entries = value_from_table(QuarantineText, read_toml(listed), f"quarantine file '{listed.name}'").cell
+    ids = [model.id for model in text.model]
+    for twice in {i for i in ids if ids.count(i) > 1}:
+        raise InputError(
+            f"Reading suite '{path.name}'",
+            found=f"the model '{twice}' {ids.count(twice)} times",
+            expected="one [[model]] a model",
+            remedy="Merge the two, or give one of them a variant.",
+        )
+    return Suite(
+        name=name, path=path, table=text.suite, models=text.model, quarantine=entries, lines=_lines(path.read_text())
+    )
+
+
+def _lines(text: str) -> dict[str, int]:
+    """Model id → the zero-based line that names it, for editors."""
+    found = {}
+    for number, line in enumerate(text.splitlines()):
+        if match := re.match(r"""\s*id\s*=\s*["']([^"']+)["']""", line):
+            found.setdefault(match.group(1), number)
+    return found
