@@ -70,9 +70,7 @@ def evaluate(
     )
 
 
-def _scores(
-    request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]
-) -> tuple[Score, ...]:
+def _scores(request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]) -> tuple[Score, ...]:
     return tuple(
         score(
             use.metric,

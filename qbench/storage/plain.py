@@ -21,7 +21,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 - the result is a Plain; mypy c
         TypeError: something in it has no plain form (an array, a model).
         ValueError: a float is not finite, which JSON cannot hold.
     """
-    if value is None or isinstance(value, bool | str) and not isinstance(value, enum.Enum):
+    if value is None or (isinstance(value, bool | str) and not isinstance(value, enum.Enum)):
         return value
     if isinstance(value, enum.Enum):
         return plain(value.value)

@@ -68,7 +68,7 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
         ) from error
 
 
-def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901, PLR0911, PLR0912 - one match over the understood types
+def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 - one match over the understood types
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin in (types.UnionType, typing.Union):
         return _converted_union(arguments, value, where)
@@ -98,7 +98,11 @@ def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901,
         return float(value)
     if isinstance(value, hint) and (hint is bool or not isinstance(value, bool)):
         return value
-    raise _wrong_type(where, value, {str: "a string", int: "an integer", float: "a number", bool: "true or false"}.get(hint, str(hint)))
+    raise _wrong_type(
+        where,
+        value,
+        {str: "a string", int: "an integer", float: "a number", bool: "true or false"}.get(hint, str(hint)),
+    )
 
 
 def _converted_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:  # noqa: ANN401

@@ -66,7 +66,9 @@ def cell_tolerance(model: ModelTable, cell: Cell, environment: EnvironmentClass 
         if isinstance(setting, float):
             return Tolerance(setting, f"cell {model.id}::{key}")
         if environment is None or environment.matches(setting.when):
-            return Tolerance(setting.value, f"cell {model.id}::{key}" + (f" ({setting.reason})" if setting.reason else ""))
+            return Tolerance(
+                setting.value, f"cell {model.id}::{key}" + (f" ({setting.reason})" if setting.reason else "")
+            )
     return None
 
 
@@ -93,9 +95,7 @@ def _planned(
     try:
         cell = Cell(suite.name, model.id, *axes)
     except ValueError as error:
-        raise InputError(
-            doing, found=str(error), expected="names that fit a node id", remedy="Rename it."
-        ) from error
+        raise InputError(doing, found=str(error), expected="names that fit a node id", remedy="Rename it.") from error
     return PlannedCell(cell=cell, suite=suite, model=model, calibration=calibration)
 
 
