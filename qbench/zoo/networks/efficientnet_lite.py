@@ -1,0 +1,108 @@
+"""EfficientNet-Lite0: EfficientNet-B0 without squeeze-and-excitation, with ReLU6 in place of swish.
+
+    x (N, 3, 224, 224) → stem → 16 inverted residual blocks → 1×1 conv to 1,280 → mean → linear → logits (N, 1000)
+
+Trained in TensorFlow, so padding is its 'SAME': out = ⌈in / stride⌉, and of the padding that this needs the smaller
+half goes before. With stride 2 on an even side that is one-sided, unlike torch's.
+Source: Tan and Le, EfficientNet (2019), table 1; the Lite changes: TensorFlow's ``efficientnet_lite_builder.py``.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.zoo.networks.inverted_residual import Layers, Unit
+from qbench.zoo.networks.parameters import Parameters
+from qbench.zoo.networks.writer import BATCH, GraphWriter
+
+_SIDE = 224
+_STAGES = (
+    (1, 3, 16, 1, 1),
+    (6, 3, 24, 2, 2),
+    (6, 5, 40, 2, 2),
+    (6, 3, 80, 3, 2),
+    (6, 5, 112, 3, 1),
+    (6, 5, 192, 4, 2),
+    (6, 3, 320, 1, 1),
+)
+"""Per stage: expansion factor, kernel, output channels, blocks, stride of the first block."""
+
+
+def build_efficientnet_lite0(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
+    """The float graph ``x`` → ``logits`` from the state dict of the efficientnet-lite0 package.
+
+    Raises:
+        InputError: a parameter is missing, has another shape, or belongs to no layer.
+    """
+    parameters = Parameters("efficientnet_lite0", state)
+    writer = GraphWriter("efficientnet_lite0")
+    layers = Layers(writer, parameters, epsilon=1e-3)
+    x = writer.input("x", ir.DataType.FLOAT, (BATCH, 3, _SIDE, _SIDE))
+    x = layers.unit(x, _stem())
+    width, side, index = 32, _SIDE // 2, 0
+    for expansion, kernel, outputs, repeats, first_stride in _STAGES:
+        for repeat in range(repeats):
+            stride = first_stride if repeat == 0 else 1
+            pads = same_pads(side, kernel, stride)
+            units = _block(index, width, outputs, expansion, kernel, stride, pads)
+            x = layers.block(x, f"blocks.{index}", units)
+            width, side, index = outputs, -(-side // stride), index + 1
+    x = layers.unit(x, Unit(name="head", convolution="_conv_head", normalization="_bn1", inputs=width, outputs=1280))
+    logits = layers.head(x, "_fc", 1280, 1000)
+    parameters.finish(unused=".num_batches_tracked")  # counts training steps; inference has no use for it
+    return writer.model({"logits": (logits, (BATCH, 1000))})
+
+
+def same_pads(side: int, kernel: int, stride: int) -> tuple[int, int, int, int]:
+    """TensorFlow's 'SAME' padding of a square picture: top, left, bottom, right."""
+    total = max((-(-side // stride) - 1) * stride + kernel - side, 0)
+    before = total // 2
+    return (before, before, total - before, total - before)
+
+
+def _stem() -> Unit:
+    return Unit(
+        name="stem",
+        convolution="_conv_stem",
+        normalization="_bn0",
+        inputs=3,
+        outputs=32,
+        kernel=3,
+        stride=2,
+        pads=same_pads(_SIDE, 3, 2),
+    )
+
+
+def _block(  # noqa: PLR0917 - one row of the table and where it stands
+    index: int, inputs: int, outputs: int, expansion: int, kernel: int, stride: int, pads: tuple[int, int, int, int]
+) -> tuple[Unit, ...]:
+    name, prefix, hidden = f"blocks.{index}", f"_blocks.{index}", inputs * expansion
+    expand = Unit(
+        name=f"{name}.expand",
+        convolution=f"{prefix}._expand_conv",
+        normalization=f"{prefix}._bn0",
+        inputs=inputs,
+        outputs=hidden,
+    )
+    filters = Unit(
+        name=f"{name}.depthwise",
+        convolution=f"{prefix}._depthwise_conv",
+        normalization=f"{prefix}._bn1",
+        inputs=hidden,
+        outputs=hidden,
+        kernel=kernel,
+        stride=stride,
+        pads=pads,
+        groups=hidden,
+    )
+    project = Unit(
+        name=f"{name}.project",
+        convolution=f"{prefix}._project_conv",
+        normalization=f"{prefix}._bn2",
+        inputs=hidden,
+        outputs=outputs,
+        clipped=False,
+    )
+    return (expand, filters, project) if expansion != 1 else (filters, project)
