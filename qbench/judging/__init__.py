@@ -2,22 +2,35 @@
 
 from qbench.judging.cell import FP32, Cell
 from qbench.judging.environment import EnvironmentClass
+from qbench.judging.expectation import Accepted, Expectation, State
+from qbench.judging.judgement import judge
+from qbench.judging.loss import least_agreement
 from qbench.judging.measurement import Measurement
+from qbench.judging.paired import mcnemar_midp, paired_interval
 from qbench.judging.quarantine import QuarantineEntry
+from qbench.judging.rules import Rules
 from qbench.judging.tolerance import DEFAULT_TOLERANCE, Tolerance, resolve_tolerance
 from qbench.judging.verdict import Gate, GateState, Outcome, Verdict
 
 __all__ = [
     "DEFAULT_TOLERANCE",
     "FP32",
+    "Accepted",
     "Cell",
     "EnvironmentClass",
+    "Expectation",
     "Gate",
     "GateState",
     "Measurement",
     "Outcome",
     "QuarantineEntry",
+    "Rules",
+    "State",
     "Tolerance",
     "Verdict",
+    "judge",
+    "least_agreement",
+    "mcnemar_midp",
+    "paired_interval",
     "resolve_tolerance",
 ]

@@ -1,7 +1,7 @@
 """Answers → scores: what a task answered, counted sample by sample."""
 
 from qbench.metrics.answers import PADDING, AnswerKind, Answers
-from qbench.metrics.catalogue import catalogue, get_metric
+from qbench.metrics.catalogue import catalogue, get_metric, split_name
 from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric, Score, score
 
 __all__ = [
@@ -17,4 +17,5 @@ __all__ = [
     "catalogue",
     "get_metric",
     "score",
+    "split_name",
 ]

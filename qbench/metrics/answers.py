@@ -43,6 +43,8 @@ class Answers:
             raise ValueError(f"answers are (n, k) int32, not {self.ids.shape} {self.ids.dtype}")
         if self.scores is not None and self.scores.shape != self.ids.shape:
             raise ValueError(f"scores are {self.scores.shape} beside ids of {self.ids.shape}")
+        if self.kind is AnswerKind.RANKING and (self.ids < 0).any():
+            raise ValueError("a ranking holds class ids from 0 on; padding is for sequences (AnswerKind.SEQUENCE)")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -60,4 +62,8 @@ class Answers:
     def sequence(self, index: int) -> tuple[int, ...]:
         """The answer to sample ``index`` without padding."""
         row: npt.NDArray[Any] = self.ids[index]
-        return tuple(int(i) for i in row[row != PADDING])
+        return tuple(row[row != PADDING].tolist())
+
+    def padded(self, width: int) -> npt.NDArray[np.int32]:
+        """The ids as (n, width), ``PADDING`` added at the end."""
+        return np.pad(self.ids, ((0, 0), (0, width - self.ids.shape[1])), constant_values=PADDING)

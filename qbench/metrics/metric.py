@@ -84,7 +84,7 @@ class Score:
 
     @property
     def value(self) -> float:
-        """hits / out_of, a fraction."""
+        """The share hits / out_of, a fraction."""
         return self.hits / self.out_of
 
     @property
@@ -105,7 +105,8 @@ def score(
     """Count ``answers`` with ``metric`` beside ``reference``, the fp32 answers to the same n samples.
 
     Raises:
-        ValueError: answers, reference and labels differ in length, or a metric against labels got none.
+        ValueError: answers, reference and labels differ in length, a metric against labels got none, there is nothing
+            to count, or the metric is not for answers of this kind.
     """
     if len(answers) != len(reference) or (labels is not None and len(labels) != len(answers)):
         raise ValueError(
@@ -118,6 +119,8 @@ def score(
         now, before = metric.count(answers, labels, None), metric.count(reference, labels, None)
     else:
         now, before = metric.count(answers, None, reference), metric.count(reference, None, reference)
+    if now.out_of.sum() == 0:
+        raise ValueError(f"{metric.name} has nothing to count in {len(answers)} samples")
     sign = 1 if metric.direction is Direction.HIGHER else -1
     better = sign * (now.hits - before.hits)
     return Score(

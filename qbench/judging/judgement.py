@@ -1,0 +1,170 @@
+"""One measurement, what is expected of it, and the rules → one verdict.
+
+In this order: too little of it in integers → UNSUPPORTED; a baseline that cannot judge it → STALE or MISSING; loss or
+agreement → FAILED; not the accepted result of this class → DRIFTED; and last the quarantine list, which excuses these
+two, and is red itself when it has run out or lists a cell that does not fail.
+"""
+
+import datetime
+from dataclasses import replace
+
+from qbench.judging import remedies
+from qbench.judging.drift import drift_gate, reference_gate
+from qbench.judging.expectation import Expectation, State
+from qbench.judging.loss import judge_score
+from qbench.judging.measurement import Measurement
+from qbench.judging.quarantine import QuarantineEntry
+from qbench.judging.rules import Rules
+from qbench.judging.tolerance import Tolerance
+from qbench.judging.verdict import Gate, GateState, Outcome, Verdict
+from qbench.judging.wording import breach, numbers, one_line, percent, short_percent
+
+_EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED)
+_NOTICED = (GateState.INCOMPARABLE, GateState.SHOWN)
+
+
+def judge(
+    measurement: Measurement,
+    expectation: Expectation,
+    *,
+    tolerance: Tolerance,
+    rules: Rules,
+    quarantine: QuarantineEntry | None = None,
+    today: datetime.date,
+    node_id: str = "",
+) -> Verdict:
+    """The verdict on one cell.
+
+    Args:
+        measurement: what was measured. expectation: what the baseline holds.
+        tolerance: the one that won for this cell. rules: the suite's numbers.
+        quarantine: the entry that covers the cell here, if any. today: for its last day.
+        node_id: the cell as pytest is asked for it, ``suites/smoke.qbench.toml::model::backend+schema``, for the
+            commands in remedies.
+    """
+    node_id = node_id or str(measurement.cell)
+    share = _integer_gate(measurement, rules)
+    if share is not None and share.state is GateState.BROKEN:
+        return _unsupported(measurement, expectation, share)
+    if expectation.state is not State.KNOWN:
+        return _without_reference(expectation, share, node_id)
+    scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
+    shares = [] if share is None else [share]
+    gates = (*scores, *shares, *_memory_gates(measurement, expectation))
+    verdict = _by_gates(measurement, gates, f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})", node_id)
+    if quarantine is not None:
+        return _quarantined(verdict, quarantine, today)
+    if not expectation.cell_known:
+        return _unknown_cell(verdict, measurement, node_id)
+    return verdict
+
+
+def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
+    """Whether enough of the cell is planned in integers to call it quantized; an fp32 cell is not asked."""
+    if measurement.cell.is_fp32:
+        return None
+    enough = measurement.integer_macs >= rules.integer_macs
+    return Gate(
+        kind="integer",
+        metric="integer_macs",
+        state=GateState.HOLDS if enough else GateState.BROKEN,
+        detail=(
+            f"{percent(measurement.integer_macs)} of {measurement.macs} multiply-accumulates planned in integers, "
+            f"floor {short_percent(rules.integer_macs)}"
+        ),
+        rule=f"integer_macs {short_percent(rules.integer_macs)} ({rules.rule})",
+    )
+
+
+def _unsupported(measurement: Measurement, expectation: Expectation, share: Gate) -> Verdict:
+    refusals = len(measurement.refusals)
+    left = f"; left in float: {measurement.refusals[0]}" if refusals else ""
+    more = f" and {refusals - 1} more" if refusals > 1 else ""
+    before = ("it was accepted before: the plan leaves more in float than it did",) if expectation.accepted else ()
+    return Verdict(
+        outcome=Outcome.UNSUPPORTED,
+        headline=one_line(f"only {share.detail}{left}{more}"),
+        rule=share.rule,
+        gates=(share,),
+        notices=before,
+    )
+
+
+def _without_reference(expectation: Expectation, share: Gate | None, node_id: str) -> Verdict:
+    stale = expectation.state is State.STALE
+    return Verdict(
+        outcome=Outcome.STALE if stale else Outcome.MISSING,
+        headline=one_line(f"the baseline is stale: {expectation.what}" if stale else expectation.what),
+        rule="a stored fp32 reference of this model, data and preprocessing",
+        gates=() if share is None else (share,),
+        notices=(expectation.what,),
+        remedy=remedies.stale(node_id) if stale else remedies.missing_model(node_id),
+    )
+
+
+def _unknown_cell(verdict: Verdict, measurement: Measurement, node_id: str) -> Verdict:
+    """A cell that was never accepted: its loss is shown, but somebody has to approve it first."""
+    fails = f"; {verdict.headline}" if verdict.outcome is Outcome.FAILED else f"; {numbers(measurement)}"
+    return replace(
+        verdict,
+        outcome=Outcome.MISSING,
+        headline=one_line(f"never accepted{fails}"),
+        remedy=remedies.missing_cell(node_id),
+    )
+
+
+def _memory_gates(measurement: Measurement, expectation: Expectation) -> tuple[Gate, ...]:
+    """Drift, and for an fp32 cell before it whether the stored reference is reproduced."""
+    drift = drift_gate(measurement, expectation)
+    if not measurement.cell.is_fp32 or not expectation.reference:
+        return (drift,)
+    return reference_gate(measurement, expectation, drift), drift
+
+
+def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str) -> Verdict:
+    """The first broken gate decides; ``rule`` is named when none is."""
+    drifted = any(gate.kind == "drift" and gate.state is GateState.BROKEN for gate in gates)
+    broken = next((gate for gate in gates if gate.state is GateState.BROKEN), None)
+    if broken is None:
+        outcome, headline, remedy = Outcome.PASSED, numbers(measurement), ""
+    elif broken.kind in ("loss", "floor"):
+        outcome, headline = Outcome.FAILED, breach(measurement, broken)
+        remedy = remedies.failed(node_id, drifted=drifted, floor=broken.kind == "floor")
+    else:
+        outcome, headline, remedy = Outcome.DRIFTED, broken.detail, remedies.changed(node_id)
+    return Verdict(
+        outcome=outcome,
+        headline=one_line(headline),
+        rule=rule if broken is None else broken.rule,
+        gates=gates,
+        notices=tuple(g.detail for g in gates if g.kind in ("drift", "reference") and g.state in _NOTICED),
+        remedy=remedy,
+    )
+
+
+def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date) -> Verdict:
+    rule = f"quarantine '{entry.cell}' until {entry.expires} ({entry.owner})"
+    if entry.expired(today):
+        return replace(
+            verdict,
+            outcome=Outcome.EXPIRED,
+            headline=one_line(f"the quarantine ended on {entry.expires}: {verdict.headline}"),
+            rule=rule,
+            remedy=remedies.quarantine_over(entry.cell, entry.owner),
+        )
+    if verdict.outcome in _EXCUSABLE:
+        return replace(
+            verdict,
+            outcome=Outcome.QUARANTINED,
+            headline=one_line(f"{verdict.headline} (listed: {entry.reason})"),
+            rule=rule,
+            notices=(*verdict.notices, f"listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})"),
+            remedy="",
+        )
+    return replace(
+        verdict,
+        outcome=Outcome.EXPIRED,
+        headline=one_line(f"no longer fails: remove the entry; {verdict.headline}"),
+        rule=rule,
+        remedy=remedies.no_longer_fails(entry.cell),
+    )

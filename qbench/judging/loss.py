@@ -1,0 +1,96 @@
+"""The point rule and the agreement floor, in whole numbers: how much worse than fp32 a cell may be.
+
+margin = tolerance × reference hits, for metrics with a least margin at least least_margin × out_of; the gate holds when
+drop ≤ margin. Both sides are exact (a tolerance of 0.005 is 1/200), so 0.76 − 0.755 ≤ 0.005 cannot go wrong.
+"""
+
+import math
+from fractions import Fraction
+
+from qbench.judging.expectation import Expectation
+from qbench.judging.rules import Rules
+from qbench.judging.tolerance import Tolerance
+from qbench.judging.verdict import Gate, GateState
+from qbench.judging.wording import counted, loss_word, percent, points, short_percent
+from qbench.metrics import Against, Direction, Score
+
+
+def exact(share: float) -> Fraction:
+    """The decimal fraction that was written, not the binary one nearest to it: 0.005 is 1/200."""
+    return Fraction(repr(float(share)))
+
+
+def margin_units(score: Score, tolerance: Tolerance) -> Fraction:
+    """How many units (samples, edits) worse than the reference are admitted."""
+    relative = exact(tolerance.value) * score.reference_hits
+    return max(relative, exact(score.least_margin) * score.out_of)
+
+
+def least_agreement(share: float, out_of: int) -> int:
+    """The fewest of ``out_of`` that are ``share`` of them."""
+    return math.ceil(exact(share) * out_of)
+
+
+def judge_score(score: Score, tolerance: Tolerance, rules: Rules, expectation: Expectation) -> Gate:
+    """The gate of one score: loss against fp32 where people labelled the samples, else the agreement floor."""
+    if score.against is Against.LABELS:
+        return loss_gate(score, tolerance)
+    return floor_gate(score, rules, expectation.floors.get(score.metric))
+
+
+def loss_gate(score: Score, tolerance: Tolerance) -> Gate:
+    """Whether ``score`` lost more than ``tolerance`` admits.
+
+    A proportion whose margin is under one sample (20 pictures, 0.5 %) is shown and does not gate: the rule would fail
+    the first flip and mean nothing. An error rate counts many units and always gates.
+    """
+    margin = margin_units(score, tolerance)
+    units = math.floor(margin)
+    if score.proportion and units < 1:
+        state = GateState.SHOWN
+    else:
+        state = GateState.HOLDS if score.drop <= margin else GateState.BROKEN
+    worse = -units if score.direction is Direction.HIGHER else units
+    noun = "sample" if score.proportion else "unit"
+    margin_text = f"margin {points(float(margin) / score.out_of)} = {counted(units, noun)}"
+    if state is GateState.SHOWN:
+        margin_text = f"margin {points(float(margin) / score.out_of)} is under one sample, so it does not gate"
+    return Gate(
+        kind="loss",
+        metric=score.metric,
+        state=state,
+        detail=(
+            f"{score.metric} {score.hits}/{score.out_of} = {percent(score.value)} against fp32 "
+            f"{score.reference_hits}/{score.out_of} = {percent(score.reference_value)}: "
+            f"{loss_word(score)} {points(score.drop / score.out_of)}, {margin_text}; "
+            f"losses {score.losses}, gains {score.gains}"
+        ),
+        rule=f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})",
+        limit=None if state is GateState.SHOWN else (score.reference_hits + worse) / score.out_of,
+    )
+
+
+def floor_gate(score: Score, rules: Rules, accepted: int | None) -> Gate:
+    """Whether ``score`` still agrees with fp32 as often as was accepted, and never less than the suite's minimum.
+
+    ``accepted`` is the least hits of the baseline, None when it has none. Crops of one picture are not independent, so
+    no test is made of them: a floor, no interval.
+    """
+    least = least_agreement(rules.agreement, score.out_of)
+    rule = f"agreement {short_percent(rules.agreement)} ({rules.rule})"
+    if accepted is not None and accepted > least:
+        least, rule = accepted, "accepted floor (baseline)"
+    gates = score.direction is Direction.HIGHER
+    holds = GateState.HOLDS if score.hits >= least else GateState.BROKEN
+    return Gate(
+        kind="floor",
+        metric=score.metric,
+        state=holds if gates else GateState.SHOWN,
+        detail=(
+            f"{score.metric} {score.hits}/{score.out_of} = {percent(score.value)}, "
+            f"floor {least}/{score.out_of} = {percent(least / score.out_of)}; "
+            f"{score.out_of - score.hits} differ from fp32"
+        ),
+        rule=rule,
+        limit=least / score.out_of if gates else None,
+    )

@@ -1,0 +1,48 @@
+"""What to type next: the exact command, or the line of a file to change, for each way of being red."""
+
+
+def _command(node_id: str, options: str, *, reason: bool) -> str:
+    return f'pytest "{node_id}" {options}' + (' --qbench-reason "…"' if reason else "")
+
+
+def _model(node_id: str) -> str:
+    """The node of the cell's model: a reference belongs to all its cells."""
+    return node_id.rpartition("::")[0] or node_id
+
+
+def missing_model(node_id: str) -> str:
+    """No baseline at all: make the fp32 reference, and accept what its cells measure."""
+    return _command(_model(node_id), "--qbench-accept-fp32 --qbench-accept=new", reason=False)
+
+
+def stale(node_id: str) -> str:
+    """A reference of something else: make it anew, and look at what its cells measure now."""
+    return _command(_model(node_id), "--qbench-accept-fp32 --qbench-accept=all", reason=True)
+
+
+def missing_cell(node_id: str) -> str:
+    """A cell nobody approved yet."""
+    return _command(node_id, "--qbench-accept=new", reason=False)
+
+
+def changed(node_id: str) -> str:
+    """A result that differs from the approved one."""
+    return _command(node_id, "--qbench-accept=changed", reason=True)
+
+
+def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
+    """A loss is not accepted away: the rule has to admit it, or the quarantine list to name it."""
+    if floor and drifted:
+        return changed(node_id) + " lowers the floor, never under the suite's minimum; else find the cause"
+    accept = f"{changed(node_id)} records the new numbers, but " if drifted else ""
+    return f"{accept}this stays red: find the cause, or give the cell its own tolerance or a quarantine entry"
+
+
+def quarantine_over(pattern: str, owner: str) -> str:
+    """The excuse has run out."""
+    return f"Ask {owner} to mend the cell, or to renew the entry '{pattern}' in the quarantine file with a new date"
+
+
+def no_longer_fails(pattern: str) -> str:
+    """The excuse is not needed."""
+    return f"Remove the entry '{pattern}' from the quarantine file"

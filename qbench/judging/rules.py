@@ -1,0 +1,25 @@
+"""The numbers a suite judges all its cells by, with the place where they were set."""
+
+from dataclasses import dataclass
+
+DEFAULT_INTEGER_MACS = 0.5
+DEFAULT_AGREEMENT = 0.85
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Suite-wide numbers; ``rule`` says who set them, e.g. ``suite smoke``.
+
+    Args:
+        integer_macs: planned share of multiply-accumulates in integers below which a cell is unsupported.
+        agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
+    """
+
+    integer_macs: float = DEFAULT_INTEGER_MACS
+    agreement: float = DEFAULT_AGREEMENT
+    rule: str = "default"
+
+    def __post_init__(self) -> None:
+        for name in ("integer_macs", "agreement"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ValueError(f"{name} = {getattr(self, name)} is impossible: it is a share in [0, 1]")

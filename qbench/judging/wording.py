@@ -1,0 +1,80 @@
+"""How numbers are written in verdicts: percent with two digits, differences in percentage points, one line each."""
+
+from collections.abc import Mapping
+
+from qbench.judging.measurement import Measurement
+from qbench.judging.verdict import Gate
+from qbench.metrics import Against, Direction, Score
+
+WIDTH = 100
+"""Characters of a headline: one line of a terminal beside a cell's mark."""
+
+
+def percent(value: float) -> str:
+    """A fraction as percent: ``93.25 %``."""
+    return f"{100 * value:.2f} %"
+
+
+def points(difference: float) -> str:
+    """A difference of fractions in percentage points: ``0.45 pp``."""
+    return f"{100 * difference:.2f} pp"
+
+
+def short_percent(value: float) -> str:
+    """A setting as percent, no more digits than it needs: ``0.5 %``."""
+    return f"{100 * value:g} %"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 sample``, ``2 samples``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def loss_word(score: Score) -> str:
+    """What getting worse is called: an accuracy drops, an error rate rises."""
+    return "drop" if score.direction is Direction.HIGHER else "rise"
+
+
+def listed(names: Mapping[str, tuple[str, ...]], most: int = 5) -> str:
+    """The first ``most`` sample ids of all data sets, for one line."""
+    every = [sample for data in sorted(names) for sample in names[data]]
+    return ", ".join(every[:most]) + (", …" if len(every) > most else "")
+
+
+def one_line(text: str) -> str:
+    """``text`` on one line, cut to the width of a headline."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= WIDTH else flat[: WIDTH - 1].rstrip() + "…"
+
+
+def move(score: Score) -> str:
+    """One score in short: ``top1 90.00 → 88.25 %``; a metric against the reference has no value before."""
+    if score.against is Against.REFERENCE:
+        return f"{score.metric} {percent(score.value)}"
+    return f"{score.metric} {100 * score.reference_value:.2f} → {100 * score.value:.2f} %"
+
+
+def integer_share(measurement: Measurement) -> str:
+    """The planned share of multiply-accumulates in integers; empty for an fp32 cell."""
+    return "" if measurement.cell.is_fp32 else f"{100 * measurement.integer_macs:.0f} % of MACs in integers"
+
+
+def numbers(measurement: Measurement) -> str:
+    """The line of a cell that holds: its scores, as many as fit, and its planned share in integers."""
+    parts = [move(score) for score in measurement.scores]
+    share = integer_share(measurement)
+    while len(parts) > 1 and len(", ".join([*parts, share])) > WIDTH:
+        parts.pop()
+    return ", ".join([*parts, share] if share else parts)
+
+
+def breach(measurement: Measurement, gate: Gate) -> str:
+    """The line of a cell whose ``gate`` of a score is broken."""
+    score = measurement.score(gate.metric)
+    assert gate.limit is not None
+    if gate.kind == "floor":
+        return f"{gate.metric} {percent(score.value)} is under its floor of {percent(gate.limit)}: {gate.rule}"
+    margin = abs(score.reference_value - gate.limit)
+    return (
+        f"{move(score)}: {loss_word(score)} {points(score.drop / score.out_of)}, margin {points(margin)}: {gate.rule}"
+    )

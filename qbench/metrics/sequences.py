@@ -1,0 +1,49 @@
+"""Metrics of sequences: the share that is wholly right, and the phoneme error rate.
+
+exact: hits_i = 1 if answer_i = label_i, out of 1. per: hits_i = the least number of insertions, deletions and
+substitutions that turn label_i into answer_i (Levenshtein 1966), out of the label's length; so Σ edits / Σ lengths,
+which may exceed 1.
+"""
+
+import numpy as np
+
+from qbench.metrics.answers import AnswerKind, Answers
+from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+
+_LEAST_PER_MARGIN = 0.001
+"""0.1 points of error rate: a model that makes next to no errors would else have no margin at all."""
+
+
+def _count_exact(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
+    assert labels is not None
+    _demand_sequences("exact", answers)
+    hits = [answers.sequence(i) == tuple(right) for i, right in enumerate(labels)]
+    return Counts(np.array(hits, dtype=np.int64), np.ones(len(answers), dtype=np.int64))
+
+
+def _count_edits(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
+    from rapidfuzz.distance import Levenshtein
+
+    assert labels is not None
+    _demand_sequences("per", answers)
+    edits = [Levenshtein.distance(tuple(right), answers.sequence(i)) for i, right in enumerate(labels)]
+    return Counts(np.array(edits, dtype=np.int64), np.array([len(right) for right in labels], dtype=np.int64))
+
+
+def _demand_sequences(name: str, answers: Answers) -> None:
+    if answers.kind is not AnswerKind.SEQUENCE:
+        raise ValueError(f"{name} compares sequences, and these answers rank classes: ask for 'top1' or 'top5'")
+
+
+EXACT = Metric(
+    name="exact", title="Exact sequences", direction=Direction.HIGHER, against=Against.LABELS, count=_count_exact
+)
+PER = Metric(
+    name="per",
+    title="Phoneme error rate",
+    direction=Direction.LOWER,
+    against=Against.LABELS,
+    count=_count_edits,
+    least_margin=_LEAST_PER_MARGIN,
+    proportion=False,
+)
