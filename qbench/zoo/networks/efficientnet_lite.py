@@ -13,9 +13,9 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
+from qbench.zoo.networks.building import GraphBuilder
 from qbench.zoo.networks.inverted_residual import Layers, Unit
 from qbench.zoo.networks.parameters import Parameters
-from qbench.zoo.networks.writer import BATCH, GraphWriter
 
 _SIDE = 224
 _STAGES = (
@@ -37,9 +37,9 @@ def build_efficientnet_lite0(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
         InputError: a parameter is missing, has another shape, or belongs to no layer.
     """
     parameters = Parameters("efficientnet_lite0", state)
-    writer = GraphWriter("efficientnet_lite0")
-    layers = Layers(writer, parameters, epsilon=1e-3)
-    x = writer.input("x", ir.DataType.FLOAT, (BATCH, 3, _SIDE, _SIDE))
+    graph = GraphBuilder("efficientnet_lite0")
+    layers = Layers(graph, parameters, epsilon=1e-3)
+    x = graph.input("x", ("N", 3, _SIDE, _SIDE))
     x = layers.unit(x, _stem())
     width, side, index = 32, _SIDE // 2, 0
     for expansion, kernel, outputs, repeats, first_stride in _STAGES:
@@ -52,7 +52,7 @@ def build_efficientnet_lite0(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
     x = layers.unit(x, Unit(name="head", convolution="_conv_head", normalization="_bn1", inputs=width, outputs=1280))
     logits = layers.head(x, "_fc", 1280, 1000)
     parameters.finish(unused=".num_batches_tracked")  # counts training steps; inference has no use for it
-    return writer.model({"logits": (logits, (BATCH, 1000))})
+    return graph.model({"logits": logits})
 
 
 def same_pads(side: int, kernel: int, stride: int) -> tuple[int, int, int, int]:

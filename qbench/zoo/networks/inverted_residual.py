@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
+from qbench.zoo.networks.building import GraphBuilder
 from qbench.zoo.networks.parameters import Parameters
-from qbench.zoo.networks.writer import GraphWriter
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,33 +41,33 @@ class Unit:
 class Layers:
     """Writes layers into one graph from one state dict; ``epsilon`` is batch normalization's ε."""
 
-    def __init__(self, writer: GraphWriter, parameters: Parameters, *, epsilon: float) -> None:
-        self._writer = writer
+    def __init__(self, graph: GraphBuilder, parameters: Parameters, *, epsilon: float) -> None:
+        self._graph = graph
         self._take = parameters.take
         self._epsilon = epsilon
         self._ends = [
-            writer.constant(f"relu6.{end}", np.array(limit, np.float32)) for end, limit in (("low", 0), ("high", 6))
+            graph.constant(f"relu6.{end}", np.array(limit, np.float32)) for end, limit in (("low", 0), ("high", 6))
         ]
 
     def unit(self, x: ir.Value, unit: Unit) -> ir.Value:
         """``x`` (N, inputs, H, W) through ``unit``."""
-        writer, name = self._writer, unit.name
+        graph, name = self._graph, unit.name
         shape = (unit.outputs, unit.inputs // unit.groups, unit.kernel, unit.kernel)
-        weight = writer.constant(f"{name}.conv.weight", self._take(f"{unit.convolution}.weight", shape))
-        window = {
+        weight = graph.constant(f"{name}.conv.weight", self._take(f"{unit.convolution}.weight", shape))
+        window: dict[str, int | list[int]] = {
             "kernel_shape": [unit.kernel] * 2,
             "strides": [unit.stride] * 2,
             "pads": list(unit.pads),
             "group": unit.groups,
         }
-        y = writer.node("Conv", f"{name}.conv", x, weight, attributes=window)
+        y = graph.node("Conv", [x, weight], f"{name}.conv", window)
         roles = (("scale", "weight"), ("bias", "bias"), ("mean", "running_mean"), ("variance", "running_var"))
         statistics = [
-            writer.constant(f"{name}.bn.{ours}", self._take(f"{unit.normalization}.{theirs}", (unit.outputs,)))
+            graph.constant(f"{name}.bn.{ours}", self._take(f"{unit.normalization}.{theirs}", (unit.outputs,)))
             for ours, theirs in roles
         ]
-        y = writer.node("BatchNormalization", f"{name}.bn", y, *statistics, attributes={"epsilon": self._epsilon})
-        return writer.node("Clip", f"{name}.clip", y, *self._ends) if unit.clipped else y
+        y = graph.node("BatchNormalization", [y, *statistics], f"{name}.bn", {"epsilon": self._epsilon})
+        return graph.node("Clip", [y, *self._ends], f"{name}.clip") if unit.clipped else y
 
     def block(self, x: ir.Value, name: str, units: tuple[Unit, ...]) -> ir.Value:
         """``x`` through (expand,) depthwise and project, plus ``x`` where the shapes allow it."""
@@ -75,13 +75,13 @@ class Layers:
         for unit in units:
             y = self.unit(y, unit)
         residual = units[0].inputs == units[-1].outputs and all(unit.stride == 1 for unit in units)
-        return self._writer.node("Add", f"{name}.add", x, y) if residual else y
+        return self._graph.node("Add", [x, y], f"{name}.add") if residual else y
 
     def head(self, x: ir.Value, prefix: str, features: int, classes: int) -> ir.Value:
         """``x`` (N, features, H, W) averaged over H and W and through a linear layer: (N, classes)."""
-        writer = self._writer
-        pooled = writer.node("GlobalAveragePool", "pool", x)
-        rows = writer.node("Flatten", "flatten", pooled, attributes={"axis": 1})
-        weight = writer.constant("classifier.weight", self._take(f"{prefix}.weight", (classes, features)))
-        bias = writer.constant("classifier.bias", self._take(f"{prefix}.bias", (classes,)))
-        return writer.node("Gemm", "classifier", rows, weight, bias, attributes={"transB": 1})
+        graph = self._graph
+        pooled = graph.node("GlobalAveragePool", [x], "pool")
+        rows = graph.node("Flatten", [pooled], "flatten", {"axis": 1})
+        weight = graph.constant("classifier.weight", self._take(f"{prefix}.weight", (classes, features)))
+        bias = graph.constant("classifier.bias", self._take(f"{prefix}.bias", (classes,)))
+        return graph.node("Gemm", [rows, weight, bias], "classifier", {"transB": 1})

@@ -11,9 +11,9 @@ from typing import Any
 import numpy.typing as npt
 import onnx_ir as ir
 
+from qbench.zoo.networks.building import GraphBuilder
 from qbench.zoo.networks.inverted_residual import Layers, Unit
 from qbench.zoo.networks.parameters import Parameters
-from qbench.zoo.networks.writer import BATCH, GraphWriter
 
 _STAGES = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 2), (6, 320, 1, 1))
 """Per stage: expansion factor, output channels, blocks, stride of the first block."""
@@ -26,9 +26,9 @@ def build_mobilenet_v2(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
         InputError: a parameter is missing, has another shape, or belongs to no layer.
     """
     parameters = Parameters("mobilenet_v2", state)
-    writer = GraphWriter("mobilenet_v2")
-    layers = Layers(writer, parameters, epsilon=1e-5)
-    x = writer.input("x", ir.DataType.FLOAT, (BATCH, 3, 224, 224))
+    graph = GraphBuilder("mobilenet_v2")
+    layers = Layers(graph, parameters, epsilon=1e-5)
+    x = graph.input("x", ("N", 3, 224, 224))
     x = layers.unit(x, _dense("features.0", "features.0", 3, 32, kernel=3, stride=2))
     width, index = 32, 1
     for expansion, outputs, repeats, first_stride in _STAGES:
@@ -40,7 +40,7 @@ def build_mobilenet_v2(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
     x = layers.unit(x, _dense(f"features.{index}", f"features.{index}", width, 1280))
     logits = layers.head(x, "classifier.1", 1280, 1000)
     parameters.finish(unused=".num_batches_tracked")  # counts training steps; inference has no use for it
-    return writer.model({"logits": (logits, (BATCH, 1000))})
+    return graph.model({"logits": logits})
 
 
 def _dense(name: str, prefix: str, inputs: int, outputs: int, *, kernel: int = 1, stride: int = 1) -> Unit:
