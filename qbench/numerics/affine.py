@@ -1,0 +1,146 @@
+"""Choosing an affine grid for a range, and quantizing by it.
+
+    scale = (high − low) / (qmax − qmin)              asymmetric, after widening [low, high] to hold zero
+    scale = max(low / (qmin − z), high / (qmax − z))  symmetric: the smallest that covers both ends, z the middle
+    q     = clip(round_half_even(x / scale) + z, qmin, qmax)        x̂ = scale · (q − z)
+
+All in float64, the scale then rounded to float32. A range whose scale is below the smallest normal float32 (2⁻¹²⁶),
+[0, 0] above all, gets scale 1: zero stays exact and later products of scales do not vanish.
+"""
+
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.errors import InputError, unknown_name
+from qbench.numerics.interval import Floats
+from qbench.numerics.qparams import QParams
+from qbench.numerics.qtype import QType
+
+Symmetry = Literal["asymmetric", "symmetric", "symmetric_unsigned"]
+ScaleKind = Literal["real", "pow2"]
+FloatArray = npt.NDArray[np.float32]
+
+SMALLEST_SCALE = 2.0**-126
+_LARGEST_POW2 = 2.0**127
+
+
+def choose_qparams(
+    low: npt.ArrayLike,
+    high: npt.ArrayLike,
+    /,
+    qtype: QType,
+    *,
+    symmetry: Symmetry,
+    narrow_range: bool = False,
+    scale_kind: ScaleKind = "real",
+    axis: int | None = None,
+    block_size: int | None = None,
+) -> QParams:
+    """The grid with the smallest scale that covers [low, high] and zero.
+
+    Args:
+        low, high: numbers, or arrays of one shape: 1-d per channel, the blocks' shape per block.
+        qtype: the grid.
+        symmetry: ``symmetric`` keeps the zero point at 0 (2^(bits−1) if unsigned); ``symmetric_unsigned`` puts it at
+            qmin where low ≥ 0 and is symmetric elsewhere.
+        narrow_range: leave out the lowest level.
+        scale_kind: ``pow2`` rounds the scale up to a power of two (at most 2¹²⁷), before the zero point is chosen.
+        axis, block_size: granularity, as in ``QParams``.
+
+    Raises:
+        InputError: a range that is not finite or runs backwards, an unknown family, arrays without an axis.
+    """
+    lows, highs = _ends(low, high)
+    if symmetry not in get_args(Symmetry):
+        raise unknown_name("Choosing quantization parameters", "symmetry", symmetry, get_args(Symmetry))
+    if scale_kind not in get_args(ScaleKind):
+        raise unknown_name("Choosing quantization parameters", "scale kind", scale_kind, get_args(ScaleKind))
+    if lows.ndim and axis is None:
+        raise _refused("arrays of ranges without an axis", "an axis that they run along")
+    qmin = qtype.qmin + int(narrow_range)
+    spans = _spans(lows, highs, (qmin, qtype.middle, qtype.qmax), symmetry)
+    scale = np.where(spans < SMALLEST_SCALE, 1.0, spans)
+    if scale_kind == "pow2":
+        scale = _power_of_two_above(scale)
+    scale = scale.astype(np.float32).astype(np.float64)
+    if symmetry == "asymmetric":
+        point = np.rint(qmin - lows / scale)
+    else:
+        point = np.where((lows < 0) | (symmetry == "symmetric"), float(qtype.middle), float(qmin))
+    point = np.clip(point, qmin, qtype.qmax).astype(np.int64)
+    return QParams(scale, point, qtype, axis=axis, block_size=block_size, narrow_range=narrow_range)
+
+
+def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: None = None) -> npt.NDArray[Any]:
+    """``x`` on the grid, as ONNX QuantizeLinear: float32 division, half to even, then the zero point, saturated.
+
+    Args:
+        x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime.
+        qparams: the grid.
+        arithmetic: how the machine counts; None, the rule above, is the only one.
+
+    Returns:
+        An array of x's shape and the grid's storage dtype.
+
+    Raises:
+        ValueError: an arithmetic is named, or the parameters do not fit the shape.
+    """
+    if arithmetic is not None:
+        raise ValueError(f"quantize counts as ONNX does (arithmetic=None); {arithmetic!r} is not available")
+    real = np.asarray(x, np.float32)
+    scale, point = qparams.expanded(real.shape)
+    # Rounded values beyond 2^24 saturate on a grid of 16 bits, so that float32 holds every sum that matters there.
+    counting = np.float32 if qparams.qtype.bits <= 16 else np.float64
+    with np.errstate(over="ignore", invalid="ignore"):
+        levels = np.divide(real, scale, dtype=np.float32).astype(counting, copy=False)
+        levels = np.rint(levels)
+        levels = levels + point.astype(counting)
+        levels = np.fmin(np.fmax(levels, counting(qparams.qmin)), counting(qparams.qmax))
+    return np.asarray(levels.astype(qparams.qtype.storage_dtype))
+
+
+def dequantize(q: npt.ArrayLike, qparams: QParams) -> FloatArray:
+    """The real values of levels ``q`` (integers of any type): float32(q − zero_point) · scale, float32."""
+    levels = np.asarray(q)
+    scale, point = qparams.expanded(levels.shape)
+    counting = np.int32 if qparams.qtype.bits <= 16 else np.int64
+    centred = levels.astype(counting) - point.astype(counting)
+    return np.asarray(centred.astype(np.float32) * scale, np.float32)
+
+
+def fake_quantize(x: npt.ArrayLike, qparams: QParams) -> FloatArray:
+    """``x`` after a round trip over the grid: real values, float32, of x's shape."""
+    return dequantize(quantize(x, qparams), qparams)
+
+
+def _ends(low: npt.ArrayLike, high: npt.ArrayLike) -> tuple[Floats, Floats]:
+    lows, highs = np.asarray(low, np.float64), np.asarray(high, np.float64)
+    if lows.shape != highs.shape:
+        raise _refused(f"lows of shape {lows.shape} and highs of shape {highs.shape}", "one shape")
+    largest = float(np.finfo(np.float32).max)
+    if not ((np.abs(lows) <= largest).all() and (np.abs(highs) <= largest).all()):
+        raise _refused("an end that is not finite as float32", "finite ends")
+    if (lows > highs).any():
+        raise _refused("a low end above its high end", "low ≤ high")
+    return np.minimum(lows, 0.0), np.maximum(highs, 0.0)
+
+
+def _spans(lows: Floats, highs: Floats, grid: tuple[int, int, int], symmetry: Symmetry) -> Floats:
+    """The smallest covering scales, before any rounding; ``grid`` is (qmin, middle, qmax)."""
+    qmin, middle, qmax = grid
+    whole = (highs - lows) / (qmax - qmin)
+    if symmetry == "asymmetric":
+        return whole
+    mirrored = np.maximum(lows / (qmin - middle), highs / (qmax - middle))
+    return mirrored if symmetry == "symmetric" else np.where(lows < 0, mirrored, whole)
+
+
+def _power_of_two_above(scale: Floats) -> Floats:
+    fraction, exponent = np.frexp(scale)
+    return np.asarray(np.minimum(np.ldexp(1.0, exponent - (fraction == 0.5)), _LARGEST_POW2))
+
+
+def _refused(found: str, expected: str) -> InputError:
+    return InputError("Choosing quantization parameters", found=found, expected=expected, remedy="Mend the range.")

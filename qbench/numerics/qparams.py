@@ -1,0 +1,139 @@
+"""The parameters of an affine grid, r = scale · (q − zero_point), per tensor, per channel or per block.
+
+Granularity lies in the shape of ``scale``: 0-d per tensor; 1-d along ``axis`` per channel; with ``block_size`` B the
+shape of the tensor, its ``axis`` divided by B and rounded up (ONNX QuantizeLinear-21).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.numerics.qtype import QType
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class QParams:
+    """Scale (float32) and zero point (int64) of one shape, read-only, on the grid ``qtype``.
+
+    Args:
+        scale: positive and finite as float32; a number or an array.
+        zero_point: inside the grid; a number stands for every channel.
+        qtype: the grid.
+        axis: of the tensor, that the parameters run along; None: one pair for the tensor.
+        block_size: consecutive elements along ``axis`` that share a pair.
+        narrow_range: leave out the lowest level, so that a signed grid is symmetric (−127 … 127).
+
+    Raises:
+        ValueError: an invariant above does not hold.
+    """
+
+    scale: npt.NDArray[np.float32]
+    zero_point: npt.NDArray[np.int64]
+    qtype: QType
+    axis: int | None = None
+    block_size: int | None = None
+    narrow_range: bool = False
+
+    def __init__(
+        self,
+        scale: npt.ArrayLike,
+        zero_point: npt.ArrayLike,
+        qtype: QType,
+        *,
+        axis: int | None = None,
+        block_size: int | None = None,
+        narrow_range: bool = False,
+    ) -> None:
+        with np.errstate(over="ignore", under="ignore"):
+            scales = np.array(scale, np.float32)
+        points = np.array(zero_point)
+        if points.dtype.kind not in "iu":
+            raise ValueError(f"a zero point is an integer, not {points.dtype}")
+        if points.ndim and points.shape != scales.shape:
+            raise ValueError(f"scale and zero point have one shape, not {scales.shape} and {points.shape}")
+        points = np.array(np.broadcast_to(points.astype(np.int64), scales.shape))
+        for name, value in (
+            ("scale", scales),
+            ("zero_point", points),
+            ("qtype", qtype),
+            ("axis", axis),
+            ("block_size", block_size),
+            ("narrow_range", narrow_range),
+        ):
+            object.__setattr__(self, name, value)
+        scales.setflags(write=False)
+        points.setflags(write=False)
+        self._check()
+
+    def _check(self) -> None:
+        if not (np.isfinite(self.scale).all() and (self.scale > 0).all()):
+            raise ValueError("a scale is positive and finite as float32")
+        if ((self.zero_point < self.qmin) | (self.zero_point > self.qmax)).any():
+            raise ValueError(f"a zero point lies in {self.qmin} … {self.qmax}, not {self.zero_point}")
+        if self.axis is None:
+            if self.scale.ndim or self.block_size is not None:
+                raise ValueError("parameters per channel or per block need an axis")
+        elif self.block_size is None and self.scale.ndim != 1:
+            raise ValueError(f"parameters per channel are 1-d, not {self.scale.ndim}-d")
+        elif self.block_size is not None:
+            if self.block_size < 1:
+                raise ValueError(f"a block has at least one element, not {self.block_size}")
+            if not -self.scale.ndim <= self.axis < self.scale.ndim:
+                raise ValueError(f"axis {self.axis} is outside parameters of {self.scale.ndim} dimensions")
+
+    @property
+    def qmin(self) -> int:
+        """The lowest level in use."""
+        return self.qtype.qmin + int(self.narrow_range)
+
+    @property
+    def qmax(self) -> int:
+        """The highest level in use."""
+        return self.qtype.qmax
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QParams):
+            return NotImplemented
+        return self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def _key(self) -> tuple[object, ...]:
+        arrays = (self.scale.shape, self.scale.tobytes(), self.zero_point.tobytes())
+        return (*arrays, self.qtype, self.axis, self.block_size, self.narrow_range)
+
+    def expanded(self, shape: tuple[int, ...]) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.int64]]:
+        """Scale and zero point in a form that broadcasts against a tensor of ``shape``.
+
+        Raises:
+            ValueError: the parameters do not fit the shape.
+        """
+        if self.axis is None:
+            return self.scale, self.zero_point
+        if not -len(shape) <= self.axis < len(shape):
+            raise ValueError(f"axis {self.axis} is outside a tensor of shape {shape}")
+        axis = self.axis % len(shape)
+        if self.block_size is None:
+            if len(self.scale) != shape[axis]:
+                raise ValueError(f"{len(self.scale)} channels do not fit axis {axis} of {shape}")
+            spread = tuple(-1 if i == axis else 1 for i in range(len(shape)))
+            return self.scale.reshape(spread), self.zero_point.reshape(spread)
+        if self.scale.shape != parameter_shape(shape, axis, self.block_size):
+            raise ValueError(
+                f"parameters of shape {self.scale.shape} do not tile {shape} by blocks of {self.block_size}"
+            )
+        keep = (slice(None),) * axis + (slice(shape[axis]),)
+        scale = np.repeat(self.scale, self.block_size, axis)[keep]
+        return scale, np.repeat(self.zero_point, self.block_size, axis)[keep]
+
+
+def parameter_shape(shape: tuple[int, ...], axis: int | None, block_size: int | None = None) -> tuple[int, ...]:
+    """The shape of the parameters of a tensor of ``shape`` at this granularity."""
+    if axis is None:
+        return ()
+    if block_size is None:
+        return (shape[axis],)
+    axis %= len(shape)
+    return (*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :])

@@ -1,0 +1,77 @@
+"""Integer grids: how many bits, signed or not, and the array type that stores them.
+
+An unsigned grid of b bits is 0 … 2^b − 1, a signed one −2^(b−1) … 2^(b−1) − 1.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from qbench.errors import InputError
+
+_PATTERN = re.compile(r"(u?)int(\d+)")
+_WIDTHS = frozenset({*range(2, 17), 32})
+
+
+@dataclass(frozen=True, slots=True)
+class QType:
+    """An integer grid of ``bits`` (2 to 16, or 32) bits.
+
+    Raises:
+        ValueError: a width that no machine here counts in.
+    """
+
+    bits: int
+    signed: bool
+
+    def __post_init__(self) -> None:
+        if self.bits not in _WIDTHS:
+            raise ValueError(f"a grid has 2 to 16 or 32 bits, not {self.bits}")
+
+    @classmethod
+    def parse(cls, name: str) -> "QType":
+        """The grid called ``name``, as in ``int8``, ``uint4``, ``int32``.
+
+        Raises:
+            InputError: no grid has that name.
+        """
+        match = _PATTERN.fullmatch(name)
+        if match is None or int(match[2]) not in _WIDTHS:
+            raise InputError(
+                "Reading the name of an integer grid",
+                found=repr(name),
+                expected="int or uint with 2 to 16 or 32 bits, as in 'int8'",
+                remedy="Name a grid of that kind.",
+            )
+        return cls(int(match[2]), signed=not match[1])
+
+    @property
+    def name(self) -> str:
+        """Its word, as in ``int8`` or ``uint4``."""
+        return f"{'' if self.signed else 'u'}int{self.bits}"
+
+    @property
+    def qmin(self) -> int:
+        """The lowest level."""
+        return -(1 << (self.bits - 1)) if self.signed else 0
+
+    @property
+    def qmax(self) -> int:
+        """The highest level."""
+        return (1 << (self.bits - 1)) - 1 if self.signed else (1 << self.bits) - 1
+
+    @property
+    def middle(self) -> int:
+        """The zero point of the symmetric families: 0, or 2^(bits−1) on an unsigned grid."""
+        return 0 if self.signed else 1 << (self.bits - 1)
+
+    @property
+    def storage_dtype(self) -> "np.dtype[Any]":
+        """The narrowest numpy integer that holds every level."""
+        width = 8 if self.bits <= 8 else 16 if self.bits <= 16 else 32
+        return np.dtype(f"{'' if self.signed else 'u'}int{width}")
+
+    def __str__(self) -> str:
+        return self.name
