@@ -37,7 +37,7 @@ class Parameters:
         self._left.discard(name)
         return array.astype(np.float32, copy=False)
 
-    def finish(self, *, unused: str) -> None:
+    def finish(self, *, unused: str | tuple[str, ...] = ()) -> None:
         """Check that all arrays were taken but those whose names end with ``unused``.
 
         Raises:
