@@ -1,0 +1,89 @@
+"""The zoo by name: models and data sets, ours and those of extensions; nothing is loaded until a name is used.
+
+A factory here imports the file that makes its entry, so that listing names costs no import of a network.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from qbench.extension import Catalogue, Extension, installed_extensions
+
+if TYPE_CHECKING:
+    from qbench.zoo.dataset import Dataset
+    from qbench.zoo.model import ZooModel
+
+
+def _mobilenet_v2() -> "ZooModel":
+    from qbench.zoo.image_models import mobilenet_v2
+
+    return mobilenet_v2()
+
+
+def _efficientnet_lite0() -> "ZooModel":
+    from qbench.zoo.image_models import efficientnet_lite0
+
+    return efficientnet_lite0()
+
+
+def _imagenet_photos() -> "Dataset":
+    from qbench.zoo.photos import imagenet_photos
+
+    return imagenet_photos()
+
+
+def _photo_crops() -> "Dataset":
+    from qbench.zoo.photos import photo_crops
+
+    return photo_crops()
+
+
+def _calibration_photos() -> "Dataset":
+    from qbench.zoo.photos import calibration_photos
+
+    return calibration_photos()
+
+
+def _calibration_crops() -> "Dataset":
+    from qbench.zoo.photos import calibration_crops
+
+    return calibration_crops()
+
+
+_MODELS: Mapping[str, Callable[[], "ZooModel"]] = {
+    "mobilenet_v2": _mobilenet_v2,
+    "efficientnet_lite0": _efficientnet_lite0,
+}
+_DATASETS: Mapping[str, Callable[[], "Dataset"]] = {
+    "imagenet_photos": _imagenet_photos,
+    "photo_crops": _photo_crops,
+    "calibration_photos": _calibration_photos,
+    "calibration_crops": _calibration_crops,
+}
+
+
+def model_catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[ZooModel]":
+    """The zoo's models and those of ``extensions``."""
+    return Catalogue("model", _MODELS).extended(extensions)
+
+
+def dataset_catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Dataset]":
+    """The zoo's data sets and those of ``extensions``."""
+    return Catalogue("dataset", _DATASETS).extended(extensions)
+
+
+def get_model(name: str) -> "ZooModel":
+    """The model called ``name``, its weights not yet loaded.
+
+    Raises:
+        InputError: there is none; the nearest name is suggested.
+    """
+    return model_catalogue(installed_extensions()).get(name)
+
+
+def get_dataset(name: str) -> "Dataset":
+    """The data set called ``name``, no sample of it loaded yet.
+
+    Raises:
+        InputError: there is none; the nearest name is suggested.
+    """
+    return dataset_catalogue(installed_extensions()).get(name)

