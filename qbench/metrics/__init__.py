@@ -1,7 +1,7 @@
 """Answers → scores: what a task answered, counted sample by sample."""
 
 from qbench.metrics.answers import PADDING, AnswerKind, Answers
-from qbench.metrics.catalogue import catalogue, get_metric, split_name
+from qbench.metrics.named import catalogue, get_metric, split_name
 from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric, Score, score
 
 __all__ = [

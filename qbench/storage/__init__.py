@@ -3,7 +3,7 @@
 from qbench.storage.atomic import write_bytes, write_text
 from qbench.storage.cache import Cache
 from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
-from qbench.storage.plain import Plain, json_line, json_text, plain
+from qbench.storage.plain_values import Plain, json_line, json_text, plain
 from qbench.storage.tables import read_toml, value_from_table
 
 __all__ = [

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.storage.plain import plain
+from qbench.storage.plain_values import plain
 
 if TYPE_CHECKING:
     import numpy as np

@@ -1,0 +1,199 @@
+"""The house style as far as a machine can see it: sizes, names, front doors, docstrings, nothing of one machine."""
+
+import ast
+import re
+import subprocess
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PACKAGE = ROOT / "qbench"
+LONGEST_FILE = 300
+BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
+CODE_FOLDERS = ("qbench", "tests", "benchmarks", "docs", "examples")
+
+# Written in pieces, so that this file does not find itself.
+_MACHINE_PATHS = [f"/{'work'}/", f"/{'root'}/", f"/{'home'}/", f"/{'Users'}/", f"C:{chr(92)}Users"]
+_HOSTS = [
+    *("pypi." + end for end in ("org", "python.org")),
+    "files." + "pythonhosted",
+    "git" + "lab.",
+    "hugging" + "face.co",
+    "art" + "ifactory",
+    "localhost" + ":",
+    "127.0." + "0.1",
+]
+_INDEX_OPTIONS = re.compile(r"--(extra-)?index-" + r"url|--trusted-" + r"host|--find-" + r"links")
+
+
+def python_files(*folders: str) -> list[Path]:
+    """Every Python file below ``folders`` of the checkout, sorted."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+def room_of(path: Path) -> str:
+    """``numerics`` for qbench/numerics/affine.py, ``errors`` for qbench/errors.py."""
+    return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
+
+
+def is_module(dotted: str) -> bool:
+    """Whether ``qbench.graph.digest`` is a file or a folder of the package (and not a name inside one)."""
+    path = ROOT.joinpath(*dotted.split("."))
+    return path.with_suffix(".py").exists() or (path / "__init__.py").exists()
+
+
+def imports_of(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """(line, dotted module) of every import in ``tree``, those inside functions too; files imported as names count."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                inside = node.module.startswith("qbench.") and is_module(whole)
+                yield node.lineno, whole if inside else node.module
+
+
+def side_doors(path: Path, source: str, rooms: set[str]) -> list[str]:
+    """The imports of ``source`` that break the front-door rule: another room's file, or one's own room whole."""
+    own = room_of(path)
+    found = []
+    for line, module in imports_of(ast.parse(source)):
+        parts = module.split(".")
+        if parts[0] != "qbench" or len(parts) < 2 or parts[1] not in rooms:
+            continue
+        if parts[1] != own and len(parts) > 2:
+            found.append(f"{path.name}:{line} imports the file {module}; import the room qbench.{parts[1]}")
+        if parts[1] == own and len(parts) == 2 and path.name != "__init__.py":
+            found.append(f"{path.name}:{line} imports its own room {module}; import the file")
+    return found
+
+
+def exported_functions(init: Path) -> set[str]:
+    """The names that a package's ``__init__`` imports or defines."""
+    names: set[str] = set()
+    for node in ast.walk(ast.parse(init.read_text())):
+        if isinstance(node, ast.ImportFrom):
+            names |= {alias.asname or alias.name for alias in node.names}
+        elif isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.add(node.name)
+    return names
+
+
+def tracked() -> list[Path]:
+    """The files that git tracks or would add; skipped where there is no git (an unpacked archive)."""
+    command = ["git", "ls-files", "--cached", "--others", "--exclude-standard"]
+    try:
+        listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a git checkout")
+    return [path for line in listed.splitlines() if (path := ROOT / line).is_file()]
+
+
+def test_files_stay_short():
+    long = {
+        str(path.relative_to(ROOT)): count
+        for path in python_files("qbench", "benchmarks")
+        if (count := len(path.read_text().splitlines())) > LONGEST_FILE
+    }
+    assert not long, f"longer than {LONGEST_FILE} lines: split by idea"
+
+
+def test_ruff_watches_the_size_of_functions():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
+    assert settings["pylint"]["max-statements"] == 40
+    assert settings["mccabe"]["max-complexity"] == 10
+    assert {"C90", "PL"} <= set(settings["select"])
+
+
+def test_no_drawer_for_odds_and_ends():
+    names = [path for path in python_files(*CODE_FOLDERS) if {path.stem, path.parent.name} & BANNED]
+    assert not names, "name a file after its idea"
+
+
+def test_every_module_says_what_it_is_for():
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in python_files("qbench", "benchmarks")
+        if not ast.get_docstring(ast.parse(path.read_text()))
+    ]
+    assert not silent
+
+
+def test_rooms_are_entered_by_the_front_door():
+    rooms = {path.name for path in PACKAGE.iterdir() if (path / "__init__.py").exists()}
+    found = [line for path in python_files("qbench") for line in side_doors(path, path.read_text(), rooms)]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("source", "breaks"),
+    [
+        ("from qbench.graph import load_model", False),
+        ("from qbench.graph.digest import graph_digest", True),
+        ("import qbench.graph.digest", True),
+        ("from qbench.numerics.qtype import QType", False),
+        ("from qbench.numerics import QType", True),
+        ("def f():\n    from qbench.graph.digest import graph_digest", True),
+        ("from qbench.graph import digest", True),
+        ("from qbench.numerics import qtype", False),
+        ("from qbench.errors import InputError", False),
+    ],
+)
+def test_the_front_door_rule_can_be_broken(source, breaks):
+    assert bool(side_doors(PACKAGE / "numerics" / "affine.py", source, {"graph", "numerics"})) == breaks
+
+
+def test_no_module_is_hidden_by_a_function_of_its_name():
+    hidden = []
+    for init in sorted(PACKAGE.rglob("__init__.py")):
+        exported = exported_functions(init)
+        modules = {path.stem for path in init.parent.glob("*.py")} | {
+            path.parent.name for path in init.parent.glob("*/__init__.py")
+        }
+        hidden += [f"{init.parent.relative_to(ROOT)}/{name}" for name in sorted(exported & modules)]
+    assert not hidden, "rename the file: its function would hide it at run time"
+
+
+def test_no_public_name_hides_a_room():
+    import qbench
+
+    rooms = {path.stem for path in PACKAGE.iterdir()}
+    assert not rooms & set(qbench.__all__)
+
+
+def test_test_files_have_distinct_names():
+    names = Counter(path.name for path in python_files("tests"))
+    assert not [name for name, count in names.items() if count > 1], "one name a test file: there are no packages here"
+
+
+def test_nothing_is_tracked_that_belongs_to_one_machine():
+    found = []
+    for path in tracked():
+        data = path.read_bytes()
+        if b"\0" in data[:8192] or path.name == "LICENSE":
+            continue
+        text = data.decode("utf-8", errors="replace")
+        found += [f"{path.relative_to(ROOT)}: {needle}" for needle in (*_MACHINE_PATHS, *_HOSTS) if needle in text]
+        if match := _INDEX_OPTIONS.search(text):
+            found.append(f"{path.relative_to(ROOT)}: {match.group()}")
+    assert not found, "\n".join(found)
+
+
+def test_constraints_are_names_and_versions_only():
+    for line in (ROOT / "constraints.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            assert re.fullmatch(r"[A-Za-z0-9_.-]+==[A-Za-z0-9_.+!-]+", line), line
+
+
+def test_constraints_pin_everything_asked_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    asked = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
+    names = {re.split(r"[<>=!~;\[ ]", line)[0].lower().replace("_", "-") for line in asked}
+    pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
+    # pip cannot pin itself while it runs: it is the one thing a new environment brings along
+    assert names - {"pip"} <= pinned
