@@ -1,1 +1,25 @@
-"""To be written."""
+"""This computer: processor, probe (dot product), versions, commit, clock."""
+
+from qbench.host.clock import utc_now, utc_today
+from qbench.host.commit import Commit, current_commit
+from qbench.host.description import describe_host
+from qbench.host.probe import DotProduct, probe_dot_product
+from qbench.host.processor import architecture, classify, processor_class, processor_features, processor_name
+from qbench.host.versions import package_versions, python_version
+
+__all__ = [
+    "Commit",
+    "DotProduct",
+    "architecture",
+    "classify",
+    "current_commit",
+    "describe_host",
+    "package_versions",
+    "probe_dot_product",
+    "processor_class",
+    "processor_features",
+    "processor_name",
+    "python_version",
+    "utc_now",
+    "utc_today",
+]

@@ -1,1 +1,1 @@
-"""To be written."""
+"""Float → float: one pass a file."""

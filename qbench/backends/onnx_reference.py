@@ -1,0 +1,96 @@
+"""The onnx package's own evaluator: slow, plain numpy, and independent of every engine; for small models."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.backends.feeds import FeedCheck
+from qbench.backends.protocol import Array, Executor, Feeds
+from qbench.backends.tapping import loaded, with_taps
+from qbench.errors import InputError, UnsupportedError
+from qbench.graph import Capabilities, model_bytes
+
+if TYPE_CHECKING:
+    from onnx.reference import ReferenceEvaluator
+
+MAX_MACS = 20_000_000
+"""Beyond this a sample takes too long to be of use."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnnxReferenceBackend:
+    """``onnx.reference.ReferenceEvaluator``; threads are ignored, numpy has its own."""
+
+    name: str = "onnx-reference"
+    capabilities: Capabilities = field(default_factory=lambda: Capabilities(max_macs=MAX_MACS))
+    packages: tuple[str, ...] = ("onnx", "numpy")
+
+    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
+        """An evaluator over ``model``.
+
+        Raises:
+            InputError: no ONNX model, or a tap names no value of it.
+            UnsupportedError: the evaluator has no implementation of an operator.
+        """
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+
+        graph = loaded(model)
+        tapped = with_taps(graph, taps)
+        try:
+            evaluator = ReferenceEvaluator(onnx.load_model_from_string(model_bytes(tapped)))
+        except (NotImplementedError, RuntimeError, ValueError, TypeError) as error:
+            raise UnsupportedError(
+                f"Preparing '{graph.graph.name}' on '{self.name}'",
+                found=" ".join(str(error).split())[:300],
+                expected=f"operators that the evaluator of onnx {onnx.__version__} has",
+                remedy="Choose another backend for this model.",
+            ) from error
+        return _ReferenceExecutor(evaluator, FeedCheck.of(graph, self.name))
+
+
+class _ReferenceExecutor:
+    """One evaluator."""
+
+    def __init__(self, evaluator: "ReferenceEvaluator", check: FeedCheck) -> None:
+        self._evaluator: ReferenceEvaluator | None = evaluator
+        self._check = check
+        self._outputs = list(evaluator.output_names)
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: input name → array, to output or tap name → array.
+
+        Raises:
+            InputError: an input does not fit the graph, or the batch as a whole does not.
+        """
+        if self._evaluator is None:
+            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
+        arrays = self._check.checked(feeds)
+        try:
+            with np.errstate(all="ignore"):  # overflow in a kernel is a result, as in every engine
+                results = self._evaluator.run(None, arrays)
+        except Exception as error:  # kernels raise whatever numpy raises
+            raise InputError(
+                f"Running '{self._check.graph}' on '{self._check.backend}'",
+                found=" ".join(str(error).split())[:300],
+                expected="a batch that the graph can compute",
+                remedy="Check that the data fits the model.",
+            ) from error
+        return {name: np.asarray(result) for name, result in zip(self._outputs, results, strict=True)}
+
+    def close(self) -> None:
+        """Let the evaluator go."""
+        self._evaluator = None
+
+    def __enter__(self) -> "_ReferenceExecutor":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

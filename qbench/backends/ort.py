@@ -1,0 +1,158 @@
+"""ONNX Runtime on the CPU: one session a prepared model, deterministic, without spinning threads.
+
+Three backends of one engine, because its int8 results depend on its options: with all graph optimizations (QDQ becomes
+integer kernels), with none (each QDQ pair is counted in float), and with all of them in the precise x64 mode, which keeps
+u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
+"""
+
+import os
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import onnx_ir as ir
+
+from qbench.backends.feeds import FeedCheck
+from qbench.backends.protocol import Array, Executor, Feeds
+from qbench.backends.tapping import loaded, with_taps
+from qbench.errors import InputError, QbenchError, UnavailableError, UnsupportedError
+from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, save_model
+
+if TYPE_CHECKING:
+    import onnxruntime
+
+_ERRORS_ONLY = 3
+_PROVIDERS = ["CPUExecutionProvider"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OrtBackend:
+    """ONNX Runtime's CPU provider under one set of options.
+
+    Args:
+        name: how suites call it.
+        optimized: all graph optimizations, or none.
+        precise: ``session.x64quantprecision``: exact u8×s8 sums on every x64 processor, at some speed.
+    """
+
+    name: str
+    optimized: bool = True
+    precise: bool = False
+    capabilities: Capabilities = field(default_factory=Capabilities)
+    packages: tuple[str, ...] = ("onnxruntime",)
+
+    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+        """A session over ``model``; ``taps`` become graph outputs before it is made.
+
+        Taps on an optimized session stop fusions and so change other outputs: a tapped run is a run of its own.
+
+        Raises:
+            InputError: no ONNX model, or a tap names no value of it.
+            UnsupportedError: ONNX Runtime has no kernel or opset for it.
+            UnavailableError: onnxruntime is not installed.
+        """
+        runtime = _runtime()
+        graph = loaded(model)
+        tapped = with_taps(graph, taps)
+        session = self._session(runtime, tapped, threads)
+        return _OrtExecutor(session, FeedCheck.of(graph, self.name), self.name)
+
+    def _session(self, runtime: Any, model: ir.Model, threads: int) -> "onnxruntime.InferenceSession":  # noqa: ANN401 - a module without types
+        options = self._options(runtime, threads)
+        try:
+            if constant_bytes(model) < MESSAGE_LIMIT:
+                return runtime.InferenceSession(model_bytes(model), options, providers=_PROVIDERS)
+            with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
+                path = Path(folder) / "model.onnx"
+                save_model(model, path)
+                return runtime.InferenceSession(os.fspath(path), options, providers=_PROVIDERS)
+        except QbenchError:
+            raise
+        except Exception as error:  # onnxruntime's exceptions share no public parent
+            raise UnsupportedError(
+                f"Preparing '{model.graph.name}' on '{self.name}'",
+                found=_sentence(error),
+                expected=f"a graph that onnxruntime {runtime.__version__} runs",
+                remedy="Choose another backend, or export the model with operators it has.",
+            ) from error
+
+    def _options(self, runtime: Any, threads: int) -> Any:  # noqa: ANN401 - a module without types
+        options = runtime.SessionOptions()
+        level = runtime.GraphOptimizationLevel
+        options.graph_optimization_level = level.ORT_ENABLE_ALL if self.optimized else level.ORT_DISABLE_ALL
+        options.intra_op_num_threads = threads
+        options.inter_op_num_threads = 1
+        options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
+        options.log_severity_level = _ERRORS_ONLY
+        options.use_deterministic_compute = True
+        # Spinning threads burn the cores that other workers of the same run need.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+        if self.precise:
+            options.add_session_config_entry("session.x64quantprecision", "1")
+        return options
+
+
+class _OrtExecutor:
+    """One session; closing drops it, which frees its memory."""
+
+    def __init__(self, session: "onnxruntime.InferenceSession", check: FeedCheck, backend: str) -> None:
+        self._session: onnxruntime.InferenceSession | None = session
+        self._check = check
+        self._backend = backend
+        self._outputs = [output.name for output in session.get_outputs()]
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: input name → array, to output or tap name → array.
+
+        Raises:
+            InputError: an input does not fit the graph, or the batch as a whole does not.
+        """
+        if self._session is None:
+            raise RuntimeError(f"this executor of '{self._backend}' was closed")
+        arrays = self._check.checked(feeds)
+        try:
+            results = self._session.run(self._outputs, arrays)
+        except Exception as error:  # onnxruntime's exceptions share no public parent
+            raise InputError(
+                f"Running '{self._check.graph}' on '{self._backend}'",
+                found=_sentence(error),
+                expected="a batch that the graph can compute",
+                remedy="Check that the data fits the model.",
+            ) from error
+        return dict(zip(self._outputs, results, strict=True))
+
+    def close(self) -> None:
+        """Free the session."""
+        self._session = None
+
+    def __enter__(self) -> "_OrtExecutor":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _runtime() -> Any:  # noqa: ANN401 - a module without types
+    try:
+        import onnxruntime
+    except ImportError as error:
+        raise UnavailableError(
+            "Preparing a model on ONNX Runtime",
+            found=str(error),
+            expected="the package onnxruntime",
+            remedy="Install it: pip install onnxruntime.",
+        ) from error
+    onnxruntime.disable_telemetry_events()
+    return onnxruntime
+
+
+def _sentence(error: Exception) -> str:
+    """The last part of an engine's message, which names the node; the first is a status code and a source file."""
+    text = " ".join(str(error).split())
+    return text.removeprefix("[ONNXRuntimeError] : ")[:300]

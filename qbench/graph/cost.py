@@ -1,0 +1,57 @@
+"""What a graph costs: multiply-accumulates of the operators that have any, for one sample.
+
+    Conv            N · C_out · ∏out · (C_in / groups) · ∏kernel
+    ConvTranspose   N · C_in · ∏in · (C_out / groups) · ∏kernel
+    Gemm, MatMul    ∏output · inner
+
+Symbolic dimensions (a batch, a length) count as 1; bias additions are not counted. A node in a subgraph counts once,
+as for one turn of its loop.
+"""
+
+import math
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from qbench.graph.query import node_key
+from qbench.graph.shapes import with_shapes
+
+
+def node_macs(model: ir.Model) -> dict[str, int]:
+    """Node name → multiply-accumulates of one sample, for every node that has any; ``model`` is not touched.
+
+    A node whose shapes cannot be inferred counts as if its unknown dimensions were 1.
+    """
+    shaped = with_shapes(model, free_dims=1)
+    counts = {}
+    for node in ir.traversal.RecursiveGraphIterator(shaped.graph):
+        if node.domain == "" and node.op_type in _COUNTED:
+            counts[node_key(node)] = _macs(node)
+    return counts
+
+
+_COUNTED = frozenset({"Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger"})
+
+
+def _macs(node: ir.Node) -> int:
+    first, second, output = _dims(node.inputs[0]), _dims(node.inputs[1]), _dims(node.outputs[0])
+    match node.op_type:
+        case "Conv" | "ConvInteger":
+            return math.prod(output) * math.prod(second[1:])
+        case "ConvTranspose":
+            return math.prod(first) * math.prod(second[1:])
+        case "Gemm":
+            transposed = node.attributes.get("transA")
+            return math.prod(output) * _at(first, 0 if transposed and transposed.as_int() else -1)
+        case _:
+            return math.prod(output) * _at(first, -1)
+
+
+def _at(dims: Sequence[int], index: int) -> int:
+    return dims[index] if dims else 1
+
+
+def _dims(value: ir.Value | None) -> tuple[int, ...]:
+    if value is None or value.shape is None:
+        return ()
+    return tuple(dim if isinstance(dim, int) else 1 for dim in value.shape)

@@ -1,0 +1,95 @@
+"""What this computer's processor is, as one comparable word and as a list of features.
+
+The word joins the architecture, the widest float vector unit and whether the u8×s8 dot product is exact:
+
+    x64-avx512-vnni, x64-avx512, x64-avx2-vnni, x64-avx2, x64-sse    arm64-dotprod, arm64    else platform.machine()
+
+``vnni`` is decided by probe (``qbench.host.probe``): int8 results depend on what the engine does, not on what the
+processor could do; float results depend on the vector unit, because it decides the order of sums.
+"""
+
+import functools
+import platform
+import re
+import subprocess
+from collections.abc import Collection
+from pathlib import Path
+
+from qbench.host.probe import DotProduct, probe_dot_product
+
+_CPUINFO = Path("/proc/cpuinfo")
+_ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}
+_VNNI_FLAGS = {"avx512_vnni", "avx512vnni", "avx_vnni", "avxvnni"}
+_DOTPROD_FLAGS = {"asimddp", "feat_dotprod"}
+
+
+@functools.cache
+def processor_class() -> str:
+    """The word for this computer; probed once a process, in some 100 ms."""
+    return classify(architecture(), processor_features(), probe_dot_product())
+
+
+def classify(machine: str, features: Collection[str], dot_product: DotProduct) -> str:
+    """The word for a processor of ``machine`` (``x64``, ``arm64``, …) with ``features`` on which the probe gave that.
+
+    An unknown probe (no engine here) falls back to the flags.
+    """
+    if machine == "arm64":
+        return "arm64-dotprod" if _DOTPROD_FLAGS & set(features) else "arm64"
+    if machine != "x64":
+        return machine
+    if "avx512f" in features:
+        level = "avx512"
+    elif "avx2" in features:
+        level = "avx2"
+    else:
+        return "x64-sse"  # its kernels widen to 16 bits first, or saturate; one old class is enough
+    exact = bool(_VNNI_FLAGS & set(features)) if dot_product is DotProduct.UNKNOWN else dot_product is DotProduct.EXACT
+    return f"x64-{level}-vnni" if exact else f"x64-{level}"
+
+
+def architecture() -> str:
+    """``x64``, ``arm64``, or what the platform calls itself, in lower case without blanks."""
+    machine = platform.machine().lower()
+    return _ARCHITECTURES.get(machine, re.sub(r"[^a-z0-9]+", "_", machine) or "unknown")
+
+
+@functools.cache
+def processor_features() -> tuple[str, ...]:
+    """The instruction-set flags the system reports, in lower case, sorted; empty where it reports none."""
+    try:
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return _sysctl_features()
+    return features_of_cpuinfo(text)
+
+
+def features_of_cpuinfo(text: str) -> tuple[str, ...]:
+    """The flags of the first processor in a ``/proc/cpuinfo`` (``flags`` on x86, ``Features`` on ARM)."""
+    found = re.search(r"^(?:flags|Features)\s*:(.*)$", text, re.MULTILINE)
+    return tuple(sorted(found.group(1).lower().split())) if found else ()
+
+
+def processor_name() -> str:
+    """The model name the system reports, or an empty text."""
+    try:
+        text = _CPUINFO.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return _sysctl("-n", "machdep.cpu.brand_string").strip()
+    found = re.search(r"^model name\s*:(.*)$", text, re.MULTILINE)
+    return found.group(1).strip() if found else ""
+
+
+def _sysctl_features() -> tuple[str, ...]:
+    """macOS: ``hw.optional.*: 1`` and Intel's feature lists."""
+    optional = re.findall(r"^hw\.optional\.(?:arm\.)?(\w+): 1$", _sysctl("hw.optional"), re.MULTILINE)
+    lists = _sysctl("-n", "machdep.cpu.features", "machdep.cpu.leaf7_features").split()
+    return tuple(sorted({word.lower() for word in (*optional, *lists)}))
+
+
+def _sysctl(*arguments: str) -> str:
+    try:
+        done = subprocess.run(["sysctl", *arguments], capture_output=True, text=True, timeout=5, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout

@@ -1,0 +1,31 @@
+"""Running passes on a copy of a model, and naming the pass that failed."""
+
+from collections.abc import Sequence
+
+import onnx_ir as ir
+
+from qbench.errors import InputError, QbenchError
+from qbench.passes.contract import Pass
+
+
+def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
+    """A new model: ``model`` after ``passes`` in order; ``model`` is not touched.
+
+    Raises:
+        QbenchError: a pass refused the model.
+        InputError: a pass broke down on it; the pass is named.
+    """
+    copy = model.clone()
+    for step in passes:
+        try:
+            step.run(copy)
+        except QbenchError:
+            raise
+        except Exception as error:  # whatever breaks in a pass, the user must learn which one
+            raise InputError(
+                f"Rewriting '{model.graph.name}' with the pass '{step.name}'",
+                found=f"{type(error).__name__}: {error}",
+                expected="a graph the pass understands",
+                remedy="Leave the pass out, or report the model.",
+            ) from error
+    return copy
