@@ -13,7 +13,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from qbench.judging import Cell, Measurement, Verdict
+from qbench.errors import InputError
+from qbench.judging import Cell, EnvironmentClass, Measurement, Verdict
+from qbench.metrics import Against, Direction, Score
 from qbench.storage import plain
 
 FORMAT = "qbench-run/1"
@@ -26,7 +28,8 @@ class Run:
     Args:
         header: the ``run`` line. environment: the ``environment`` line (empty when there is none).
         cells: the ``cell`` lines in file order. notes: texts. complete: whether the ``end`` line was found.
-        damaged: how many lines could not be read. path: the file, for messages.
+        damaged: how many lines could not be read. notices: what a reader should know, such as a newer format.
+        path: the file, for messages.
     """
 
     header: Mapping[str, Any]
@@ -35,6 +38,7 @@ class Run:
     notes: tuple[str, ...] = ()
     complete: bool = False
     damaged: int = 0
+    notices: tuple[str, ...] = ()
     path: str = ""
 
     @property
@@ -79,7 +83,8 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
         "losses": first.losses,
         "gains": first.gains,
         "metrics": {
-            s.metric: {k: v for k, v in plain(s).items() if k != "metric"} | {"value": s.value} for s in measurement.scores
+            s.metric: {k: v for k, v in plain(s).items() if k != "metric"} | {"value": s.value}
+            for s in measurement.scores
         },
         "digests": plain(measurement.digests),
         "changed": plain(measurement.changed),
@@ -91,3 +96,59 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
         "seconds": plain(measurement.seconds),
     }
     return line
+
+
+def cell_of_line(line: Mapping[str, Any]) -> Cell:
+    """The cell a ``cell`` line is about.
+
+    Raises:
+        KeyError, ValueError: the line names none.
+    """
+    return Cell(line["suite"], line["model"], line["backend"], line["schema"], line.get("variant", ""))
+
+
+def measurement_of_line(line: Mapping[str, Any]) -> Measurement | None:
+    """The numbers of a ``cell`` line as a Measurement again; None when the cell was skipped or broken.
+
+    Raises:
+        InputError: the line does not hold what ``cell_line`` writes.
+    """
+    if "metrics" not in line:
+        return None
+    try:
+        return Measurement(
+            cell=cell_of_line(line),
+            environment=EnvironmentClass.parse(line["environment_class"]),
+            scores=tuple(_score(name, table) for name, table in line["metrics"].items()),
+            digests=dict(line["digests"]),
+            changed={name: tuple(ids) for name, ids in line.get("changed", {}).items()},
+            changed_count=dict(line.get("changed_count", {})),
+            ties=dict(line.get("ties", {})),
+            macs=int(line.get("macs", 0)),
+            integer_macs=float(line.get("integer_macs", 0.0)),
+            refusals=tuple(line.get("refusals", ())),
+            seconds=dict(line.get("seconds", {})),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"Reading the cell '{line.get('model')}::{line.get('backend')}+{line.get('schema')}' of a run file",
+            found=f"a line without sense ({type(error).__name__}: {error})",
+            expected="metrics in whole numbers, digests and an environment class",
+            remedy="Take another run file.",
+        ) from error
+
+
+def _score(name: str, table: Mapping[str, Any]) -> Score:
+    counts = {key: table[key] for key in ("n", "hits", "out_of", "reference_hits", "losses", "gains")}
+    for key, count in counts.items():
+        if type(count) is not int:
+            raise ValueError(f"{key} of {name} is {count!r}, not a whole number")
+    return Score(
+        metric=name,
+        direction=Direction(table["direction"]),
+        against=Against(table["against"]),
+        unit=str(table["unit"]),
+        proportion=bool(table["proportion"]),
+        least_margin=float(table["least_margin"]),
+        **counts,
+    )

@@ -1,0 +1,275 @@
+"""Accepting: measurements become what is expected from now on; pure functions from a Baseline to a new one.
+
+Scopes, for each cell and environment class: ``new`` takes what has nothing accepted; ``improved`` takes a change in
+which no metric against labels got worse and one got better; ``changed`` takes any change of what was accepted;
+``all`` takes new and changed. The fp32 reference changes only by ``accept_reference``.
+"""
+
+import enum
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qbench.errors import IncompleteError, InputError
+from qbench.judging import Accepted, Measurement, QuarantineEntry, Rules, least_agreement
+from qbench.metrics import Against, Answers, Direction, Score
+from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
+from qbench.tracking.runs import Run
+
+FLOOR_SLACK_PERCENT = 2
+"""How far under the accepted agreement its floor lies. Within a class drift gates the exact value; the floor is for the
+other classes and for updates of an engine, where a few crops may move without anything being wrong."""
+
+
+class Scope(enum.Enum):
+    """What an accepting run takes over."""
+
+    NEW = "new"
+    IMPROVED = "improved"
+    CHANGED = "changed"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepting:
+    """What a run was told to accept: results of cells in ``scope`` (None: none), the fp32 reference, and why."""
+
+    scope: Scope | None = None
+    fp32: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedRow:
+    """One line of the table old → new; ``old`` is None for what was not there. ``cell`` is a slug, or ``fp32``."""
+
+    cell: str
+    environment_class: str
+    metric: str
+    old: int | None
+    new: int
+    out_of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refusal:
+    """A measurement that was not accepted, and why."""
+
+    cell: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Acceptance:
+    """The new baseline, what changed in it, and what was refused. Without rows the baseline is as it was."""
+
+    baseline: Baseline
+    rows: tuple[AcceptedRow, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+
+
+def demand_whole(run: Run) -> None:
+    """Refuse to accept from a run that ended early or saw a part of the samples.
+
+    Raises:
+        IncompleteError: it has no end, damaged lines, or was limited.
+    """
+    found = ""
+    if not run.complete:
+        found = "a run that was interrupted"
+    elif run.damaged:
+        found = f"{run.damaged} lines that cannot be read"
+    elif run.header.get("limited"):
+        found = "a run over a part of the samples"
+    if found:
+        raise IncompleteError(
+            f"Accepting results of run '{run.id}'",
+            found=found,
+            expected="a run that ended by itself, over all samples",
+            remedy="Run it again to its end.",
+        )
+
+
+def accept_measurements(
+    baseline: Baseline,
+    measurements: Iterable[Measurement],
+    *,
+    accepting: Accepting,
+    rules: Rules,
+    quarantine: Sequence[QuarantineEntry] = (),
+) -> Acceptance:
+    """Take over results of one model's cells.
+
+    Args:
+        baseline: the model's, with a reference of the model and data that were measured.
+        measurements: of its cells, in any environment class. accepting: scope and reason.
+        rules: the suite's numbers: what is unsupported, the least floor. quarantine: cells that are never accepted.
+
+    Raises:
+        InputError: something accepted would be replaced without a reason; nothing is taken over then.
+    """
+    cells, rows, refusals = dict(baseline.cells), list[AcceptedRow](), list[Refusal]()
+    for measurement in sorted(measurements, key=lambda m: (m.cell, str(m.environment))):
+        slug, name = measurement.cell.slug, str(measurement.environment)
+        reason = _unacceptable(baseline, measurement, rules, quarantine)
+        if reason:
+            refusals.append(Refusal(cell=slug, reason=reason))
+            continue
+        known = cells.get(slug, AcceptedCell(accepted={}))
+        old = known.accepted.get(name)
+        if not _in_scope(accepting.scope, measurement, old):
+            continue
+        if _is_change(measurement, old) and not accepting.reason.strip():
+            raise InputError(
+                f"Accepting '{measurement.cell}' in {name}",
+                found="no reason for replacing what was accepted",
+                expected="one",
+                remedy='Add --qbench-reason "…".',
+            )
+        new = _accepted(measurement, accepting.reason.strip() if old else "")
+        cells[slug] = _with_floors(replace(known, accepted={**known.accepted, name: new}), measurement, rules)
+        rows += _rows(slug, name, old, measurement.scores)
+    return Acceptance(
+        baseline=replace(baseline, cells=cells) if rows else baseline, rows=tuple(rows), refusals=tuple(refusals)
+    )
+
+
+def accept_reference(
+    baseline: Baseline | None,
+    measurement: Measurement,
+    answers: Mapping[str, Answers],
+    *,
+    backend: str,
+    environment_class: str,
+) -> Acceptance:
+    """Make ``answers`` the stored fp32 reference; what was accepted for cells stays as it is.
+
+    Args:
+        baseline: the model's so far, None for the first.
+        measurement: of any cell of the model, counted against these very answers.
+        answers: data set → fp32 answers. backend, environment_class: what ran the float model, and where.
+
+    Raises:
+        InputError: the measurement was counted against other answers.
+    """
+    digests = measurement.digests
+    for name, given in answers.items():
+        if digests.get(f"reference:{name}") != given.digest:
+            raise InputError(
+                f"Accepting the fp32 reference of '{measurement.cell.model}'",
+                found=f"a measurement counted against other answers to '{name}'",
+                expected="one counted against the answers to be stored",
+                remedy="Run the fp32 cell of this model again.",
+            )
+    labelled = [s for s in measurement.scores if s.against is Against.LABELS]
+    new = Baseline(
+        model=measurement.cell.model,
+        model_digest=digests["model"],
+        preprocessing=digests["preprocessing"],
+        backend=backend,
+        environment_class=environment_class,
+        metrics={s.metric: s.reference_hits for s in labelled},
+        data={
+            name: StoredData(samples=len(a), digest=digests[f"data:{name}"], reference=a.digest, kind=a.kind)
+            for name, a in answers.items()
+        },
+        stored=answers,
+        cells={} if baseline is None else baseline.cells,
+    )
+    if baseline is not None and _same_reference(baseline, new):
+        return Acceptance(baseline=baseline)
+    before = {} if baseline is None else baseline.metrics
+    rows = [
+        AcceptedRow(
+            cell="fp32",
+            environment_class=environment_class,
+            metric=s.metric,
+            old=before.get(s.metric),
+            new=s.reference_hits,
+            out_of=s.out_of,
+        )
+        for s in labelled
+    ]
+    return Acceptance(baseline=new, rows=tuple(rows))
+
+
+def _same_reference(old: Baseline, new: Baseline) -> bool:
+    """Whether only the place where it was made differs: then the file stays as it is."""
+    same = ("model", "model_digest", "preprocessing", "metrics", "data")
+    return all(getattr(old, name) == getattr(new, name) for name in same)
+
+
+def _unacceptable(
+    baseline: Baseline, measurement: Measurement, rules: Rules, quarantine: Sequence[QuarantineEntry]
+) -> str:
+    """Why this measurement may not be accepted; empty when it may."""
+    if entry := next((e for e in quarantine if e.covers(measurement.cell, measurement.environment)), None):
+        return f"it is listed as known bad until {entry.expires}: {entry.reason}"
+    stale = baseline.expectation(measurement.cell, measurement.digests).what
+    if stale:
+        return f"the stored fp32 reference does not fit it: {stale}; accept that first (--qbench-accept-fp32)"
+    if not measurement.cell.is_fp32 and not measurement.integer_macs >= rules.integer_macs:  # so written for NaN
+        return f"only {100 * measurement.integer_macs:.0f} % of its multiply-accumulates are planned in integers"
+    return ""
+
+
+def _in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | None) -> bool:
+    if scope is None:
+        return False
+    if old is None:
+        return scope in (Scope.NEW, Scope.ALL)
+    if not _is_change(measurement, old):
+        return any(s.metric not in old.metrics for s in measurement.scores)  # the suite asks for one more metric
+    return scope in (Scope.CHANGED, Scope.ALL) or (scope is Scope.IMPROVED and _improves(measurement, old))
+
+
+def _is_change(measurement: Measurement, old: Accepted | None) -> bool:
+    """Whether something that was accepted would be replaced by something else."""
+    if old is None:
+        return False
+    new = _accepted(measurement, "")
+    counted = any(old.metrics.get(name, hits) != hits for name, hits in new.metrics.items())
+    return counted or any(old.predictions.get(data) != digest for data, digest in new.predictions.items())
+
+
+def _improves(measurement: Measurement, old: Accepted) -> bool:
+    better = []
+    for score in measurement.scores:
+        if score.against is Against.LABELS and score.metric in old.metrics:
+            sign = 1 if score.direction is Direction.HIGHER else -1
+            better.append(sign * (score.hits - old.metrics[score.metric]))
+    return bool(better) and min(better) >= 0 and max(better) > 0
+
+
+def _accepted(measurement: Measurement, reason: str) -> Accepted:
+    prefix = "predictions:"
+    return Accepted(
+        metrics={score.metric: score.hits for score in measurement.scores},
+        predictions={k.removeprefix(prefix): v for k, v in measurement.digests.items() if k.startswith(prefix)},
+        reason=reason,
+    )
+
+
+def _with_floors(cell: AcceptedCell, measurement: Measurement, rules: Rules) -> AcceptedCell:
+    """Floors anew from the lowest agreement accepted in any class, less the slack, never under the suite's minimum."""
+    floors = dict(cell.floors)
+    for score in measurement.scores:
+        if score.against is Against.REFERENCE:
+            lowest = min(a.metrics[score.metric] for a in cell.accepted.values() if score.metric in a.metrics)
+            slack = score.out_of * FLOOR_SLACK_PERCENT // 100
+            floors[score.metric] = max(least_agreement(rules.agreement, score.out_of), lowest - slack)
+    return replace(cell, floors=floors)
+
+
+def _rows(slug: str, environment_class: str, old: Accepted | None, scores: Iterable[Score]) -> list[AcceptedRow]:
+    before = {} if old is None else old.metrics
+    return [
+        AcceptedRow(
+            cell=slug,
+            environment_class=environment_class,
+            metric=score.metric,
+            old=before.get(score.metric),
+            new=score.hits,
+            out_of=score.out_of,
+        )
+        for score in scores
+    ]

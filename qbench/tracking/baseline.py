@@ -1,0 +1,106 @@
+"""A model's baseline: the stored fp32 answers its cells are judged against, and what people accepted for each cell.
+
+Integers and digests only. Accepted results are kept by environment class, because int8 results legitimately differ
+between processors; the reference is one for all.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from qbench.judging import Accepted, Cell, Expectation, State
+from qbench.metrics import AnswerKind, Answers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredData:
+    """One data set of a baseline.
+
+    Args:
+        samples: how many. digest: of data and labels. reference: of the fp32 answers to it. kind: of these answers.
+    """
+
+    samples: int
+    digest: str
+    reference: str
+    kind: AnswerKind = AnswerKind.RANKING
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedCell:
+    """What was accepted for one cell: environment class → result; metric against the reference → least hits."""
+
+    accepted: Mapping[str, Accepted]
+    floors: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Baseline:
+    """One model in one suite.
+
+    Args:
+        model: its id. model_digest, preprocessing: what the reference was made with.
+        backend, environment_class: what ran the float model, and where.
+        metrics: metric against labels → hits of the reference.
+        data: data set → its identity. stored: data set → the fp32 answers.
+        cells: ``backend+schema[+variant]`` → what was accepted.
+    """
+
+    model: str
+    model_digest: str
+    preprocessing: str
+    backend: str
+    environment_class: str
+    metrics: Mapping[str, int]
+    data: Mapping[str, StoredData]
+    stored: Mapping[str, Answers]
+    cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
+
+    def answers(self) -> Mapping[str, Answers]:
+        """The fp32 answers by data set, without scores."""
+        return self.stored
+
+    def stale(self, digests: Mapping[str, str]) -> str:
+        """What is not as it was when the reference was made, in words; empty when everything is.
+
+        Args:
+            digests: ``model``, ``preprocessing`` and ``data:D`` as of a measurement; those that are absent, and data
+                the baseline has beyond them, are not asked for.
+        """
+        found = []
+        if digests.get("model", self.model_digest) != self.model_digest:
+            found.append("another model")
+        if digests.get("preprocessing", self.preprocessing) != self.preprocessing:
+            found.append("another preprocessing")
+        for key, digest in sorted(digests.items()):
+            kind, _, data = key.partition(":")
+            if kind != "data":
+                continue
+            if data not in self.data:
+                found.append(f"no data set '{data}'")
+            elif self.data[data].digest != digest:
+                found.append(f"another data set '{data}'")
+        return f"it is of {', '.join(found)}" if found else ""
+
+    def expectation(self, cell: Cell, digests: Mapping[str, str], *, trusted: bool = False) -> Expectation:
+        """What judging needs to know about ``cell``.
+
+        Args:
+            cell: of this model. digests: of its measurement.
+            trusted: take the baseline for fitting: the run at hand replaces its reference.
+        """
+        what = "" if trusted else self.stale(digests) or self._other_reference(digests)
+        known = self.cells.get(cell.slug)
+        return Expectation(
+            state=State.STALE if what else State.KNOWN,
+            what=what,
+            reference={} if trusted else {name: data.reference for name, data in self.data.items()},
+            accepted={} if known is None else known.accepted,
+            floors={} if known is None or trusted else known.floors,
+            cell_known=known is not None,
+        )
+
+    def _other_reference(self, digests: Mapping[str, str]) -> str:
+        for name, data in sorted(self.data.items()):
+            if digests.get(f"reference:{name}", data.reference) != data.reference:
+                return f"losses on '{name}' were counted against other fp32 answers than the stored ones"
+        return ""

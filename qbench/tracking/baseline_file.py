@@ -1,0 +1,200 @@
+"""Baselines on disk: ``<suite>/<model>.json``, reviewed by diff, and beside it the answers in ``<model>.fp32.npz``.
+
+The JSON has sorted keys and one scalar a line; no clocks, hosts or paths, so that accepting the same numbers again
+changes no byte. The ``.npz`` holds ``ids-<data set>`` in the smallest integer type; its arrays are hashed, not the
+file, because two versions of zlib pack the same array differently.
+"""
+
+import io
+import json
+import zipfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.errors import InputError, StoreError
+from qbench.metrics import Answers
+from qbench.storage import json_text, plain, value_from_table, write_bytes, write_text
+from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
+
+FORMAT = "qbench-baseline/1"
+_PREFIX = "ids-"
+_TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Model:
+    id: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Fp32:
+    backend: str
+    environment_class: str
+    metrics: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    """The JSON file, key by key."""
+
+    format: str
+    model: _Model
+    preprocessing: str
+    fp32: _Fp32
+    data: Mapping[str, StoredData]
+    cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
+
+
+def baseline_path(folder: Path, suite: str, model: str) -> Path:
+    """Where the baseline of ``model`` in ``suite`` lies under ``folder``."""
+    return folder / suite / f"{model}.json"
+
+
+def load_baseline(path: Path) -> Baseline:
+    """The baseline at ``path`` with the answers beside it.
+
+    Raises:
+        StoreError: there is none, it is not a baseline of a format known here, or its answers are missing or are not
+            those its digests name.
+    """
+    file = _parsed(path)
+    return Baseline(
+        model=file.model.id,
+        model_digest=file.model.digest,
+        preprocessing=file.preprocessing,
+        backend=file.fp32.backend,
+        environment_class=file.fp32.environment_class,
+        metrics=file.fp32.metrics,
+        data=file.data,
+        stored=_answers(path, file.data),
+        cells=file.cells,
+    )
+
+
+def save_baseline(path: Path, baseline: Baseline) -> bool:
+    """Write ``baseline`` to ``path`` and its answers beside it; whether anything changed on disk.
+
+    What would come out the same is not written, so that nothing accepted is nothing to commit.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    changed = False
+    if not _holds_answers(path, baseline):
+        write_bytes(_answers_path(path), _packed(baseline.stored))
+        changed = True
+    text = json_text(_table(baseline))
+    if not path.exists() or path.read_bytes() != text.encode("utf-8"):
+        write_text(path, text)
+        changed = True
+    return changed
+
+
+def _table(baseline: Baseline) -> dict[str, Any]:
+    cells = {
+        slug: {"accepted": {name: _short(plain(a)) for name, a in cell.accepted.items()}, "floors": plain(cell.floors)}
+        for slug, cell in baseline.cells.items()
+    }
+    return {
+        "format": FORMAT,
+        "model": {"id": baseline.model, "digest": baseline.model_digest},
+        "preprocessing": baseline.preprocessing,
+        "fp32": {
+            "backend": baseline.backend,
+            "environment_class": baseline.environment_class,
+            "metrics": plain(baseline.metrics),
+        },
+        "data": plain(baseline.data),
+        "cells": cells,
+    }
+
+
+def _short(accepted: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in accepted.items() if key != "reason" or value}
+
+
+def _parsed(path: Path) -> _File:
+    try:
+        table = json.loads(path.read_bytes())
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error), "a baseline file") from error
+    except (ValueError, RecursionError) as error:
+        raise _damaged(path, f"text that is not JSON ({error})", "a baseline file") from error
+    if not isinstance(table, dict) or table.get("format") != FORMAT:
+        found = table.get("format") if isinstance(table, dict) else type(table).__name__
+        raise _damaged(path, f"the format {found!r}", f"'{FORMAT}'")
+    try:
+        return value_from_table(_File, table, f"baseline '{path.name}'")
+    except InputError as error:
+        raise _damaged(path, f"{error.found} ({error.doing})", error.expected) from error
+
+
+def _answers(path: Path, data: Mapping[str, StoredData]) -> dict[str, Answers]:
+    arrays = _arrays(_answers_path(path))
+    answers = {}
+    for name, stored in data.items():
+        ids = arrays.get(_PREFIX + name)
+        if ids is None:
+            raise _damaged(_answers_path(path), f"no answers to '{name}'", "those that the .json names")
+        if ids.ndim != 2 or ids.dtype.kind not in "iu" or len(ids) != stored.samples:
+            raise _damaged(
+                _answers_path(path), f"{ids.dtype} {ids.shape} for '{name}'", f"integers for {stored.samples} samples"
+            )
+        try:
+            answers[name] = Answers(ids.astype(np.int32), kind=stored.kind)
+        except ValueError as error:
+            raise _damaged(_answers_path(path), str(error), "answers") from error
+        if answers[name].digest != stored.reference:
+            raise _damaged(_answers_path(path), f"other answers to '{name}'", "those whose digest the .json names")
+    return answers
+
+
+def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
+    try:
+        with np.load(path, allow_pickle=False) as stored:
+            return {name: stored[name] for name in stored.files}
+    except OSError as error:
+        raise _damaged(path, error.strerror or str(error), "the fp32 answers of the baseline beside it") from error
+    except (ValueError, KeyError, EOFError, AttributeError, TypeError, zipfile.BadZipFile) as error:
+        # numpy gives a bare array for a .npy and lets zlib's and zipfile's complaints through
+        raise _damaged(path, f"a damaged file ({error})", "the fp32 answers of the baseline beside it") from error
+
+
+def _holds_answers(path: Path, baseline: Baseline) -> bool:
+    try:
+        _answers(path, baseline.data)
+        return set(_arrays(_answers_path(path))) == {_PREFIX + name for name in baseline.data}
+    except StoreError:
+        return False
+
+
+def _packed(stored: Mapping[str, Answers]) -> bytes:
+    buffer = io.BytesIO()
+    arrays: dict[str, Any] = {_PREFIX + name: _smallest(stored[name].ids) for name in sorted(stored)}
+    np.savez_compressed(buffer, **arrays)
+    return buffer.getvalue()
+
+
+def _smallest(ids: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
+    low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
+    fitting = (t for t in _TYPES if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
+    return ids.astype(next(fitting))
+
+
+def _answers_path(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(".json") + ".fp32.npz")
+
+
+def _damaged(path: Path, found: str, expected: str) -> StoreError:
+    return StoreError(
+        f"Reading the baseline '{path}'",
+        found=found,
+        expected=expected,
+        remedy="Restore both its files from version control, or accept the fp32 reference anew (--qbench-accept-fp32).",
+    )

@@ -1,0 +1,143 @@
+"""Where a series changes its level: exact optimal partitioning, then only steps that matter and that last.
+
+F(t) = min over s < t of F(s) + C(s, t) + β, with C the squared error around the mean of values s … t−1 divided by σ²
+and β = 3 ln N (Jackson et al., IEEE Signal Process Lett 12:105, 2005). σ is the median absolute difference of
+neighbours over 0.6745 √2, their standard deviation where that is 0, and at least an eighth of the least step asked for.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Level:
+    """Values ``start`` … ``stop`` − 1 lie around ``mean``; provisional: the last, and not yet ``confirm`` long."""
+
+    start: int
+    stop: int
+    mean: float
+    provisional: bool = False
+
+
+def find_change_points(values: Sequence[float], *, min_effect: float, confirm: int) -> list[int]:
+    """The first index of each new level, in order; a level at the end that is not confirmed yet is not one.
+
+    Args:
+        values: a series; NaN where nothing was measured.
+        min_effect: the least step that matters, in the unit of the values.
+        confirm: how many values make a level.
+
+    Raises:
+        ValueError: ``confirm`` under 1, ``min_effect`` negative or not finite, or an infinite value.
+    """
+    levels = find_levels(values, min_effect=min_effect, confirm=confirm)
+    return [level.start for level in levels[1:] if not level.provisional]
+
+
+def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> tuple[Level, ...]:
+    """The levels a series goes through, also the last that only begins; see ``find_change_points``."""
+    if confirm < 1 or not 0 <= min_effect < math.inf:
+        raise ValueError(f"confirm = {confirm}, min_effect = {min_effect}: at least 1, and a finite step from 0 on")
+    series = np.asarray(values, dtype=np.float64)
+    if np.isinf(series).any():
+        raise ValueError("an infinite value in a series")
+    (present,) = np.nonzero(~np.isnan(series))
+    known = series[present]
+    if len(known) == 0:
+        return ()
+    starts = _without_spikes(known, _partition(known, min_effect), min_effect, confirm)
+    starts = _without_small_steps(known, starts, min_effect)
+    stops = [*starts[1:], len(known)]
+    return tuple(
+        Level(
+            start=int(present[start]),
+            stop=int(present[stop - 1]) + 1,
+            mean=float(known[start:stop].mean()),
+            provisional=start > 0 and stop == len(known) and stop - start < confirm,
+        )
+        for start, stop in zip(starts, stops, strict=True)
+    )
+
+
+def _scale(known: Floats, min_effect: float) -> float:
+    """σ of one value around its level."""
+    steps = np.diff(known)
+    spread = float(np.median(np.abs(steps - np.median(steps)))) / (0.6745 * math.sqrt(2))
+    if spread == 0:  # mostly constant, as deterministic cells are
+        spread = float(steps.std())
+    resolution = 1e-12 * float(np.abs(known).max())
+    return max(spread, min_effect / 8, resolution)
+
+
+def _partition(known: Floats, min_effect: float) -> list[int]:
+    """Starts of the segments of least total cost."""
+    count = len(known)
+    if count < 2 or (sigma := _scale(known, min_effect)) == 0:
+        return [0]
+    scaled = (known - known[0]) / sigma  # the first value off: sums of squares stay small and exact
+    sums = np.concatenate([[0.0], np.cumsum(scaled)])
+    squares = np.concatenate([[0.0], np.cumsum(scaled * scaled)])
+    penalty = 3 * math.log(count)
+    best, last = np.zeros(count + 1), np.zeros(count + 1, dtype=np.int64)
+    best[0] = -penalty
+    lengths = np.arange(count, 0, -1, dtype=np.float64)
+    for stop in range(1, count + 1):
+        total = sums[stop] - sums[:stop]
+        cost = squares[stop] - squares[:stop] - total * total / lengths[count - stop :]
+        candidates = best[:stop] + cost
+        last[stop] = candidates.argmin()
+        best[stop] = candidates[last[stop]] + penalty
+    starts, stop = [], count
+    while stop > 0:
+        stop = int(last[stop])
+        starts.append(stop)
+    return starts[::-1]
+
+
+def _without_spikes(known: Floats, starts: list[int], min_effect: float, confirm: int) -> list[int]:
+    """Drop short excursions: segments shorter than ``confirm``, however many in a row, between two equal levels."""
+    kept = list(starts)
+    index = 1
+    while index < len(kept):
+        after = index  # the first segment from here on that is long enough to be a level
+        while after < len(kept) and _length(known, kept, after) < confirm:
+            after += 1
+        if index < after < len(kept):
+            step = abs(_mean(known, kept, after) - _mean(known, kept, index - 1))
+            if step < max(min_effect, _TINY):
+                del kept[index : after + 1]
+                continue
+        index += 1
+    return kept
+
+
+_TINY = 1e-12
+"""Two means of equal values may differ in the last bits."""
+
+
+def _without_small_steps(known: Floats, starts: list[int], min_effect: float) -> list[int]:
+    """Join neighbours whose levels differ by less than ``min_effect``, the closest two first."""
+    kept = list(starts)
+    while len(kept) > 1:
+        means = np.array([_mean(known, kept, index) for index in range(len(kept))])
+        steps = np.abs(np.diff(means))
+        smallest = int(steps.argmin())
+        if steps[smallest] >= min_effect - _TINY:
+            break
+        del kept[smallest + 1]
+    return kept
+
+
+def _length(known: Floats, starts: list[int], index: int) -> int:
+    stop = starts[index + 1] if index + 1 < len(starts) else len(known)
+    return stop - starts[index]
+
+
+def _mean(known: Floats, starts: list[int], index: int) -> float:
+    return float(known[starts[index] : starts[index] + _length(known, starts, index)].mean())
