@@ -7,6 +7,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.zoo.package_client import Package
+from qbench.zoo.packages import (
+    EFFICIENTNET_LITE0,
+    FOOLBOX,
+    IMGAUG,
+    MATPLOTLIB,
+    MOBILENET_WEIGHTS,
+    SCIKIT_IMAGE,
+    SCIKIT_LEARN,
+)
 
 if TYPE_CHECKING:
     from qbench.zoo.dataset import Dataset
@@ -59,6 +69,15 @@ _DATASETS: Mapping[str, Callable[[], "Dataset"]] = {
     "calibration_photos": _calibration_photos,
     "calibration_crops": _calibration_crops,
 }
+_CALIBRATION_PICTURES = (IMGAUG, SCIKIT_IMAGE, SCIKIT_LEARN, MATPLOTLIB)
+_PACKAGES: Mapping[str, tuple[Package, ...]] = {
+    "mobilenet_v2": (MOBILENET_WEIGHTS,),
+    "efficientnet_lite0": (EFFICIENTNET_LITE0,),
+    "imagenet_photos": (FOOLBOX,),
+    "photo_crops": (FOOLBOX,),
+    "calibration_photos": _CALIBRATION_PICTURES,
+    "calibration_crops": _CALIBRATION_PICTURES,
+}
 
 
 def model_catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[ZooModel]":
@@ -87,3 +106,11 @@ def get_dataset(name: str) -> "Dataset":
         InputError: there is none; the nearest name is suggested.
     """
     return dataset_catalogue(installed_extensions()).get(name)
+
+
+def needed_packages(names: Iterable[str]) -> tuple[Package, ...]:
+    """The packages behind these models and data sets, each once: what a door may fetch ahead, with a bar of its own.
+
+    Names that need none (trained here, or an extension's) are passed over.
+    """
+    return tuple(dict.fromkeys(package for name in names for package in _PACKAGES.get(name, ())))

@@ -1,0 +1,124 @@
+"""Data that is a feed already: the arrays ``x`` and ``y`` of an ``.npz`` file.
+
+    x (n, …) numbers, one row a sample;   y (n,) integers, the right classes (may be left out)
+
+Nothing in the file is unpickled. A row's source is the digest of its numbers, so that two files that share a row
+overlap whatever the files are called.
+"""
+
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from qbench.errors import InputError
+from qbench.metrics import Labels
+from qbench.storage import digest_arrays
+from qbench.zoo.dataset import Dataset
+from qbench.zoo.preprocess import Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadyArray:
+    """The preprocessing that does nothing; ``input`` is the graph's input."""
+
+    input: str = "x"
+
+    @property
+    def name(self) -> str:
+        """Every setting in one line."""
+        return f"array(input={self.input})"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Ready feeds."""
+        return ("array",)
+
+    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - an array, by the data's kind
+        """The sample under the input's name."""
+        return {self.input: np.asarray(sample)}
+
+    def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
+        """The batch as it is."""
+        return batch
+
+
+def arrays_from_npz(path: Path) -> Dataset:
+    """The samples in the file at ``path``; float64 and float16 become float32, which is what networks take.
+
+    Raises:
+        InputError: no such file, no ``.npz``, no ``x``, objects instead of numbers, NaN (the sample is named), or a
+            ``y`` that does not fit.
+    """
+    doing = f"Reading the data file '{path}'"
+    x, y = _read(path, doing)
+    if x.ndim == 0 or not len(x) or x.dtype.kind not in "fiub":
+        raise InputError(
+            f"{doing}, its array 'x'",
+            found=f"shape {x.shape} of {x.dtype}",
+            expected="(n, …) numbers, one row a sample, n at least 1",
+            remedy="Save the feeds stacked along the first axis.",
+        )
+    if x.dtype.kind == "f":
+        with np.errstate(over="ignore"):  # what is too large for float32 becomes Inf, and is named below
+            x = x.astype(np.float32, copy=False)
+        _refuse_non_finite(x, doing)
+    ids = tuple(f"x[{index}]" for index in range(len(x)))
+    return Dataset(
+        id=path.name,
+        kind="array",
+        sample_ids=ids,
+        sources=tuple(digest_arrays({"x": row}) for row in x),
+        labels=None if y is None else _labels(y, len(x), doing),
+        content=digest_arrays({"x": x}),
+        load=lambda index: x[index],
+    )
+
+
+def _read(path: Path, doing: str) -> tuple[Array, Array | None]:
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names = list(file.files)
+            if "x" in names:
+                return file["x"], file["y"] if "y" in names else None
+            found = f"the arrays {', '.join(names) or '(none)'}"
+    except OSError as error:
+        found = error.strerror or str(error)
+    except (AttributeError, TypeError):  # numpy.load gave a lone array, which is no archive
+        found = "no archive of named arrays"
+    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
+        found = str(error) if "allow_pickle" not in str(error) else "Python objects (pickles), which are never loaded"
+    raise InputError(
+        doing,
+        found=found,
+        expected="an .npz file with an array 'x' of numbers, and if it is labelled an array 'y' of classes",
+        remedy="Write one with numpy.savez(path, x=…, y=…).",
+    )
+
+
+def _refuse_non_finite(x: Array, doing: str) -> None:
+    finite = np.isfinite(x.reshape(len(x), -1)).all(axis=1)
+    if not finite.all():
+        raise InputError(
+            f"{doing}, sample 'x[{int(np.argmin(finite))}]'",
+            found=f"NaN or Inf ({int((~finite).sum())} samples of {len(x)} hold some)",
+            expected="numbers that float32 holds",
+            remedy="Mend or remove the sample.",
+        )
+
+
+def _labels(y: Array, count: int, doing: str) -> Labels:
+    if y.shape != (count,) or y.dtype.kind not in "iu" or (y < 0).any():
+        raise InputError(
+            f"{doing}, its array 'y'",
+            found=f"shape {y.shape} of {y.dtype}" + _negative(y),
+            expected=f"shape ({count},) of integers from 0, one class for each row of 'x'",
+            remedy="Save one class number a sample.",
+        )
+    return tuple((int(label),) for label in y)
+
+
+def _negative(y: Array) -> str:
+    return f" with a class {int(y.min())}" if y.dtype.kind == "i" and y.size and y.min() < 0 else ""
