@@ -1,5 +1,6 @@
 """Many cells: the suite as written, what it can name, the matrix it expands to, and the bench that runs it."""
 
+from qbench.suite.approval import approve_run
 from qbench.suite.catalogues import Catalogues, gather
 from qbench.suite.expansion import PlannedCell, expand
 from qbench.suite.session import Bench, JudgedCell, Settings
@@ -16,6 +17,7 @@ __all__ = [
     "Settings",
     "Suite",
     "SuiteTable",
+    "approve_run",
     "expand",
     "gather",
     "load_suite",

@@ -6,22 +6,32 @@ prints and never writes one.
 
 import datetime
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import QbenchError, UnsupportedError
+from qbench.errors import InputError, QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import MetricUse, Request, SharedWork, Subject, evaluate
 from qbench.host import package_versions, processor_class
-from qbench.judging import EnvironmentClass, Expectation, Measurement, Outcome, State, Verdict, judge
+from qbench.judging import EnvironmentClass, Expectation, GateState, Measurement, Outcome, Verdict, judge
 from qbench.metrics import Answers
 from qbench.storage import Cache
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell
 from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
-from qbench.tracking import Accepting, Baseline, baseline_path, cell_line, load_baseline
+from qbench.tracking import (
+    Acceptance,
+    Accepting,
+    Baseline,
+    accept_measurements,
+    accept_reference,
+    baseline_path,
+    cell_line,
+    load_baseline,
+    save_baseline,
+)
 from qbench.zoo import Dataset
 
 
@@ -33,6 +43,7 @@ class Settings:
         baselines: folder of baseline files. cache: what outlives the process.
         suite_path: the suite file as a user would type it, for commands in messages.
         accepting: what this run accepts into baselines at its end; None: nothing.
+        limit: at most that many samples of each scored data set, judged against today's fp32 run; None: all.
         today: for expiry dates. processor: the machine's class; None: ask the machine.
         timer: seconds on a monotonic clock.
     """
@@ -42,6 +53,7 @@ class Settings:
     today: datetime.date
     cache: Cache = field(default_factory=Cache.default)
     accepting: Accepting | None = None
+    limit: int | None = None
     processor: str | None = None
     timer: Callable[[], float] = time.perf_counter
 
@@ -84,7 +96,7 @@ class Bench:
         """Measure and judge one cell; what has a sentence becomes its outcome, anything else passes through."""
         try:
             measurement = self.measure(planned)
-            verdict = self.judge(planned, measurement)
+            verdict = self._accepted(planned, measurement, self.judge(planned, measurement))
         except UnsupportedError as refusal:
             return JudgedCell(planned=planned, verdict=_unmeasured(Outcome.UNSUPPORTED, refusal), measurement=None)
         except QbenchError as error:
@@ -95,8 +107,22 @@ class Bench:
         """The numbers of one cell, counted against the stored reference when it is of this very model and data.
 
         Raises:
-            QbenchError: whatever keeps the cell from being measured.
+            UnsupportedError: the backend does not run it, or needs a package that is not installed.
+            QbenchError: whatever else keeps the cell from being measured.
         """
+        try:
+            return self._measure(planned)
+        except ModuleNotFoundError as error:
+            if (error.name or "qbench").partition(".")[0] == "qbench":
+                raise
+            raise UnsupportedError(
+                f"Running '{planned.cell}'",
+                found=f"no package that provides '{error.name}'",
+                expected="it to be installed",
+                remedy=f"Install what provides '{error.name}'.",
+            ) from error
+
+    def _measure(self, planned: PlannedCell) -> Measurement:
         shared = self.shared(planned)
         cell = planned.cell
         request = Request(
@@ -124,27 +150,75 @@ class Bench:
 
     def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
         """What the baseline expects of this cell; a reference this run accepts counts as known."""
-        baseline = self.baseline(planned.model.id)
-        if baseline is None or self._accepts_reference:
-            known = Expectation(state=State.KNOWN if self._accepts_reference else State.MISSING)
-            return known if baseline is None else baseline.expectation(planned.cell, measurement.digests, trusted=True)
-        return baseline.expectation(planned.cell, measurement.digests)
+        if self._settings.limit is not None:
+            return Expectation()
+        model = planned.model.id
+        baseline = self.baseline(model)
+        if baseline is not None:
+            return baseline.expectation(planned.cell, measurement.digests, trusted=self._accepts_reference)
+        if self._accepts_reference:
+            return Expectation(cell_known=False)
+        return Expectation.missing(f"no baseline of '{model}' in suite '{self.suite.name}'")
 
     def baseline(self, model: str) -> Baseline | None:
         """The stored baseline of ``model``, or None when there is none.
 
         Raises:
-            StoreError: its file is damaged.
+            StoreError: its file is damaged, and this run does not accept a new one.
         """
         if model not in self._baselines:
-            path = baseline_path(self._settings.baselines, self.suite.name, model)
-            self._baselines[model] = load_baseline(path) if path.exists() else None
+            path = self._baseline_path(model)
+            try:
+                self._baselines[model] = load_baseline(path) if path.exists() else None
+            except StoreError:
+                if not self._accepts_reference:
+                    raise
+                self._baselines[model] = None
         return self._baselines[model]
+
+    def acceptance(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
+        """What this run's accepting would make of the baseline of ``planned``'s model; None: it cannot have any.
+
+        Args:
+            planned: any cell of the model. measurements: of cells of that model.
+
+        Raises:
+            InputError: something would be replaced without a reason.
+        """
+        accepting, baseline = self._settings.accepting, self.baseline(planned.model.id)
+        if accepting is None or not measurements:
+            return None
+        replaced = None
+        if accepting.fp32:
+            backend = self.suite.table.reference
+            replaced = accept_reference(
+                baseline,
+                measurements[0],
+                self.shared(planned).reference(),
+                backend=backend,
+                environment_class=str(self.environment(backend)),
+            )
+            baseline = replaced.baseline
+        if baseline is None:
+            return None
+        taken = accept_measurements(
+            baseline, measurements, accepting=accepting, rules=self.suite.rules, quarantine=self.suite.quarantine
+        )
+        return taken if replaced is None else replace(taken, rows=replaced.rows + taken.rows)
+
+    def store(self, model: str, baseline: Baseline) -> None:
+        """Write ``baseline`` as the one of ``model``.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        save_baseline(self._baseline_path(model), baseline)
+        self._baselines[model] = baseline
 
     def reference(self, planned: PlannedCell) -> Mapping[str, Answers]:
         """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run."""
         shared = self.shared(planned)
-        baseline = self.baseline(planned.model.id)
+        baseline = None if self._settings.limit is not None else self.baseline(planned.model.id)
         if baseline is not None and not self._accepts_reference and not baseline.stale(shared.identity()):
             return baseline.answers()
         return shared.reference()
@@ -168,6 +242,20 @@ class Bench:
     def _accepts_reference(self) -> bool:
         return self._settings.accepting is not None and self._settings.accepting.fp32
 
+    def _baseline_path(self, model: str) -> Path:
+        return baseline_path(self._settings.baselines, self.suite.name, model)
+
+    def _accepted(self, planned: PlannedCell, measurement: Measurement, verdict: Verdict) -> Verdict:
+        """ACCEPTED where this run takes over what was new or had changed; a loss beyond its rule stays red."""
+        if self._settings.accepting is None or verdict.outcome not in (Outcome.MISSING, Outcome.DRIFTED):
+            return verdict
+        acceptance = self.acceptance(planned, [measurement])
+        if acceptance is None or not any(row.cell == planned.cell.slug for row in acceptance.rows):
+            return verdict
+        if any(gate.kind in ("loss", "floor") and gate.state is GateState.BROKEN for gate in verdict.gates):
+            return replace(verdict, outcome=Outcome.FAILED, remedy="find the cause, or give the cell its own tolerance")
+        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="")
+
     def _subject(self, table: ModelTable, calibration: CalibrationChoice) -> Subject:
         uses = []
         for written in table.metrics:
@@ -175,12 +263,14 @@ class Bench:
             uses.append(MetricUse(written, self._catalogues.metrics.get(name), data or table.data))
         data = {name: self._dataset(name) for name in dict.fromkeys([table.data, *(use.data for use in uses)])}
         if table.samples is not None:
-            data[table.data] = data[table.data].take(table.samples)
+            data[table.data] = _some(data[table.data], table.samples)
+        if self._settings.limit is not None:
+            data = {name: dataset.take(min(self._settings.limit, len(dataset))) for name, dataset in data.items()}
         return Subject(
             model=self._catalogues.models.get(table.id),
             data=data,
             metrics=tuple(uses),
-            calibration=self._dataset(calibration.data).take(calibration.count),
+            calibration=_some(self._dataset(calibration.data), calibration.count),
         )
 
     def _dataset(self, name: str) -> Dataset:
@@ -189,3 +279,19 @@ class Bench:
 
 def _unmeasured(outcome: Outcome, error: QbenchError) -> Verdict:
     return Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
+
+
+def _some(dataset: Dataset, count: int) -> Dataset:
+    """``count`` samples of ``dataset``.
+
+    Raises:
+        InputError: it holds fewer.
+    """
+    if count > len(dataset):
+        raise InputError(
+            f"Taking {count} samples of '{dataset.id}'",
+            found=f"{len(dataset)}",
+            expected="at least as many as the suite asks for",
+            remedy="Lower the number in the suite.",
+        )
+    return dataset.take(count)
