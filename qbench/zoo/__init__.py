@@ -1,4 +1,4 @@
-"""Subjects: trained models, the data they are judged on, how a sample becomes a feed, and what a task makes of outputs."""
+"""Subjects: trained models, the data they are judged on, how a sample becomes a feed, and the task that answers."""
 
 from qbench.zoo.arrays import ReadyArray
 from qbench.zoo.assets import Package, Progress, fetch_package, list_members, open_member

@@ -37,7 +37,7 @@ def pictures_from_folder(folder: Path) -> Dataset:
     if bool(found_pictures) == bool(loose):
         raise InputError(
             doing,
-            found=f"{len(loose)} pictures in it and {len(found_pictures)} in its {len(classes)} folders",
+            found=f"{len(loose)} pictures right in it and {len(found_pictures)} in its {len(classes)} folders",
             expected="either one folder for each class, or unlabelled pictures and no folders of pictures",
             remedy="Sort the pictures into folders named after their classes.",
         )

@@ -127,7 +127,15 @@ def read_torch_legacy(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
         return _read_checkpoint(io.BytesIO(data))
     except (EOFError, struct.error) as error:
         raise _refusal(name, f"that it ends after {len(data)} bytes in the middle", "Get the file again.") from error
-    except (pickle.UnpicklingError, ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+    except (
+        pickle.UnpicklingError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+    ) as error:
         remedy = "Use a checkpoint that holds a state dict of tensors alone, from someone you trust."
         raise _refusal(name, str(error), remedy) from error
 
@@ -181,17 +189,21 @@ def _named_tensors(state: object) -> dict[str, _Tensor]:
 def _read_storages(stream: BinaryIO, keys: object, tensors: Mapping[str, _Tensor]) -> dict[str, npt.NDArray[Any]]:
     if not isinstance(keys, list):
         raise pickle.UnpicklingError("no list of storage keys")
-    declared = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
+    declared: dict[object, _Storage] = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
     storages: dict[str, npt.NDArray[Any]] = {}
     for key in keys:
-        storage = declared[key]
+        storage = declared.get(key)
+        if storage is None:
+            raise pickle.UnpicklingError(f"a storage {key!r} that no tensor uses")
         (count,) = struct.unpack("<q", stream.read(8))
         if count != storage.count:
             raise pickle.UnpicklingError(f"{count} numbers in storage '{key}' of {storage.count}")
         raw = stream.read(count * np.dtype(storage.dtype).itemsize)
         if len(raw) != count * np.dtype(storage.dtype).itemsize:
             raise EOFError
-        storages[key] = np.frombuffer(raw, storage.dtype)
+        storages[storage.key] = np.frombuffer(raw, storage.dtype)
+    if missing := sorted({tensor.storage.key for tensor in tensors.values()} - set(storages)):
+        raise pickle.UnpicklingError(f"no numbers for storage '{missing[0]}'")
     return storages
 
 
