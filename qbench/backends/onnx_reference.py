@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 import onnx_ir as ir
@@ -87,7 +87,7 @@ class _ReferenceExecutor:
         """Let the evaluator go."""
         self._evaluator = None
 
-    def __enter__(self) -> "_ReferenceExecutor":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

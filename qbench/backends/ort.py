@@ -1,8 +1,8 @@
 """ONNX Runtime on the CPU: one session a prepared model, deterministic, without spinning threads.
 
-Three backends of one engine, because its int8 results depend on its options: with all graph optimizations (QDQ becomes
-integer kernels), with none (each QDQ pair is counted in float), and with all of them in the precise x64 mode, which keeps
-u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
+Three backends of one engine, because its int8 results depend on its options: with all graph optimizations (QDQ
+becomes integer kernels), with none (each QDQ pair is counted in float), and with all of them in the precise x64 mode,
+which keeps u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
 """
 
 import os
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import onnx_ir as ir
 
@@ -129,7 +129,7 @@ class _OrtExecutor:
         """Free the session."""
         self._session = None
 
-    def __enter__(self) -> "_OrtExecutor":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -40,13 +40,19 @@ class Backend(Protocol):
     """
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """How suites and results call it."""
+        ...
 
     @property
-    def capabilities(self) -> Capabilities: ...
+    def capabilities(self) -> Capabilities:
+        """What graphs it takes."""
+        ...
 
     @property
-    def packages(self) -> tuple[str, ...]: ...
+    def packages(self) -> tuple[str, ...]:
+        """The distributions whose versions it counts with."""
+        ...
 
     def prepare(self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """Load ``model``; ``taps`` are further values to return from every run.

@@ -1,7 +1,8 @@
 """One digest for what a graph computes and how its parts are named: structure and constants, nothing else.
 
-Blind to files, producers, comments, metadata, inferred shapes inside, byte order, and to the order of initializers and
-attributes; so a graph built by hand and its saved and loaded copy agree. Names count: profiles are keyed by them.
+Blind to files, producers, comments, metadata, inferred shapes inside, names of free dimensions, byte order, and to the
+order of initializers and attributes; so a graph built by hand and its saved and loaded copy agree. Names of nodes and
+values count: profiles are keyed by them.
 """
 
 import enum
@@ -57,13 +58,8 @@ def _nodes(nodes: Iterable[ir.Node]) -> Plain:
 
 
 def _typed(value: ir.Value) -> Plain:
-    shape = None if value.shape is None else [_dim(dim) for dim in value.shape]
+    shape = None if value.shape is None else [dim if isinstance(dim, int) else "?" for dim in value.shape]
     return [value.name, None if value.dtype is None else value.dtype.name, shape]
-
-
-def _dim(dim: int | ir.SymbolicDim) -> Plain:
-    # A dimension without a name is written as 0-length text by some writers and left out by others.
-    return int(dim) if isinstance(dim, int) else f"?{dim.value or ''}"
 
 
 def _attribute(attribute: ir.Attr) -> Plain:
@@ -96,8 +92,7 @@ def _attribute_value(value: object) -> Plain:
 def _tensor(tensor: ir.TensorProtocol | None) -> Plain:
     if tensor is None:
         return None
-    if isinstance(tensor, ir.StringTensor):
-        content = repr(tensor.numpy().tolist()).encode()
-    else:
-        content = tensor.tobytes()  # little-endian by contract, packed for 4-bit types
+    text = tensor.dtype is ir.DataType.STRING
+    # Bytes of numbers are little-endian by onnx_ir's contract, and packed for 4-bit types.
+    content = repr(tensor.numpy().tolist()).encode() if text else tensor.tobytes()
     return [tensor.dtype.name, [int(d) for d in tensor.shape], hashlib.sha256(content).hexdigest()]  # type: ignore[arg-type]

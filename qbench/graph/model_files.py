@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import onnx
 import onnx_ir as ir
-from google.protobuf.message import DecodeError
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from qbench.errors import InputError, UnsupportedError
 from qbench.storage import write_bytes
@@ -82,7 +82,8 @@ def model_bytes(model: ir.Model) -> bytes:
         )
     inside = model.clone()
     ir.external_data.load_to_model(inside)
-    return ir.to_proto(inside).SerializeToString()
+    data: bytes = ir.to_proto(inside).SerializeToString()
+    return data
 
 
 def constant_bytes(model: ir.Model) -> int:

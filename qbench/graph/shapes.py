@@ -21,11 +21,19 @@ def with_shapes(model: ir.Model, *, free_dims: int | None = None) -> ir.Model:
         for node in ir.traversal.RecursiveGraphIterator(copy.graph):
             for value in node.outputs:
                 value.shape = None  # a stored symbolic shape would win over the inferred one
+    infer_shapes(copy)
+    return copy
+
+
+def infer_shapes(model: ir.Model) -> bool:
+    """Write every shape and dtype that can be inferred into ``model``; True when any was new.
+
+    Where inference fails as a whole (an impossible shape), the model stays as it is.
+    """
     logger = logging.getLogger("onnx_ir")
     level = logger.level
-    logger.setLevel(logging.ERROR)  # where inference fails the copy stays without shapes: not worth a warning
+    logger.setLevel(logging.ERROR)  # a failed inference is no news to a user: what is unknown stays unknown
     try:
-        ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(copy)
+        return ShapeInferencePass(check_type=False, strict_mode=False, data_prop=True)(model).modified
     finally:
         logger.setLevel(level)
-    return copy

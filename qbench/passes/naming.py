@@ -12,9 +12,9 @@ class NameScope:
         self._taken = set(taken)
 
     @classmethod
-    def of_nodes(cls, nodes: Iterable[ir.Node]) -> "NameScope":
-        """The names of ``nodes``."""
-        return cls(node.name for node in nodes if node.name)
+    def of_nodes(cls, model: ir.Model) -> "NameScope":
+        """The names of every node of every graph of ``model``."""
+        return cls(node.name for graph in model.graphs() for node in graph if node.name)
 
     @classmethod
     def of_values(cls, model: ir.Model) -> "NameScope":
@@ -25,14 +25,21 @@ class NameScope:
             taken.update(value.name for value in values if value.name)
         return cls(taken)
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._taken
+    def take(self, name: str) -> bool:
+        """Take ``name`` itself; False when it was taken before."""
+        if name in self._taken:
+            return False
+        self._taken.add(name)
+        return True
+
+    def release(self, name: str) -> None:
+        """Give ``name`` back: its bearer is gone, or is about to be replaced under the same name."""
+        self._taken.discard(name)
 
     def fresh(self, wanted: str) -> str:
         """``wanted``, or with the first free number behind it; taken from now on."""
         name, number = wanted, 0
-        while name in self._taken:
+        while not self.take(name):
             number += 1
             name = f"{wanted}_{number}"
-        self._taken.add(name)
         return name

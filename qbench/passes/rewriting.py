@@ -5,20 +5,22 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from qbench.errors import InputError, QbenchError
+from qbench.graph import extend_lineage, graph_digest
 from qbench.passes.contract import Pass
 
 
 def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
-    """A new model: ``model`` after ``passes`` in order; ``model`` is not touched.
+    """A new model: ``model`` after ``passes`` in order, with its lineage written; ``model`` is not touched.
 
     Raises:
         QbenchError: a pass refused the model.
         InputError: a pass broke down on it; the pass is named.
     """
     copy = model.clone()
+    modified = False
     for step in passes:
         try:
-            step.run(copy)
+            modified |= step.run(copy)
         except QbenchError:
             raise
         except Exception as error:  # whatever breaks in a pass, the user must learn which one
@@ -28,4 +30,6 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
                 expected="a graph the pass understands",
                 remedy="Leave the pass out, or report the model.",
             ) from error
+    if modified and (before := graph_digest(model)) != graph_digest(copy):
+        extend_lineage(copy, before)
     return copy

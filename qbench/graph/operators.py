@@ -1,0 +1,151 @@
+"""Facts of ONNX operators that hold everywhere: which input is what, which axis is a channel, what a result can be.
+
+What one engine demands or a quantizer wants is not here. Sources: the operator definitions of ONNX opset 21.
+"""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import onnx_ir as ir
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorFacts:
+    """One operator of the default domain.
+
+    Args:
+        weight, bias: index of the input that holds them, in operators that have such.
+        moved: indices of inputs whose values, unchanged, are all that the outputs hold (Reshape, Slice, MaxPool, …):
+            one grid serves input and output. A constant may be mixed in (Pad's value).
+        real: indices of inputs that carry real numbers, the others being shapes, axes or indices; None: all do.
+        low, high: what the result cannot leave, whatever the inputs.
+    """
+
+    weight: int | None = None
+    bias: int | None = None
+    moved: tuple[int, ...] = ()
+    real: tuple[int, ...] | None = None
+    low: float = -math.inf
+    high: float = math.inf
+
+    @property
+    def moves_values(self) -> bool:
+        """Whether the result holds values of an input and nothing computed."""
+        return bool(self.moved)
+
+
+_WEIGHTED = OperatorFacts(weight=1, bias=2)
+_MOVES = OperatorFacts(moved=(0,), real=(0,))
+_NOT_NEGATIVE = OperatorFacts(low=0.0)
+_FRACTION = OperatorFacts(low=0.0, high=1.0)
+
+OPERATORS: Mapping[str, OperatorFacts] = MappingProxyType(
+    {
+        "Conv": _WEIGHTED,
+        "ConvTranspose": _WEIGHTED,
+        "Gemm": _WEIGHTED,
+        "MatMul": OperatorFacts(weight=1),
+        **dict.fromkeys(
+            (
+                "DepthToSpace",
+                "Expand",
+                "Flatten",
+                "Gather",
+                "GatherElements",
+                "GatherND",
+                "Identity",
+                "MaxPool",
+                "Reshape",
+                "Slice",
+                "SpaceToDepth",
+                "Split",
+                "Squeeze",
+                "Tile",
+                "Transpose",
+                "Unsqueeze",
+                "GlobalMaxPool",
+            ),
+            _MOVES,
+        ),
+        "Pad": OperatorFacts(moved=(0,), real=(0, 2)),
+        "Resize": OperatorFacts(real=(0,)),
+        "Relu": _NOT_NEGATIVE,
+        "Exp": _NOT_NEGATIVE,
+        "Sqrt": _NOT_NEGATIVE,
+        "Abs": _NOT_NEGATIVE,
+        "Softplus": _NOT_NEGATIVE,
+        "Sigmoid": _FRACTION,
+        "HardSigmoid": _FRACTION,
+        "Softmax": _FRACTION,
+        "Tanh": OperatorFacts(low=-1.0, high=1.0),
+        "Sin": OperatorFacts(low=-1.0, high=1.0),
+        "Cos": OperatorFacts(low=-1.0, high=1.0),
+        "Erf": OperatorFacts(low=-1.0, high=1.0),
+    }
+)
+"""Operators of which anything is known; the rest have no weight, move nothing and are unbounded."""
+
+_UNKNOWN = OperatorFacts()
+
+
+def operator_facts(node: ir.Node) -> OperatorFacts:
+    """What is known of the operator of ``node``; of one outside the default domain nothing is."""
+    return OPERATORS.get(node.op_type, _UNKNOWN) if node.domain == "" else _UNKNOWN
+
+
+def weight_of(node: ir.Node) -> ir.Value | None:
+    """The input that is the weight of ``node`` (constant or not), or None when its operator has none."""
+    return _input(node, operator_facts(node).weight)
+
+
+def bias_of(node: ir.Node) -> ir.Value | None:
+    """The input that is the bias of ``node``, or None when it has none."""
+    return _input(node, operator_facts(node).bias)
+
+
+def weight_channel_axis(node: ir.Node, rank: int) -> int | None:
+    """The axis of the weight of ``node`` that runs over output channels.
+
+    Conv 0; ConvTranspose 1 (channels within one group); Gemm 0 when transB, else 1; MatMul the last of ``rank``
+    (none for a vector).
+    """
+    match node.op_type if node.domain == "" else "":
+        case "Conv":
+            return 0
+        case "ConvTranspose":
+            return 1
+        case "Gemm":
+            return 0 if int_attribute(node, "transB", 0) else 1
+        case "MatMul":
+            return rank - 1 if rank > 1 else None
+        case _:
+            return None
+
+
+def output_channel_axis(node: ir.Node, rank: int) -> int | None:
+    """The axis of the first result of ``node``, of ``rank`` dimensions, that the weight's channels become."""
+    match node.op_type if node.domain == "" else "":
+        case "Conv" | "ConvTranspose" | "Gemm":
+            return 1
+        case "MatMul":
+            return rank - 1
+        case _:
+            return None
+
+
+def int_attribute(node: ir.Node, name: str, default: int) -> int:
+    """The integer attribute ``name``, or ``default`` where it is left out."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else int(attribute.as_int())
+
+
+def float_attribute(node: ir.Node, name: str, default: float) -> float:
+    """The float attribute ``name``, or ``default`` where it is left out."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else float(attribute.as_float())
+
+
+def _input(node: ir.Node, index: int | None) -> ir.Value | None:
+    return None if index is None or index >= len(node.inputs) else node.inputs[index]

@@ -1,0 +1,34 @@
+"""Where a node and a graph come from, written into the metadata that ONNX keeps and no engine reads.
+
+``qbench.origin`` of a node names the fp32 node its result stems from; ``qbench.lineage`` of a model lists the digests
+of the graphs it was rewritten from, oldest first, so that a profile of an ancestor can be told from a stranger's.
+"""
+
+import onnx_ir as ir
+
+from qbench.graph.query import node_key
+
+ORIGIN = "qbench.origin"
+LINEAGE = "qbench.lineage"
+
+
+def origin_of(node: ir.Node) -> str:
+    """The name of the fp32 node that ``node`` stems from: written, or its own."""
+    return node.metadata_props.get(ORIGIN) or node_key(node)
+
+
+def set_origin(node: ir.Node, origin: str) -> None:
+    """Write that ``node`` stems from the fp32 node ``origin``."""
+    node.metadata_props[ORIGIN] = origin
+
+
+def lineage_of(model: ir.Model) -> tuple[str, ...]:
+    """The digests of the graphs that ``model`` was rewritten from, oldest first; its own is not among them."""
+    return tuple(model.metadata_props.get(LINEAGE, "").split())
+
+
+def extend_lineage(model: ir.Model, digest: str) -> None:
+    """Write that ``model`` was made from the graph with ``digest``; one that is there already stays where it is."""
+    lineage = lineage_of(model)
+    if digest not in lineage:
+        model.metadata_props[LINEAGE] = " ".join((*lineage, digest))

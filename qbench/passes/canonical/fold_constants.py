@@ -1,0 +1,90 @@
+"""Computing now what depends on constants only, by the onnx evaluator.
+
+Left alone: randomness, control flow, operators of other domains, QuantizeLinear and its kin (a folded weight would be
+float again), graph outputs, and results that are much larger than what they are made from (a tile, an expansion).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnx_ir as ir
+from onnx.reference import ReferenceEvaluator
+
+from qbench.graph import constant_value, is_constant, is_qdq, opset
+from qbench.passes.constants import add_constant
+from qbench.passes.naming import NameScope
+
+_RANDOM = frozenset(
+    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout"}
+)
+_GROWTH = 4
+_SMALL = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class FoldConstants:
+    """Requires: constants are initializers. Ensures: no node of the main graph has constant inputs only, but the above.
+
+    A folded value keeps its name as that of the initializer.
+    """
+
+    name: str = "fold-constants"
+
+    def run(self, model: ir.Model) -> bool:
+        """Fold in graph order, so that one sweep reaches all; True when anything was folded."""
+        folded = False
+        version = opset(model)
+        names = NameScope.of_values(model)
+        for node in list(model.graph):
+            if not _foldable(node):
+                continue
+            results = _computed(node, version)
+            if results is None:
+                continue
+            for value, array in zip(node.outputs, results, strict=True):
+                if value.name:
+                    wanted, value.name = value.name, None
+                    names.release(wanted)
+                    value.replace_all_uses_with(add_constant(model.graph, wanted, array, names))
+            model.graph.remove(node, safe=True)
+            folded = True
+        return folded
+
+
+def _foldable(node: ir.Node) -> bool:
+    if node.domain or node.op_type in _RANDOM or is_qdq(node) or not node.inputs:
+        return False
+    if any(value.is_graph_output() for value in node.outputs):
+        return False
+    if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
+        return False
+    return all(value is None or is_constant(value) for value in node.inputs)
+
+
+def _computed(node: ir.Node, version: int) -> Sequence[npt.NDArray[Any]] | None:
+    """The results of ``node``, or None where the evaluator has none or they are too large to be worth keeping."""
+    feeds = {f"i{i}": constant_value(value) for i, value in enumerate(node.inputs) if value is not None}
+    proto = ir.to_proto(node)
+    del proto.input[:], proto.output[:]
+    proto.input.extend("" if value is None else f"i{i}" for i, value in enumerate(node.inputs))
+    proto.output.extend(f"o{i}" if value.name else "" for i, value in enumerate(node.outputs))
+    outputs = [name for name in proto.output if name]
+    graph = onnx.helper.make_graph(
+        [proto],
+        "constant",
+        [onnx.helper.make_empty_tensor_value_info(name) for name in feeds],
+        [onnx.helper.make_empty_tensor_value_info(name) for name in outputs],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)])
+    try:
+        with np.errstate(all="ignore"):
+            found = dict(zip(outputs, ReferenceEvaluator(model).run(None, feeds), strict=True))
+    except Exception:  # kernels raise whatever numpy raises; the node then stays as it is
+        return None
+    results = [np.asarray(found[name]) if name else np.empty(0) for name in proto.output]
+    limit = max(_SMALL, _GROWTH * sum(array.nbytes for array in feeds.values() if array is not None))
+    return None if sum(array.nbytes for array in results) > limit else results
