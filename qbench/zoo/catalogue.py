@@ -7,11 +7,15 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.zoo.file_wheels import CALIBRATION, MORE, SCORED
 from qbench.zoo.package_client import Package
 from qbench.zoo.packages import (
+    CMUDICT,
     EFFICIENTNET_LITE0,
     FOOLBOX,
+    G2P_EN,
     IMGAUG,
+    MAGIKA,
     MATPLOTLIB,
     MOBILENET_WEIGHTS,
     SCIKIT_IMAGE,
@@ -33,6 +37,24 @@ def _efficientnet_lite0() -> "ZooModel":
     from qbench.zoo.image_models import efficientnet_lite0
 
     return efficientnet_lite0()
+
+
+def _digits_cnn() -> "ZooModel":
+    from qbench.zoo.digits import digits_cnn
+
+    return digits_cnn()
+
+
+def _g2p_en() -> "ZooModel":
+    from qbench.zoo.pronunciation import g2p_en
+
+    return g2p_en()
+
+
+def _magika() -> "ZooModel":
+    from qbench.zoo.magika import magika
+
+    return magika()
 
 
 def _imagenet_photos() -> "Dataset":
@@ -59,15 +81,74 @@ def _calibration_crops() -> "Dataset":
     return calibration_crops()
 
 
+def _digits_test() -> "Dataset":
+    from qbench.zoo.digits import digits_test
+
+    return digits_test()
+
+
+def _digits_train() -> "Dataset":
+    from qbench.zoo.digits import digits_train
+
+    return digits_train()
+
+
+def _magika_files() -> "Dataset":
+    from qbench.zoo.files import magika_files
+
+    return magika_files()
+
+
+def _magika_files_all() -> "Dataset":
+    from qbench.zoo.files import magika_files_all
+
+    return magika_files_all()
+
+
+def _magika_calibration() -> "Dataset":
+    from qbench.zoo.files import magika_calibration
+
+    return magika_calibration()
+
+
+def _cmudict_words() -> "Dataset":
+    from qbench.zoo.words import cmudict_words
+
+    return cmudict_words()
+
+
+def _cmudict_words_all() -> "Dataset":
+    from qbench.zoo.words import cmudict_words_all
+
+    return cmudict_words_all()
+
+
+def _cmudict_calibration() -> "Dataset":
+    from qbench.zoo.words import cmudict_calibration
+
+    return cmudict_calibration()
+
+
 _MODELS: Mapping[str, Callable[[], "ZooModel"]] = {
     "mobilenet_v2": _mobilenet_v2,
     "efficientnet_lite0": _efficientnet_lite0,
+    "digits_cnn": _digits_cnn,
+    "g2p_en": _g2p_en,
+    "magika": _magika,
 }
 _DATASETS: Mapping[str, Callable[[], "Dataset"]] = {
     "imagenet_photos": _imagenet_photos,
     "photo_crops": _photo_crops,
     "calibration_photos": _calibration_photos,
     "calibration_crops": _calibration_crops,
+    "digits_test": _digits_test,
+    "digits_train": _digits_train,
+    "magika_files": _magika_files,
+    "magika_files_all": _magika_files_all,
+    "magika_calibration": _magika_calibration,
+    "cmudict_words": _cmudict_words,
+    "cmudict_words_all": _cmudict_words_all,
+    "cmudict_calibration": _cmudict_calibration,
 }
 _CALIBRATION_PICTURES = (IMGAUG, SCIKIT_IMAGE, SCIKIT_LEARN, MATPLOTLIB)
 _PACKAGES: Mapping[str, tuple[Package, ...]] = {
@@ -77,6 +158,16 @@ _PACKAGES: Mapping[str, tuple[Package, ...]] = {
     "photo_crops": (FOOLBOX,),
     "calibration_photos": _CALIBRATION_PICTURES,
     "calibration_crops": _CALIBRATION_PICTURES,
+    "g2p_en": (G2P_EN,),
+    "magika": (MAGIKA,),
+    "digits_test": (SCIKIT_LEARN,),
+    "digits_train": (SCIKIT_LEARN,),
+    "magika_files": (MAGIKA, *SCORED, *CALIBRATION),
+    "magika_files_all": (MAGIKA, *SCORED, *MORE, *CALIBRATION),
+    "magika_calibration": (MAGIKA, *CALIBRATION),
+    "cmudict_words": (CMUDICT,),
+    "cmudict_words_all": (CMUDICT,),
+    "cmudict_calibration": (CMUDICT,),
 }
 
 

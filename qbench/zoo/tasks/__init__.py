@@ -1,1 +1,7 @@
-"""To be written."""
+"""Tasks: samples → answers; each owns its loop over the graphs of its model."""
+
+from qbench.zoo.tasks.classification import Classification
+from qbench.zoo.tasks.task import Runner, Task
+from qbench.zoo.tasks.transduction import Transduction
+
+__all__ = ["Classification", "Runner", "Task", "Transduction"]

@@ -16,17 +16,23 @@ from qbench.zoo.samples import Samples
 class Runner(Protocol):
     """All that a task asks of an executor."""
 
-    def run(self, feeds: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]: ...
+    def run(self, feeds: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """One batch: input name → array, to output name → array."""
+        ...
 
 
 class Task(Protocol):
     """A frozen value. ``graphs`` are the names it expects, ``("model",)`` for most."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Every setting in one line: two of the same name read outputs alike."""
+        ...
 
     @property
-    def graphs(self) -> tuple[str, ...]: ...
+    def graphs(self) -> tuple[str, ...]:
+        """The names of the graphs it runs."""
+        ...
 
     def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
         """The answers to all samples, in their order.

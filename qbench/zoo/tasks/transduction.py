@@ -1,0 +1,105 @@
+"""One sequence → another, greedily: an encoder step a letter, then a decoder step an answered token.
+
+h₀ = 0; hₜ = encode(xₜ, hₜ₋₁) while t < length; then yₜ = argmax decode(yₜ₋₁, hₜ₋₁) from the start token until the end
+token or ``limit`` tokens. Whole batches run; a row that has ended repeats its last step, so that the shape stays, its
+result is the same, and a watching executor sees no number that no sample has.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.metrics import PADDING, AnswerKind, Answers
+from qbench.zoo.samples import Samples
+from qbench.zoo.tasks.reading import Array, finite_rows, runner_named
+from qbench.zoo.tasks.task import Runner
+
+ENCODER, DECODER = "encoder_step", "decoder_step"
+LETTERS, LENGTH = "letters", "length"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Transduction:
+    """Two graphs: ``encoder_step`` (token, h) → next_h and ``decoder_step`` (token, h) → logits, next_h.
+
+    Samples feed ``letters`` (n, t) and ``length`` (n,): how many of the t count.
+
+    Args:
+        state: width of h. start, end: token ids that begin and end an answer; neither is part of it.
+        limit: the longest answer. batch: sequences in one run of a graph.
+    """
+
+    state: int
+    start: int
+    end: int
+    limit: int = 20
+    batch: int = 64
+
+    def __post_init__(self) -> None:
+        if min(self.state, self.limit, self.batch) < 1:
+            raise ValueError(f"state {self.state}, limit {self.limit}, batch {self.batch}: each is at least 1")
+
+    @property
+    def name(self) -> str:
+        """Every setting in one word."""
+        return (
+            f"transduction(greedy, state={self.state}, start={self.start}, end={self.end}, "
+            f"limit={self.limit}, batch={self.batch})"
+        )
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The encoder's step and the decoder's."""
+        return (ENCODER, DECODER)
+
+    def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
+        """The token ids of every sample, (n, limit) int32 padded with ``PADDING``; the lowest id among equal logits.
+
+        Raises:
+            InputError: an output is missing, has another shape, or is not finite (the sample is named).
+        """
+        encoder = runner_named(runners, ENCODER, self.name)
+        decoder = runner_named(runners, DECODER, self.name)
+        doing = f"Transducing '{samples.data}'"
+        answers: list[Array] = []
+        ties = start = 0
+        for feeds in samples.batches(self.batch):
+            ids = samples.ids[start : start + len(feeds[LENGTH])]
+            h = self._encode(encoder, feeds[LETTERS], feeds[LENGTH], ids, doing)
+            tokens, tied = self._decode(decoder, h, ids, doing)
+            answers.append(tokens)
+            ties += tied
+            start += len(ids)
+        return Answers(np.concatenate(answers), ties=ties, kind=AnswerKind.SEQUENCE)
+
+    def _encode(self, encoder: Runner, letters: Array, length: Array, ids: tuple[str, ...], doing: str) -> Array:
+        rows = np.arange(len(ids))
+        before: Array = np.zeros((len(ids), self.state), np.float32)
+        h = before
+        for step in range(int(length.max(initial=0))):
+            before = np.where((step < length)[:, None], h, before)
+            token = letters[rows, np.minimum(step, length - 1)]
+            h = finite_rows(encoder.run({"token": token, "h": before}), "next_h", ids, f"{doing}, letter {step}")
+        return h
+
+    def _decode(self, decoder: Runner, h: Array, ids: tuple[str, ...], doing: str) -> tuple[Array, int]:
+        """Tokens (n, limit) int32, and in how many rows a step had equal best logits."""
+        tokens = np.full((len(ids), self.limit), PADDING, np.int32)
+        token: Array = np.full(len(ids), self.start, np.int64)
+        running: npt.NDArray[np.bool_] = np.ones(len(ids), np.bool_)
+        tied = ~running
+        for step in range(self.limit):
+            outputs = decoder.run({"token": token, "h": h})
+            next_h = finite_rows(outputs, "next_h", ids, f"{doing}, answer {step}")
+            logits = finite_rows(outputs, "logits", ids, f"{doing}, answer {step}")
+            best = logits.argmax(axis=1).astype(np.int64)  # the first of equals, which is the lowest id
+            tied |= (logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1
+            running &= best != self.end
+            if not running.any():
+                break
+            tokens[running, step] = best[running]
+            token = np.where(running, best, token)
+            h = np.where(running[:, None], next_h, h)
+        return tokens, int(tied.sum())

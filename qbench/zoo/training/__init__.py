@@ -1,0 +1,1 @@
+"""How the weights that are ours were made: numpy, seeded, rerun by hand and never by a bench."""
