@@ -1,0 +1,76 @@
+"""Red cells by the kind of reason they are red for, worst kind first, and the sentence at the top of a report."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from qbench.reporting.view import ABSENT, Cause, CellView, RunView
+from qbench.reporting.words import counted
+
+TITLES = {
+    "error": "Could not be measured",
+    "loss": "Loses more against fp32 than its tolerance allows",
+    "floor": "Agrees with fp32 less than its accepted floor",
+    "failed": "Fails for another reason",
+    "drifted": "Differs from its accepted result",
+    "stale": "Its baseline is of another model, data or preprocessing",
+    "missing": "Has no baseline yet",
+    "expired": "Its quarantine entry no longer holds",
+}
+"""Kinds of reason, worst first."""
+
+SHORT = {
+    "error": "not measurable",
+    "loss": "beyond tolerance",
+    "floor": "below the agreement floor",
+    "failed": "for another reason",
+    "drifted": "drifted",
+    "stale": "with a stale baseline",
+    "missing": "without a baseline",
+    "expired": "with a quarantine entry that no longer holds",
+}
+
+
+def cause_name(cell: CellView) -> str:
+    """The kind of reason ``cell`` is red for: its outcome, or for a failed one the kind of its first broken gate."""
+    if cell.outcome == "failed":
+        broken = next((gate.kind for gate in cell.gates if gate.state == "broken"), "failed")
+        return broken if broken in ("loss", "floor") else "failed"
+    return cell.outcome if cell.outcome in TITLES else "failed"
+
+
+def group_causes(cells: Iterable[CellView]) -> tuple[Cause, ...]:
+    """The red cells of ``cells`` by cause; causes and cells worst first."""
+    groups: dict[str, list[CellView]] = {}
+    for cell in cells:
+        if cell.is_red:
+            groups.setdefault(cause_name(cell), []).append(cell)
+    for group in groups.values():
+        group.sort(key=lambda cell: (-cell.excess, cell.key))
+    return tuple(
+        Cause(
+            name=name,
+            title=title,
+            cells=tuple(groups[name]),
+            remedies=tuple(text for text, _ in Counter(c.remedy for c in groups[name] if c.remedy).most_common()),
+        )
+        for name, title in TITLES.items()
+        if name in groups
+    )
+
+
+def headline_of(run: RunView, cells: Sequence[CellView], causes: Sequence[Cause]) -> str:
+    """One sentence: how many cells are red and why, or that all is well."""
+    ran = [cell for cell in cells if cell.outcome not in (ABSENT, "unsupported")]
+    red = sum(len(cause.cells) for cause in causes)
+    quarantined = sum(cell.outcome == "quarantined" for cell in cells)
+    if not ran:
+        skipped = sum(cell.outcome == "unsupported" for cell in cells)
+        text = f"Nothing was measured: {counted(skipped, 'cell')} unsupported" if skipped else "Nothing was measured"
+    elif red:
+        why = ", ".join(f"{len(cause.cells)} {SHORT[cause.name]}" for cause in causes)
+        text = f"{red} of {counted(len(ran), 'cell')} {'is' if red == 1 else 'are'} red: {why}"
+    elif quarantined:
+        text = f"No cell is red: {len(ran) - quarantined} pass, {quarantined} in quarantine"
+    else:
+        text = f"All {counted(len(ran), 'cell')} pass" if len(ran) > 1 else "The one cell passes"
+    return text if run.complete else f"Incomplete run. So far: {text[0].lower()}{text[1:]}"

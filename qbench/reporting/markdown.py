@@ -1,0 +1,147 @@
+"""The report in GitHub-flavoured Markdown: for a pull request, a job summary, a terminal pager.
+
+Everything that comes from a run file is escaped, so that a name can neither break a table nor become markup.
+"""
+
+import re
+from collections.abc import Iterable, Sequence
+
+from qbench.reporting.view import Cause, Matrix, Report
+from qbench.reporting.words import (
+    cell_text,
+    change_text,
+    common_lead,
+    count_text,
+    counted,
+    margin_text,
+    red_age,
+    symbol_of,
+    value_text,
+)
+
+ROWS_SHOWN = 30
+_ESCAPED = re.compile(r"([\\`*_{}\[\]<>()#+!|~@&$-])")
+_ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", "|": "&#124;"}
+
+
+def escaped(text: str) -> str:
+    """``text`` so that Markdown shows it as it is: one line, no markup, no mention of people, no link."""
+    plain = " ".join(text.split())
+    plain = _ESCAPED.sub(lambda match: _ENTITIES.get(match[1], "\\" + match[1]), plain)
+    return plain.replace("://", "&#58;//").replace("www.", "www&#46;")
+
+
+def code(text: str) -> str:
+    """``text`` as a code span, whatever backticks it holds (CommonMark 6.1); tables take ``|`` only escaped."""
+    plain = " ".join(text.split()).replace("|", "\\|")
+    fence = "`" * (1 + max((len(run) for run in re.findall(r"`+", plain)), default=0))
+    gap = " " if plain.startswith("`") or plain.endswith("`") else ""
+    return f"{fence}{gap}{plain}{gap}{fence}" if plain else ""
+
+
+def markdown_text(reports: Sequence[Report]) -> str:
+    """The Markdown page of ``reports``, one a suite, that of the newest run first."""
+    return "\n\n".join(block for report in reports for block in _blocks(report)) + "\n"
+
+
+def _blocks(report: Report) -> Iterable[str]:
+    mark = symbol_of("failed" if report.is_red else "passed") if report.run else ""
+    yield f"# qbench {escaped(report.suite)}".rstrip()
+    yield f"**{mark} {escaped(report.headline)}.**".replace("** ", "**")
+    if report.run is None:
+        return
+    facts = [report.run.started, f"commit {report.run.commit}" if report.run.commit else "", report.run.processor]
+    yield escaped(" · ".join(filter(None, facts)))
+    yield "  ".join(f"{symbol_of(name)} {count} {escaped(name)}" for name, count in report.tallies)
+    if report.notices:
+        yield "\n".join(f"> {escaped(notice)}  " for notice in report.notices[:ROWS_SHOWN])
+    if report.causes:
+        yield "## Needs attention"
+        for cause in report.causes:
+            yield from _cause(cause)
+    if report.matrices:
+        yield "## Matrix"
+        yield "Change against the stored fp32 result in percentage points."
+        for matrix in report.matrices:
+            yield from _matrix(matrix)
+    yield from _steps(report)
+    yield from _known(report)
+    versions = ", ".join(f"{escaped(name)} {escaped(version)}" for name, version in report.run.versions)
+    yield f"Run {code(report.run.id)}" + (f"; {versions}" if versions else "")
+
+
+def _table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> str:
+    """A table whose columns from number ``right`` on are aligned to the right; cells are Markdown already."""
+    rules = ["---"] * right + ["---:"] * (len(heads) - right)
+    return "\n".join("| " + " | ".join(row) + " |" for row in (heads, rules, *rows))
+
+
+def _cause(cause: Cause) -> Iterable[str]:
+    yield f"### {symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})"
+    rows = []
+    for cell in cause.cells[:ROWS_SHOWN]:
+        if cell.lead:
+            numbers = [
+                f"{value_text(cell.lead)} ({count_text(cell.lead)})",
+                value_text(cell.lead, cell.lead.reference),
+                f"**{change_text(cell.lead)}**",
+                margin_text(cell.lead),
+                f"{cell.lead.losses} / {cell.lead.gains}",
+            ]
+            words = escaped(cell.lead.name)
+        else:
+            numbers, words = [""] * 5, escaped(cell.headline)
+        rows.append([code(cell.key.name), words, escaped(red_age(cell)), *numbers])
+    yield _table(["Cell", "Metric", "Red", "Now", "fp32", "Change", "Margin", "Losses / gains"], 3, rows)
+    if len(cause.cells) > ROWS_SHOWN:
+        yield f"and {len(cause.cells) - ROWS_SHOWN} more"
+    rules = dict.fromkeys(cell.rule for cell in cause.cells if cell.rule)
+    if rules:
+        yield f"Rule: {escaped('; '.join(list(rules)[:3]))}"
+    if cause.remedies:
+        yield "Next:\n\n" + "\n".join(f"- {code(remedy)}" for remedy in cause.remedies[:3])
+
+
+def _matrix(matrix: Matrix) -> Iterable[str]:
+    yield f"### {escaped(matrix.backend)}"
+    rows = []
+    for model, cells in matrix.rows:
+        lead = common_lead(cells)
+        name = f"{escaped(model)}<br>{escaped(lead.name)}" if lead else escaped(model)
+        others = [c.lead.name if c and c.lead and lead and c.lead.name != lead.name else "" for c in cells]
+        texts = [cell_text(c) for c in cells]
+        rows.append([name, *(f"{t}<br>{escaped(o)}" if o else t for t, o in zip(texts, others, strict=True))])
+    yield _table(["Model", *map(escaped, matrix.columns)], 1, rows)
+
+
+def _steps(report: Report) -> Iterable[str]:
+    if not report.step_groups:
+        return
+    yield "## Steps"
+    for group in report.step_groups[:3]:
+        yield f"### {escaped(group.run.commit or group.run.id)}, {escaped(group.run.started)}"
+        rows = [
+            [
+                code(key.name),
+                escaped(metric.name),
+                value_text(metric, step.before),
+                value_text(metric, step.after),
+                change_text(metric, step.after - step.before) + (" (too new to be sure)" if step.provisional else ""),
+            ]
+            for key, metric, step in group.steps[:10]
+        ]
+        yield _table(["Cell", "Metric", "Before", "After", "Step"], 2, rows)
+        if len(group.steps) > 10:
+            yield f"and {len(group.steps) - 10} smaller ones"
+
+
+def _known(report: Report) -> Iterable[str]:
+    if report.quarantined:
+        yield "## In quarantine"
+        yield "\n".join(
+            f"- {code(cell.key.name)} {change_text(cell.lead) if cell.lead else ''} {escaped(cell.rule)}".rstrip()
+            for cell in report.quarantined
+        )
+    if report.unsupported:
+        yield "## Unsupported"
+        yield "\n".join(f"- {counted(len(keys), 'cell')}: {escaped(reason)}" for reason, keys in report.unsupported)

@@ -1,0 +1,220 @@
+"""Charts as PNG files by matplotlib, from pandas frames: a heat map of the matrix, and a page of trends a model.
+
+Figures are made without pyplot, which keeps every figure alive in one global list.
+"""
+
+import io
+import textwrap
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from qbench.reporting.chart import MAX_SWITCHES
+from qbench.reporting.view import CellView, Matrix, Report, Trend
+from qbench.reporting.words import cell_text, change_text, counted, margin_level, symbol_of, value_text
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+INK, SOFT, LINE, RED, BLUE = "#1b1d20", "#5d636c", "#e5e6e2", "#b23c08", "#0b5fa5"
+SHADES = {-1: "#dcebf8", 0: "#ffffff", 1: "#fdf3e4", 2: "#fae0bd", 3: "#f3b182", 4: "#e07b45"}
+DPI = 120
+ROW, HEAD = 0.38, 0.62
+"""Inches: a row of the heat map, and what stands above the rows of a backend."""
+MAX_BACKENDS = 24
+"""A picture of more is too large for what opens pictures."""
+
+
+def trend_frame(report: Report, model: str) -> "pd.DataFrame":
+    """The lead metric of every cell of ``model``, one row a run.
+
+    Columns: backend, column, metric, environment_class (str), run (position in ``report.runs``), value (fraction).
+    """
+    import pandas as pd
+
+    rows = [
+        (key.backend, key.column, trends[0].metric.name, series.environment_class, run, value)
+        for key, trends in report.trends.items()
+        if key.model == model and trends
+        for series in trends[0].series
+        for run, value in zip(series.positions, series.values, strict=True)
+    ]
+    return pd.DataFrame(rows, columns=["backend", "column", "metric", "environment_class", "run", "value"])
+
+
+def matrix_frames(matrix: Matrix) -> "tuple[pd.DataFrame, pd.DataFrame]":
+    """Models × schemas of one backend: shade levels (NaN where nothing was measured), and the texts of the cells."""
+    import pandas as pd
+
+    levels, texts = {}, {}
+    for model, cells in matrix.rows:
+        levels[model] = [float(margin_level(c.lead)) if c and c.lead else float("nan") for c in cells]
+        texts[model] = [cell_text(c) for c in cells]
+    make = pd.DataFrame.from_dict
+    return (
+        make(levels, orient="index", columns=list(matrix.columns)),
+        make(texts, orient="index", columns=list(matrix.columns)),
+    )
+
+
+def matrix_png(report: Report) -> bytes:
+    """The heat map of every backend of ``report``, one above the other, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    matrices = report.matrices[:MAX_BACKENDS]
+    columns = max((len(matrix.columns) for matrix in matrices), default=1)
+    width = 2.2 + 1.3 * columns
+    height = 0.7 + sum(ROW * len(matrix.rows) + HEAD for matrix in matrices)
+    figure = Figure(figsize=(width, height), facecolor="white")
+    title = textwrap.shorten(f"{report.suite}: {report.headline}", int(13 * width), placeholder=" …")
+    figure.text(0.15 / width, 1 - 0.3 / height, _safe(title), color=INK, fontsize=10, fontweight="bold")
+    top = height - 0.5
+    for matrix in matrices:  # rows of one height, whatever the number of models
+        size = ROW * len(matrix.rows)
+        top -= HEAD + size
+        axis = figure.add_axes((2.05 / width, top / height, 1.3 * columns / width, size / height))
+        figure.text(
+            0.15 / width, (top + size + 0.1) / height, _safe(matrix.backend), color=INK, fontsize=9, fontweight="bold"
+        )
+        _heat_map(axis, matrix, columns)
+    return _file(figure)
+
+
+def model_png(report: Report, model: str) -> bytes:
+    """The trends of ``model``, one small chart a cell: backends down, schemas across, as a PNG file."""
+    from matplotlib.figure import Figure
+
+    cells = {(c.key.backend, c.key.column): c for c in report.cells if c.key.model == model and c.lead}
+    backends = sorted({backend for backend, _ in cells})
+    known = [column for matrix in report.matrices for column in matrix.columns]
+    columns = [c for c in dict.fromkeys(known) if any((b, c) in cells for b in backends)]
+    width, height = 0.5 + 2.6 * max(len(columns), 2), 0.8 + 1.75 * max(len(backends), 1)
+    figure = Figure(figsize=(width, height), facecolor="white")
+    first = next(iter(cells.values()), None)
+    metric = first.lead.name if first and first.lead else "nothing measured"
+    title = f"{model}, {metric}, {counted(len(report.runs), 'run')}"
+    figure.text(0.15 / width, 1 - 0.32 / height, _safe(title), color=INK, fontsize=12, fontweight="bold")
+    if not cells:
+        return _file(figure)
+    frame = trend_frame(report, model)
+    axes = figure.subplots(len(backends), len(columns), squeeze=False)
+    figure.subplots_adjust(
+        left=0.5 / width, right=1 - 0.2 / width, bottom=0.15 / height, top=1 - 0.95 / height, wspace=0.3, hspace=0.42
+    )
+    for row, backend in zip(axes, backends, strict=True):
+        for axis, column in zip(row, columns, strict=True):
+            cell = cells.get((backend, column))
+            if cell is None:
+                axis.axis("off")
+                continue
+            data = frame[(frame["backend"] == backend) & (frame["column"] == column)]
+            _small_chart(axis, data, cell, report.trends[cell.key][0], len(report.runs))
+    return _file(figure)
+
+
+def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 - matplotlib carries no types
+    from matplotlib.colors import BoundaryNorm, ListedColormap
+
+    levels, texts = matrix_frames(matrix)
+    norm = BoundaryNorm([-1.5, -0.5, 0.5, 1.5, 2.5, 3.5, 4.5], 6)
+    axis.pcolormesh(
+        levels.to_numpy(),
+        cmap=ListedColormap([SHADES[k] for k in sorted(SHADES)]),
+        norm=norm,
+        edgecolors="white",
+        linewidth=2,
+    )
+    axis.set_xlim(0, columns)
+    axis.invert_yaxis()
+    for y, (_, cells) in enumerate(matrix.rows):
+        for x, cell in enumerate(cells):
+            red = cell is not None and cell.is_red
+            weight, colour = ("bold", RED if cell and not cell.lead else INK) if red else ("normal", INK)
+            axis.text(
+                x + 0.5,
+                y + 0.5,
+                _safe(str(texts.iat[y, x])),
+                ha="center",
+                va="center",
+                fontsize=8,
+                color=colour,
+                fontweight=weight,
+            )
+            if red:
+                axis.add_patch(_outline(x, y))
+    axis.set_xticks([x + 0.5 for x in range(len(texts.columns))], [_safe(c) for c in texts.columns], fontsize=8)
+    axis.set_yticks([y + 0.5 for y in range(len(texts.index))], [_safe(str(m)) for m in texts.index], fontsize=8)
+    axis.xaxis.tick_top()
+    axis.tick_params(length=0, colors=INK)
+    for spine in axis.spines.values():
+        spine.set_visible(False)
+
+
+def _outline(x: int, y: int) -> Any:  # noqa: ANN401
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, fill=False, edgecolor=RED, linewidth=1.6)
+
+
+def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, runs: int) -> None:  # noqa: ANN401
+    metric = trend.metric
+    factor = 100 if metric.unit == "%" else 1
+    by_class = data.pivot_table(index="run", columns="environment_class", values="value", aggfunc="median") * factor
+    newest = data.groupby("environment_class")["run"].max().sort_values(ascending=False).index
+    for name, colour in zip(newest, [INK, BLUE, SOFT, "#7d5a00"] + [SOFT] * len(newest), strict=False):
+        line = by_class[name].dropna()
+        axis.plot(line.index, line.to_numpy(), color=colour, linewidth=1.2, marker="." if len(line) == 1 else None)
+    if metric.limit is not None:
+        axis.axhspan(
+            *sorted((metric.limit * factor, metric.reference * factor)), color="#f1f1ea", zorder=0, linewidth=0
+        )
+        axis.axhline(metric.limit * factor, color=RED, linewidth=0.8, linestyle=(0, (3, 3)))
+    axis.axhline(metric.reference * factor, color=SOFT, linewidth=0.7)
+    for step in trend.steps:
+        worse = (step.after < step.before) != metric.lower_is_better
+        axis.axvline(step.position, color=RED if worse else BLUE, linewidth=0.9)
+    for switch in trend.switches if len(trend.switches) <= MAX_SWITCHES else ():
+        axis.axvline(switch.position - 0.5, color=SOFT, linewidth=0.8, linestyle=":")
+    colour = RED if cell.is_red else INK
+    last = by_class[newest[0]].dropna()
+    axis.plot(
+        last.index[-1],
+        last.iloc[-1],
+        marker="x" if cell.is_red else "o",
+        color=colour,
+        markersize=4,
+        markeredgewidth=1.6,
+    )
+    title = f"{symbol_of(cell.outcome)} {cell.key.column}\n{cell.key.backend}"
+    axis.set_title(_safe(title), loc="left", fontsize=7, color=colour)
+    axis.set_title(_safe(f"{value_text(metric)}\n{change_text(metric)}"), loc="right", fontsize=7, color=colour)
+    axis.set_xlim(-0.5, max(runs - 0.5, 0.5))
+    axis.set_xticks([])
+    axis.tick_params(axis="y", labelsize=6, length=2, colors=SOFT)
+    axis.ticklabel_format(axis="y", useOffset=False)
+    axis.margins(y=0.15)
+    for side in ("top", "right", "bottom"):
+        axis.spines[side].set_visible(False)
+    axis.spines["left"].set_color(LINE)
+
+
+def _safe(text: str) -> str:
+    """``text`` as matplotlib shows it plainly: a dollar sign would start a formula."""
+    return text.replace("$", r"\$")
+
+
+def _file(figure: Any) -> bytes:  # noqa: ANN401
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    FigureCanvasAgg(figure)
+    held = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name in a script the font lacks is drawn as boxes, which is enough
+        # no time and no version inside, so that equal reports are equal files
+        figure.savefig(held, format="png", dpi=DPI, metadata={"Software": None})
+    return held.getvalue()
+
+
+def charted_models(report: Report) -> Sequence[str]:
+    """The models that have something to draw."""
+    return [model for model in report.models if any(k.model == model and t for k, t in report.trends.items())]

@@ -1,0 +1,142 @@
+"""Numbers and outcomes as people read them: one spelling for the terminal, the pages and the charts.
+
+Shares are shown times 100 with two decimals, differences of shares in percentage points (pp) with a real minus
+sign; a symbol always stands beside a colour, so that no report needs colours to be read.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+
+from qbench.reporting.view import ABSENT, CellView, MetricView
+
+SYMBOLS = {
+    "passed": "✓",
+    "accepted": "⊕",
+    "quarantined": "◇",
+    "unsupported": "–",
+    "failed": "✗",
+    "drifted": "≠",
+    "missing": "?",
+    "stale": "↻",
+    "expired": "◆",
+    "error": "!",
+    ABSENT: "·",
+}
+MEANINGS = {
+    "passed": "within its tolerance",
+    "accepted": "accepted as measured",
+    "quarantined": "fails, as its quarantine entry expects",
+    "unsupported": "skipped with a reason, not counted as passed",
+    "failed": "loses more than it may",
+    "drifted": "within tolerance, but not the accepted result",
+    "missing": "no baseline yet",
+    "stale": "its baseline is of another model or data",
+    "expired": "its quarantine entry no longer holds",
+    "error": "could not be measured",
+    ABSENT: "not part of the newest run",
+}
+MINUS = "\N{MINUS SIGN}"
+
+
+def symbol_of(outcome: str) -> str:
+    """One character for an outcome; ``!`` for one that is not known here."""
+    return SYMBOLS.get(outcome, "!")
+
+
+def percent(value: float, digits: int = 2) -> str:
+    """0.7713 → ``77.13 %``."""
+    return f"{100 * value:.{digits}f} %".replace("-", MINUS)
+
+
+def signed(number: float, digits: int = 2) -> str:
+    """−1.25, +0.30; zero, and what rounds to it, has no sign."""
+    text = f"{number:+.{digits}f}"
+    return text[1:] if float(text) == 0 else text.replace("-", MINUS)
+
+
+def points(change: float, digits: int = 2) -> str:
+    """A difference of shares: −0.0125 → ``−1.25 pp``."""
+    return f"{signed(100 * change, digits)} pp"
+
+
+def thousands(count: int) -> str:
+    """12345 → ``12,345``."""
+    return f"{count:,}".replace("-", MINUS)
+
+
+def value_text(metric: MetricView, value: float | None = None) -> str:
+    """A value of ``metric`` (its own when left out) in its unit."""
+    shown = metric.value if value is None else value
+    return percent(shown) if metric.unit == "%" else f"{shown:.4g} {metric.unit}".strip().replace("-", MINUS)
+
+
+def change_text(metric: MetricView, change: float | None = None, *, unit: bool = True) -> str:
+    """A difference in values of ``metric`` (that to its reference when left out), signed."""
+    shown = metric.change if change is None else change
+    if metric.unit != "%":
+        return f"{shown:+.4g}".replace("-", MINUS)
+    return points(shown) if unit else signed(100 * shown)
+
+
+def count_text(metric: MetricView) -> str:
+    """``778 / 1,000``: what was counted, out of how many."""
+    return f"{thousands(metric.hits)} / {thousands(metric.out_of)}"
+
+
+def margin_text(metric: MetricView) -> str:
+    """``may lose 0.39 pp``: how much worse than the reference the value may be; empty without a limit."""
+    if metric.margin is None:
+        return ""
+    size = f"{100 * metric.margin:.2f} pp" if metric.unit == "%" else f"{metric.margin:.4g}"
+    return f"may {'rise' if metric.lower_is_better else 'lose'} {size}"
+
+
+def margin_used(metric: MetricView) -> float:
+    """Share of the margin used up; without a limit, the share of 0.5 % of the reference or of one sample."""
+    allowed = metric.margin
+    if allowed is None:
+        allowed = max(0.005 * metric.reference, 1 / metric.out_of)
+    if allowed <= 0:
+        return 0.0 if metric.worse <= 0 else 9.0
+    return metric.worse / allowed
+
+
+def margin_level(metric: MetricView) -> int:
+    """How deep to shade a cell: −1 better than fp32, 0 equal, 1 to half the margin, 2 all of it, 3 twice, 4 beyond."""
+    if metric.worse <= 0:
+        return -1 if metric.worse < 0 else 0
+    used = margin_used(metric)
+    return next((level for level, end in ((1, 0.5), (2, 1.0), (3, 2.0)) if used <= end + 1e-9), 4)
+
+
+def common_lead(cells: Iterable[CellView | None]) -> MetricView | None:
+    """Of the lead metrics of ``cells`` the one that most of them share; the first where there are several."""
+    leads = [cell.lead for cell in cells if cell and cell.lead]
+    counts = Counter(lead.name for lead in leads)
+    return max(leads, key=lambda lead: counts[lead.name]) if leads else None
+
+
+def cell_text(cell: CellView | None) -> str:
+    """A cell of the matrix: its symbol and its change in points, or for an unchanged fp32 cell its value."""
+    if cell is None:
+        return ""
+    if cell.lead is None or cell.outcome == ABSENT:
+        return symbol_of(cell.outcome)
+    if cell.key.schema == "fp32" and not cell.lead.change:
+        return f"{symbol_of(cell.outcome)} {value_text(cell.lead)}"
+    return f"{symbol_of(cell.outcome)} {change_text(cell.lead, unit=False)}"
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """``1 cell``, ``2 cells``."""
+    return f"{thousands(count)} {one if count == 1 else many or one + 's'}"
+
+
+def red_age(cell: CellView) -> str:
+    """``new`` or ``red for 12 runs, since 1a2b3c4``; empty for a green cell."""
+    if not cell.is_red or not cell.red_runs:
+        return ""
+    if cell.red_runs == 1:
+        return "new"
+    since = f", since {cell.red_since}" if cell.red_since else ""
+    return f"red for {cell.red_runs} runs{since}"
