@@ -1,1 +1,108 @@
-"""pytest door."""
+"""The pytest plugin: hooks of a line or two, so that a session without a suite pays for almost nothing.
+
+The process that pytest was started in has a ``Controller`` too: it alone writes files.
+"""
+
+from collections.abc import Generator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from qbench.plugin.collecting import SuiteFile
+    from qbench.plugin.python_tests import QbenchCell
+
+_SUFFIX = ".qbench.toml"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Declare the options."""
+    from qbench.plugin.options import add_options
+
+    add_options(parser)
+
+
+def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
+    """Declare the hooks that conftest files may implement."""
+    from qbench.plugin import hookspecs
+
+    pluginmanager.add_hookspecs(hookspecs)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Check the options; the process that writes files gets its recorder."""
+    from qbench.plugin.options import OPTIONS, parse_options
+
+    options = config.stash[OPTIONS] = parse_options(config)
+    config.addinivalue_line(
+        "markers",
+        "qbench(models, backends, schemas, suite): cells of qbench; on each cell: model, backend, schema, variant",
+    )
+    if not hasattr(config, "workerinput"):
+        from qbench.plugin.controller import Controller
+
+        config.pluginmanager.register(Controller(config, options), "qbench-controller")
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SuiteFile | None":
+    """Take suites."""
+    if not file_path.name.endswith(_SUFFIX):
+        return None
+    from qbench.plugin.collecting import SuiteFile
+
+    return SuiteFile.from_parent(parent, path=file_path)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Parametrize functions that take ``qbench_cell``."""
+    if "qbench_cell" in metafunc.fixturenames:
+        from qbench.plugin.python_tests import parametrize
+
+        parametrize(metafunc)
+
+
+@pytest.fixture
+def qbench_cell(request: pytest.FixtureRequest) -> "QbenchCell":
+    """A cell of the marker ``qbench(models=[…], backends=[…], schemas=[…])``: ``measure()``, ``judge()``, ``cell``."""
+    from qbench.plugin.python_tests import cell_of
+
+    return cell_of(request)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Apply ``--qbench-select``."""
+    from qbench.plugin.options import OPTIONS
+
+    if config.stash[OPTIONS].select:
+        from qbench.plugin.selecting import deselect_cells
+
+        deselect_cells(config, items)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count what was selected, to tell later whether the run was whole."""
+    import sys
+
+    if collecting := sys.modules.get("qbench.plugin.collecting"):  # loaded by the first suite
+        collecting.count_cells(session.items)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Put the record on the report."""
+    from qbench.plugin.tags import TAGGED, attach
+
+    report = yield
+    if TAGGED in item.stash:
+        attach(report, item.stash[TAGGED])
+    return report
+
+
+def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Any:  # noqa: ANN401
+    """Show what is neither plainly passed nor failed as what it is."""
+    if hasattr(report, "qbench"):
+        from qbench.plugin.statuses import status_of
+
+        return status_of(report, verbose=config.get_verbosity() > 0)
+    return None

@@ -1,0 +1,63 @@
+"""``*.qbench.toml`` → file :: model :: cell. Items are light: whatever has to be loaded is when one runs."""
+
+from collections.abc import Iterator
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qbench.errors import QbenchError
+from qbench.plugin.items import CellItem
+from qbench.plugin.opening import OpenSuite, open_suite
+from qbench.plugin.tags import Tag
+
+if TYPE_CHECKING:
+    from qbench.suite import PlannedCell
+
+
+class SuiteFile(pytest.File):
+    """One suite; its children are models. Its ``tag`` is shared by all cells and counts those selected."""
+
+    opened: OpenSuite
+    tag: Tag
+
+    def collect(self) -> "Iterator[ModelNode]":
+        """A node a model.
+
+        Raises:
+            QbenchError: the suite or a name in it is wrong.
+        """
+        self.opened = open_suite(self.path, self.config, self.ihook)
+        self.tag = Tag(self.opened.suite.name, self.nodeid, len(self.opened.planned), self.path)
+        for model, planned in groupby(self.opened.planned, key=lambda cell: cell.model.id):
+            yield ModelNode.from_parent(self, name=model, planned=tuple(planned))
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
+        """One sentence for what is wrong with the suite; a traceback only for faults of ours."""
+        if isinstance(excinfo.value, QbenchError):
+            return str(excinfo.value)
+        return super().repr_failure(excinfo)
+
+
+class ModelNode(pytest.Collector):
+    """One model of a suite: the scope that keeps its cells on one worker under ``--dist loadscope``."""
+
+    def __init__(self, *, planned: "tuple[PlannedCell, ...]", **kwargs: object) -> None:
+        super().__init__(**kwargs)  # type: ignore[arg-type]
+        self._planned = planned
+
+    def collect(self) -> Iterator[CellItem]:
+        """An item a cell."""
+        suite = self.parent
+        assert isinstance(suite, SuiteFile)
+        for planned in self._planned:
+            yield CellItem.from_parent(
+                self, name=planned.cell.slug, planned=planned, opened=suite.opened, tag=suite.tag
+            )
+
+
+def count_cells(items: list[pytest.Item]) -> None:
+    """Tell each suite how many of its cells this session runs."""
+    for item in items:
+        if isinstance(item, CellItem):
+            item.tag.selected += 1

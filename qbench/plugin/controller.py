@@ -1,0 +1,66 @@
+"""The process that pytest was started in: it takes the records of all workers, and writes every file there is.
+
+Its heavy half (numpy, tracking, reporting) is loaded at the first record.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qbench.plugin.options import Options
+from qbench.plugin.tags import died_in
+
+if TYPE_CHECKING:
+    from qbench.plugin.recording import Recorder
+
+_STOPPED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
+
+
+class Controller:
+    """Hooks of the controlling process."""
+
+    def __init__(self, config: pytest.Config, options: Options) -> None:
+        self._config = config
+        self._options = options
+        self._recorder: Recorder | None = None
+        self._crashes: list[str] = []
+        self._said: list[str] = []
+        if options.select:
+            from qbench.plugin.selecting import check_selection
+
+            check_selection(options.select)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write the record down, whatever comes after it."""
+        if not hasattr(report, "qbench_suite") and not died_in(report):
+            return
+        if self._recorder is None:
+            from qbench.plugin.recording import Recorder
+
+            self._recorder = Recorder(self._config, self._options)
+        self._recorder.receive(report)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:  # noqa: ANN401 - a type of xdist
+        """Remember a worker that died: then nobody can say that the run was whole."""
+        if error:
+            self._crashes.append(f"worker {node.gateway.id} ended early: {str(error).strip().splitlines()[-1]}")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """End the run files, accept, draw reports; what could not be written turns a green exit code red."""
+        if self._recorder is None:
+            return
+        from qbench.plugin.ending import finish
+
+        stopped = exitstatus in _STOPPED or bool(session.shouldstop) or bool(session.shouldfail)
+        self._said = finish(self._recorder, session, int(exitstatus), self._crashes, stopped=stopped)
+        if self._recorder.problems and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print what was found, and where it is kept."""
+        if self._recorder is not None:
+            from qbench.plugin.summary import print_summary
+
+            print_summary(self._recorder, self._said, terminalreporter)

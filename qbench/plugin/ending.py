@@ -1,0 +1,76 @@
+"""The end of a session on the controller: run files closed, results accepted, reports drawn; and what to say of it."""
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from qbench.errors import QbenchError
+from qbench.judging import Measurement
+from qbench.plugin.opening import open_suite
+from qbench.plugin.recording import OpenRun, Recorder
+from qbench.reporting import write_reports
+from qbench.suite import approve_run
+from qbench.tracking import Acceptance, History, measurement_of_line
+
+
+def finish(
+    recorder: Recorder, session: pytest.Session, exit_code: int, crashes: list[str], *, stopped: bool
+) -> list[str]:
+    """Everything that happens once, after the last cell; what is to be said about it.
+
+    Args:
+        exit_code: pytest's, for the ``end`` lines. crashes: a sentence a worker that died. stopped: before its end.
+    """
+    recorder.finish(exit_code, crashes, stopped=stopped)
+    said = []
+    for run in recorder.runs.values():
+        if recorder.options.accepts:
+            said += _attempt(recorder, partial(_accept, run, session))
+    if recorder.options.report and not stopped:
+        said += _attempt(recorder, partial(_report, recorder))
+    return said
+
+
+def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
+    try:
+        return act()
+    except QbenchError as error:
+        recorder.problems.append(str(error))
+        return []
+
+
+def _report(recorder: Recorder) -> list[str]:
+    options = recorder.options
+    history = History(options.history)
+    written = write_reports(history.runs(), options.reports, options.report, problems=history.problems)
+    return [f"wrote {_short(path, recorder.config)}" for path in written if path.parent.name != "charts"]
+
+
+def _accept(run: OpenRun, session: pytest.Session) -> list[str]:
+    if not run.complete:
+        return ["Nothing was accepted: the run is not whole. Run it again to its end."]
+    path = Path(run.facts["file"])
+    opened = open_suite(path, session.config, session.gethookproxy(path))
+    planned = {str(cell.cell): cell for cell in opened.planned}
+    measured = [(planned[str(m.cell)], m) for m in _measurements(run) if str(m.cell) in planned]
+    return [line for model, change in approve_run(opened.bench, measured) for line in _told(model, change)]
+
+
+def _measurements(run: OpenRun) -> list[Measurement]:
+    return [m for m in map(measurement_of_line, run.cells) if m is not None]
+
+
+def _told(model: str, change: Acceptance) -> list[str]:
+    """The table old → new, a line each."""
+    rows = [
+        f"accepted {model}::{row.cell} {row.metric}: {'nothing' if row.old is None else row.old} → {row.new} "
+        f"of {row.out_of} ({row.environment_class})"
+        for row in change.rows
+    ]
+    return rows + [f"not accepted: {model}::{refusal.cell}: {refusal.reason}" for refusal in change.refusals]
+
+
+def _short(path: Path, config: pytest.Config) -> str:
+    return str(path.relative_to(config.rootpath)) if path.is_relative_to(config.rootpath) else str(path)

@@ -1,0 +1,111 @@
+"""One cell as a pytest item: run the bench, keep the record, and be green, skipped or red with a few plain lines."""
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qbench.plugin.opening import OpenSuite
+from qbench.plugin.options import OPTIONS
+from qbench.plugin.tags import TAGGED, Tag, Tagged
+
+if TYPE_CHECKING:
+    from qbench.judging import Verdict
+    from qbench.suite import PlannedCell
+
+
+class RedCell(Exception):  # noqa: N818 - it is a result, not an error
+    """A cell whose verdict is red; its text is the whole message."""
+
+
+class CellItem(pytest.Item):
+    """A cell of a suite file."""
+
+    def __init__(
+        self, *, planned: "PlannedCell", opened: OpenSuite, tag: Tag, name: str, parent: pytest.Collector
+    ) -> None:
+        super().__init__(name, parent)
+        self.planned = planned
+        self.tag = tag
+        self._opened = opened
+        self.stash[TAGGED] = Tagged(tag, is_cell=True, location=(str(tag.file), planned.line + 1))
+        self.add_marker(cell_marker(planned))
+
+    def runtest(self) -> None:
+        """Measure, judge, and raise what pytest should make of it."""
+        from qbench.judging import Outcome, Verdict
+        from qbench.tracking import cell_line
+
+        tagged = self.stash[TAGGED]
+        try:
+            judged = self._opened.bench.run(self.planned)
+        except Exception as error:
+            verdict = Verdict(outcome=Outcome.ERROR, headline=crash_headline(error), rule="")
+            tagged.record = finished_record(self, cell_line(self.planned.cell, verdict, None))
+            raise
+        tagged.record = finished_record(self, judged.line)
+        conclude(judged.verdict, str(self.planned.cell), self.config.stash[OPTIONS].missing)
+
+    def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
+        """A red verdict in its own words; anything else with pytest's traceback."""
+        return str(excinfo.value) if isinstance(excinfo.value, RedCell) else super().repr_failure(excinfo)
+
+    def reportinfo(self) -> tuple[str, int, str]:
+        """The line of the model in the suite file."""
+        return str(self.tag.file), self.planned.line, str(self.planned.cell)
+
+
+def cell_marker(planned: "PlannedCell") -> pytest.MarkDecorator:
+    """The marker by which ``-m 'qbench(backend="ort-cpu")'`` selects exactly."""
+    cell = planned.cell
+    axes = {"model": cell.model, "backend": cell.backend, "schema": cell.schema, "variant": cell.variant}
+    return pytest.mark.qbench(**axes)
+
+
+def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:
+    """``line`` after everybody who wanted to change it did, in plain values.
+
+    Raises:
+        TypeError, ValueError: a hook put in what JSON cannot hold.
+    """
+    from qbench.storage import plain
+
+    item.ihook.pytest_qbench_update_record(config=item.config, record=line)
+    record: dict[str, Any] = plain(line)
+    return record
+
+
+def conclude(verdict: "Verdict", cell: str, missing: str) -> None:
+    """Nothing when green, a skip when unsupported, else the red verdict; ``missing`` is the option of that name.
+
+    Raises:
+        RedCell: the verdict is red.
+    """
+    from qbench.judging import Outcome
+
+    if verdict.outcome is Outcome.UNSUPPORTED or (verdict.outcome is Outcome.MISSING and missing == "skip"):
+        pytest.skip(verdict.headline)
+    if verdict.outcome.is_red and not (verdict.outcome is Outcome.MISSING and missing == "warn"):
+        raise RedCell(red_text(verdict, cell))
+
+
+def red_text(verdict: "Verdict", cell: str) -> str:
+    """What, with which numbers against what, by which rule, and what to do next."""
+    from qbench.judging import GateState
+
+    lines = [f"{cell} is {verdict.outcome.value}: {verdict.headline}"]
+    for gate in verdict.gates:
+        mark = {GateState.HOLDS: "✓", GateState.BROKEN: "✗"}.get(gate.state, "·")
+        lines.append(f"  {mark} {gate.kind}: {gate.detail}")
+    if verdict.rule:
+        lines.append(f"  rule: {verdict.rule}")
+    lines += [f"  note: {notice}" for notice in verdict.notices if notice not in lines[0]]
+    if verdict.remedy and verdict.remedy not in verdict.headline:
+        lines.append(f"  next: {verdict.remedy}")
+    return "\n".join(lines)
+
+
+def crash_headline(error: BaseException) -> str:
+    """The first line of what went wrong."""
+    text = str(error).strip()
+    first = text.splitlines()[0] if text else "no message"
+    return f"{type(error).__name__}: {first}"

@@ -1,0 +1,93 @@
+"""A suite file, opened under pytest's options: its cells, and the bench that measures them (made on first use)."""
+
+import datetime
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from qbench.plugin.options import OPTIONS, Options
+
+if TYPE_CHECKING:  # the suite room loads numpy and onnx: only sessions that open a suite pay for it
+    from pluggy import HookRelay
+
+    from qbench.suite import Bench, Catalogues, PlannedCell, Settings, Suite
+
+
+@dataclass
+class OpenSuite:
+    """One suite in this process.
+
+    Args:
+        suite, catalogues: as the file, the options and the extensions have them. planned: its cells in file order.
+        settings_of: makes the bench's settings, which asks hooks; only a session that measures does.
+    """
+
+    suite: "Suite"
+    catalogues: "Catalogues"
+    planned: "tuple[PlannedCell, ...]"
+    config: pytest.Config
+    shown_path: str
+
+    @cached_property
+    def bench(self) -> "Bench":
+        """What measures and judges its cells."""
+        from qbench.suite import Bench
+
+        return Bench(self.suite, self.catalogues, self._settings())
+
+    def _settings(self) -> "Settings":
+        from qbench.storage import Cache
+        from qbench.suite import Settings
+        from qbench.tracking import Accepting, Scope
+
+        options = self.config.stash[OPTIONS]
+        accepting = None
+        if options.accepts:
+            scope = None if options.accept is None else Scope(options.accept)
+            accepting = Accepting(scope=scope, fp32=options.accept_fp32, reason=options.reason)
+        return Settings(
+            baselines=options.baselines,
+            suite_path=self.shown_path,
+            today=datetime.datetime.now(datetime.UTC).date(),
+            cache=Cache.default() if options.cache is None else Cache(options.cache),
+            accepting=accepting,
+            limit=options.limit,
+            processor=self.config.hook.pytest_qbench_processor(config=self.config),
+        )
+
+
+def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
+    """The suite at ``path`` with all its cells.
+
+    Args:
+        hook: asked for extensions; that of a node leaves out the conftest files of other folders.
+
+    Raises:
+        InputError: the file or a name in it is wrong.
+    """
+    from qbench.suite import expand, gather, load_suite
+
+    suite = _under(config.stash[OPTIONS], load_suite(path))
+    added = [extension for extension in hook.pytest_qbench_extension(config=config) if extension is not None]
+    catalogues = gather(added, suites=path.parent)
+    return OpenSuite(suite, catalogues, expand(suite, catalogues), config, _shown(path, config))
+
+
+def _under(options: Options, suite: "Suite") -> "Suite":
+    """``suite`` with the numbers that options put in place of its own."""
+    table = suite.table
+    if options.tolerance is not None:
+        table = replace(table, tolerance=options.tolerance)
+    if options.threads is not None:
+        table = replace(table, threads=options.threads)
+    return replace(suite, table=table)
+
+
+def _shown(path: Path, config: pytest.Config) -> str:
+    """``path`` as a user would type it where pytest was started."""
+    shown = os.path.relpath(path, config.invocation_params.dir)
+    return str(path) if shown.startswith("..") else Path(shown).as_posix()

@@ -1,0 +1,191 @@
+"""Command line and ini → one frozen record; every ``--qbench-x`` has the ini twin ``qbench_x``, which it overrides.
+
+What writes into the repository (accepting) has no ini twin: nobody should approve by default.
+"""
+
+import argparse
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPORT_KINDS = ("html", "md", "png")
+SCOPES = ("new", "improved", "changed", "all")
+MISSING = ("fail", "warn", "skip")
+_REASONED = ("changed", "all")
+_SETTINGS = (
+    ("tolerance", "R", "allowed loss relative to the stored fp32 score, in place of each suite's own number"),
+    ("baselines", "DIR", "folder of baselines (default: baselines)"),
+    ("history", "DIR", "folder that each run adds one file to (default: reports/history)"),
+    ("reports", "DIR", "folder of rendered reports (default: reports)"),
+    ("missing", "WHAT", "a cell nobody accepted yet: fail (default), warn or skip"),
+    ("threads", "N", "threads of one engine, in place of each suite's own number"),
+    ("cache", "DIR", "where prepared samples, profiles and fp32 runs outlive a run"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Everything that was asked for, checked; folders are absolute.
+
+    Args:
+        select: axis expression; empty: everything. suite: the suite of Python tests that name none.
+        tolerance, threads: in place of the suites' numbers; None: theirs. limit: samples of each data set; None: all.
+        accept: one of ``SCOPES`` or None. accept_fp32: make the stored fp32 references anew. reason: why.
+        missing: what a cell without anything accepted does.
+    """
+
+    select: str
+    suite: str
+    tolerance: float | None
+    threads: int | None
+    limit: int | None
+    baselines: Path
+    history: Path
+    reports: Path
+    report: tuple[str, ...]
+    cache: Path | None
+    missing: str
+    accept: str | None
+    accept_fp32: bool
+    reason: str
+    accept_in_ci: bool
+
+    @property
+    def accepts(self) -> bool:
+        """Whether this run may write baselines."""
+        return self.accept is not None or self.accept_fp32
+
+
+OPTIONS = pytest.StashKey[Options]()
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declare every option with its ini twin."""
+    group = parser.getgroup("qbench", "quantized models: models × backends × schemas as cells")
+    for name, metavar, text in _SETTINGS:
+        group.addoption(f"--qbench-{name}", metavar=metavar, help=text)
+        parser.addini(f"qbench_{name}", text)
+    group.addoption(
+        "--qbench-select",
+        metavar="EXPR",
+        default="",
+        help="cells by axis: 'model=mobilenet_v2 backend=ort-*,x schema=…'",
+    )
+    group.addoption(
+        "--qbench-report",
+        metavar="KIND",
+        action="append",
+        help=f"write a report: {', '.join(REPORT_KINDS)}; repeatable",
+    )
+    parser.addini("qbench_select", "cells by axis, as --qbench-select")
+    parser.addini("qbench_report", "kinds of report to write", type="args")
+    parser.addini("qbench_suite", "the suite of tests that use qbench_cell and name none")
+    group.addoption("--qbench-limit", metavar="N", help="at most N samples of each data set; never accepted")
+    group.addoption(
+        "--qbench-accept",
+        metavar="WHAT",
+        nargs="?",
+        const="changed",
+        type=_scope,
+        help="accept results into baselines: new, improved, changed (when nothing is named) or all",
+    )
+    group.addoption("--qbench-accept-fp32", action="store_true", help="make the stored fp32 references anew")
+    group.addoption("--qbench-reason", metavar="TEXT", default="", help="why; 'changed' and 'all' need one")
+    group.addoption("--qbench-accept-in-ci", action="store_true", help="accept although CI is set")
+
+
+def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> Options:
+    """What ``config`` asks for; ``environment`` tells whether this is CI.
+
+    Raises:
+        pytest.UsageError: a value that makes no sense, or accepting where it is refused.
+    """
+
+    def folder(name: str, default: str) -> Path:
+        return config.rootpath / (_text(config, name) or default)
+
+    cache = _text(config, "cache")
+    options = Options(
+        select=_text(config, "select"),
+        suite=str(config.getini("qbench_suite") or ""),
+        tolerance=_number(config, "tolerance", float, "a number from 0 to below 1", lambda v: 0 <= v < 1),
+        threads=_number(config, "threads", int, "a whole number from 1", lambda v: v >= 1),
+        limit=_number(config, "limit", int, "a whole number from 1", lambda v: v >= 1),
+        baselines=folder("baselines", "baselines"),
+        history=folder("history", "reports/history"),
+        reports=folder("reports", "reports"),
+        report=_kinds(config),
+        cache=config.rootpath / cache if cache else None,
+        missing=_one_of("missing", _text(config, "missing") or "fail", MISSING),
+        accept=config.getoption("qbench_accept"),
+        accept_fp32=config.getoption("qbench_accept_fp32"),
+        reason=str(config.getoption("qbench_reason")).strip(),
+        accept_in_ci=config.getoption("qbench_accept_in_ci"),
+    )
+    _refuse_accepting(options, environment)
+    return options
+
+
+def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
+    if not options.accepts:
+        return
+    if environment.get("CI", "").lower() not in ("", "0", "false") and not options.accept_in_ci:
+        raise _refusal(
+            "the environment variable CI", "a person at the keyboard", "Add --qbench-accept-in-ci if you must."
+        )
+    if options.limit is not None:
+        raise _refusal("--qbench-limit", "a run over all samples", "Leave --qbench-limit out.")
+    if options.accept in _REASONED and not options.reason:
+        raise _refusal(
+            f"--qbench-accept={options.accept} without a reason", "to be told why", 'Add --qbench-reason "…".'
+        )
+
+
+def _refusal(found: str, expected: str, remedy: str) -> pytest.UsageError:
+    return pytest.UsageError(f"Accepting results: found {found}; expected {expected}. {remedy}")
+
+
+def _scope(text: str) -> str:
+    if text not in SCOPES:
+        raise argparse.ArgumentTypeError(
+            f"found '{text}'; expected one of {', '.join(SCOPES)}; write --qbench-accept=changed when a path follows"
+        )
+    return text
+
+
+def _text(config: pytest.Config, name: str) -> str:
+    given = config.getoption(f"qbench_{name}")
+    return str(given if given else config.getini(f"qbench_{name}") or "").strip()
+
+
+def _kinds(config: pytest.Config) -> tuple[str, ...]:
+    given = config.getoption("qbench_report") or config.getini("qbench_report")
+    return tuple(dict.fromkeys(_one_of("report", kind, REPORT_KINDS) for kind in given))
+
+
+def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
+    if value not in known:
+        raise _bad(name, value, f"one of {', '.join(known)}")
+    return value
+
+
+def _number(config: pytest.Config, name: str, kind: Any, expected: str, fits: Any) -> Any:  # noqa: ANN401
+    """The number of option ``name``; ``limit`` has no ini twin, since a limited run is a passing wish."""
+    text = str(config.getoption("qbench_limit") or "") if name == "limit" else _text(config, name)
+    if not text:
+        return None
+    try:
+        value = kind(text)
+    except ValueError:
+        raise _bad(name, text, expected) from None
+    if not fits(value):
+        raise _bad(name, text, expected)
+    return value
+
+
+def _bad(name: str, value: str, expected: str) -> pytest.UsageError:
+    return pytest.UsageError(f"Reading --qbench-{name}: found '{value}'; expected {expected}. Mend the option.")

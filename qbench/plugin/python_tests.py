@@ -1,0 +1,189 @@
+"""Cells in Python tests: the marker with lists parametrizes a function that takes ``qbench_cell``."""
+
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qbench.errors import InputError, QbenchError, UnsupportedError, nearest, unknown_name
+from qbench.plugin.items import cell_marker, crash_headline, finished_record
+from qbench.plugin.opening import OpenSuite, open_suite
+from qbench.plugin.options import OPTIONS
+from qbench.plugin.tags import TAGGED, Tag, Tagged
+
+if TYPE_CHECKING:
+    from qbench.judging import Cell, Measurement, Verdict
+    from qbench.suite import JudgedCell, ModelTable, PlannedCell
+
+LISTS = ("models", "backends", "schemas")
+_OPENED = pytest.StashKey[dict[tuple[Path, tuple[str, ...]], tuple[OpenSuite, Tag]]]()
+
+
+class QbenchCell:
+    """One cell, for a test that asks its own questions; ``cell`` are its axes."""
+
+    def __init__(self, opened: OpenSuite, planned: "PlannedCell", item: pytest.Item) -> None:
+        self._opened = opened
+        self._planned = planned
+        self._item = item
+
+    @property
+    def cell(self) -> "Cell":
+        """Model, backend, schema and variant."""
+        return self._planned.cell
+
+    def measure(self) -> "Measurement":
+        """The numbers of the cell; its engine runs once a test. An unsupported cell skips the test with its reason."""
+        measurement = self._judged.measurement
+        assert measurement is not None
+        return measurement
+
+    def judge(self) -> "Verdict":
+        """The verdict under the rules of the suite; what it says is for the test to assert."""
+        return self._judged.verdict
+
+    @cached_property
+    def _judged(self) -> "JudgedCell":
+        """Measured and judged at once, so that whatever the test asks for, its record is whole."""
+        from qbench.judging import Outcome
+        from qbench.suite import JudgedCell
+
+        bench = self._opened.bench
+        try:
+            measurement = bench.measure(self._planned)
+            verdict = bench.judge(self._planned, measurement)
+        except UnsupportedError as refusal:
+            self._unmeasured(Outcome.UNSUPPORTED, str(refusal), refusal.remedy)
+            pytest.skip(str(refusal))
+        except QbenchError as error:
+            self._unmeasured(Outcome.ERROR, str(error), error.remedy)
+            pytest.fail(str(error), pytrace=False)
+        except Exception as error:
+            self._unmeasured(Outcome.ERROR, crash_headline(error), "")
+            raise
+        judged = JudgedCell(planned=self._planned, verdict=verdict, measurement=measurement)
+        self._item.stash[TAGGED].record = finished_record(self._item, judged.line)
+        return judged
+
+    def _unmeasured(self, outcome: Any, headline: str, remedy: str) -> None:  # noqa: ANN401 - Outcome, not loaded here
+        from qbench.judging import Verdict
+        from qbench.tracking import cell_line
+
+        verdict = Verdict(outcome=outcome, headline=headline, rule="", remedy=remedy)
+        self._item.stash[TAGGED].record = finished_record(self._item, cell_line(self.cell, verdict, None))
+
+
+def cell_of(request: pytest.FixtureRequest) -> QbenchCell:
+    """The fixture's value: the cell that parametrization put into ``request``.
+
+    Raises:
+        pytest.fail.Exception: the test has no marker to take cells from.
+    """
+    if not hasattr(request, "param"):
+        pytest.fail(
+            f"Preparing qbench_cell for '{request.node.nodeid}': found no marker; expected "
+            "@pytest.mark.qbench(models=[…], backends=[…], schemas=[…]). Add it.",
+            pytrace=False,
+        )
+    opened, tag, planned = request.param
+    item: pytest.Item = request.node
+    item.stash[TAGGED] = Tagged(tag, is_cell=False, location=(str(item.path), (item.location[1] or 0) + 1))
+    return QbenchCell(opened, planned, item)
+
+
+def parametrize(metafunc: pytest.Metafunc) -> None:
+    """Cross the lists of the marker into parameters.
+
+    Raises:
+        pytest.Collector.CollectError: an unknown argument or name, or no suite to take data from.
+    """
+    marker = metafunc.definition.get_closest_marker("qbench")
+    if marker is None:
+        return
+    try:
+        opened, tag = _opened(metafunc, marker)
+    except QbenchError as error:
+        raise pytest.Collector.CollectError(str(error)) from error
+    metafunc.parametrize(
+        "qbench_cell",
+        [
+            pytest.param(
+                (opened, tag, planned), id=f"{planned.cell.model}-{planned.cell.slug}", marks=cell_marker(planned)
+            )
+            for planned in opened.planned
+        ],
+        indirect=True,
+    )
+
+
+def _opened(metafunc: pytest.Metafunc, marker: pytest.Mark) -> tuple[OpenSuite, Tag]:
+    """The suite that ``marker`` names, cut to its lists; equal markers share one bench."""
+    doing = f"Reading the qbench marker of '{metafunc.definition.nodeid}'"
+    lists = _lists(doing, marker)
+    path = _suite_path(doing, marker, metafunc.config)
+    known = metafunc.config.stash.setdefault(_OPENED, {})
+    key = (path, tuple(f"{name}={value}" for name, value in lists.items()))
+    if key not in known:
+        full = open_suite(path, metafunc.config, metafunc.definition.ihook)
+        known[key] = (_cut(doing, full, lists), Tag(full.suite.name, full.shown_path, len(full.planned), path))
+    return known[key]
+
+
+def _lists(doing: str, marker: pytest.Mark) -> dict[str, tuple[str, ...]]:
+    for name in marker.kwargs:
+        if name not in (*LISTS, "suite"):
+            close = nearest(name, LISTS)
+            raise InputError(
+                doing,
+                found=f"an unknown argument '{name}'",
+                expected=f"{', '.join(LISTS)} or suite",
+                remedy=f"Did you mean '{close}'?" if close else "Remove it.",
+            )
+    if marker.args:
+        raise InputError(doing, found="an argument without a name", expected="models=[…]", remedy="Name it.")
+    lists = {}
+    for name in LISTS:
+        value = marker.kwargs.get(name)
+        if value is not None and (isinstance(value, str) or not all(isinstance(v, str) for v in value)):
+            raise InputError(doing, found=f"{name}={value!r}", expected="a list of names", remedy="Put it in a list.")
+        if value is not None:
+            lists[name] = tuple(value)
+    return lists
+
+
+def _suite_path(doing: str, marker: pytest.Mark, config: pytest.Config) -> Path:
+    named = marker.kwargs.get("suite") or config.stash[OPTIONS].suite
+    if not named:
+        raise InputError(
+            doing,
+            found="no suite",
+            expected="one that gives the models their data and metrics",
+            remedy="Add suite='suites/….qbench.toml', or set qbench_suite in the ini file.",
+        )
+    return config.rootpath / named
+
+
+def _cut(doing: str, full: OpenSuite, lists: dict[str, tuple[str, ...]]) -> OpenSuite:
+    """``full`` with only the models that are listed, crossed with the lists; tolerances stay the suite's."""
+    from qbench.judging import FP32
+    from qbench.suite import expand
+
+    tables = {table.id: table for table in full.suite.models}
+    for name in lists.get("models", ()):
+        if name not in tables:
+            raise unknown_name(f"{doing}, suite '{full.suite.name}'", "model", name, tables)
+    chosen = tuple(_narrowed(tables[name], lists) for name in lists.get("models", tuple(tables)))
+    fp32 = FP32 in lists["schemas"] if "schemas" in lists else full.suite.table.fp32
+    suite = replace(full.suite, table=replace(full.suite.table, fp32=fp32), models=chosen)
+    planned = expand(suite, full.catalogues, whole=False)
+    return OpenSuite(suite, full.catalogues, planned, full.config, full.shown_path)
+
+
+def _narrowed(table: "ModelTable", lists: dict[str, tuple[str, ...]]) -> "ModelTable":
+    from qbench.judging import FP32
+
+    schemas = tuple(name for name in lists["schemas"] if name != FP32) if "schemas" in lists else table.schemas
+    variants = {} if lists else table.variants
+    return replace(table, backends=lists.get("backends", table.backends), schemas=schemas, variants=variants)

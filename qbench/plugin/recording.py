@@ -1,0 +1,190 @@
+"""The controller's half: one run file a suite, opened at its first report and written line by line, and by nobody else.
+
+Whatever ends the process, the file holds what was measured until then; only a run that finished everything it
+selected gets its ``end`` line.
+"""
+
+import datetime
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from qbench.errors import QbenchError, StoreError
+from qbench.plugin.options import Options
+from qbench.plugin.tags import died_in
+
+if TYPE_CHECKING:
+    from qbench.tracking import Run, RunWriter
+
+
+@dataclass(slots=True)
+class OpenRun:
+    """One suite's run of this session, as it grows.
+
+    Args:
+        facts: the suite's, as its reports carry them. header, environment: the first lines of the file.
+        writer: None when the file could not be opened, or broke. cells, notes: what was or would be in it.
+        started, finished: items of the suite file that began and ended their protocol.
+    """
+
+    facts: Mapping[str, Any]
+    header: dict[str, Any]
+    environment: dict[str, Any]
+    writer: "RunWriter | None"
+    cells: list[dict[str, Any]] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    finished: int = 0
+    complete: bool = False
+
+    @property
+    def run(self) -> "Run":
+        """The run as a reader would read it back."""
+        from qbench.tracking import Run
+
+        return Run(
+            header=self.header,
+            environment=self.environment,
+            cells=tuple(self.cells),
+            notes=tuple(self.notes),
+            complete=self.complete,
+            path="" if self.writer is None else str(self.writer.path),
+        )
+
+
+class Recorder:
+    """Every run file of this session; ``problems`` are the sentences of what could not be written."""
+
+    def __init__(self, config: pytest.Config, options: Options) -> None:
+        self.config = config
+        self.options = options
+        self.runs: dict[str, OpenRun] = {}
+        self.problems: list[str] = []
+
+    def receive(self, report: pytest.TestReport) -> None:
+        """Take what ``report`` carries of ours, if anything."""
+        facts = getattr(report, "qbench_suite", None)
+        if facts is None:
+            if died_in(report):
+                self._lost(report)
+            return
+        run = self._run(facts)
+        if report.when == "teardown" and facts["is_cell"]:
+            run.finished += 1
+        record = getattr(report, "qbench", None)
+        if record is not None:
+            run.cells.append(record)
+            self._write(run, record)
+
+    def finish(self, exit_code: int, crashes: list[str], *, stopped: bool) -> None:
+        """End every run file: with its ``end`` line, or without one when the run is not whole.
+
+        Args:
+            exit_code: pytest's. crashes: a sentence a worker that died. stopped: whether the session ended early.
+        """
+        for run in self.runs.values():
+            missing = run.facts["selected"] - run.finished
+            run.complete = not (stopped or crashes or missing > 0)
+            if not run.complete:
+                for crash in crashes:
+                    self._note(run, crash)
+                if missing > 0:
+                    self._note(run, f"ended early: {missing} of {run.facts['selected']} selected cells were not run")
+            if run.writer is None:
+                continue
+            try:
+                if run.complete:
+                    run.writer.close(exit_code=exit_code)
+                else:
+                    run.writer.abandon()
+            except StoreError as error:
+                self._broke(run, error)
+
+    def _run(self, facts: Mapping[str, Any]) -> OpenRun:
+        key = facts["file"]
+        if key not in self.runs:
+            self.runs[key] = self._opened(facts)
+        return self.runs[key]
+
+    def _opened(self, facts: Mapping[str, Any]) -> OpenRun:
+        from qbench.host import current_commit
+        from qbench.storage import plain
+        from qbench.tracking import RunWriter
+
+        commit = current_commit(self.config.rootpath)
+        started = datetime.datetime.now(datetime.UTC)
+        header = {
+            "suite": facts["suite"],
+            "commit": plain(commit),
+            "complete_selection": facts["selected"] == facts["planned"] and self.options.limit is None,
+            "planned": facts["planned"],
+            "selected": facts["selected"],
+            "limited": self.options.limit,
+            "select": self.options.select,
+        }
+        token = secrets.token_hex(3)
+        writer = None
+        try:
+            writer = RunWriter.open(
+                self.options.history, header, started=started, commit=commit.sha if commit else None, token=token
+            )
+        except StoreError as error:
+            self.problems.append(str(error))
+        name = {"id": token if writer is None else writer.id, "started": started.isoformat(timespec="seconds")}
+        run = OpenRun(facts, {**header, **name}, self._environment(), writer)
+        self._write(run, run.environment)
+        return run
+
+    def _environment(self) -> dict[str, Any]:
+        from qbench.host import describe_host
+
+        facts: dict[str, Any] = {**describe_host()}
+        probed, versions = facts.pop("processor_class"), facts.pop("packages")
+        named = self.config.hook.pytest_qbench_processor(config=self.config)
+        return {"type": "environment", "processor": named or probed, **facts, "versions": versions}
+
+    def _lost(self, report: pytest.TestReport) -> None:
+        """A worker died in a cell: all that is left of it is the node id."""
+        axes = _axes_of(report.nodeid)
+        if axes is None:
+            return
+        node, line = axes
+        run = next((r for r in self.runs.values() if r.facts["node"] == node), None)
+        if run is None:
+            return  # not one cell of the suite was ever finished: there is no file to write to
+        record = {**line, "suite": run.facts["suite"], "headline": "the worker process died while running it"}
+        run.finished += 1
+        run.cells.append(record)
+        self._write(run, record)
+
+    def _note(self, run: OpenRun, text: str) -> None:
+        run.notes.append(text)
+        self._write(run, {"type": "note", "text": text})
+
+    def _write(self, run: OpenRun, line: Mapping[str, Any]) -> None:
+        if run.writer is None:
+            return
+        try:
+            run.writer.write(line)
+        except StoreError as error:
+            self._broke(run, error)
+
+    def _broke(self, run: OpenRun, error: QbenchError) -> None:
+        self.problems.append(str(error))
+        if run.writer is not None:
+            run.writer.abandon()
+        run.writer = None
+
+
+def _axes_of(node_id: str) -> tuple[str, dict[str, Any]] | None:
+    """(suite path, axes) of the node id of a cell; None when it is of something else."""
+    path, _, rest = node_id.partition("::")
+    model, _, slug = rest.partition("::")
+    backend, _, tail = slug.partition("+")
+    schema, _, variant = tail.partition("+")
+    if not path.endswith(".qbench.toml") or not schema:
+        return None
+    axes = {"model": model, "backend": backend, "schema": schema, "variant": variant}
+    return path, {"type": "cell", **axes, "outcome": "error"}

@@ -1,0 +1,33 @@
+"""Outcome of a cell → pytest's category, letter and word; ``-v`` shows how far the score moved."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
+
+_OWN = {"quarantined": ("q", "yellow"), "accepted": ("A", "green"), "missing": ("m", "yellow")}
+
+
+def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
+    """The status of a report that carries a record; None where pytest's own is right."""
+    record: Mapping[str, Any] = report.qbench
+    outcome = record["outcome"]
+    change = f" {change_text(record)}" if verbose and change_text(record) else ""
+    if report.passed and outcome in _OWN:
+        letter, colour = _OWN[outcome]
+        return outcome, letter, (outcome.upper() + change, {colour: True})
+    if report.passed and outcome == "passed" and change:
+        return "passed", ".", (f"PASSED{change}", {"green": True})
+    if report.failed and outcome not in ("passed", "accepted", "quarantined"):
+        return "failed", "F", (outcome.upper() + change, {"red": True})
+    return None
+
+
+def change_text(record: Mapping[str, Any]) -> str:
+    """``top1 −0.42 pp`` for the first metric of ``record``; empty when there is none."""
+    for name, score in record.get("metrics", {}).items():
+        points = 100 * (score["hits"] - score["reference_hits"]) / score["out_of"]
+        return f"{name} {points:+.2f} pp".replace("-", "−")
+    return ""

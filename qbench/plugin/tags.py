@@ -1,0 +1,65 @@
+"""What an item that measures cells carries, and what of it travels on its reports, as plain values."""
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass(slots=True)
+class Tag:
+    """Facts about a suite in this session, the same for all its items.
+
+    Args:
+        suite: its name. node: the node id of its file. file: its file. planned: how many cells it has.
+        selected: how many of them this session runs, once collection has finished.
+    """
+
+    suite: str
+    node: str
+    planned: int
+    file: Path
+    selected: int = 0
+
+    @property
+    def plain(self) -> dict[str, Any]:
+        """For a report."""
+        return {
+            "suite": self.suite,
+            "node": self.node,
+            "planned": self.planned,
+            "selected": self.selected,
+            "file": str(self.file),
+        }
+
+
+@dataclass(slots=True)
+class Tagged:
+    """What one item knows: its suite, whether it is a cell of the suite file, and the record once there is one."""
+
+    tag: Tag
+    is_cell: bool
+    location: tuple[str, int]
+    record: dict[str, Any] | None = field(default=None)
+
+
+TAGGED = pytest.StashKey[Tagged]()
+
+
+def attach(report: pytest.TestReport, tagged: Tagged) -> None:
+    """Put suite and record on ``report``; xdist carries plain attributes as they are.
+
+    A skip of ours is shown where the cell is written, not where the plugin raised it.
+    """
+    facts = tagged.tag.plain | {"is_cell": tagged.is_cell}
+    setattr(report, "qbench_suite", facts)  # noqa: B010 - reports are open to attributes, their type is not
+    if report.when == "call" and tagged.record is not None:
+        setattr(report, "qbench", tagged.record)  # noqa: B010
+    if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == Path(__file__).parent:
+        report.longrepr = (*tagged.location, report.longrepr[2])
+
+
+def died_in(report: pytest.TestReport) -> bool:
+    """Whether xdist made ``report`` up for a cell whose worker died; its ``when`` is none of pytest's."""
+    return ".qbench.toml::" in report.nodeid and report.when not in ("setup", "call", "teardown")
