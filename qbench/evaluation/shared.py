@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Backend
-from qbench.calibration import Profile, Watch
+from qbench.calibration import Profile, prepare_watch
 from qbench.evaluation.request import Subject
 from qbench.graph import Capabilities, graph_digest, node_macs
 from qbench.metrics import AnswerKind, Answers
@@ -66,7 +66,7 @@ class SharedWork:
         self._environment_class = environment_class
         self._samples: dict[str, Samples] = {}
         self._profiles: dict[tuple[str, ...], Mapping[str, Profile]] = {}
-        self._quantized: dict[tuple[str, str, Capabilities], Quantized] = {}
+        self._quantized: dict[tuple[Schema, Capabilities], Quantized] = {}
 
     @cached_property
     def graphs(self) -> Mapping[str, ir.Model]:
@@ -140,16 +140,16 @@ class SharedWork:
         with ExitStack() as stack:
             samples = self.samples(self.subject.calibration)
             watches: dict[str, Any] = {
-                name: stack.enter_context(Watch(model, self._fp32_backend, threads=1))
+                name: stack.enter_context(prepare_watch(model, self._fp32_backend, threads=1))
                 for name, model in self.canonical.items()
             }
             self.subject.model.task.answer(watches, samples)
             for name, watch in watches.items():
-                watch.profile(data_digest=samples.digest).dump(folder / f"{name}.json")
+                watch.profile().dump(folder / f"{name}.json")
 
     def quantized(self, schema: Schema, capabilities: Capabilities) -> Quantized:
         """The graphs under ``schema`` for a backend of these capabilities; equal capabilities share them."""
-        key = (schema.name, schema.digest, capabilities)
+        key = (schema, capabilities)
         if key not in self._quantized:
             profiles = self.profiles()
             plans = {

@@ -1,4 +1,4 @@
-"""All that a suite can name, gathered: the rooms' own tables, installed extensions, the conftest's, and TOML schemas."""
+"""All that a suite can name: the rooms' own tables, installed extensions, the conftest's, and TOML schemas."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,8 +10,9 @@ from qbench.backends import catalogue as backend_catalogue
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.metrics import Metric
 from qbench.metrics import catalogue as metric_catalogue
-from qbench.quantization import Schema, read_schema
+from qbench.quantization import Schema, schema_from_table
 from qbench.quantization import catalogue as schema_catalogue
+from qbench.storage import read_toml
 from qbench.zoo import Dataset, ZooModel, dataset_catalogue, model_catalogue
 
 SCHEMA_FOLDER = "schemas"
@@ -36,7 +37,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
     """
     added = (*installed_extensions(), *extensions)
     files = sorted((suites / SCHEMA_FOLDER).glob("*.toml")) if suites is not None else []
-    written = {path.stem: partial(read_schema, path) for path in files}
+    written = {path.stem: partial(_read_schema, path) for path in files}
     if written:
         added = (*added, Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=written))
     return Catalogues(
@@ -46,3 +47,8 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
         schemas=schema_catalogue(added),
         metrics=metric_catalogue(added),
     )
+
+
+def _read_schema(path: Path) -> Schema:
+    """The schema in the TOML file at ``path``, which is called as the file is."""
+    return schema_from_table({"name": path.stem, **read_toml(path)}, f"schema '{path.name}'")

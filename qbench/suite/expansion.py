@@ -38,8 +38,8 @@ class PlannedCell:
         return next((entry for entry in self.suite.quarantine if entry.covers(self.cell, environment)), None)
 
 
-def expand(suite: Suite, catalogues: Catalogues) -> tuple[PlannedCell, ...]:
-    """Every cell of ``suite``.
+def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple[PlannedCell, ...]:
+    """Every cell of ``suite``; one cut to a part is not ``whole``, and may hold settings about cells it has not.
 
     Raises:
         InputError: an unknown model, data set, backend, schema or metric (the nearest name is suggested); a name
@@ -50,9 +50,11 @@ def expand(suite: Suite, catalogues: Catalogues) -> tuple[PlannedCell, ...]:
     for model in suite.models:
         _check_names(doing, model, catalogues)
         cells = tuple(_cells_of(doing, suite, model, catalogues))
-        _refuse_idle_tolerances(doing, model, cells)
+        if whole:
+            _refuse_idle_tolerances(doing, model, cells)
         planned += cells
-    _refuse_idle_entries(doing, suite, planned)
+    if whole:
+        _refuse_idle_entries(doing, suite, planned)
     return tuple(planned)
 
 
