@@ -79,7 +79,8 @@ def arrays_from_npz(path: Path) -> Dataset:
 
 def _read(path: Path, doing: str) -> tuple[Array, Array | None]:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        # numpy leaves a file it opened itself open when the archive is broken
+        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
             names = list(file.files)
             if "x" in names:
                 return file["x"], file["y"] if "y" in names else None

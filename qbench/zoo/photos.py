@@ -62,7 +62,7 @@ _CALIBRATION = (
 
 
 def imagenet_photos() -> Dataset:
-    """20 photographs of ImageNet's validation set, 512 × 512, each with its class."""
+    """20 photographs of ImageNet's validation set, 512 × 512 but for one, each with its class."""
     labels = tuple((int(name.partition("_")[2]),) for name in _IMAGENET)
     return _whole_pictures("imagenet_photos", _SCORED, labels)
 

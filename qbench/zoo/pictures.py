@@ -63,7 +63,11 @@ class Picture:
         if not 1 <= self.crop <= self.resize:
             raise ValueError(f"a crop of {self.crop} pixels out of {self.resize}")
         numbers = (self.divisor, *self.mean, *self.std)
-        if not np.isfinite(numbers).all() or 0 in (self.divisor, *self.std) or len(self.mean) != 3 != len(self.std):
+        if (
+            not np.isfinite(numbers).all()
+            or 0 in (self.divisor, *self.std)
+            or (len(self.mean), len(self.std)) != (3, 3)
+        ):
             raise ValueError("mean and std have to be three finite numbers each, and no divisor may be 0")
 
     @property
