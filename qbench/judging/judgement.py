@@ -20,6 +20,8 @@ from qbench.judging.verdict import Gate, GateState, Outcome, Verdict
 from qbench.judging.wording import breach, numbers, one_line, percent, short_percent
 
 _EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED)
+_LISTED = 3
+"""Refusals that an unsupported cell names; its measurement has all of them."""
 _NOTICED = (GateState.INCOMPARABLE, GateState.SHOWN)
 
 
@@ -77,16 +79,16 @@ def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
 
 
 def _unsupported(measurement: Measurement, expectation: Expectation, share: Gate) -> Verdict:
-    refusals = len(measurement.refusals)
-    left = f"; left in float: {measurement.refusals[0]}" if refusals else ""
-    more = f" and {refusals - 1} more" if refusals > 1 else ""
     before = ("it was accepted before: the plan leaves more in float than it did",) if expectation.accepted else ()
+    left = tuple(f"left in float: {refusal}" for refusal in measurement.refusals[:_LISTED])
+    more = len(measurement.refusals) - len(left)
+    headline = f"only {percent(measurement.integer_macs)} of MACs planned in integers: {share.rule}"
     return Verdict(
         outcome=Outcome.UNSUPPORTED,
-        headline=one_line(f"only {share.detail}{left}{more}"),
+        headline=one_line(headline),
         rule=share.rule,
         gates=(share,),
-        notices=before,
+        notices=(*before, *left, *([f"and {more} more"] if more > 0 else [])),
     )
 
 

@@ -65,22 +65,39 @@ def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> 
     )
 
 
-def _scale(known: Floats, min_effect: float) -> float:
-    """σ of one value around its level."""
-    steps = np.diff(known)
-    spread = float(np.median(np.abs(steps - np.median(steps)))) / (0.6745 * math.sqrt(2))
-    if spread == 0:  # mostly constant, as deterministic cells are
-        spread = float(steps.std())
-    resolution = 1e-12 * float(np.abs(known).max())
-    return max(spread, min_effect / 8, resolution)
-
-
 def _partition(known: Floats, min_effect: float) -> list[int]:
-    """Starts of the segments of least total cost."""
-    count = len(known)
-    if count < 2 or (sigma := _scale(known, min_effect)) == 0:
+    """Starts of the segments of least total cost, under the scale the values themselves suggest.
+
+    Where most values equal their neighbours, as those of deterministic cells do, the deviation of differences measures
+    the steps more than any noise, and one large step would hide a small one: there it is taken again inside the
+    segments found so far, for as long as that finds more.
+    """
+    if len(known) < 2:
         return [0]
-    scaled = (known - known[0]) / sigma  # the first value off: sums of squares stay small and exact
+    steps = np.diff(known)
+    least = max(min_effect / 8, 1e-12 * float(np.abs(known).max()))
+    noise = float(np.median(np.abs(steps - np.median(steps)))) / (0.6745 * math.sqrt(2))
+    if noise > 0:
+        return _cheapest(known, max(noise, least))
+    starts, scale = [0], math.inf
+    while (smaller := max(_deviation_inside(steps, starts), least)) < scale:
+        scale = smaller
+        if scale == 0 or (finer := _cheapest(known, scale)) == starts:
+            break
+        starts = finer
+    return starts
+
+
+def _deviation_inside(steps: Floats, starts: list[int]) -> float:
+    """Standard deviation of the differences of neighbours that lie in one segment."""
+    inside = np.delete(steps, np.array(starts[1:], dtype=np.int64) - 1)
+    return float(inside.std()) if len(inside) else 0.0
+
+
+def _cheapest(known: Floats, scale: float) -> list[int]:
+    """Starts of the segments of the partition that costs least."""
+    count = len(known)
+    scaled = (known - known[0]) / scale  # the first value off: sums of squares stay small and exact
     sums = np.concatenate([[0.0], np.cumsum(scaled)])
     squares = np.concatenate([[0.0], np.cumsum(scaled * scaled)])
     penalty = 3 * math.log(count)

@@ -43,11 +43,10 @@ def cell_frame(runs: Iterable[Run]) -> "pd.DataFrame":
 
     rows = []
     for run in runs:
-        commit = run.header.get("commit") or {}
         of_run = {
             "run": run.id,
             "started": run.header.get("started"),
-            "commit": commit.get("hash", "") if isinstance(commit, dict) else str(commit),
+            "commit": run.commit,
             "complete": run.complete,
         }
         for line in run.cells:

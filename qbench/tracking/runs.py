@@ -51,6 +51,12 @@ class Run:
         """The suite that was run."""
         return str(self.header["suite"])
 
+    @property
+    def commit(self) -> str:
+        """The commit that was checked out, whole; empty when unknown."""
+        commit = self.header.get("commit")
+        return str(commit.get("sha", "")) if isinstance(commit, Mapping) else str(commit or "")
+
 
 def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> dict[str, Any]:
     """The ``cell`` line of one judged cell; ``measurement`` is None when it was skipped or could not be measured.

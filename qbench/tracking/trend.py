@@ -72,7 +72,6 @@ def least_step(out_of: int) -> float:
 
 
 def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
-    commit = run.header.get("commit") or {}
     for metric, counts in line.get("metrics", {}).items():
         data = {key: value for key, value in line.get("digests", {}).items() if key.startswith("data:")}
         named = data.get(f"data:{metric.partition('@')[2]}")
@@ -81,7 +80,7 @@ def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
             Point(
                 run=run.id,
                 started=str(run.header.get("started", "")),
-                commit=str(commit.get("hash", "")) if isinstance(commit, Mapping) else str(commit),
+                commit=run.commit,
                 value=counts["hits"] / counts["out_of"],
                 out_of=counts["out_of"],
                 data=named or "+".join(data[key] for key in sorted(data)),

@@ -46,7 +46,7 @@ class RunWriter:
             StoreError: the folder cannot be written.
         """
         moment = started.astimezone(datetime.UTC)
-        stem = f"{moment:%Y%m%dT%H%M%SZ}-{(commit or 'nocommit')[:7]}-{token}"
+        stem = f"{moment:%Y%m%dT%H%M%SZ}-{(commit or 'nogit')[:7]}-{token}"
         path, handle = _created(folder, stem)
         writer = cls(path, handle)
         first = {"type": "run", "format": FORMAT, "id": writer.id, "started": moment.isoformat(timespec="seconds")}

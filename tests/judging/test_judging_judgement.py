@@ -1,0 +1,225 @@
+"""From a measurement to one outcome, and what the verdict says."""
+
+import dataclasses
+import datetime
+
+import pytest
+from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, agreement, expected, judged, measured, per, top1
+
+from qbench.judging import Expectation, GateState, Outcome, QuarantineEntry, Rules, State, Tolerance
+from qbench.judging.wording import WIDTH
+
+MODEL = NODE.rpartition("::")[0]
+
+
+def entry(**changes):
+    values = {
+        "cell": "mobilenet_v2::*",
+        "measured": "77.8 → 70.7",
+        "reason": "per-tensor weights",
+        "owner": "kernels",
+        "expires": "2026-12-31",
+    }
+    return QuarantineEntry(**(values | changes))
+
+
+def gate(verdict, kind):
+    return next(g for g in verdict.gates if g.kind == kind)
+
+
+def test_a_cell_as_accepted_passes_and_shows_its_share():
+    verdict = judged(measured())
+    assert verdict.outcome is Outcome.PASSED
+    assert verdict.headline == "top1 76.00 → 76.00 %, agreement@photo_crops 94.00 %, 98 % of MACs in integers"
+    assert verdict.rule == "tolerance 0.5 % (suite smoke)"
+    assert [g.kind for g in verdict.gates] == ["loss", "floor", "integer", "drift"]
+    assert not verdict.notices
+    assert not verdict.remedy
+
+
+def test_a_loss_beyond_tolerance_fails():
+    verdict = judged(measured(top1(756), agreement(470)))
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.headline == "top1 76.00 → 75.60 %: drop 0.40 pp, margin 0.30 pp: tolerance 0.5 % (suite smoke)"
+    assert "quarantine" in verdict.remedy
+    assert judged(measured(top1(757), agreement(470))).outcome is Outcome.PASSED
+
+
+def test_the_winning_tolerance_decides_and_is_named():
+    verdict = judged(measured(top1(746), agreement(470)), tolerance=Tolerance(0.02, "model mobilenet_v2"))
+    assert verdict.outcome is Outcome.PASSED
+    assert verdict.rule == "tolerance 2 % (model mobilenet_v2)"
+
+
+def test_an_error_rate_that_rises_fails():
+    verdict = judged(measured(per(110)))
+    assert verdict.outcome is Outcome.FAILED
+    assert "rise 0.50 pp" in verdict.headline
+
+
+def test_agreement_under_its_floor_fails():
+    verdict = judged(measured(top1(760), agreement(459)))
+    assert verdict.outcome is Outcome.FAILED
+    assert "agreement@photo_crops 91.80 % is under its floor of 92.00 %" in verdict.headline
+
+
+def test_predictions_that_changed_within_tolerance_have_drifted():
+    now = measured(top1(759), agreement(469), predictions="p2")
+    verdict = judged(now, expected(measured()))
+    assert verdict.outcome is Outcome.DRIFTED
+    assert "2 of 2 metrics changed: top1 760 → 759, agreement@photo_crops 470 → 469" in gate(verdict, "drift").detail
+    assert verdict.remedy == f'pytest "{NODE}" --qbench-accept=changed --qbench-reason "…"'
+
+
+def test_drift_sees_predictions_that_leave_every_count_alone():
+    verdict = judged(measured(predictions="p2"), expected(measured()))
+    assert verdict.outcome is Outcome.DRIFTED
+    assert "0 of 2 metrics changed" in gate(verdict, "drift").detail
+
+
+def test_failing_wins_over_drift_and_says_what_accepting_would_do():
+    verdict = judged(measured(top1(700), agreement(470), predictions="p2"), expected(measured()))
+    assert verdict.outcome is Outcome.FAILED
+    assert f'pytest "{NODE}" --qbench-accept=changed' in verdict.remedy
+    assert "stays red" in verdict.remedy
+
+
+def test_another_class_is_incomparable_and_green():
+    verdict = judged(measured(predictions="p2", environment=ELSEWHERE), expected(measured(), environment=HERE))
+    assert verdict.outcome is Outcome.PASSED
+    assert gate(verdict, "drift").state is GateState.INCOMPARABLE
+    assert str(ELSEWHERE) in verdict.notices[0]
+
+
+def test_loss_is_judged_on_another_class():
+    now = measured(top1(700), agreement(470), predictions="p2", environment=ELSEWHERE)
+    assert judged(now, expected(measured(), environment=HERE)).outcome is Outcome.FAILED
+
+
+def test_too_little_in_integers_is_unsupported_before_anything_else():
+    now = measured(top1(100), agreement(10), integer_macs=0.49, refusals=("Conv_3: no int8 kernel", "Conv_4: …"))
+    verdict = judged(now, Expectation.missing("no baseline"))
+    assert verdict.outcome is Outcome.UNSUPPORTED
+    assert "49.00 %" in verdict.headline
+    assert verdict.notices[0] == "left in float: Conv_3: no int8 kernel"
+    assert verdict.rule == "integer_macs 50 % (suite smoke)"
+    assert judged(measured(integer_macs=0.5)).outcome is Outcome.PASSED
+    assert judged(measured(integer_macs=0.5), rules=Rules(integer_macs=0.6)).outcome is Outcome.UNSUPPORTED
+
+
+def test_unsupported_mentions_that_it_was_accepted_before():
+    assert "accepted before" in judged(measured(integer_macs=0.1)).notices[0]
+
+
+def test_missing_baselines_say_what_to_type():
+    verdict = judged(measured(), Expectation.missing("no baseline of mobilenet_v2 in suite smoke"))
+    assert verdict.outcome is Outcome.MISSING
+    assert verdict.headline == "no baseline of mobilenet_v2 in suite smoke"
+    assert verdict.remedy == f'pytest "{MODEL}" --qbench-accept-fp32 --qbench-accept=new'
+
+
+def test_a_cell_nobody_accepted_is_missing_and_shows_its_numbers():
+    unknown = expected(measured(), accepted={}, cell_known=False)
+    verdict = judged(measured(), unknown)
+    assert verdict.outcome is Outcome.MISSING
+    assert "never accepted; top1 76.00 → 76.00 %" in verdict.headline
+    assert verdict.remedy == f'pytest "{NODE}" --qbench-accept=new'
+    assert "drop 0.40 pp" in judged(measured(top1(756)), unknown).headline
+
+
+def test_a_stale_baseline_says_what_differs():
+    verdict = judged(measured(), Expectation(state=State.STALE, what="it is of another model"))
+    assert verdict.outcome is Outcome.STALE
+    assert verdict.headline == "the baseline is stale: it is of another model"
+    assert verdict.remedy.startswith(f'pytest "{MODEL}" --qbench-accept-fp32 ')
+
+
+@pytest.mark.parametrize("scores", [(top1(700),), (top1(760), agreement(300))])
+def test_a_listed_cell_that_fails_is_quarantined(scores):
+    verdict = judged(measured(*scores), quarantine=entry())
+    assert verdict.outcome is Outcome.QUARANTINED
+    assert "per-tensor weights" in verdict.notices[-1]
+    assert "kernels" in verdict.rule
+
+
+def test_a_listed_cell_that_drifts_is_quarantined():
+    verdict = judged(measured(predictions="p2"), expected(measured()), quarantine=entry())
+    assert verdict.outcome is Outcome.QUARANTINED
+
+
+def test_a_listed_cell_need_not_be_accepted():
+    unknown = expected(measured(), accepted={}, cell_known=False)
+    assert judged(measured(top1(700)), unknown, quarantine=entry()).outcome is Outcome.QUARANTINED
+
+
+def test_a_listed_cell_that_does_not_fail_is_red():
+    verdict = judged(measured(), quarantine=entry())
+    assert verdict.outcome is Outcome.EXPIRED
+    assert verdict.headline.startswith("no longer fails: remove the entry")
+    assert "mobilenet_v2::*" in verdict.remedy
+
+
+@pytest.mark.parametrize(("day", "outcome"), [(0, Outcome.QUARANTINED), (1, Outcome.EXPIRED)])
+def test_an_entry_holds_through_its_last_day(day, outcome):
+    listed = entry(expires=str(TODAY))
+    verdict = judged(measured(top1(700)), quarantine=listed, today=TODAY + datetime.timedelta(days=day))
+    assert verdict.outcome is outcome
+    assert verdict.outcome.is_red == bool(day)
+
+
+@pytest.mark.parametrize("expectation", [Expectation.missing("none"), Expectation(state=State.STALE, what="other")])
+def test_quarantine_does_not_excuse_a_baseline_that_cannot_judge(expectation):
+    assert judged(measured(), expectation, quarantine=entry()).outcome.is_red
+
+
+def fp32(**more):
+    values = {"schema": "fp32", "predictions": "r1"}
+    return measured(top1(760), agreement(500), **(values | more))
+
+
+def test_an_fp32_cell_reproduces_its_reference():
+    verdict = judged(fp32())
+    assert verdict.outcome is Outcome.PASSED
+    assert [g.kind for g in verdict.gates] == ["loss", "floor", "reference", "drift"]
+    assert "integers" not in verdict.headline
+
+
+def test_an_fp32_cell_that_does_not_is_red_and_names_the_samples():
+    now = fp32(predictions="p2", changed={"photos": ("cat.png", "dog.png")}, changed_count={"photos": 2})
+    verdict = judged(now, expected(fp32()))
+    assert verdict.outcome is Outcome.DRIFTED
+    assert "2 samples differ from the stored fp32 answers on photos: cat.png, dog.png" in verdict.headline
+
+
+def test_an_fp32_cell_elsewhere_is_incomparable_but_judged():
+    changed = {"changed": {"photos": ("cat.png",)}, "changed_count": {"photos": 1}}
+    now = fp32(predictions="p2", environment=ELSEWHERE, **changed)
+    verdict = judged(now, expected(fp32(), environment=HERE))
+    assert verdict.outcome is Outcome.PASSED
+    assert any("1 sample differs" in notice and "cat.png" in notice for notice in verdict.notices)
+    worse = dataclasses.replace(now, scores=(top1(700),))
+    assert judged(worse, expected(fp32(), environment=HERE)).outcome is Outcome.FAILED
+
+
+def test_an_fp32_difference_that_was_accepted_stays_visible():
+    now = fp32(predictions="p2", changed={"photos": ()}, changed_count={"photos": 0})
+    verdict = judged(now, expected(now))
+    assert verdict.outcome is Outcome.PASSED
+    assert "only in ranks below the best" in verdict.notices[0]
+
+
+@pytest.mark.parametrize(
+    "verdict",
+    [
+        judged(measured()),
+        judged(measured(*(top1(700, metric=f"top1@a_rather_long_name_{i}") for i in range(9)))),
+        judged(measured(top1(700, metric="top1@" + "x" * 200))),
+        judged(measured(predictions="p2"), expected(measured())),
+        judged(measured(), Expectation(state=State.STALE, what="x" * 300)),
+        judged(measured(top1(700)), quarantine=entry(reason="y" * 300)),
+        judged(measured(top1(700)), quarantine=entry(expires="2020-01-01", reason="two\nlines")),
+    ],
+)
+def test_every_headline_is_one_line(verdict):
+    assert len(verdict.headline) <= WIDTH
+    assert "\n" not in verdict.headline

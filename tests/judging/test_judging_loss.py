@@ -1,0 +1,120 @@
+"""The point rule and the floors, in whole numbers."""
+
+import math
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judged_numbers import agreement, per, top1
+
+from qbench.judging import GateState, Rules, Tolerance, least_agreement
+from qbench.judging.loss import floor_gate, loss_gate, margin_units
+
+HALF = Tolerance(0.005, "suite smoke")
+RULES = Rules(rule="suite smoke")
+
+
+@pytest.mark.parametrize(
+    ("n", "reference", "admitted"),
+    [
+        (200, 200, 1),
+        (400, 400, 2),
+        (400, 380, 1),
+        (1000, 1000, 5),
+        (1000, 760, 3),
+        (1000, 800, 4),
+        (50_000, 40_000, 200),
+    ],
+)
+def test_the_margin_is_floor_of_tolerance_times_reference(n, reference, admitted):
+    assert loss_gate(top1(reference - admitted, n, reference), HALF).state is GateState.HOLDS
+    assert loss_gate(top1(reference - admitted - 1, n, reference), HALF).state is GateState.BROKEN
+
+
+@given(
+    st.integers(1, 100_000).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(0, n))),
+    st.integers(0, 999),
+)
+def test_proportions_against_whole_number_arithmetic(counts, thousandths):
+    n, reference, hits = counts
+    tolerance = Tolerance(thousandths / 1000)
+    state = loss_gate(top1(hits, n, reference), tolerance).state
+    if thousandths * reference < 1000:  # the margin is under one sample
+        assert state is GateState.SHOWN
+    else:
+        assert (state is GateState.HOLDS) == (1000 * (reference - hits) <= thousandths * reference)
+
+
+@given(st.integers(1, 50_000), st.integers(0, 50_000), st.integers(0, 50_000), st.integers(0, 999))
+def test_error_rates_gate_upwards_with_a_least_margin(out_of, reference, edits, thousandths):
+    state = loss_gate(per(edits, out_of, reference), Tolerance(thousandths / 1000)).state
+    margin = max(Fraction(thousandths * reference, 1000), Fraction(out_of, 1000))
+    assert (state is GateState.HOLDS) == (edits - reference <= margin)
+    assert state is not GateState.SHOWN
+
+
+def test_the_margin_takes_the_number_as_written():
+    assert margin_units(top1(600, 1000, 600), Tolerance(0.005)) == 3
+    assert margin_units(top1(700, 1000, 700), Tolerance(0.07)) == 49  # 0.07 · 700 is 49.00000000000001 in floats
+    assert margin_units(per(0, 2000, 0), Tolerance(0.005)) == 2
+
+
+def test_twenty_pictures_are_shown_and_do_not_gate():
+    gate = loss_gate(top1(12, 20, 20), HALF)
+    assert gate.state is GateState.SHOWN
+    assert gate.limit is None
+    assert "under one sample, so it does not gate" in gate.detail
+    assert loss_gate(top1(12, 20, 20), Tolerance(0.05)).state is GateState.BROKEN
+
+
+def test_a_gain_always_holds():
+    assert loss_gate(top1(990, 1000, 760), HALF).state is GateState.HOLDS
+    assert loss_gate(per(0, 2000, 100), HALF).state is GateState.HOLDS
+
+
+def test_the_line_has_every_number():
+    gate = loss_gate(top1(353, 400, 360, losses=9, gains=2), HALF)
+    assert gate.detail == (
+        "top1 353/400 = 88.25 % against fp32 360/400 = 90.00 %: drop 1.75 pp, margin 0.45 pp = 1 sample; "
+        "losses 9, gains 2"
+    )
+    assert gate.rule == "tolerance 0.5 % (suite smoke)"
+    assert gate.limit == 359 / 400
+    rate = loss_gate(per(120, 2000, 100), Tolerance(0.05, "cell ort-cpu+w8a8"))
+    assert "rise 1.00 pp, margin 0.25 pp = 5 units" in rate.detail
+    assert rate.limit == 105 / 2000
+
+
+@given(st.integers(0, 100), st.integers(1, 100_000))
+def test_least_agreement_is_the_ceiling(percent, n):
+    assert least_agreement(percent / 100, n) == -(-percent * n // 100)
+    assert least_agreement(percent / 100, n) == math.ceil(Fraction(percent, 100) * n)
+
+
+@pytest.mark.parametrize(
+    ("hits", "accepted", "state"),
+    [
+        (425, None, GateState.HOLDS),
+        (424, None, GateState.BROKEN),
+        (460, 460, GateState.HOLDS),
+        (459, 460, GateState.BROKEN),
+        (424, 300, GateState.BROKEN),  # never under the suite's minimum, whatever was accepted
+    ],
+)
+def test_floors(hits, accepted, state):
+    assert floor_gate(agreement(hits), RULES, accepted).state is state
+
+
+def test_a_floor_names_where_it_was_set():
+    assert floor_gate(agreement(470), RULES, 460).rule == "accepted floor (baseline)"
+    assert floor_gate(agreement(470), RULES, 300).rule == "agreement 85 % (suite smoke)"
+    assert "470/500 = 94.00 %, floor 460/500 = 92.00 %; 30 differ" in floor_gate(agreement(470), RULES, 460).detail
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.1])
+def test_rules_refuse_the_impossible(share):
+    with pytest.raises(ValueError, match="impossible"):
+        Rules(agreement=share)
+    with pytest.raises(ValueError, match="impossible"):
+        Rules(integer_macs=share)

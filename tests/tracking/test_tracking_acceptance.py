@@ -1,0 +1,225 @@
+"""What accepting takes over, what it refuses, and that it takes nothing else."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from tracked_results import ANSWERS, ELSEWHERE, HERE, agreement, baseline, line, measured, per, run, top1
+
+from qbench.errors import IncompleteError, InputError
+from qbench.judging import QuarantineEntry, Rules
+from qbench.metrics import Answers
+from qbench.tracking import (
+    Accepting,
+    Scope,
+    accept_measurements,
+    accept_reference,
+    baseline_path,
+    demand_whole,
+    save_baseline,
+)
+
+SLUG = "ort-cpu+w8a8_asym_pc"
+WORSE = measured(top1(755), per(104), agreement(930), predictions="p2")
+BETTER = measured(top1(761), per(104), agreement(930), predictions="p3")
+MIXED = measured(top1(761), per(105), agreement(930), predictions="p4")
+SAME_COUNTS = measured(predictions="p5")
+
+
+def accept(base, *measurements, scope=Scope.ALL, reason="a new kernel", **more):
+    accepting = Accepting(scope=scope, reason=reason)
+    return accept_measurements(base, measurements, accepting=accepting, **({"rules": Rules()} | more))
+
+
+@pytest.fixture
+def known():
+    return accept(baseline(), measured(), scope=Scope.NEW, reason="").baseline
+
+
+@pytest.mark.parametrize(
+    ("measurement", "scopes"),
+    [
+        (WORSE, {Scope.CHANGED, Scope.ALL}),
+        (BETTER, {Scope.IMPROVED, Scope.CHANGED, Scope.ALL}),
+        (MIXED, {Scope.CHANGED, Scope.ALL}),
+        (SAME_COUNTS, {Scope.CHANGED, Scope.ALL}),
+        (measured(), set()),
+        (measured(slug="ort-cpu+other"), {Scope.NEW, Scope.ALL}),
+        (measured(environment=ELSEWHERE), {Scope.NEW, Scope.ALL}),
+    ],
+)
+@pytest.mark.parametrize("scope", [*Scope, None])
+def test_scopes(known, measurement, scope, scopes):
+    found = accept(known, measurement, scope=scope)
+    assert bool(found.rows) == (scope in scopes)
+    if scope not in scopes:
+        assert found.baseline is known
+
+
+def test_an_error_rate_improves_downwards(known):
+    assert accept(known, measured(top1(758), per(103), agreement(940), predictions="p"), scope=Scope.IMPROVED).rows
+    assert not accept(known, measured(top1(758), per(105), agreement(940), predictions="p"), scope=Scope.IMPROVED).rows
+
+
+def test_the_table_is_old_to_new(known):
+    rows = accept(known, WORSE).rows
+    assert [(r.cell, r.environment_class, r.metric, r.old, r.new, r.out_of) for r in rows] == [
+        (SLUG, str(HERE), "top1@photos", 758, 755, 1000),
+        (SLUG, str(HERE), "per@words", 104, 104, 2000),
+        (SLUG, str(HERE), "agreement@photos", 940, 930, 1000),
+    ]
+    assert all(row.old is None for row in accept(known, measured(environment=ELSEWHERE)).rows)
+
+
+def test_replacing_needs_a_reason_and_new_does_not(known):
+    for reason in ("", "  "):
+        with pytest.raises(InputError, match="qbench-reason"):
+            accept(known, WORSE, reason=reason)
+    assert accept(known, measured(environment=ELSEWHERE), reason="").rows
+    assert accept(known, WORSE).baseline.cells[SLUG].accepted[str(HERE)].reason == "a new kernel"
+    assert known.cells[SLUG].accepted[str(HERE)].reason == ""
+
+
+def test_classes_do_not_touch_each_other(known):
+    found = accept(known, dataclasses.replace(WORSE, environment=ELSEWHERE)).baseline.cells[SLUG]
+    assert found.accepted[str(HERE)] == known.cells[SLUG].accepted[str(HERE)]
+    assert found.accepted[str(ELSEWHERE)].metrics["top1@photos"] == 755
+
+
+@pytest.mark.parametrize(
+    ("hits", "share", "floor"),
+    [(940, 0.85, 920), (860, 0.85, 850), (870, 0.85, 850), (600, 0.85, 850), (1000, 0.99, 990)],
+)
+def test_floors_lie_two_percent_under_and_never_under_the_minimum(hits, share, floor):
+    found = accept(baseline(), measured(top1(758), agreement(hits)), rules=Rules(agreement=share))
+    assert found.baseline.cells[SLUG].floors == {"agreement@photos": floor}
+
+
+def test_the_floor_follows_the_lowest_class(known):
+    other = measured(top1(758), agreement(900), predictions="e", environment=ELSEWHERE)
+    assert accept(known, other).baseline.cells[SLUG].floors == {"agreement@photos": 880}
+    higher = measured(top1(758), agreement(990), predictions="e", environment=ELSEWHERE)
+    assert accept(known, higher).baseline.cells[SLUG].floors == {"agreement@photos": 920}
+
+
+def test_one_more_metric_is_taken_over_without_a_reason(known):
+    more = measured(top1(758), per(104), agreement(940), top1(900, metric="top5@photos"))
+    found = accept(known, more, scope=Scope.NEW, reason="").baseline
+    assert found.cells[SLUG].accepted[str(HERE)].metrics["top5@photos"] == 900
+
+
+def entry(cell, when=None):
+    return QuarantineEntry(
+        cell=cell, measured="70.7", reason="per-tensor weights", owner="kernels", expires="2026-12-31", when=when
+    )
+
+
+@pytest.mark.parametrize(
+    ("measurement", "more", "words"),
+    [
+        (WORSE, {"quarantine": [entry("mobilenet_v2::*")]}, "per-tensor weights"),
+        (measured(model="m2"), {}, "another model"),
+        (measured(integer_macs=0.4), {}, "40 %"),
+        (measured(integer_macs=float("nan")), {}, "nan"),
+    ],
+)
+def test_what_is_never_accepted(known, measurement, more, words):
+    found = accept(known, measurement, **more)
+    assert found.baseline is known
+    assert not found.rows
+    assert words in found.refusals[0].reason
+
+
+def test_one_refusal_does_not_stop_the_others(known):
+    found = accept(known, WORSE, measured(slug="ort-cpu+new"), quarantine=[entry(f"mobilenet_v2::{SLUG}")])
+    assert [r.cell for r in found.refusals] == [SLUG]
+    assert set(found.baseline.cells) == {SLUG, "ort-cpu+new"}
+
+
+def test_quarantine_of_another_class_is_no_refusal(known):
+    assert accept(known, WORSE, quarantine=[entry("*", when="x64-avx2")]).rows
+
+
+def test_accepting_twice_changes_no_byte(known, tmp_path):
+    path = baseline_path(tmp_path, "smoke", "mobilenet_v2")
+    once = accept(known, WORSE, measured(environment=ELSEWHERE), measured(slug="ort-cpu+new"))
+    assert save_baseline(path, once.baseline)
+    again = accept(once.baseline, measured(slug="ort-cpu+new"), measured(environment=ELSEWHERE), WORSE, reason="other")
+    assert not again.rows
+    assert not save_baseline(path, again.baseline)
+
+
+def test_the_order_of_measurements_does_not_matter(known, tmp_path):
+    measurements = [WORSE, measured(environment=ELSEWHERE), measured(slug="ort-cpu+new")]
+    texts = set()
+    for number, order in enumerate([measurements, measurements[::-1]]):
+        path = baseline_path(tmp_path / str(number), "smoke", "m")
+        save_baseline(path, accept(known, *order).baseline)
+        texts.add(path.read_text())
+    assert len(texts) == 1
+
+
+def reference(base, answers=ANSWERS, **more):
+    measurement = measured(**more)
+    digests = {**measurement.digests, **{f"reference:{k}": a.digest for k, a in answers.items()}}
+    measurement = dataclasses.replace(measurement, digests=digests)
+    return accept_reference(base, measurement, answers, backend="ort-cpu", environment_class=str(HERE))
+
+
+def test_a_first_reference():
+    found = reference(None)
+    assert [(r.cell, r.metric, r.old, r.new) for r in found.rows] == [
+        ("fp32", "top1@photos", None, 760),
+        ("fp32", "per@words", None, 100),
+    ]
+    assert found.baseline.metrics == {"top1@photos": 760, "per@words": 100}
+    assert found.baseline.data["words"].samples == 300
+
+
+def test_the_same_reference_is_no_change_even_from_elsewhere(known):
+    again = accept_reference(known, measured(), ANSWERS, backend="ort-cpu", environment_class=str(ELSEWHERE))
+    assert again.baseline is known
+    assert not again.rows
+
+
+def test_a_new_reference_clears_nothing_else(known):
+    photos = Answers(np.roll(ANSWERS["photos"].ids, 1, axis=0))
+    found = reference(known, {**ANSWERS, "photos": photos}, model="m2")
+    assert found.baseline.cells == known.cells
+    assert found.baseline.model_digest == "m2"
+    assert found.baseline.answers()["photos"] is photos
+    assert found.rows
+
+
+def test_accepting_cells_leaves_the_reference_alone(known):
+    found = accept(known, WORSE).baseline
+    for name in ("model_digest", "preprocessing", "data", "metrics", "stored", "backend", "environment_class"):
+        assert getattr(found, name) is getattr(known, name)
+
+
+def test_answers_must_be_those_that_were_counted_against():
+    with pytest.raises(InputError, match="other answers to 'photos'"):
+        accept_reference(
+            None,
+            measured(),
+            {**ANSWERS, "photos": Answers(np.roll(ANSWERS["photos"].ids, 1, axis=0))},
+            backend="ort-cpu",
+            environment_class=str(HERE),
+        )
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [({"complete": False}, "interrupted"), ({"limited": 20}, "a part of the samples"), ({}, None)],
+)
+def test_only_whole_runs(changes, words):
+    if words is None:
+        demand_whole(run(line(measured())))
+        return
+    with pytest.raises(IncompleteError, match=words):
+        demand_whole(run(line(measured()), **changes))
+
+
+def test_a_damaged_run_is_not_whole():
+    with pytest.raises(IncompleteError, match="2 lines"):
+        demand_whole(dataclasses.replace(run(), damaged=2))

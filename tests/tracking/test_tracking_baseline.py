@@ -1,0 +1,213 @@
+"""Baselines as values, as files, and as damaged files."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tracked_results import ANSWERS, HERE, baseline, measured
+
+from qbench.errors import StoreError
+from qbench.judging import Rules, State
+from qbench.tracking import (
+    Accepting,
+    Scope,
+    accept_measurements,
+    baseline_path,
+    load_baseline,
+    save_baseline,
+)
+
+
+def accepted():
+    everything = Accepting(scope=Scope.ALL, reason="the first")
+    return accept_measurements(baseline(), [measured()], accepting=everything, rules=Rules()).baseline
+
+
+@pytest.fixture
+def path(tmp_path):
+    path = baseline_path(tmp_path, "smoke", "mobilenet_v2")
+    assert save_baseline(path, accepted())
+    return path
+
+
+def test_files_lie_by_suite_and_model(path, tmp_path):
+    assert path == tmp_path / "smoke" / "mobilenet_v2.json"
+    assert sorted(p.name for p in path.parent.iterdir()) == ["mobilenet_v2.fp32.npz", "mobilenet_v2.json"]
+
+
+def test_round_trip(path):
+    before, after = accepted(), load_baseline(path)
+    for field in dataclasses.fields(before):
+        if field.name != "stored":
+            assert getattr(after, field.name) == getattr(before, field.name), field.name
+    for name, answers in ANSWERS.items():
+        found = after.answers()[name]
+        assert found.ids.dtype == np.int32
+        assert np.array_equal(found.ids, answers.ids)
+        assert (found.digest, found.kind) == (answers.digest, answers.kind)
+
+
+def test_saving_the_same_touches_nothing(path):
+    files = sorted(path.parent.iterdir())
+    before = [(f.read_bytes(), f.stat().st_mtime_ns) for f in files]
+    assert not save_baseline(path, load_baseline(path))
+    assert before == [(f.read_bytes(), f.stat().st_mtime_ns) for f in files]
+
+
+def test_saving_elsewhere_gives_the_same_bytes(path, tmp_path):
+    other = baseline_path(tmp_path / "other", "smoke", "mobilenet_v2")
+    save_baseline(other, load_baseline(path))
+    for suffix in (".json", ".fp32.npz"):
+        name = path.stem + suffix
+        assert (path.parent / name).read_bytes() == (other.parent / name).read_bytes()
+
+
+def test_the_text_is_made_for_review(path):
+    text = path.read_text()
+    assert text.endswith("}\n")
+    assert json.dumps(json.loads(text), indent=1, sort_keys=True, ensure_ascii=False) + "\n" == text
+    for line in text.splitlines():  # one scalar a line
+        assert sum(line.count(mark) for mark in "{[") <= 1
+        assert line.rstrip().endswith((",", "{", "}", "[", "]", "{}", '"')) or line.strip().split(": ")[-1].isdigit()
+
+    def numbers(value):
+        if isinstance(value, dict):
+            return [n for v in value.values() for n in numbers(v)]
+        return [value] if not isinstance(value, str) else []
+
+    assert all(type(n) is int for n in numbers(json.loads(text)))
+
+
+def test_a_changed_count_is_one_changed_line(path):
+    before = path.read_text().splitlines()
+    cell = load_baseline(path)
+    known = cell.cells["ort-cpu+w8a8_asym_pc"]
+    result = known.accepted[str(HERE)]
+    changed = dataclasses.replace(result, metrics={**result.metrics, "top1@photos": 757})
+    cells = {"ort-cpu+w8a8_asym_pc": dataclasses.replace(known, accepted={str(HERE): changed})}
+    save_baseline(path, dataclasses.replace(cell, cells=cells))
+    after = path.read_text().splitlines()
+    assert [(a, b) for a, b in zip(before, after, strict=True) if a != b] == [
+        ('      "top1@photos": 758', '      "top1@photos": 757')
+    ]
+
+
+def test_answers_are_stored_small(path):
+    with np.load(path.with_name("mobilenet_v2.fp32.npz")) as stored:
+        assert stored["ids-photos"].dtype == np.uint16
+        assert stored["ids-words"].dtype == np.int8
+
+
+def test_another_zlib_is_no_change(path):
+    npz = path.with_name("mobilenet_v2.fp32.npz")
+    with np.load(npz) as stored:
+        arrays = {name: stored[name] for name in stored.files}
+    np.savez(npz, **arrays)  # the same arrays, packed otherwise
+    before = npz.read_bytes()
+    assert not save_baseline(path, load_baseline(path))
+    assert npz.read_bytes() == before
+
+
+DAMAGES = {
+    "empty": lambda path: path.write_text(""),
+    "cut short": lambda path: path.write_text(path.read_text()[:200]),
+    "not text": lambda path: path.write_bytes(b"\xff\xfe\x00\x01"),
+    "a list": lambda path: path.write_text("[]"),
+    "nested": lambda path: path.write_text("[" * 100_000),
+    "newer": lambda path: path.write_text(path.read_text().replace("baseline/1", "baseline/2")),
+    "unknown key": lambda path: path.write_text(path.read_text().replace('"backend"', '"bakend"')),
+    "float": lambda path: path.write_text(path.read_text().replace(": 758", ": 758.5")),
+    "NaN": lambda path: path.write_text(path.read_text().replace(": 758", ": NaN")),
+    "other digest": lambda path: path.write_text(path.read_text().replace(ANSWERS["words"].digest, "0" * 64)),
+    "absent": lambda path: path.unlink(),
+    "npz absent": lambda path: path.with_name("mobilenet_v2.fp32.npz").unlink(),
+    "npz cut short": lambda path: cut(path.with_name("mobilenet_v2.fp32.npz")),
+    "npz garbage": lambda path: path.with_name("mobilenet_v2.fp32.npz").write_bytes(b"nonsense"),
+    "npz empty": lambda path: path.with_name("mobilenet_v2.fp32.npz").write_bytes(b""),
+    "npz bare": lambda path: bare(path.with_name("mobilenet_v2.fp32.npz")),
+    "npz pickle": lambda path: packed(path, np.array([{"a": 1}], dtype=object)),
+    "npz fewer samples": lambda path: packed(path, ANSWERS["photos"].ids[:-1]),
+    "npz floats": lambda path: packed(path, ANSWERS["photos"].ids.astype(np.float32)),
+    "npz other": lambda path: packed(path, ANSWERS["photos"].ids[::-1]),
+    "npz padded ranking": lambda path: packed(path, ANSWERS["photos"].ids - 1),
+}
+
+
+def cut(path):
+    path.write_bytes(path.read_bytes()[:-40])
+
+
+def bare(path):
+    with path.open("wb") as file:
+        np.save(file, ANSWERS["photos"].ids)
+
+
+def packed(path, photos):
+    np.savez(path.with_name("mobilenet_v2.fp32.npz"), **{"ids-photos": photos, "ids-words": ANSWERS["words"].ids})
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_one_sentence(path, damage):
+    DAMAGES[damage](path)
+    with pytest.raises(StoreError) as caught:
+        load_baseline(path)
+    text = str(caught.value)
+    assert "mobilenet_v2" in caught.value.doing
+    assert "\n" not in text
+    assert "version control" in caught.value.remedy
+
+
+def error_of(path):
+    try:
+        load_baseline(path)
+    except StoreError as error:
+        return str(error)
+    return ""
+
+
+@given(st.data())
+def test_no_flipped_byte_is_a_traceback(tmp_path_factory, data):
+    folder = tmp_path_factory.mktemp("flips", numbered=True)
+    path = baseline_path(folder, "smoke", "m")
+    save_baseline(path, accepted())
+    victim = data.draw(st.sampled_from([path, path.with_name("m.fp32.npz")]))
+    content = bytearray(victim.read_bytes())
+    content[data.draw(st.integers(0, len(content) - 1))] ^= data.draw(st.integers(1, 255))
+    victim.write_bytes(content)
+    assert "\n" not in error_of(path)
+    shutil.rmtree(folder)
+
+
+def test_a_fitting_measurement_is_known():
+    found = accepted().expectation(measured().cell, measured().digests)
+    assert (found.state, found.what, found.cell_known) == (State.KNOWN, "", True)
+    assert found.reference == {name: answers.digest for name, answers in ANSWERS.items()}
+    assert found.accepted[str(HERE)].metrics["top1@photos"] == 758
+    assert found.floors == {"agreement@photos": 920}
+
+
+def test_a_cell_nobody_accepted_is_not_known():
+    found = accepted().expectation(measured(slug="ort-cpu+other").cell, measured().digests)
+    assert (found.state, found.cell_known, found.accepted, found.floors) == (State.KNOWN, False, {}, {})
+
+
+@pytest.mark.parametrize(
+    ("key", "words"),
+    [
+        ("model", "another model"),
+        ("preprocessing", "another preprocessing"),
+        ("data:photos", "another data set 'photos'"),
+        ("data:more", "no data set 'more'"),
+        ("reference:words", "other fp32 answers"),
+    ],
+)
+def test_what_differs_makes_it_stale(key, words):
+    digests = {**measured().digests, key: "something else"}
+    found = accepted().expectation(measured().cell, digests)
+    assert found.state is State.STALE
+    assert words in found.what
+    assert accepted().expectation(measured().cell, digests, trusted=True).state is State.KNOWN

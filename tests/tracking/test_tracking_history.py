@@ -1,0 +1,231 @@
+"""Run files: written whole line by line, read back whatever happened to them."""
+
+import datetime
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tracked_results import START, line, measured, written
+
+from qbench.errors import InputError, StoreError
+from qbench.judging import Outcome, Verdict
+from qbench.tracking import FORMAT, History, RunWriter, cell_line, measurement_of_line, read_run
+
+
+def test_round_trip(tmp_path):
+    path = written(tmp_path, {"type": "environment", "processor": "x"}, {"type": "note", "text": "n"}, line(measured()))
+    run = read_run(path)
+    assert path.name == "20261121T043000Z-abc1234-aa.jsonl"
+    assert run.id == path.stem
+    assert (run.suite, run.complete, run.damaged, run.notices) == ("smoke", True, 0, ())
+    assert (run.environment["processor"], run.notes, len(run.cells)) == ("x", ("n",), 1)
+    assert measurement_of_line(run.cells[0]) == measured()
+
+
+def test_every_line_has_a_type_and_a_cell_its_axes(tmp_path):
+    lines = [json.loads(text) for text in written(tmp_path, line(measured())).read_text().splitlines()]
+    assert [item["type"] for item in lines] == ["run", "cell", "end"]
+    assert lines[0]["format"] == FORMAT
+    assert {"model", "backend", "schema", "variant", "environment_class", "metrics", "outcome"} <= lines[1].keys()
+    assert (lines[2]["cells"], lines[2]["exit_code"]) == (1, 0)
+
+
+def test_a_skipped_cell_has_no_measurement():
+    skipped = cell_line(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None)
+    assert measurement_of_line(skipped) is None
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda item: item["metrics"]["top1@photos"].update(hits=75.5),
+        lambda item: item["metrics"]["top1@photos"].update(hits=True),
+        lambda item: item["metrics"]["top1@photos"].pop("out_of"),
+        lambda item: item.update(metrics=[1]),
+        lambda item: item.pop("digests"),
+        lambda item: item["metrics"]["top1@photos"].update(direction="sideways"),
+    ],
+)
+def test_a_line_without_sense_is_one_sentence(damage):
+    item = json.loads(json.dumps(line(measured())))
+    damage(item)
+    with pytest.raises(InputError, match=r"mobilenet_v2::ort-cpu\+w8a8_asym_pc"):
+        measurement_of_line(item)
+
+
+def test_two_runs_at_the_same_moment_get_two_files(tmp_path):
+    paths = {written(tmp_path, line(measured())) for _ in range(3)}
+    assert len(paths) == 3
+    assert len(History(tmp_path).runs()) == 3
+
+
+def test_lines_are_on_disk_at_once(tmp_path):
+    writer = RunWriter.open(tmp_path, {"suite": "smoke"}, started=START, commit=None, token="t")
+    writer.write(line(measured()))
+    assert len(read_run(writer.path).cells) == 1
+    assert "nogit" in writer.id
+    writer.close(exit_code=1)
+    writer.close(exit_code=1)
+    with pytest.raises(StoreError, match="closed"):
+        writer.write({"type": "note"})
+
+
+def test_leaving_early_leaves_the_run_incomplete(tmp_path):
+    def interrupted():
+        with RunWriter.open(tmp_path, {"suite": "smoke"}, started=START, commit="c", token="t") as writer:
+            writer.write(line(measured()))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    (run,) = History(tmp_path).runs()
+    assert (run.complete, len(run.cells), run.damaged) == (False, 1, 0)
+
+
+def test_a_killed_process_leaves_what_it_wrote(tmp_path):
+    code = f"""
+        import datetime, os, signal
+        from pathlib import Path
+        from qbench.tracking import RunWriter
+        writer = RunWriter.open(Path({str(tmp_path)!r}), {{"suite": "smoke"}}, commit="abc", token="t",
+                                started=datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC))
+        axes = {{"suite": "smoke", "model": "m", "schema": "s"}}
+        for number in range(3):
+            writer.write({{"type": "cell", "backend": f"b{{number}}", **axes}})
+        os.kill(os.getpid(), signal.SIGKILL)
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (run,) = History(tmp_path).runs()
+    assert (run.complete, len(run.cells), run.damaged) == (False, 3, 0)
+
+
+def test_a_full_disk_tears_one_line_only(tmp_path, monkeypatch):
+    writer = RunWriter.open(tmp_path, {"suite": "smoke"}, started=START, commit="c", token="t")
+    real, calls = os.write, []
+
+    def half(handle, data):
+        calls.append(data)
+        if len(calls) == 1:
+            return real(handle, data[: len(data) // 2])
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", half)
+    with pytest.raises(StoreError, match="No space left"):
+        writer.write(line(measured()))
+    monkeypatch.setattr(os, "write", real)
+    writer.write(line(measured()))
+    writer.close(exit_code=1)
+    run = read_run(writer.path)
+    assert (len(run.cells), run.damaged, run.complete) == (1, 1, True)
+
+
+def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
+        with pytest.raises(StoreError, match="expected a writable folder"):
+            RunWriter.open(folder, {"suite": "s"}, started=START, commit=None, token="t")
+
+
+def test_a_read_only_folder_is_one_sentence(tmp_path, monkeypatch):
+    def refuse(*_arguments):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", refuse)  # root may write anywhere, so the mode bits would prove nothing
+    with pytest.raises(StoreError, match="Permission denied"):
+        RunWriter.open(tmp_path, {"suite": "s"}, started=START, commit=None, token="t")
+
+
+@pytest.mark.parametrize(
+    ("tail", "damaged"),
+    [
+        (b'{"type":"cell","model":"m', 1),
+        (b"garbage\n\x00\xff\n", 2),
+        (b"[1]\n3\nnull\n", 3),
+        (b'{"no":"type"}\n', 1),
+        (b'{"type":"cell"}\n', 1),
+        (b'{"type":"cell","suite":"s","model":"m","backend":"b","schema":"s","x":NaN}\n', 1),
+        (b'{"type":"from the future","x":1}\n', 0),
+        (b"\n\n", 0),
+        (b"[" * 100_000, 1),
+    ],
+)
+def test_damaged_lines_are_counted_and_the_rest_is_kept(tmp_path, tail, damaged):
+    path = written(tmp_path, line(measured()), end=False)
+    path.write_bytes(path.read_bytes() + tail)
+    before = path.read_bytes()
+    run = read_run(path)
+    assert (len(run.cells), run.damaged, run.complete) == (1, damaged, False)
+    assert bool(run.notices) == bool(damaged)
+    assert path.read_bytes() == before
+
+
+@given(st.integers(1, 5000), st.integers(0, 255))
+def test_a_file_cut_or_spoilt_anywhere_is_never_a_traceback(tmp_path_factory, cut, byte):
+    folder = tmp_path_factory.mktemp("cut")
+    path = written(folder, line(measured()), line(measured(slug="ort-cpu+other")))
+    content = path.read_bytes()
+    place = cut % len(content)
+    path.write_bytes(content[:place])
+    History(folder).runs()
+    path.write_bytes(content[:place] + bytes([byte]) + content[place + 1 :])
+    history = History(folder)
+    assert history.problems or history.runs()
+
+
+def test_a_newer_format_is_read_with_a_notice(tmp_path):
+    path = written(tmp_path, line(measured()))
+    path.write_text(path.read_text().replace("qbench-run/1", "qbench-run/2"))
+    run = read_run(path)
+    assert "a newer qbench (qbench-run/2" in run.notices[0]
+    assert len(run.cells) == 1
+    assert History(tmp_path).problems == run.notices
+
+
+@pytest.mark.parametrize("content", [b"", b"garbage\n", b'{"type":"note","text":"x"}\n', b'{"type":"run"}\n'])
+def test_a_file_that_is_no_run_is_a_problem_and_not_the_end(tmp_path, content):
+    written(tmp_path, line(measured()))
+    (tmp_path / "bad.jsonl").write_bytes(content)
+    with pytest.raises(StoreError, match="no 'run' line"):
+        read_run(tmp_path / "bad.jsonl")
+    history = History(tmp_path)
+    assert len(history.runs()) == 1
+    assert "bad.jsonl" in history.problems[0]
+
+
+def test_a_missing_file_is_one_sentence(tmp_path):
+    with pytest.raises(StoreError, match="No such file"):
+        read_run(tmp_path / "none.jsonl")
+
+
+def test_history_is_sorted_by_time_and_looks_deep(tmp_path):
+    days = [datetime.timedelta(days=n) for n in (2, 0, 1)]
+    for number, day in enumerate(days):
+        suite = "nightly" if number == 0 else "smoke"
+        written(tmp_path / str(number) / "deep", line(measured()), suite=suite, started=START + day)
+    history = History(tmp_path)
+    assert [run.id[:8] for run in history.runs()] == ["20261121", "20261122", "20261123"]
+    assert [run.id[:8] for run in history.runs("smoke")] == ["20261121", "20261122"]
+    assert history.latest().suite == "nightly"
+    assert history.latest("smoke").id.startswith("20261122")
+    assert history.latest("none") is None
+
+
+def test_merging_is_copying(tmp_path):
+    path = written(tmp_path / "a", line(measured()))
+    content = path.read_bytes()
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / path.name).write_bytes(content[: len(content) // 2])  # an unfinished copy of the same run
+    (run,) = History(tmp_path).runs()
+    assert run.complete
+
+
+def test_a_history_that_does_not_exist_is_empty(tmp_path):
+    assert History(tmp_path / "none").runs() == ()
+    assert History(tmp_path / "none").latest() is None
