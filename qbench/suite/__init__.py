@@ -3,6 +3,7 @@
 from qbench.suite.approval import approve_run
 from qbench.suite.catalogues import Catalogues, gather
 from qbench.suite.expansion import PlannedCell, expand
+from qbench.suite.selection import Selection
 from qbench.suite.session import Bench, JudgedCell, Settings
 from qbench.suite.suite import SUFFIX, CalibrationChoice, ModelTable, Suite, SuiteTable, load_suite
 
@@ -14,6 +15,7 @@ __all__ = [
     "JudgedCell",
     "ModelTable",
     "PlannedCell",
+    "Selection",
     "Settings",
     "Suite",
     "SuiteTable",

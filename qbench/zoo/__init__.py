@@ -9,10 +9,11 @@ from qbench.zoo.pictures import Interpolation, Layout, Picture
 from qbench.zoo.preprocess import Preprocess
 from qbench.zoo.samples import BATCH, Samples, prepare_samples
 from qbench.zoo.sources import dataset_from_text
-from qbench.zoo.tasks import Task
+from qbench.zoo.tasks import Classification, Task
 
 __all__ = [
     "BATCH",
+    "Classification",
     "Dataset",
     "Interpolation",
     "Layout",

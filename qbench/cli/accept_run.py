@@ -1,0 +1,176 @@
+"""``qbench accept``: take the results of finished runs, made here or elsewhere, into the baselines; nothing runs again.
+
+The fp32 reference is not in a run file and never changes here: that is pytest's ``--qbench-accept-fp32``.
+"""
+
+import argparse
+import fnmatch
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.history_files import declare_history, find_run
+from qbench.cli.printing import print_columns, print_json, say
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    from qbench.judging import Measurement
+    from qbench.suite import Suite
+    from qbench.tracking import Acceptance, Accepting, Baseline, Run
+
+_NO = ("", "0", "false")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench accept``."""
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run files, ids (their beginnings will do), or 'latest'")
+    parser.add_argument("--cell", metavar="GLOB", default="*", help="only these, as in 'mobilenet_v2::ort-cpu+*'")
+    parser.add_argument(
+        "--what",
+        choices=("new", "improved", "changed", "all"),
+        default="new",
+        help="what never had a result (default), what got better, what changed, or new and changed",
+    )
+    parser.add_argument("--reason", metavar="TEXT", default="", help="why; needed where something is replaced")
+    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    parser.add_argument("--suites", metavar="DIR", default="suites", help="folder of the suites (default: suites)")
+    declare_history(parser)
+    parser.add_argument("--in-ci", action="store_true", help="accept although CI is set")
+    parser.add_argument("--dry-run", action="store_true", help="show the table and write nothing")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Work out every new baseline first, then write them all; print old → new.
+
+    Raises:
+        IncompleteError: a run was interrupted, damaged or limited.
+        InputError: a model has no baseline, a reason is missing, no cell is meant, or this is CI.
+    """
+    from qbench.tracking import Accepting, Scope, baseline_path, save_baseline
+
+    _refuse_in_ci(arguments.in_ci, os.environ)
+    accepting = Accepting(scope=Scope(arguments.what), reason=arguments.reason)
+    done: dict[tuple[str, str], list[Acceptance]] = {}
+    for text in arguments.runs:
+        run = find_run(text, arguments.history)
+        for model, measured in _measured(run, arguments.cell).items():
+            results = done.setdefault((run.suite, model), [])
+            before = results[-1].baseline if results else _stored(Path(arguments.baselines), run, model)
+            results.append(_accept(before, measured, accepting, _suite(Path(arguments.suites), run)))
+    if not arguments.dry_run:
+        for (suite, model), results in done.items():
+            if any(result.rows for result in results):
+                save_baseline(baseline_path(Path(arguments.baselines), suite, model), results[-1].baseline)
+    _show(done, as_json=arguments.json)
+    return ExitCode.FINE
+
+
+def _refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
+    if not allowed and environment.get("CI", "").lower() not in _NO:
+        raise InputError(
+            "Accepting results",
+            found="the environment variable CI",
+            expected="a person at the keyboard",
+            remedy="Add --in-ci if this is meant.",
+        )
+
+
+def _measured(run: "Run", pattern: str) -> "Mapping[str, list[Measurement]]":
+    """Model → the measurements of ``run`` whose cell ``pattern`` matches.
+
+    Raises:
+        IncompleteError: the run is not whole. InputError: the pattern matches no measured cell.
+    """
+    from qbench.tracking import demand_whole, measurement_of_line
+
+    demand_whole(run)
+    found: dict[str, list[Measurement]] = {}
+    for line in run.cells:
+        measurement = measurement_of_line(line)
+        if measurement is not None and fnmatch.fnmatchcase(str(measurement.cell), pattern):
+            found.setdefault(measurement.cell.model, []).append(measurement)
+    if not found:
+        raise InputError(
+            f"Accepting results of run '{run.id}'",
+            found=f"no measured cell that matches '{pattern}' among {len(run.cells)}",
+            expected="at least one",
+            remedy="Cells are written model::backend+schema; 'qbench compare' and the report list them.",
+        )
+    return found
+
+
+def _suite(folder: Path, run: "Run") -> "Suite":
+    from qbench.suite import SUFFIX, load_suite
+
+    return load_suite(folder / f"{run.suite}{SUFFIX}")
+
+
+def _stored(folder: Path, run: "Run", model: str) -> "Baseline":
+    from qbench.tracking import baseline_path, load_baseline
+
+    path = baseline_path(folder, run.suite, model)
+    if not path.exists():
+        raise InputError(
+            f"Accepting results of '{model}' from run '{run.id}'",
+            found=f"no baseline '{path}'",
+            expected="a stored fp32 reference, which a run file does not hold",
+            remedy=f'Run pytest "suites/{run.suite}.qbench.toml::{model}" --qbench-accept-fp32 --qbench-accept=new.',
+        )
+    return load_baseline(path)
+
+
+def _accept(
+    baseline: "Baseline", measured: "list[Measurement]", accepting: "Accepting", suite: "Suite"
+) -> "Acceptance":
+    from qbench.tracking import accept_measurements
+
+    try:
+        return accept_measurements(
+            baseline, measured, accepting=accepting, rules=suite.rules, quarantine=suite.quarantine
+        )
+    except InputError as error:  # it names pytest's option; here the option is called otherwise
+        raise InputError(error.doing, found=error.found, expected=error.expected, remedy='Add --reason "…".') from error
+
+
+def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) -> None:
+    rows: list[dict[str, Any]] = []
+    for (suite, model), results in done.items():
+        for result in results:
+            rows += [
+                {
+                    "suite": suite,
+                    "cell": f"{model}::{row.cell}",
+                    "environment_class": row.environment_class,
+                    "metric": row.metric,
+                    "old": row.old,
+                    "new": row.new,
+                    "out_of": row.out_of,
+                }
+                for row in result.rows
+            ]
+            for refusal in result.refusals:
+                say(f"not accepted: {model}::{refusal.cell}: {refusal.reason}")
+    if as_json:
+        print_json(rows)
+    elif rows:
+        header = ("cell", "class", "metric", "old", "new", "of")
+        keys = ("cell", "environment_class", "metric", "old", "new", "out_of")
+        print_columns([[_text(row[key]) for key in keys] for row in rows], header)
+    else:
+        print("nothing to accept: no result in scope differs from its baseline")
+
+
+def _text(value: object) -> str:
+    return "—" if value is None else str(value)
+
+
+COMMAND = Command(
+    name="accept",
+    summary="take the results of finished runs into the baselines",
+    example="qbench accept ci-artifact/run.jsonl --what new",
+    declare=declare,
+    execute=execute,
+)

@@ -1,0 +1,33 @@
+"""What a command of the ``qbench`` program is: a name, its arguments, and what it does; and the exit codes of all."""
+
+import argparse
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+class ExitCode(enum.IntEnum):
+    """How ``qbench`` ends. pytest keeps its own codes."""
+
+    FINE = 0
+    GATE_FAILED = 1
+    USAGE = 2
+    INCOMPARABLE = 3
+    INCOMPLETE = 4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command.
+
+    Args:
+        name: what is typed. summary: one line for the list of commands. example: shown below its help.
+        declare: adds its arguments to its parser. execute: runs it and gives the exit code; what has a sentence is
+            raised as a QbenchError.
+    """
+
+    name: str
+    summary: str
+    example: str
+    declare: Callable[[argparse.ArgumentParser], None]
+    execute: Callable[[argparse.Namespace], ExitCode]

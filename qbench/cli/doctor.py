@@ -1,0 +1,114 @@
+"""``qbench doctor``: what this computer and the suites are like, before anything is run or downloaded."""
+
+import argparse
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.printing import print_columns, print_json
+
+SUITES = "*.qbench.toml"
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench doctor``."""
+    parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"suite files (default: suites/{SUITES})")
+    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Print the facts; GATE_FAILED when something would keep a run from being trusted.
+
+    Raises:
+        QbenchError: a suite is wrong, or a baseline is damaged.
+    """
+    from qbench.cli.machine_facts import machine_facts
+    from qbench.cli.suite_facts import suite_facts
+    from qbench.host import utc_today
+    from qbench.storage import Cache
+
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    machine = machine_facts(cache)
+    paths = [Path(text) for text in arguments.suites] or sorted(Path("suites").glob(SUITES))
+    processor, today = machine["environment_class"], utc_today()
+    suites = [suite_facts(path, Path(arguments.baselines), cache, processor, today) for path in paths]
+    problems = [problem for facts in (machine, *suites) for problem in facts["problems"]]
+    if arguments.json:
+        print_json({"machine": machine, "suites": suites, "problems": problems})
+    else:
+        _print_machine(machine)
+        for suite in suites:
+            _print_suite(suite)
+        print(f"\n{len(problems)} problems" if problems else "\nno problems")
+        for problem in problems:
+            print(f"  {problem}")
+    return ExitCode.GATE_FAILED if problems else ExitCode.FINE
+
+
+def _print_machine(machine: dict[str, Any]) -> None:
+    host, cache = machine["host"], machine["cache"]
+    rows = [
+        ("environment class", machine["environment_class"]),
+        ("processor", f"{host['processor_name'] or host['architecture']}, {host['cores']} cores"),
+        ("dot product", str(host["dot_product"])),
+        ("features", " ".join(host["features"]) or "unknown"),
+        ("system", f"{host['system']}, Python {host['python']}"),
+        ("packages", ", ".join(f"{name} {version}" for name, version in sorted(host["packages"].items()))),
+        ("extensions", ", ".join(machine["extensions"]) or "none"),
+        ("cache", f"{cache['folder']}: {_size(cache['bytes'])}, {_size(cache['free_bytes'])} free"),
+    ]
+    print_columns(rows)
+
+
+def _print_suite(suite: dict[str, Any]) -> None:
+    missing = [asset for asset in suite["assets"] if not asset["cached"]]
+    print(f"\n{suite['path']}: {suite['cells']} cells")
+    if missing:
+        total = _size(sum(asset["bytes"] for asset in missing))
+        print(f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, {total} to download")
+    else:
+        print(f"  assets: all {len(suite['assets'])} packages are cached")
+    rows = [row for model in suite["models"] for row in _model_rows(model)]
+    if rows:
+        header = ("  model", "metric", "n", "one sample", "margin", "can tell from chance")
+        print_columns(rows, header)
+    for entry in suite["quarantine"]:
+        soon = " — soon" if 0 <= entry["days_left"] <= _soon_days() else ""
+        print(f"  quarantined until {entry['expires']}{soon}: {entry['cell']} ({entry['owner']})")
+    print(f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; at most a quarter)")
+
+
+def _model_rows(model: dict[str, Any]) -> Iterator[tuple[str, ...]]:
+    for metric in model["metrics"]:
+        n, margin = metric["n"], metric["margin_samples"]
+        gates = f"{margin} of {metric['fp32_hits']}" if margin else "under one: shown, does not gate"
+        yield (
+            f"  {model['model']}",
+            metric["metric"],
+            str(n),
+            f"{100 / n:.2f} pp",
+            gates,
+            f"a loss from {metric['decidable_pp']:.2f} pp on",
+        )
+
+
+def _soon_days() -> int:
+    from qbench.cli.suite_facts import SOON
+
+    return SOON.days
+
+
+def _size(count: int) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.1f} MB"
+
+
+COMMAND = Command(
+    name="doctor",
+    summary="say what this computer and the suites are like, before anything is run",
+    example="qbench doctor suites/smoke.qbench.toml",
+    declare=declare,
+    execute=execute,
+)

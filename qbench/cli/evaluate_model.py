@@ -1,0 +1,176 @@
+"""``qbench eval``: one model on one's own data: fp32, and under a schema what quantization costs."""
+
+import argparse
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.printing import print_columns, print_json
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    from qbench.evaluation import SharedWork
+    from qbench.judging import Measurement
+    from qbench.metrics import Score
+
+REFUSALS_SHOWN = 10
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench eval``."""
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo (qbench list models)")
+    parser.add_argument(
+        "--data",
+        metavar="D",
+        required=True,
+        help="'folder:PATH?resize=256&crop=224&mean=…&std=…' (pictures sorted into a folder a class), "
+        "'PATH.npz' with x and y, or a data set of the zoo",
+    )
+    parser.add_argument("--backend", metavar="B", default="ort-cpu", help="what runs it (default: ort-cpu)")
+    parser.add_argument("--schema", metavar="S", help="quantize with this schema, too")
+    parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
+    parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
+    parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
+    parser.add_argument("--threads", metavar="N", type=int, default=1, help="threads of the engine (default: 1)")
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Measure and print; nothing is judged, so that a loss is a fact here and no failure.
+
+    Raises:
+        QbenchError: the model, the data or the names are wrong, or the backend does not run it.
+    """
+    if bool(arguments.schema) != bool(arguments.calib):
+        missing, given = ("--calib", "--schema") if arguments.schema else ("--schema", "--calib")
+        raise InputError(
+            f"Evaluating '{arguments.model}'",
+            found=f"{given} without {missing}",
+            expected="both, or neither",
+            remedy="A schema needs samples to take ranges from: name both.",
+        )
+    shared, measured = _measure(arguments)
+    if arguments.json:
+        print_json(_table(arguments, shared, measured))
+    else:
+        _print(arguments, shared, measured)
+    return ExitCode.FINE
+
+
+def _measure(arguments: argparse.Namespace) -> "tuple[SharedWork, list[Measurement]]":
+    """The fp32 measurement, and that of the quantized model when a schema is named."""
+    from qbench.backends import get_backend
+    from qbench.cli.own_subject import build_subject
+    from qbench.evaluation import Request, SharedWork, evaluate
+    from qbench.host import package_versions, processor_class
+    from qbench.judging import FP32, Cell, EnvironmentClass
+    from qbench.quantization import get_schema
+    from qbench.storage import Cache
+
+    backend = get_backend(arguments.backend)
+    schema = get_schema(arguments.schema) if arguments.schema else None
+    metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
+    subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
+    environment = EnvironmentClass(processor_class(), tuple(sorted(package_versions(backend.packages).items())))
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    # Losses and gains are those of quantization: the reference is the float model on this very backend.
+    shared = SharedWork(subject, cache, backend, str(environment))
+    reference = shared.reference()
+    measured = []
+    for one in (None,) if schema is None else (None, schema):
+        cell = Cell("eval", subject.model.id, backend.name, FP32 if one is None else one.name)
+        request = Request(cell=cell, subject=subject, backend=backend, schema=one, threads=arguments.threads)
+        measured.append(evaluate(request, shared, reference, environment, timer=time.perf_counter))
+    return shared, measured
+
+
+def _print(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[Measurement]") -> None:
+    subject = shared.subject
+    (data,) = subject.data.values()
+    print(f"model    {arguments.model}  ({shared.macs / 1e6:.4g} million multiply-accumulates a sample)")
+    print(f"data     {arguments.data}  ({len(data)} samples)")
+    print(f"backend  {arguments.backend}  ({measured[0].environment})")
+    if arguments.schema:
+        print(f"calib    {arguments.calib}  ({len(subject.calibration)} samples)")
+    print()
+    header = ("schema", "metric", "value", "of", "drop", "95 % interval of the change", "losses", "gains", "seconds")
+    print_columns([_line(one, score) for one in measured for score in one.scores], header)
+    for one in measured:
+        for name, ties in one.ties.items():
+            if ties:
+                print(
+                    f"{one.cell.schema}: {ties} samples of '{name}' had equal best scores; the lowest class was taken"
+                )
+    if arguments.schema:
+        _print_plan(measured[-1])
+
+
+def _print_plan(quantized: "Measurement") -> None:
+    print(f"\n{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are planned in integers")
+    if quantized.refusals:
+        print("left in float:")
+        for refusal in quantized.refusals[:REFUSALS_SHOWN]:
+            print(f"  {refusal}")
+        if len(quantized.refusals) > REFUSALS_SHOWN:
+            print(f"  and {len(quantized.refusals) - REFUSALS_SHOWN} more (--json lists them all)")
+
+
+def _line(measurement: "Measurement", score: "Score") -> tuple[str, ...]:
+    is_fp32 = measurement.cell.is_fp32
+    interval = None if is_fp32 else _interval(score)
+    noun = "samples" if score.proportion else "units"
+    return (
+        measurement.cell.schema,
+        score.metric,
+        f"{100 * score.value:.2f} %",
+        f"{score.hits}/{score.out_of}",
+        "" if is_fp32 else f"{100 * score.drop / score.out_of:+.2f} pp = {score.drop} {noun}",
+        "" if interval is None else f"{100 * interval[0]:+.2f} … {100 * interval[1]:+.2f} pp",
+        "" if is_fp32 else str(score.losses),
+        "" if is_fp32 else str(score.gains),
+        f"{measurement.seconds.get('inference', 0):.2f}",
+    )
+
+
+def _interval(score: "Score") -> tuple[float, float] | None:
+    """Tango's interval, for shares against labels: agreement has no change to speak of, an error rate no pairs."""
+    from qbench.judging import paired_interval
+    from qbench.metrics import Against
+
+    if not score.proportion or score.against is not Against.LABELS:
+        return None
+    return paired_interval(score.losses, score.gains, score.n)
+
+
+def _table(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[Measurement]") -> dict[str, Any]:
+    from qbench.storage import plain
+
+    def one(measurement: "Measurement") -> dict[str, Any]:
+        table: dict[str, Any] = plain(measurement)
+        for score, entry in zip(measurement.scores, table["scores"], strict=True):
+            interval = _interval(score)
+            entry.update(value=score.value, drop=score.drop, drop_pp=100 * score.drop / score.out_of)
+            if interval is not None:
+                entry["interval"] = list(interval)
+        return table
+
+    return {
+        "model": arguments.model,
+        "data": arguments.data,
+        "samples": len(next(iter(shared.subject.data.values()))),
+        "backend": arguments.backend,
+        "environment_class": str(measured[0].environment),
+        "fp32": one(measured[0]),
+        "quantized": one(measured[1]) if arguments.schema else None,
+    }
+
+
+COMMAND = Command(
+    name="eval",
+    summary="score an ONNX file on your own data, as it is and quantized",
+    example="qbench eval net.onnx --data test.npz --schema w8a8_asym_pc --calib train.npz",
+    declare=declare,
+    execute=execute,
+)

@@ -1,0 +1,61 @@
+"""Finding runs: a path, an id (or the beginning of one), or ``latest`` in the history folder."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    from qbench.tracking import History, Run
+
+
+def declare_history(parser: argparse.ArgumentParser) -> None:
+    """``--history DIR``."""
+    parser.add_argument(
+        "--history", metavar="DIR", default="reports/history", help="folder of run files (default: reports/history)"
+    )
+
+
+def open_history(folder: str) -> "History":
+    """The history in ``folder``.
+
+    Raises:
+        InputError: there is no such folder.
+    """
+    from qbench.tracking import History
+
+    if not Path(folder).is_dir():
+        raise InputError(
+            f"Reading the history in '{folder}'",
+            found="no such folder",
+            expected="a folder of run files",
+            remedy="Name it with --history, or run a suite first.",
+        )
+    return History(Path(folder))
+
+
+def find_run(text: str, folder: str) -> "Run":
+    """The run that ``text`` names: a file, ``latest``, or an id of the history in ``folder``, whole or its beginning.
+
+    Raises:
+        InputError: there is none, or several begin so.
+        StoreError: the file is no run file.
+    """
+    from qbench.tracking import read_run
+
+    if Path(text).is_file():
+        return read_run(Path(text))
+    runs = open_history(folder).runs() if Path(folder).is_dir() else ()
+    found = list(runs[-1:]) if text == "latest" else [run for run in runs if run.id.startswith(text)]
+    found = [run for run in found if run.id == text] or found
+    if len(found) != 1:
+        raise InputError(
+            f"Looking for the run '{text}'",
+            found=f"{len(found)} runs of that name among {len(runs)} in '{folder}'"
+            if found
+            else f"no such file, and no such run among {len(runs)} in '{folder}'",
+            expected="a run file, the id of a run, or 'latest'",
+            remedy="Give more of its id." if found else "Check the path, or name the folder with --history.",
+        )
+    return found[0]

@@ -1,0 +1,97 @@
+"""``qbench list``: the names that suites and commands can use, each with its owner and what it is."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.printing import print_columns, print_json
+from qbench.errors import QbenchError
+
+if TYPE_CHECKING:
+    from qbench.extension import Catalogue
+
+KINDS = ("models", "datasets", "backends", "schemas", "metrics")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench list``."""
+    parser.add_argument("kind", choices=KINDS, help="what to list")
+    parser.add_argument(
+        "--suites", metavar="DIR", default="suites", help="folder with schemas/*.toml (default: suites)"
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Print one line a name.
+
+    Raises:
+        InputError: two extensions define one name.
+    """
+    from pathlib import Path
+
+    from qbench.suite import gather
+
+    catalogue: Catalogue[Any] = getattr(gather(suites=Path(arguments.suites)), arguments.kind)
+    rows = [
+        {"name": name, "owner": catalogue.owner(name), "what": _described(catalogue, name, arguments.kind)}
+        for name in catalogue.names()
+    ]
+    if arguments.json:
+        print_json(rows)
+    else:
+        print_columns([(row["name"], row["owner"], row["what"]) for row in rows], ("name", "owner", "what"))
+    return ExitCode.FINE
+
+
+def _described(catalogue: "Catalogue[Any]", name: str, kind: str) -> str:
+    """One line about ``name``; data sets are not made for it, because that may download them."""
+    if kind == "datasets":
+        return ""
+    try:
+        return _DESCRIPTIONS[kind](catalogue.get(name))
+    except QbenchError as error:
+        return f"cannot be had here: {error}"
+
+
+def _model(model: Any) -> str:  # noqa: ANN401 - a ZooModel, whose import would cost a second
+    return str(model.origin)
+
+
+def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
+    limit = backend.capabilities.max_macs
+    forms = ", ".join(sorted(form.value for form in backend.capabilities.forms))
+    most = "" if limit is None else f"; up to {limit / 1e6:g} million multiply-accumulates"
+    return f"runs {forms}; counts with {', '.join(backend.packages) or 'nothing outside'}{most}"
+
+
+def _schema(schema: Any) -> str:  # noqa: ANN401 - a Schema
+    """Its first rule that puts something on a grid."""
+    for rule in schema.rules:
+        parts = [
+            f"{what} {spec}" for what, spec in (("activations", rule.activation), ("weights", rule.weight)) if spec
+        ]
+        if parts:
+            return ", ".join(parts)
+    return "keeps everything in float"
+
+
+def _metric(metric: Any) -> str:  # noqa: ANN401 - a Metric
+    return f"{metric.title}; against {metric.against.value}, {metric.direction.value} is better"
+
+
+_DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
+    "models": _model,
+    "backends": _backend,
+    "schemas": _schema,
+    "metrics": _metric,
+}
+
+COMMAND = Command(
+    name="list",
+    summary="list the names of models, data sets, backends, schemas or metrics",
+    example="qbench list backends",
+    declare=declare,
+    execute=execute,
+)

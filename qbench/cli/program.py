@@ -1,0 +1,92 @@
+"""The ``qbench`` program: parse, run one command, turn what it raises into one sentence and an exit code."""
+
+import argparse
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from qbench.cli import (
+    accept_run,
+    compare_files,
+    doctor,
+    draw_report,
+    evaluate_model,
+    list_names,
+    profile_model,
+    quantize_file,
+    run_suite,
+    show_history,
+)
+from qbench.cli.command import Command, ExitCode
+from qbench.errors import QbenchError
+
+COMMANDS: tuple[Command, ...] = (
+    list_names.COMMAND,
+    run_suite.COMMAND,
+    evaluate_model.COMMAND,
+    profile_model.COMMAND,
+    quantize_file.COMMAND,
+    compare_files.COMMAND,
+    accept_run.COMMAND,
+    draw_report.COMMAND,
+    show_history.COMMAND,
+    doctor.COMMAND,
+)
+_CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable, 4 incomplete run"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command in ``argv`` (the process's own arguments when None); its exit code."""
+    try:
+        arguments = build_parser().parse_args(argv)
+    except SystemExit as request:  # argparse ends the process for --help and for what it cannot read
+        return int(request.code or 0)
+    try:
+        code: ExitCode = arguments.execute(arguments)
+        sys.stdout.flush()
+    except QbenchError as error:
+        print(f"qbench: {error}", file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        print("qbench: interrupted", file=sys.stderr)
+        return ExitCode.INCOMPLETE
+    except BrokenPipeError:
+        return _close_quietly()
+    return int(code)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The parser of the whole program."""
+    parser = argparse.ArgumentParser(
+        prog="qbench",
+        description="A bench for quantized neural networks: models × backends × schemas against stored fp32 baselines.",
+        epilog=_CODES,
+        allow_abbrev=False,
+    )
+    parser.add_argument("--version", action="version", version=_version())
+    commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        one = commands.add_parser(
+            command.name,
+            help=command.summary,
+            description=f"{command.summary[0].upper()}{command.summary[1:]}.",
+            epilog=f"example:\n  {command.example}\n\n{_CODES}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        command.declare(one)
+        one.set_defaults(execute=command.execute)
+    return parser
+
+
+def _version() -> str:
+    import qbench
+
+    return f"qbench {qbench.__version__}"
+
+
+def _close_quietly() -> int:
+    """Whoever read our output has gone; Python would complain again when it flushes at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 128 + int(getattr(signal, "SIGPIPE", 13))

@@ -1,0 +1,176 @@
+"""``qbench run``: measure and judge the cells of a suite, the same road as pytest, and write one run file."""
+
+import argparse
+import secrets
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.draw_report import KINDS, declare_output
+from qbench.cli.history_files import declare_history
+from qbench.cli.printing import print_json, print_tones, say
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    from qbench.suite import Bench, PlannedCell, Settings, Suite
+    from qbench.tracking import Run, RunWriter
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench run``."""
+    parser.add_argument("suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml")
+    parser.add_argument(
+        "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
+    )
+    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--limit", metavar="N", type=int, help="at most N samples of each data set; never accepted")
+    declare_history(parser)
+    parser.add_argument("--report", action="append", choices=KINDS, default=[], help="write a report; repeatable")
+    declare_output(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Run, remember, report; INCOMPLETE after Ctrl-C, with everything kept that was measured.
+
+    Raises:
+        QbenchError: the suite is wrong, nothing is selected, or the history cannot be written.
+    """
+    from qbench.suite import Bench, Selection, expand, gather, load_suite
+    from qbench.tracking import History, read_run
+
+    path = Path(arguments.suite)
+    suite = load_suite(path)
+    catalogues = gather(suites=path.parent)
+    planned = expand(suite, catalogues)
+    selection = Selection.parse(arguments.select)
+    chosen = [one for one in planned if selection.covers(one.cell)]
+    if not chosen:
+        raise InputError(
+            f"Running '{path}'",
+            found=f"no cell that '{arguments.select}' selects among {len(planned)}" if planned else "no cells",
+            expected="at least one",
+            remedy="Mend the selection; 'qbench doctor' lists what a suite holds.",
+        )
+    bench = Bench(suite, catalogues, _settings(arguments))
+    with _opened(arguments, suite, len(planned), len(chosen)) as writer:
+        code = _measure(bench, chosen, writer)
+    run = read_run(writer.path)
+    _show(run, code, as_json=arguments.json)
+    if arguments.report:
+        from qbench.reporting import write_reports
+
+        for written in write_reports(History(Path(arguments.history)).runs(), Path(arguments.output), arguments.report):
+            say(f"wrote {written}")
+    return code
+
+
+def _settings(arguments: argparse.Namespace) -> "Settings":
+    from qbench.host import utc_today
+    from qbench.storage import Cache
+    from qbench.suite import Settings
+
+    if arguments.limit is not None and arguments.limit < 1:
+        raise InputError(
+            "Reading --limit", found=str(arguments.limit), expected="a whole number from 1", remedy="Mend the option."
+        )
+    return Settings(
+        baselines=Path(arguments.baselines),
+        suite_path=arguments.suite,
+        today=utc_today(),
+        cache=Cache(Path(arguments.cache)) if arguments.cache else Cache.default(),
+        limit=arguments.limit,
+    )
+
+
+def _opened(arguments: argparse.Namespace, suite: "Suite", planned: int, selected: int) -> "RunWriter":
+    """The run file, begun with its ``run`` and ``environment`` lines.
+
+    Raises:
+        StoreError: the history cannot be written; better now than after an hour.
+    """
+    import datetime
+
+    from qbench.host import current_commit, describe_host
+    from qbench.storage import plain
+    from qbench.tracking import RunWriter
+
+    commit = current_commit()
+    header = {
+        "suite": suite.name,
+        "commit": plain(commit),
+        "complete_selection": selected == planned and arguments.limit is None,
+        "planned": planned,
+        "selected": selected,
+        "limited": arguments.limit,
+        "select": arguments.select,
+    }
+    writer = RunWriter.open(
+        Path(arguments.history),
+        header,
+        started=datetime.datetime.now(datetime.UTC),
+        commit=commit.sha if commit else None,
+        token=secrets.token_hex(3),
+    )
+    facts: dict[str, Any] = {**describe_host()}
+    processor, versions = facts.pop("processor_class"), facts.pop("packages")
+    writer.write({"type": "environment", "processor": processor, **facts, "versions": versions})
+    return writer
+
+
+def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter") -> ExitCode:
+    """Every chosen cell, each written down as soon as it is judged."""
+    from qbench.cli.progress import cell_progress
+
+    is_red = False
+    try:
+        with cell_progress(len(chosen)) as progress:
+            for planned in chosen:
+                progress.begin(str(planned.cell))
+                line, red = _one(bench, planned)
+                writer.write(line)
+                is_red = is_red or red
+                progress.end(line, is_red=red)
+    except KeyboardInterrupt:
+        writer.write({"type": "note", "text": f"interrupted after {writer.cells} of {len(chosen)} selected cells"})
+        say(f"interrupted; {writer.cells} of {len(chosen)} cells are kept in {writer.path}")
+        return ExitCode.INCOMPLETE
+    code = ExitCode.GATE_FAILED if is_red else ExitCode.FINE
+    writer.close(exit_code=code)
+    return code
+
+
+def _one(bench: "Bench", planned: "PlannedCell") -> tuple[dict[str, Any], bool]:
+    """The line of one cell and whether it is red; a fault of ours is a red cell with its traceback, not the end."""
+    from qbench.judging import Outcome, Verdict
+    from qbench.tracking import cell_line
+
+    try:
+        judged = bench.run(planned)
+    except Exception as error:  # the cells after it deserve their run
+        traceback.print_exc()
+        verdict = Verdict(outcome=Outcome.ERROR, headline=f"{type(error).__name__}: {error}", rule="")
+        return cell_line(planned.cell, verdict, None), True
+    return judged.line, judged.verdict.outcome.is_red
+
+
+def _show(run: "Run", code: ExitCode, *, as_json: bool) -> None:
+    if as_json:
+        print_json({"run": run.id, "path": run.path, "exit_code": int(code), "cells": list(run.cells)})
+    else:
+        from qbench.reporting import styled_lines
+
+        print_tones(lambda width, unicode: styled_lines(run, width, unicode=unicode))
+        print(f"run file: {run.path}")
+
+
+COMMAND = Command(
+    name="run",
+    summary="measure and judge the cells of a suite, the same road as pytest",
+    example="qbench run suites/smoke.qbench.toml --select 'model=digits_cnn backend=ort-*' --report html",
+    declare=declare,
+    execute=execute,
+)
