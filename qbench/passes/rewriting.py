@@ -21,6 +21,7 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
     for step in passes:
         try:
             modified |= step.run(copy)
+            _check_names(copy)
         except QbenchError:
             raise
         except Exception as error:  # whatever breaks in a pass, the user must learn which one
@@ -33,3 +34,18 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
     if modified and (before := graph_digest(model)) != graph_digest(copy):
         extend_lineage(copy, before)
     return copy
+
+
+def _check_names(model: ir.Model) -> None:
+    """Two values under one name would be merged silently when the model is written.
+
+    Raises:
+        ValueError: the name that two values of the main graph bear.
+    """
+    seen: set[str] = set()
+    graph = model.graph
+    constants = (value for value in graph.initializers.values() if not value.is_graph_input())
+    for value in (*graph.inputs, *constants, *(v for node in graph for v in node.outputs)):
+        if value.name and value.name in seen:
+            raise ValueError(f"two values called '{value.name}'")
+        seen.add(value.name or "")

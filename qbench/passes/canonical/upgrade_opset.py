@@ -46,6 +46,7 @@ class UpgradeOpset:
 
     def _converted(self, model: ir.Model) -> onnx.ModelProto:
         proto = onnx.load_model_from_string(model_bytes(model))
+        proto.ir_version = max(proto.ir_version, _MIN_IR_VERSION)  # up to 3, initializers had to be inputs too
         try:
             return onnx.version_converter.convert_version(proto, self.target)
         except RuntimeError as error:
