@@ -21,9 +21,15 @@ class EnvironmentClass:
     @classmethod
     def parse(cls, text: str) -> "EnvironmentClass":
         """The class that ``str`` wrote as ``text``."""
-        processor, *packages = text.split("+")
-        pairs = (p.rpartition("-") for p in packages)
-        return cls(processor, tuple((name, version) for name, _, version in pairs))
+        processor, *parts = text.split("+")
+        packages: list[tuple[str, str]] = []
+        for part in parts:
+            name, dash, version = part.rpartition("-")  # no version holds a dash (PEP 440, normalized)
+            if dash:
+                packages.append((name, version))
+            elif packages:  # the local part of a version, 2.9.0+cpu
+                packages[-1] = (packages[-1][0], f"{packages[-1][1]}+{part}")
+        return cls(processor, tuple(packages))
 
     def matches(self, condition: str | None) -> bool:
         """Whether a ``when`` condition holds here: None always; else the processor, or the class whole."""
