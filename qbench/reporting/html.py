@@ -87,6 +87,7 @@ def _render(reports: Sequence[Report], detail: Detail) -> str:
             style=Markup((folder / "style.css").read_text(encoding="utf-8")),  # ours, not escaped
             script=Markup((folder / "page.js").read_text(encoding="utf-8")),
         )
+        .lstrip()
     )
 
 
@@ -114,7 +115,7 @@ def _environment() -> "Environment":
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
-    made.globals["MEANINGS"] = words.MEANINGS
+    made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES}
     return made
 
 

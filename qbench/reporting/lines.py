@@ -47,9 +47,8 @@ def list_of(value: object) -> tuple[Any, ...]:
 
 def read_key(line: Mapping[str, Any]) -> CellKey:
     """Which cell a ``cell`` line is about."""
-    return CellKey(
-        *(text_of(line.get(axis), "?") for axis in ("model", "backend", "schema")), text_of(line.get("variant"))
-    )
+    model, backend, schema = (text_of(line.get(axis), "?") for axis in ("model", "backend", "schema"))
+    return CellKey(model, backend, schema, text_of(line.get("variant")))
 
 
 def read_metrics(line: Mapping[str, Any]) -> tuple[MetricView, ...]:

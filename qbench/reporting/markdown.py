@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 
 from qbench.reporting.view import Cause, Matrix, Report
 from qbench.reporting.words import (
+    STATES,
     cell_text,
     change_text,
     common_lead,
@@ -20,7 +21,7 @@ from qbench.reporting.words import (
 )
 
 ROWS_SHOWN = 30
-_ESCAPED = re.compile(r"([\\`*_{}\[\]<>()#+!|~@&$-])")
+_ESCAPED = re.compile(r"(^[#+\-=:]|[\\`*_\[\]<>|~@&$])")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", "|": "&#124;"}
 
 
@@ -45,16 +46,15 @@ def markdown_text(reports: Sequence[Report]) -> str:
 
 
 def _blocks(report: Report) -> Iterable[str]:
-    mark = symbol_of("failed" if report.is_red else "passed") if report.run else ""
     yield f"# qbench {escaped(report.suite)}".rstrip()
-    yield f"**{mark} {escaped(report.headline)}.**".replace("** ", "**")
+    yield f"**{STATES[report.state]} {escaped(report.headline)}.**"
     if report.run is None:
+        yield from _notices(report)
         return
     facts = [report.run.started, f"commit {report.run.commit}" if report.run.commit else "", report.run.processor]
     yield escaped(" · ".join(filter(None, facts)))
     yield "  ".join(f"{symbol_of(name)} {count} {escaped(name)}" for name, count in report.tallies)
-    if report.notices:
-        yield "\n".join(f"> {escaped(notice)}  " for notice in report.notices[:ROWS_SHOWN])
+    yield from _notices(report)
     if report.causes:
         yield "## Needs attention"
         for cause in report.causes:
@@ -68,6 +68,11 @@ def _blocks(report: Report) -> Iterable[str]:
     yield from _known(report)
     versions = ", ".join(f"{escaped(name)} {escaped(version)}" for name, version in report.run.versions)
     yield f"Run {code(report.run.id)}" + (f"; {versions}" if versions else "")
+
+
+def _notices(report: Report) -> Iterable[str]:
+    if report.notices:
+        yield "\n".join(f"> {escaped(notice)}  " for notice in report.notices[:ROWS_SHOWN])
 
 
 def _table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> str:

@@ -66,7 +66,7 @@ def matrix_png(report: Report) -> bytes:
     width = 2.2 + 1.3 * columns
     height = 0.7 + sum(ROW * len(matrix.rows) + HEAD for matrix in matrices)
     figure = Figure(figsize=(width, height), facecolor="white")
-    title = textwrap.shorten(f"{report.suite}: {report.headline}", int(13 * width), placeholder=" …")
+    title = textwrap.shorten(f"{report.suite}: {report.headline}", int(10.5 * width), placeholder=" …")
     figure.text(0.15 / width, 1 - 0.3 / height, _safe(title), color=INK, fontsize=10, fontweight="bold")
     top = height - 0.5
     for matrix in matrices:  # rows of one height, whatever the number of models

@@ -76,6 +76,9 @@ RICH_STYLES = {
 """Tone → style of rich."""
 
 
+_TONES = {"red": "bad", "incomplete": "warn", "empty": "warn", "green": "good"}
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One line, at most as wide as was asked for unless its tone is ``command``; tones: see ``RICH_STYLES``."""
@@ -283,9 +286,5 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
         yield Line(f"and {len(report.notices) - 6} more notices", "muted")
     if report.step_groups or report.unsupported or report.notices:
         yield Line("")
-    yield from _wrapped(
-        f"{report.suite}: {report.headline}" if report.suite else report.headline,
-        width,
-        "bad" if report.is_red else "good",
-        indent=0,
-    )
+    sentence = f"{report.suite}: {report.headline}" if report.suite else report.headline
+    yield from _wrapped(sentence, width, _TONES[report.state], indent=0)

@@ -240,6 +240,15 @@ class Report:
     unsupported: tuple[tuple[str, tuple[CellKey, ...]], ...] = ()
 
     @property
+    def state(self) -> str:
+        """How the run stands in one word: red, incomplete, empty (nothing was measured) or green."""
+        if self.is_red:
+            return "red"
+        if self.run is not None and not self.run.complete:
+            return "incomplete"
+        return "green" if any(cell.outcome not in (ABSENT, "unsupported") for cell in self.cells) else "empty"
+
+    @property
     def models(self) -> tuple[str, ...]:
         """Every model, sorted."""
         return tuple(sorted({cell.key.model for cell in self.cells}))

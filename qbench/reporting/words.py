@@ -22,6 +22,9 @@ SYMBOLS = {
     "error": "!",
     ABSENT: "·",
 }
+STATES = {"red": "✗", "incomplete": "…", "empty": "·", "green": "✓"}
+"""The symbol of a whole report, by its state."""
+
 MEANINGS = {
     "passed": "within its tolerance",
     "accepted": "accepted as measured",

@@ -53,7 +53,7 @@ def write_reports(
 def file_name(text: str) -> str:
     """``text`` as the name of a file: letters, digits, ``_``, ``.`` and ``-``; what lost letters gets a digest."""
     plain = re.sub(r"[^a-z0-9_.-]", "-", text).lstrip(".")[:80]
-    return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+    return plain if plain == text != "" else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
 def _write_charts(report: Report, charts: Path, folder: Path) -> Iterable[Path]:

@@ -1,0 +1,83 @@
+"""The terminal summary: within its width, readable without colours, and never an exception."""
+
+import pytest
+from reporting_histories import MODELS, SCHEMAS, edge_histories, make_cell, make_run, nightly_history
+
+from qbench.reporting import PYTEST_MARKUP, RICH_STYLES, build_report, styled_lines, summary_lines, summary_text
+
+
+@pytest.fixture(scope="module")
+def history():
+    return nightly_history()
+
+
+@pytest.fixture(scope="module")
+def report(history):
+    return build_report(history)
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+def test_lines_fit_except_commands_which_are_whole(report, width):
+    lines = styled_lines(report, width)
+    assert max(len(line.text) for line in lines if line.tone != "command") <= width
+    commands = [line.text.removeprefix("  next: ") for line in lines if line.tone == "command"]
+    assert set(commands) <= {remedy for cause in report.causes for remedy in cause.remedies}
+    assert commands
+
+
+def test_the_reds_are_named_with_numbers_rule_age_and_next(report):
+    text = "\n".join(summary_lines(report, 120))
+    worst = text.index("Could not be measured"), text.index("Loses more against fp32"), text.index("Has no baseline")
+    assert list(worst) == sorted(worst)
+    assert "top1 74.10 % → 72.60 % (−1.50 pp), may lose 0.37 pp, 18 losses, 3 gains" in text
+    assert "red for 13 runs" in text
+    assert "rule: tolerance 0.5 % (suite nightly)" in text
+    assert "next: qbench localize mobilenet_v2 --backend ort-cpu --schema w8a8_sym_pc_pow2" in text
+    assert text.rstrip().splitlines()[-1].strip()
+
+
+def test_the_matrix_has_a_line_a_model_and_backend(report):
+    lines = summary_lines(report, 100)
+    row = next(line for line in lines if line.startswith("mobilenet_v2") and "✗" in line)
+    assert " ".join(row.split()) == "mobilenet_v2 ✓ 74.10 % ✓ −0.10 ✓ −0.10 ✗ −1.20 ✗ −1.50 ✓ −0.20"
+    assert sum(line.startswith(tuple(MODELS)) for line in lines) >= 4 * len(MODELS)
+
+
+def test_a_long_matrix_shows_only_what_is_not_green():
+    cells = [make_cell(f"model_{i:03}", "ort-cpu", s, 0.0) for i in range(80) for s in SCHEMAS[:2]]
+    cells[7] = make_cell("model_003", "ort-cpu", SCHEMAS[1], 0.05)
+    lines = summary_lines(make_run(cells), 80)
+    assert "79 models more, all passed" in lines
+    assert len(lines) < 30
+
+
+def test_ascii_terminals_get_ascii(report):
+    assert all(line.isascii() for line in summary_lines(report, 80, unicode=False))
+
+
+@pytest.mark.parametrize("name", list(edge_histories()))
+@pytest.mark.parametrize("width", [10, 80])
+def test_every_edge_case_is_drawn(name, width):
+    runs = edge_histories()[name]
+    assert "could not be drawn" not in "".join(summary_lines(runs, width))
+    for run in runs:
+        assert "could not be drawn" not in "".join(summary_lines(run, width))
+
+
+def test_a_fault_of_ours_becomes_a_line():
+    assert summary_lines(object())[0].startswith("qbench: the summary could not be drawn")  # type: ignore[arg-type]
+
+
+def test_every_tone_is_known_to_both_doors(report):
+    tones = {line.tone for line in styled_lines(report, 80)}
+    assert tones <= set(PYTEST_MARKUP) == set(RICH_STYLES)
+    assert summary_text(report, 80).plain == "\n".join(summary_lines(report, 80))
+
+
+def test_another_metric_than_its_rows_is_marked():
+    odd = make_cell("magika", "ort-cpu", SCHEMAS[1], 0.001)
+    odd["gates"] = [{"kind": "floor", "metric": "agreement@photo_crops", "state": "holds", "limit": 0.9}]
+    cells = [make_cell("magika", "ort-cpu", s, 0.001) for s in (SCHEMAS[0], *SCHEMAS[2:])]
+    lines = summary_lines(build_report([make_run([*cells, odd])]), 80)
+    assert sum("*" in line for line in lines) == 2
+    assert "* of agreement@photo_crops" in lines

@@ -1,0 +1,209 @@
+"""What a report says: counts, causes in order, ages, steps at the right run, nothing for what was not measured."""
+
+from dataclasses import replace
+
+import pytest
+from reporting_histories import (
+    BACKENDS,
+    MACHINE_RUN,
+    MODELS,
+    SCHEMAS,
+    STEP_RUN,
+    edge_histories,
+    make_cell,
+    make_run,
+    nightly_history,
+)
+
+from qbench.judging import Outcome
+from qbench.reporting import CellKey, MetricView, build_report, build_reports
+from qbench.reporting.causes import cause_name
+from qbench.reporting.trends import class_difference
+from qbench.reporting.words import change_text, margin_level, margin_used, percent, points, signed, value_text
+from qbench.tracking import Run
+
+
+@pytest.fixture(scope="module")
+def history():
+    return nightly_history()
+
+
+@pytest.fixture(scope="module")
+def report(history):
+    return build_report(history)
+
+
+BAD = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
+
+
+def metric(hits: int, reference: int, out_of: int = 1000, **more) -> MetricView:
+    return MetricView(name="top1", n=out_of, hits=hits, out_of=out_of, reference_hits=reference, **more)
+
+
+def test_every_cell_is_there_once_and_counted(report):
+    assert len(report.cells) == len(MODELS) * len(BACKENDS) * len(SCHEMAS) == len({c.key for c in report.cells})
+    assert sum(count for _, count in report.tallies) == len(report.cells)
+    assert dict(report.tallies)["unsupported"] == 2 * len(SCHEMAS)
+    assert sum(len(keys) for _, keys in report.unsupported) == 2 * len(SCHEMAS)
+    assert [matrix.backend for matrix in report.matrices] == sorted(BACKENDS)
+    assert report.matrices[1].columns[0] == "fp32"
+
+
+def test_unsupported_is_never_counted_among_what_ran(report):
+    assert f"of {len(report.cells) - 2 * len(SCHEMAS)} cells are red" in report.headline
+
+
+def test_causes_are_worst_first_and_cells_within_them_too(report):
+    assert [cause.name for cause in report.causes] == ["error", "loss", "drifted", "stale", "missing"]
+    loss = next(cause for cause in report.causes if cause.name == "loss")
+    assert [c.excess for c in loss.cells] == sorted((c.excess for c in loss.cells), reverse=True)
+    assert {c.key.model for c in loss.cells} == {"mobilenet_v2"}
+    assert loss.remedies[0].startswith(f"qbench localize {loss.cells[0].key.model}")
+
+
+def test_the_step_is_found_at_its_run_and_the_machine_change_is_none(report):
+    trend = report.trends[BAD][0]
+    steps = [step for step in trend.steps if not step.provisional]
+    assert [step.position for step in steps] == [STEP_RUN]
+    assert points(steps[0].after - steps[0].before, 1) == "−1.2 pp"
+    assert [(switch.position, switch.label) for switch in trend.switches] == [
+        (MACHINE_RUN, "x64-avx512-vnni, onnxruntime 1.31.1")
+    ]
+    group = next(g for g in report.step_groups if g.position == STEP_RUN)
+    assert group.run == report.runs[STEP_RUN]
+    assert {key for key, m, _ in group.steps if m.name == "top1" and key.model == "mobilenet_v2"} == {
+        CellKey("mobilenet_v2", backend, schema)
+        for backend in ("ort-cpu", "ort-cpu-noopt")
+        for schema in ("w8a8_sym_pc", "w8a8_sym_pc_pow2")
+    }
+
+
+def test_a_red_cell_knows_since_when(report):
+    cell = next(c for c in report.cells if c.key == BAD)
+    assert cell.red_runs == len(report.runs) - STEP_RUN
+    assert cell.red_since == report.runs[STEP_RUN].commit
+    new = next(c for c in report.cells if c.outcome == "drifted")
+    assert new.red_runs == 1
+
+
+def test_a_first_run_does_not_call_its_reds_new():
+    report = build_report([make_run([make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.02)])])
+    assert report.is_red
+    assert report.cells[0].red_runs == 0
+
+
+def test_moved_compares_within_one_environment_class():
+    history = edge_histories()["two machines by turns"]
+    assert build_report(history).cells[0].moved == 0
+    assert build_report(history[:1]).cells[0].moved is None
+    assert all(not trend.steps for trends in build_report(history).trends.values() for trend in trends)
+
+
+def test_other_samples_are_a_line_and_no_step():
+    runs = []
+    for index in range(12):
+        line = make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.001 if index < 6 else 0.004)
+        runs.append(make_run([line | {"digests": {"data:x": "a" if index < 6 else "b"}}], index))
+    trend = next(iter(build_report(runs).trends.values()))[0]
+    assert trend.steps == ()
+    assert [(switch.position, switch.label) for switch in trend.switches] == [(6, "other samples")]
+
+
+def test_a_partial_run_shows_the_rest_as_absent_and_never_as_passed():
+    report = build_report(edge_histories()["incomplete"])
+    assert dict(report.tallies) == {"passed": 2, "absent": 4}
+    assert report.state == "incomplete"
+    assert report.headline.startswith("Incomplete run")
+    assert "stopped by Ctrl-C" in report.notices
+
+
+def test_a_whole_run_without_a_cell_has_dropped_it():
+    whole = [make_cell("magika", "ort-cpu", s, 0.001) for s in SCHEMAS]
+    assert len(build_report([make_run(whole, 0), make_run(whole[:2], 1)]).cells) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "state"),
+    [
+        ("empty", "empty"),
+        ("one run", "green"),
+        ("nothing measured", "empty"),
+        ("no cells", "empty"),
+        ("incomplete", "incomplete"),
+        ("damaged", "green"),
+        ("hostile", "red"),
+    ],
+)
+def test_states(name, state):
+    assert build_report(edge_histories()[name]).state == state
+
+
+def test_rubbish_is_read_as_nothing_and_an_unknown_outcome_is_red():
+    report = build_report(edge_histories()["rubbish"][:1])
+    assert {c.key.model: c.is_red for c in report.cells if c.outcome == "purple"} == {"3": True}
+    assert all(cell.lead is None for cell in report.cells)
+
+
+def test_one_report_a_suite_the_newest_first():
+    assert [report.suite for report in build_reports(edge_histories()["two suites"])] == ["smoke", "nightly"]
+    assert [report.suite for report in build_reports([])] == [""]
+
+
+def test_the_lead_metric_is_the_one_a_gate_decides_on():
+    line = make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.001)
+    gates = [
+        {"kind": "loss", "metric": "top1", "state": "shown"},
+        {"kind": "floor", "metric": "agreement@photo_crops", "state": "holds", "limit": 0.9},
+    ]
+    cell = build_report([make_run([line | {"gates": gates}])]).cells[0]
+    assert (cell.lead.name, cell.lead.limit) == ("agreement@photo_crops", 0.9)
+    broken = [{"kind": "loss", "metric": "top5", "state": "broken", "limit": 0.95}, *gates]
+    assert build_report([make_run([line | {"gates": broken}])]).cells[0].lead.name == "top5"
+
+
+def test_a_cell_measured_twice_counts_with_its_later_line():
+    lines = [make_cell("magika", "ort-cpu", "w8a8_sym_pc", loss) for loss in (0.05, 0.001)]
+    assert build_report([make_run(lines)]).state == "green"
+
+
+def test_worse_and_change_follow_the_direction():
+    fell, rose = metric(700, 720), metric(90, 80, lower_is_better=True)
+    assert (change_text(fell), fell.worse) == ("−2.00 pp", pytest.approx(0.02))
+    assert (change_text(rose), rose.worse) == ("+1.00 pp", pytest.approx(0.01))
+    assert value_text(fell) == "70.00 %"
+
+
+def test_margin_used_and_its_shades():
+    levels = [margin_level(metric(hits, 800, limit=0.79)) for hits in (801, 800, 796, 795, 790, 785, 780, 779)]
+    assert levels == [-1, 0, 1, 1, 2, 3, 3, 4]
+    assert margin_used(metric(798, 800)) == pytest.approx(0.5)
+    assert margin_used(metric(0, 0)) == 0
+
+
+def test_signs_are_typographic_and_zero_has_none():
+    assert [signed(x) for x in (-1.234, 0.5, 0.0, -0.001)] == ["−1.23", "+0.50", "0.00", "0.00"]
+    assert percent(0.77136) == "77.14 %"
+
+
+def test_a_failed_cell_is_grouped_by_its_broken_gate():
+    cell = build_report([make_run([make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.02)])]).cells[0]
+    assert cause_name(cell) == "loss"
+    assert cause_name(replace(cell, gates=())) == "failed"
+    assert {cause_name(replace(cell, outcome=o.value, gates=())) for o in Outcome if o.is_red} >= {"error", "stale"}
+
+
+def test_class_difference_names_what_is_new():
+    assert class_difference("x64-avx2+onnxruntime-1.30.2", "x64-avx2+onnxruntime-1.31.1") == "onnxruntime 1.31.1"
+    assert class_difference("x64-avx2+a-1", "arm64-dotprod+a-1") == "arm64-dotprod"
+    assert class_difference("x64+a-1", "x64") == "x64"
+
+
+def test_the_window_keeps_the_newest_runs():
+    runs = [make_run([make_cell("magika", "ort-cpu", "fp32", 0.0)], index) for index in range(130)]
+    report = build_report(runs)
+    assert len(report.runs) == 120
+    assert report.runs[-1].id == runs[-1].id
+
+
+def test_a_run_without_any_header_is_read(history):
+    assert build_report([Run(header={}), *history[-1:]], "?").suite == "?"
