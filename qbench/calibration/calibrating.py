@@ -4,8 +4,7 @@ from collections.abc import Iterable
 
 import onnx_ir as ir
 
-from qbench.backends import Executor, get_backend
-from qbench.backends.protocol import Feeds
+from qbench.backends import Executor, Feeds, get_backend
 from qbench.calibration.profile import Profile
 from qbench.calibration.watch import Watch, prepare_watch
 from qbench.calibration.watched import watched_values

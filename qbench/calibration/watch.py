@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Backend, Executor
-from qbench.backends.protocol import Array, Feeds
+from qbench.backends import Array, Backend, Executor, Feeds
 from qbench.calibration.observer import Observer
 from qbench.calibration.profile import Profile, merged_samples
 from qbench.calibration.watched import WatchedValue, watched_values

@@ -1,0 +1,177 @@
+"""``eval``, ``profile`` and ``quantize`` on files that people bring."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+
+def test_fp32_and_quantized_side_by_side(blobs_files, qbench):
+    code, out, err = qbench(
+        "eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "train.npz"
+    )
+    assert code == 0, err
+    assert "100.0 % of the multiply-accumulates are planned in integers" in out
+    assert "w8a8_asym_pc  top1" in out
+    assert "fp32          agreement  100.00 %" in out
+
+
+def test_the_numbers_are_those_of_the_engine(blobs_files, qbench):
+    from qbench_shapes import points
+
+    from qbench import get_backend
+
+    code, out, _ = qbench("eval", "net.onnx", "--data", "test.npz", "--metrics", "top1", "--json")
+    assert code == 0
+    (top1,) = json.loads(out)["fp32"]["scores"]
+    x, y = points(1, 300)
+    with get_backend("ort-cpu").prepare("net.onnx") as executor:
+        scores = executor.run({"x": x})["scores"]
+    assert top1["hits"] == int((scores.argmax(1) == y).sum())
+    assert (top1["n"], top1["losses"], top1["gains"]) == (300, 0, 0)
+
+
+def test_losses_and_gains_add_up(blobs_files, qbench):
+    arguments = ("--data", "test.npz", "--schema", "w8a8_sym_pt", "--calib", "train.npz", "--calib-count", "8")
+    facts = json.loads(qbench("eval", "net.onnx", *arguments, "--json")[1])
+    quantized = {score["metric"]: score for score in facts["quantized"]["scores"]}
+    top1 = quantized["top1"]
+    assert top1["drop"] == top1["losses"] - top1["gains"] == top1["reference_hits"] - top1["hits"]
+    low, high = top1["interval"]
+    assert low <= -top1["drop"] / top1["n"] <= high
+    assert facts["quantized"]["integer_macs"] == 1
+
+
+def test_the_graphs_own_input_name_is_used(blobs_files, qbench):
+    from qbench import load_model, save_model
+
+    model = load_model("net.onnx")
+    model.graph.inputs[0].name = "picture"
+    save_model(model, "other.onnx")
+    assert qbench("eval", "other.onnx", "--data", "test.npz")[0] == 0
+
+
+def test_a_model_and_data_of_an_extension(project, qbench):
+    code, out, _ = qbench("eval", "blobs", "--data", "blobs_test", "--backend", "onnx-reference")
+    assert code == 0
+    assert "top5" in out
+
+
+def bad(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc"], "--schema without --calib"),
+        (["net.onnx", "--data", "test.npz", "--calib", "train.npz"], "--calib without --schema"),
+        (
+            ["net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pcc", "--calib", "train.npz"],
+            "Did you mean 'w8a8_asym_pc'?",
+        ),
+        (["net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "test.npz"], "never scored"),
+        (
+            [
+                "net.onnx",
+                "--data",
+                "test.npz",
+                "--schema",
+                "w8a8_asym_pc",
+                "--calib",
+                "train.npz",
+                "--calib-count",
+                "99",
+            ],
+            "48 samples where 99 were asked for",
+        ),
+        (["net.onnx", "--data", "test.npz", "--backend", "ort-cpuu"], "Did you mean 'ort-cpu'?"),
+        (["net.onnx", "--data", "test.npz", "--metrics", "top2"], "unknown metric 'top2'"),
+        (["net.onnx", "--data", "none.npz"], "none.npz"),
+        (["net.onnx", "--data", "blobs_tset"], "blobs_test"),
+        (["none.onnx", "--data", "test.npz"], "No such file"),
+        (["bobs", "--data", "test.npz"], "Did you mean 'blobs'?"),
+        (["junk.onnx", "--data", "test.npz"], "no ONNX message"),
+        (["net.onnx", "--data", "wide.npz"], "8×9"),
+        (["net.onnx", "--data", "nan.npz"], "x[7]"),
+        (["net.onnx", "--data", "plain.npz", "--metrics", "top1"], "no labels"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_2(blobs_files, qbench, arguments, says):
+    from qbench_shapes import points
+
+    x, y = points(3, 20)
+    Path("junk.onnx").write_bytes(b"not a model at all")
+    bad("wide.npz", x=np.zeros((20, 9), np.float32), y=y)
+    bad("plain.npz", x=x)
+    x[7, 2] = np.nan
+    bad("nan.npz", x=x, y=y)
+    code, out, err = qbench("eval", *arguments)
+    assert (code, out) == (2, ""), err
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_overlap_is_found_whatever_the_files_are_called(blobs_files, qbench):
+    with np.load("test.npz") as stored:
+        x, y = stored["x"][100:140], stored["y"][100:140]
+    np.savez("copy.npz", x=x, y=y)
+    code, _, err = qbench("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_sym_pc", "--calib", "copy.npz")
+    assert code == 2
+    assert "40 sources" in err
+
+
+def test_folders_of_pictures(blobs_files, qbench):
+    """Data of another shape than the model takes: one sentence that names both."""
+    from PIL import Image
+
+    for name, colour in (("ants", 10), ("bees", 200)):
+        Path("pictures", name).mkdir(parents=True)
+        for index in range(3):
+            Image.new("RGB", (40, 30), (colour, index, 0)).save(Path("pictures", name, f"{index}.png"))
+    code, _, err = qbench("eval", "net.onnx", "--data", "folder:pictures?resize=16&crop=16")
+    assert code == 2
+    assert "16" in err
+    assert len(err.splitlines()) == 1
+
+
+def test_profile_and_quantize_by_steps(blobs_files, qbench):
+    code, out, err = qbench("profile", "net.onnx", "--data", "train.npz", "-o", "net.json")
+    assert code == 0, err
+    assert "over 48 samples" in out
+    code, out, _ = qbench(
+        "quantize", "net.onnx", "--profile", "net.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx", "--why"
+    )
+    assert code == 0
+    assert "first" in out
+    from qbench import load_model
+
+    kinds = [node.op_type for node in load_model("q.onnx").graph]
+    assert "QuantizeLinear" in kinds
+    # by steps or by eval: the same model, the same answers
+    direct = json.loads(
+        qbench("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "train.npz", "--json")[
+            1
+        ]
+    )
+    stepped = json.loads(qbench("eval", "q.onnx", "--data", "test.npz", "--json")[1])
+    name = "predictions:test.npz"
+    assert stepped["fp32"]["digests"][name] == direct["quantized"]["digests"][name]
+
+
+def test_a_profile_of_another_model_is_refused(blobs_files, qbench):
+    from qbench import load_model, save_model
+
+    qbench("profile", "net.onnx", "--data", "train.npz", "-o", "net.json")
+    model = load_model("net.onnx")
+    import onnx_ir as ir
+
+    value = model.graph.initializers["b2"]
+    value.const_value = ir.tensor(value.const_value.numpy() + 1, name="b2")
+    save_model(model, "other.onnx")
+    code, _, err = qbench("quantize", "other.onnx", "--profile", "net.json", "--schema", "w8a8_sym_pc", "-o", "q.onnx")
+    assert code == 2
+    assert "Calibrate" in err
+    assert not Path("q.onnx").exists()

@@ -1,0 +1,104 @@
+"""The program around the commands: help, exit codes, one sentence instead of a traceback, light imports."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from qbench.cli.program import COMMANDS, build_parser
+from qbench.errors import IncomparableError, IncompleteError, InputError
+
+
+def run_python(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_command_helps_with_an_example(qbench, command):
+    code, out, _ = qbench(command.name, "--help")
+    assert code == 0
+    assert f"qbench {command.name}" in command.example
+    assert command.example in out
+    assert "exit codes: 0 fine" in out
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
+def test_every_example_is_understood(command):
+    import shlex
+
+    program, *words = shlex.split(command.example)
+    assert program == "qbench"
+    assert build_parser().parse_args(words).execute is command.execute
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["frobnicate"], ["list"], ["list", "moddels"], ["run"], ["list", "models", "--jso"]]
+)
+def test_what_it_cannot_read_is_usage(qbench, arguments):
+    code, out, err = qbench(*arguments)
+    assert code == 2
+    assert "usage: qbench" in err
+    assert not out
+
+
+def test_version(qbench):
+    import qbench as package
+
+    assert qbench("--version")[:2] == (0, f"qbench {package.__version__}\n")
+
+
+@pytest.mark.parametrize(("kind", "code"), [(InputError, 2), (IncomparableError, 3), (IncompleteError, 4)])
+def test_an_error_is_one_sentence_with_its_exit_code(qbench, monkeypatch, kind, code):
+    def refuse(*_, **__):
+        raise kind("Doing it", found="this", expected="that", remedy="Do so.")
+
+    monkeypatch.setattr("qbench.suite.gather", refuse)
+    assert qbench("list", "models") == (code, "", "qbench: Doing it: found this; expected that. Do so.\n")
+
+
+def test_a_fault_of_ours_keeps_its_traceback(qbench, monkeypatch):
+    def break_down(*_, **__):
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("qbench.suite.gather", break_down)
+    with pytest.raises(ZeroDivisionError):
+        qbench("list", "models")
+
+
+def test_importing_qbench_loads_nothing_heavy():
+    heavy = ["numpy", "onnx", "onnx_ir", "onnxruntime", "pandas", "matplotlib", "rich", "jinja2", "pytest"]
+    found = run_python(f"import sys, json, qbench; print(json.dumps([m for m in {heavy} if m in sys.modules]))").stdout
+    assert json.loads(found) == []
+
+
+def test_help_loads_nothing_heavy():
+    heavy = ["numpy", "onnx", "onnxruntime", "pandas", "rich"]
+    code = (
+        f"import sys; from qbench.cli import main; main(['--help']); sys.exit([m for m in {heavy} if m in sys.modules])"
+    )
+    run_python(f"{code[: -len(')')]} or 0)")
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    code = "import sys; from qbench.cli import main; sys.exit(main(['list', 'schemas']))"
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+    assert process.returncode not in (0, 1)
+
+
+def test_public_names_are_those_of_the_rooms():
+    import qbench as package
+
+    for name in package.__all__:
+        value = getattr(package, name)
+        assert value is not None
+        assert not isinstance(value, type(sys)), f"{name} is a module"
+    assert set(package.__all__) <= set(dir(package))
+    with pytest.raises(AttributeError, match="no attribute 'quantise'"):
+        package.quantise  # noqa: B018

@@ -1,0 +1,310 @@
+"""``run``, ``compare``, ``accept``, ``report``, ``history`` and ``doctor`` on a small project, end to end."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+SUITE = "suites/tiny.qbench.toml"
+CELLS = 6
+
+
+@pytest.fixture
+def accepted(project, qbench):
+    """The project with a baseline, made of its own first run."""
+    from qbench.host import utc_today
+    from qbench.storage import Cache
+    from qbench.suite import Bench, Settings, approve_run, expand, gather, load_suite
+    from qbench.tracking import Accepting, Scope
+
+    suite = load_suite(Path(SUITE))
+    catalogues = gather(suites=Path("suites"))
+    settings = Settings(
+        baselines=Path("baselines"),
+        suite_path=SUITE,
+        today=utc_today(),
+        cache=Cache.default(),
+        accepting=Accepting(scope=Scope.NEW, fp32=True),
+    )
+    bench = Bench(suite, catalogues, settings)
+    approve_run(bench, [(planned, bench.measure(planned)) for planned in expand(suite, catalogues)])
+    return project
+
+
+def only_run(folder="reports/history"):
+    (path,) = Path(folder).glob("*.jsonl")
+    return path
+
+
+def rewritten(path, name, change):
+    """A copy of a run file under another id, each cell line passed through ``change``."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    for line in lines:
+        if line["type"] == "run":
+            line["id"] = name
+        if line["type"] == "cell":
+            change(line)
+    copy = path.with_name(f"{name}.jsonl")
+    copy.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return copy
+
+
+def test_a_green_run_ends_with_0_and_leaves_a_whole_file(accepted, qbench):
+    code, out, err = qbench("run", SUITE)
+    assert code == 0, out + err
+    assert len([line for line in err.splitlines() if line.startswith("[")]) == CELLS
+    lines = [json.loads(line) for line in only_run().read_text().splitlines()]
+    assert [line["type"] for line in lines] == ["run", "environment", *["cell"] * CELLS, "end"]
+    assert lines[0]["complete_selection"] is True
+    assert lines[1]["versions"]["onnxruntime"]
+    assert {line["outcome"] for line in lines if line["type"] == "cell"} == {"passed"}
+    assert lines[-1]["exit_code"] == 0
+    assert str(only_run()) in out
+
+
+def test_a_red_run_ends_with_1(project, qbench):
+    code, out, _ = qbench("run", SUITE, "--select", "backend=ort-cpu schema=*_pc")
+    assert code == 1
+    assert "missing" in out
+    assert "--qbench-accept-fp32" in out
+    header = json.loads(only_run().read_text().splitlines()[0])
+    assert (header["planned"], header["selected"], header["complete_selection"]) == (CELLS, 1, False)
+
+
+def test_json_is_the_run(accepted, qbench):
+    code, out, _ = qbench("run", SUITE, "--select", "schema=fp32", "--json")
+    facts = json.loads(out)
+    assert code == facts["exit_code"] == 0
+    assert {cell["backend"] for cell in facts["cells"]} == {"ort-cpu", "ort-cpu-noopt"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["suites/none.qbench.toml"], "No such file"),
+        ([SUITE, "--select", "modell=blobs"], "Did you mean 'model'?"),
+        ([SUITE, "--select", "model=other"], "no cell that 'model=other' selects among 6"),
+        ([SUITE, "--limit", "0"], "a whole number from 1"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_2(project, qbench, arguments, says):
+    code, out, err = qbench("run", *arguments)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.splitlines()) == 1
+    assert not Path("reports").exists()
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
+def test_a_read_only_history_is_found_before_anything_is_measured(accepted, qbench):
+    Path("reports").mkdir(mode=0o555)
+    code, _, err = qbench("run", SUITE)
+    assert code == 2
+    assert "Make the folder writable" in err
+
+
+def test_a_history_that_cannot_be_made_is_found_before_anything_is_measured(accepted, qbench):
+    Path("reports").write_text("a file where a folder should be")
+    code, out, err = qbench("run", SUITE)
+    assert (code, out) == (2, "")
+    assert "Writing the run file" in err
+
+
+def test_ctrl_c_keeps_what_was_measured(accepted, shapes_package):
+    program = (
+        "import sys, qbench.suite, qbench.cli\n"
+        "def slow(self, planned, run=qbench.suite.Bench.run, seen=[]):\n"
+        "    if seen:\n"
+        "        print('waiting', flush=True)\n"
+        "        import time; time.sleep(60)\n"
+        "    seen.append(planned)\n"
+        "    return run(self, planned)\n"
+        "qbench.suite.Bench.run = slow\n"
+        f"sys.exit(qbench.cli.main(['run', '{SUITE}']))\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(shapes_package)}
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "waiting\n"
+        time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert process.returncode == 4, out + err
+    assert "Traceback" not in err
+    assert f"interrupted; 1 of {CELLS} cells are kept" in err
+    types = [json.loads(line)["type"] for line in only_run().read_text().splitlines()]
+    assert types == ["run", "environment", "cell", "note"]
+
+
+def test_a_fault_of_ours_is_a_red_cell_and_not_the_end(accepted, qbench, monkeypatch):
+    from qbench.suite import Bench
+
+    run = Bench.run
+    monkeypatch.setattr(Bench, "run", lambda self, one: 1 / 0 if one.cell.is_fp32 else run(self, one))
+    code, _, err = qbench("run", SUITE)
+    assert code == 1
+    assert "ZeroDivisionError" in err
+    outcomes = [json.loads(line).get("outcome") for line in only_run().read_text().splitlines()]
+    assert outcomes.count("error") == 2
+    assert outcomes.count("passed") == CELLS - 2
+
+
+def test_report_and_reports_of_a_run(accepted, qbench):
+    assert qbench("run", SUITE, "--report", "md")[0] == 0
+    assert Path("reports/report.md").read_text()
+    code, out, _ = qbench("report", "-o", "pages", "--report", "html", "--report", "md")
+    assert (code, out) == (0, "pages/index.html\npages/report.md\n")
+    assert "blobs" in Path("pages/index.html").read_text()
+
+
+def test_report_without_a_history(project, qbench):
+    code, _, err = qbench("report")
+    assert code == 2
+    assert "Name it with --history" in err
+
+
+def test_compare_says_same_changed_and_incomparable(accepted, qbench):
+    qbench("run", SUITE)
+    first = only_run()
+    same = rewritten(first, "same", lambda line: None)
+
+    def flip(line):
+        if line["schema"] == "w8a8_asym_pc":
+            line["digests"]["predictions:blobs_test"] = "0" * 64
+            line["metrics"]["top1"]["hits"] -= 3
+
+    changed = rewritten(first, "changed", flip)
+    elsewhere = rewritten(first, "elsewhere", lambda line: line.update(environment_class="arm64-dotprod"))
+    assert qbench("compare", first, same)[0] == 0
+    code, out, _ = qbench("compare", first.stem, "changed")
+    assert code == 1
+    assert f"{CELLS} cells, 2 differ" in out
+    assert "blobs::ort-cpu+w8a8_asym_pc" in out
+    assert "blobs::ort-cpu+w8a8_asym_pt" not in out
+    code, out, _ = qbench("compare", first, changed, "--json")
+    facts = json.loads(out)
+    assert (code, facts["differ"], len(facts["cells"])) == (1, 2, CELLS)
+    code, _, err = qbench("compare", first, elsewhere)
+    assert code == 3
+    assert "environment class" in err
+
+
+def test_compare_with_what_is_no_run(project, qbench):
+    Path("junk.jsonl").write_text("not json\n")
+    assert qbench("compare", "junk.jsonl", "junk.jsonl")[0] == 2
+    code, _, err = qbench("compare", "latest", "latest")
+    assert code == 2
+    assert "no such run" in err
+
+
+def test_accept_takes_a_run_from_another_machine(accepted, qbench):
+    qbench("run", SUITE)
+    elsewhere = rewritten(only_run(), "elsewhere", lambda line: line.update(environment_class="arm64-dotprod"))
+    baseline = Path("baselines/tiny/blobs.json")
+    before = baseline.read_text()
+    code, out, _ = qbench("accept", elsewhere, "--cell", "blobs::ort-cpu+w8a8_*", "--dry-run")
+    assert code == 0
+    assert baseline.read_text() == before
+    assert qbench("accept", elsewhere, "--cell", "blobs::ort-cpu+w8a8_*")[:2] == (0, out)
+    cells = json.loads(baseline.read_text())["cells"]
+    assert "arm64-dotprod" in cells["ort-cpu+w8a8_asym_pc"]["accepted"]
+    assert "arm64-dotprod" not in cells["ort-cpu-noopt+w8a8_asym_pc"]["accepted"]
+    row = next(line.split() for line in out.splitlines() if "w8a8_asym_pc" in line and "top1" in line)
+    assert row[1:4] == ["arm64-dotprod", "top1", "—"]
+    code, out, _ = qbench("accept", elsewhere, "--cell", "blobs::ort-cpu+w8a8_*", "--json")
+    assert (code, json.loads(out)) == (0, [])
+
+
+def test_accept_replaces_only_with_a_reason(accepted, qbench):
+    qbench("run", SUITE)
+
+    def better(line):
+        line["metrics"]["top1"]["hits"] += 1
+        line["digests"]["predictions:blobs_test"] = "1" * 64
+
+    run = rewritten(only_run(), "better", better)
+    before = Path("baselines/tiny/blobs.json").read_text()
+    code, _, err = qbench("accept", run, "--what", "changed")
+    assert code == 2
+    assert "Add --reason" in err
+    assert Path("baselines/tiny/blobs.json").read_text() == before
+    code, out, _ = qbench("accept", run, "--what", "changed", "--reason", "a better rule")
+    assert code == 0
+    assert "a better rule" in Path("baselines/tiny/blobs.json").read_text()
+    assert len(out.splitlines()) == 1 + 2 * CELLS
+
+
+def test_accept_is_refused_in_ci_for_incomplete_runs_and_without_a_baseline(accepted, qbench, monkeypatch):
+    qbench("run", SUITE)
+    path = only_run()
+    monkeypatch.setenv("CI", "true")
+    assert qbench("accept", path)[0] == 2
+    assert qbench("accept", path, "--in-ci")[0] == 0
+    monkeypatch.delenv("CI")
+    assert qbench("accept", path, "--cell", "nothing")[0] == 2
+    cut = path.with_name("cut.jsonl")
+    cut.write_text("".join(path.read_text().splitlines(keepends=True)[:-1]))
+    code, _, err = qbench("accept", cut)
+    assert code == 4
+    assert "interrupted" in err
+    Path("baselines/tiny/blobs.json").unlink()
+    code, _, err = qbench("accept", path)
+    assert code == 2
+    assert "--qbench-accept-fp32" in err
+
+
+def test_history_of_one_cell(accepted, qbench):
+    qbench("run", SUITE)
+    code, out, _ = qbench("history", "show", "blobs::ort-cpu+w8a8_asym_pc")
+    assert code == 0
+    assert "top1" in out
+    code, _, err = qbench("history", "show", "blobs::ort-cpu+w8a8_asym_pcc")
+    assert code == 2
+    assert "blobs::ort-cpu+w8a8_asym_pc" in err
+
+
+def test_doctor_knows_what_is_missing(project, qbench):
+    code, out, _ = qbench("doctor")
+    assert code == 1
+    assert "blobs has no baseline" in out
+
+
+def test_doctor_says_what_a_sample_can_decide(accepted, qbench):
+    code, out, _ = qbench("doctor", SUITE)
+    assert code == 0, out
+    assert "no problems" in out
+    facts = json.loads(qbench("doctor", SUITE, "--json")[1])
+    assert facts["machine"]["extensions"] == ["shapes"]
+    (suite,) = facts["suites"]
+    (model,) = suite["models"]
+    (top1,) = model["metrics"]
+    assert (suite["cells"], suite["gated"], suite["excused"]) == (CELLS, 4, 0)
+    assert top1["n"] == 400
+    assert top1["margin_samples"] == int(0.02 * top1["fp32_hits"])
+
+
+def test_doctor_counts_excuses_and_dates(accepted, qbench):
+    Path("suites/tiny.quarantine.toml").write_text(
+        '[[cell]]\ncell = "blobs::ort-cpu+*"\nmeasured = "bad"\n'
+        'reason = "known"\nowner = "me"\nexpires = "2020-01-01"\n'
+    )
+    code, out, _ = qbench("doctor", SUITE)
+    assert code == 1
+    assert "the quarantine of blobs::ort-cpu+* ended on 2020-01-01 (me)" in out
+    assert "2 of 4 gated cells" in out
+
+
+def test_what_samples_can_decide_follows_the_table_of_sample_sizes():
+    from qbench.cli.suite_facts import decidable_drop
+
+    # n for a margin of 0.5 pp at 0.5, 1, 2 and 5 % of flips, one-sided 5 %, 80 % power
+    for n, flips in ((1237, 0.005), (2474, 0.01), (4947, 0.02), (12366, 0.05)):
+        assert decidable_drop(n, flips) == pytest.approx(0.005, rel=1e-3)
