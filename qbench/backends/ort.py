@@ -6,6 +6,7 @@ which keeps u8×s8 dot products from saturating in pairs of 16 bits on processor
 """
 
 import os
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ import onnx_ir as ir
 from qbench.backends.feeds import FeedCheck
 from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded, with_taps
+from qbench.backends.unsharing import unshared
 from qbench.errors import InputError, QbenchError, UnavailableError, UnsupportedError
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, save_model
 
@@ -25,7 +27,15 @@ if TYPE_CHECKING:
     import onnxruntime
 
 _ERRORS_ONLY = 3
-_PROVIDERS = ["CPUExecutionProvider"]
+_PROVIDERS = ("CPUExecutionProvider",)
+_LACKING = (
+    "is not a registered function/op",
+    "No Op registered for",
+    "Could not find an implementation",
+    "ONNX Runtime only *guarantees* support",
+    "Unsupported model IR version",
+)
+"""How messages of a general failure say that the engine, not the graph, is at fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,13 +60,15 @@ class OrtBackend:
         Taps on an optimized session stop fusions and so change other outputs: a tapped run is a run of its own.
 
         Raises:
-            InputError: no ONNX model, or a tap names no value of it.
+            InputError: no ONNX model, an invalid graph, or a tap that names no value of it.
             UnsupportedError: ONNX Runtime has no kernel or opset for it.
             UnavailableError: onnxruntime is not installed.
         """
         runtime = _runtime()
         graph = loaded(model)
         tapped = with_taps(graph, taps)
+        if self.precise:
+            tapped = unshared(tapped)
         session = self._session(runtime, tapped, threads)
         return _OrtExecutor(session, FeedCheck.of(graph, self.name), self.name)
 
@@ -64,20 +76,15 @@ class OrtBackend:
         options = self._options(runtime, threads)
         try:
             if constant_bytes(model) < MESSAGE_LIMIT:
-                return runtime.InferenceSession(model_bytes(model), options, providers=_PROVIDERS)
+                return runtime.InferenceSession(model_bytes(model), options, providers=list(_PROVIDERS))
             with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
                 path = Path(folder) / "model.onnx"
                 save_model(model, path)
-                return runtime.InferenceSession(os.fspath(path), options, providers=_PROVIDERS)
+                return runtime.InferenceSession(os.fspath(path), options, providers=list(_PROVIDERS))
         except QbenchError:
             raise
         except Exception as error:  # onnxruntime's exceptions share no public parent
-            raise UnsupportedError(
-                f"Preparing '{model.graph.name}' on '{self.name}'",
-                found=_sentence(error),
-                expected=f"a graph that onnxruntime {runtime.__version__} runs",
-                remedy="Choose another backend, or export the model with operators it has.",
-            ) from error
+            raise _refusal(error, model, self.name, runtime.__version__) from error
 
     def _options(self, runtime: Any, threads: int) -> Any:  # noqa: ANN401 - a module without types
         options = runtime.SessionOptions()
@@ -152,7 +159,26 @@ def _runtime() -> Any:  # noqa: ANN401 - a module without types
     return onnxruntime
 
 
+def _refusal(error: Exception, model: ir.Model, backend: str, version: str) -> QbenchError:
+    """What the engine cannot do is unsupported; what no engine could do, a graph that is wrong, is an input error.
+
+    The difference matters: an unsupported cell is skipped, and a quantizer that writes nonsense must not be.
+    """
+    doing, found = f"Preparing '{model.graph.name}' on '{backend}'", _sentence(error)
+    if type(error).__name__ == "NotImplemented" or any(words in found for words in _LACKING):
+        return UnsupportedError(
+            doing,
+            found=found,
+            expected=f"operators and an opset that onnxruntime {version} has",
+            remedy="Choose another backend, or export the model with operators it has.",
+        )
+    return InputError(
+        doing, found=found, expected="a valid graph", remedy="Export the model again, or report what rewrote it."
+    )
+
+
 def _sentence(error: Exception) -> str:
-    """The last part of an engine's message, which names the node; the first is a status code and a source file."""
+    """The telling part of an engine's message, without its status number, source file and function signature."""
     text = " ".join(str(error).split())
-    return text.removeprefix("[ONNXRuntimeError] : ")[:300]
+    text = re.sub(r"^\[ONNXRuntimeError\] : (\d+ : )?", "", text)
+    return re.sub(r"/onnxruntime_src/\S+:\d+ .*\) (?=[A-Z])", "", text)[:300]

@@ -1,9 +1,11 @@
 """The QDQ convention, and its checker: one QuantizeLinear per value, one DequantizeLinear per consumer.
 
 1. A value is read by at most one QuantizeLinear (or DynamicQuantizeLinear).
-2. What a QuantizeLinear gives is read by DequantizeLinear only, and is no graph output.
+2. What a QuantizeLinear gives is read by DequantizeLinear only, and is no graph output; or one Clip with constant ends
+   reads it, and its result is read so: a clip of levels, which stands where a Relu or Clip of the real value stood.
 3. What a DequantizeLinear gives has exactly one reader: one input of one node, or the graph's output.
-4. A DequantizeLinear reads a constant or what a QuantizeLinear gave, with the very scale and zero point of that.
+4. A DequantizeLinear reads a constant or what a QuantizeLinear gave (through its Clip), with the very scale and zero
+   point of that.
 5. Scales are constant, finite and positive; a static zero point is constant, given, of the type of the grid.
 6. Per axis, there is one scale and one zero point a slice.
 
@@ -18,7 +20,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph.operators import int_attribute
-from qbench.graph.query import constant_value, is_constant, node_key
+from qbench.graph.query import constant_value, is_constant, node_key, only_consumer
 
 _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 
@@ -43,7 +45,8 @@ def _breaches(graph: ir.Graph) -> Iterator[str]:
 
 
 def _breaches_of_quantized(node: ir.Node) -> Iterator[str]:
-    quantized = node.outputs[0]
+    clip = _clip_of_levels(node)
+    quantized = node.outputs[0] if clip is None else clip.outputs[0]
     readers = [use.node for use in quantized.uses()]
     foreign = [node_key(reader) for reader in readers if not _is(reader, {"DequantizeLinear"})]
     if foreign:
@@ -61,11 +64,24 @@ def _breaches_of_dequantize(node: ir.Node) -> Iterator[str]:
         yield f"What '{node_key(node)}' gives has {readers} readers; expected one DequantizeLinear a reader."
     source = node.inputs[0]
     maker = None if source is None else source.producer()
+    if maker is not None and _is(maker, {"Clip"}):
+        before = maker.inputs[0].producer() if maker.inputs[0] is not None else None
+        maker = before if before is not None and _clip_of_levels(before) is maker else maker
     if maker is not None and _is(maker, _QUANTIZERS):
         if not _same_grid(maker, node):
             yield f"'{node_key(node)}' and '{node_key(maker)}' have different grids; expected one grid a value."
     elif not is_constant(source):
         yield f"'{node_key(node)}' reads '{source.name if source else ''}'; expected a constant or a quantized value."
+
+
+def _clip_of_levels(quantize: ir.Node) -> ir.Node | None:
+    """The Clip with constant ends that alone reads the integers of ``quantize``, if there is one."""
+    if not _is(quantize, _QUANTIZERS):
+        return None
+    reader = only_consumer(quantize.outputs[0])
+    if reader is None or not _is(reader, {"Clip"}) or reader.inputs[0] is not quantize.outputs[0]:
+        return None
+    return reader if all(end is None or is_constant(end) for end in reader.inputs[1:]) else None
 
 
 def _same_grid(quantize: ir.Node, dequantize: ir.Node) -> bool:

@@ -4,8 +4,10 @@ Left alone: randomness, control flow, operators of other domains, QuantizeLinear
 float again), graph outputs, and results that are much larger than what they are made from (a tile, an expansion).
 """
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,6 +23,9 @@ from qbench.passes.naming import NameScope
 _RANDOM = frozenset(
     {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout"}
 )
+_GROWING: Mapping[str, int] = MappingProxyType({"ConstantOfShape": 0, "Expand": 1, "Tile": 1})
+"""Operators that can make a gigabyte out of a shape, with the input that says so."""
+
 _GROWTH = 4
 _SMALL = 1 << 16
 
@@ -62,7 +67,20 @@ def _foldable(node: ir.Node) -> bool:
         return False
     if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
         return False
-    return all(value is None or is_constant(value) for value in node.inputs)
+    return all(value is None or is_constant(value) for value in node.inputs) and _announced_size(node) <= _SMALL
+
+
+def _announced_size(node: ir.Node) -> int:
+    """How many values ``node`` says it will make out of few; 0 for operators that do not make more of them."""
+    if node.op_type not in _GROWING:
+        return 0
+    counts = constant_value(node.inputs[_GROWING[node.op_type]])
+    base = constant_value(node.inputs[0]) if node.op_type == "Tile" else None
+    return (
+        math.prod(int(count) for count in counts.ravel()) * (1 if base is None else base.size)
+        if counts is not None
+        else 0
+    )
 
 
 def _computed(node: ir.Node, version: int) -> Sequence[npt.NDArray[Any]] | None:

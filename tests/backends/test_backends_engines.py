@@ -1,0 +1,270 @@
+"""Every backend through one door: numbers, taps, feeds, closing, refusals; and onnxruntime's options compared."""
+
+import subprocess
+import sys
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+from qbench.backends import Backend, Executor, OrtBackend, catalogue, get_backend
+from qbench.errors import InputError, UnsupportedError
+from qbench.extension import Extension
+from qbench.graph import check_convention, graph_digest, save_model
+from qbench.host import DotProduct, probe_dot_product
+
+NAMES = ("onnx-reference", "ort-cpu", "ort-cpu-noopt", "ort-cpu-precise")
+ORT = NAMES[1:]
+
+
+def constant(name, array):
+    tensor = ir.tensor(np.asarray(array), name=name)
+    return ir.val(name, tensor.dtype, tensor.shape, const_value=tensor)
+
+
+def float_net(seed=0):
+    """x (N, 3, 8, 8) → conv 8 → relu → conv 8 → mean → linear 5, weights in [-1, 1]."""
+    return cnn(seed, quantized=False)
+
+
+def qdq_net(seed=0, weight_limit=127):
+    """The same with uint8 activations and int8 weights of at most ``weight_limit``."""
+    return cnn(seed, quantized=True, weight_limit=weight_limit)
+
+
+def cnn(seed, *, quantized, weight_limit=127):
+    rng = np.random.default_rng(seed)
+    nodes, constants = [], {}
+
+    def const(name, array):
+        return constants.setdefault(name, constant(name, array))
+
+    def add(op, inputs, name, **attributes):
+        node = ir.node(op, inputs, attributes, name=name)
+        node.outputs[0].name = name
+        nodes.append(node)
+        return node.outputs[0]
+
+    def activation(value, name, scale):
+        if not quantized:
+            return value
+        grid = [const(f"{name}.s", np.float32(scale)), const(f"{name}.z", np.uint8(0))]
+        return add("DequantizeLinear", [add("QuantizeLinear", [value, *grid], f"{name}.q"), *grid], f"{name}.dq")
+
+    def weight(name, shape):
+        integers = rng.integers(-weight_limit, weight_limit + 1, shape).astype(np.int8)
+        if not quantized:
+            return const(name, integers.astype(np.float32) / 127)
+        grid = [const("w.s", np.float32(1 / 127)), const("w.z", np.int8(0))]
+        return add("DequantizeLinear", [const(name, integers), *grid], f"{name}.dq")
+
+    x = ir.val("x", ir.DataType.FLOAT, ir.Shape(["N", 3, 8, 8]))
+    a = activation(x, "x", 1 / 255)
+    a = add("Conv", [a, weight("w1", (8, 3, 3, 3))], "conv1", pads=[1, 1, 1, 1])
+    a = activation(add("Relu", [a], "relu1"), "relu1", 4 / 255)
+    a = activation(add("Conv", [a, weight("w2", (8, 8, 1, 1))], "conv2"), "conv2", 6 / 255)
+    a = activation(add("GlobalAveragePool", [a], "mean"), "mean", 4 / 255)
+    a = add("Flatten", [a], "flat")
+    y = add("Gemm", [a, weight("w3", (8, 5))], "y")
+    y.dtype = ir.DataType.FLOAT
+    graph = ir.Graph([x], [y], nodes=nodes, initializers=list(constants.values()), opset_imports={"": 21}, name="cnn")
+    return ir.Model(graph, ir_version=10)
+
+
+def batch(n=16, seed=1):
+    return np.random.default_rng(seed).random((n, 3, 8, 8), np.float32)
+
+
+def run(name, model, feeds=None, **options):
+    with get_backend(name).prepare(model, **options) as executor:
+        return executor.run(feeds or {"x": batch()})
+
+
+def by_numpy(model, x):
+    w1, w2, w3 = (model.graph.initializers[n].const_value.numpy().astype(np.float64) for n in ("w1", "w2", "w3"))
+    padded = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (1, 1), (1, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(padded, (3, 3), axis=(2, 3))
+    h = np.maximum(np.einsum("nchwij,ocij->nohw", windows, w1), 0)
+    return np.einsum("nchw,oc->nohw", h, w2[:, :, 0, 0]).mean((2, 3)) @ w3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_float_numbers(name):
+    model = float_net()
+    np.testing.assert_allclose(run(name, model)["y"], by_numpy(model, batch()), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_protocol_and_paths(name, tmp_path):
+    backend = get_backend(name)
+    assert isinstance(backend, Backend)
+    assert backend.name == name
+    assert backend == get_backend(name)
+    save_model(float_net(), tmp_path / "net.onnx")
+    with backend.prepare(tmp_path / "net.onnx") as executor:
+        assert isinstance(executor, Executor)
+        from_path = executor.run({"x": batch()})
+    np.testing.assert_array_equal(from_path["y"], run(name, float_net())["y"])
+    np.testing.assert_array_equal(run(name, str(tmp_path / "net.onnx"))["y"], from_path["y"])
+    with pytest.raises(RuntimeError, match="closed"):
+        executor.run({"x": batch()})
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_taps_come_behind_the_outputs_and_leave_the_model_alone(name):
+    model = float_net()
+    before = graph_digest(model)
+    found = run(name, model, taps=["relu1", "x", "w1", "y", "relu1"])
+    assert list(found) == ["y", "relu1", "x", "w1"]
+    assert found["relu1"].shape == (16, 8, 8, 8)
+    assert found["relu1"].min() == 0
+    np.testing.assert_array_equal(found["x"], batch())
+    assert graph_digest(model) == before
+    with pytest.raises(InputError, match="Did you mean 'relu1'"):
+        get_backend(name).prepare(model, taps=["relu"])
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    ("feeds", "words"),
+    [
+        ({}, "no input 'x'"),
+        ({"x": batch(), "xx": batch()}, "unknown input 'xx'"),
+        ({"x": batch().astype(np.float64)}, "dtype float64 where the graph takes float32"),
+        ({"x": batch()[0]}, "shape 3×8×8 where the graph takes ?×3×8×8"),
+        ({"x": batch()[:, :2]}, "shape 16×2×8×8"),
+    ],
+)
+def test_feeds_that_do_not_fit(name, feeds, words):
+    with get_backend(name).prepare(float_net()) as executor, pytest.raises(InputError) as caught:
+        executor.run(feeds)
+    assert words in str(caught.value)
+    assert name in str(caught.value)
+
+
+@pytest.mark.parametrize("name", ORT)
+def test_threads_do_not_change_the_numbers(name):
+    for model in (float_net(), qdq_net()):
+        one, two = (run(name, model, threads=threads)["y"] for threads in (1, 2))
+        np.testing.assert_array_equal(one, two)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_running_twice_and_in_pieces_gives_the_same_integers(name):
+    model = qdq_net()
+    whole = run(name, model)["y"]
+    np.testing.assert_array_equal(run(name, model)["y"], whole)
+    with get_backend(name).prepare(model) as executor:
+        pieces = [executor.run({"x": batch()[i : i + 4]})["y"] for i in range(0, 16, 4)]
+    # The last Gemm stays in float, where the order of sums may depend on the batch.
+    np.testing.assert_allclose(np.concatenate(pieces), whole, rtol=1e-6, atol=1e-6)
+
+
+def test_quantized_runs_agree_within_a_step_where_nothing_saturates():
+    model = qdq_net(weight_limit=64)  # pairs stay under 2·255·64 = 32,640: no 16-bit saturation anywhere
+    assert check_convention(model) == ()
+    found = {name: run(name, model)["y"] for name in NAMES}
+    step = 4 / 255 * 8  # one step of the mean's grid, through eight weights of at most one
+    for name in NAMES:
+        assert np.abs(found[name] - found["onnx-reference"]).max() < step, name
+    np.testing.assert_array_equal(found["ort-cpu"], found["ort-cpu-precise"])
+
+
+def test_precise_differs_exactly_where_the_probe_saturates():
+    model = saturating_net()
+    feeds = {"x": np.ones((1, 16), np.float32)}
+    exact = 16 * 127 * 255
+    found = {name: float(run(name, model, feeds)["y"][0, 0]) for name in NAMES}
+    for name in ("onnx-reference", "ort-cpu-noopt", "ort-cpu-precise"):
+        assert found[name] == pytest.approx(exact, rel=1e-3), name
+    match probe_dot_product():
+        case DotProduct.EXACT:
+            assert found["ort-cpu"] == found["ort-cpu-precise"]
+        case DotProduct.SATURATING:
+            assert found["ort-cpu"] == pytest.approx(8 * 32767, rel=1e-3)
+        case DotProduct.UNKNOWN:
+            pytest.fail("the probe saw neither number")
+
+
+def test_precise_takes_shared_weights_and_zero_points():
+    text = """<ir_version: 10, opset_import: ["" : 21]> net (float[N, 4] x) => (float[N, 2] y)
+    <float s = {0.1}, uint8 z = {0}, float ws = {1}, int8 wz = {0}, int8[4, 2] w = {127, -127, 127, 3, 4, 127, 127, 127}> {
+      q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) e = DequantizeLinear(q, s, z)
+      v = DequantizeLinear(w, ws, wz) u = DequantizeLinear(w, ws, wz)
+      a = MatMul(d, v) b = MatMul(e, u) y = Add(a, b)
+    }"""
+    model = ir.from_onnx_text(text)
+    before = graph_digest(model)
+    feeds = {"x": np.full((3, 4), 25.5, np.float32)}
+    found = run("ort-cpu-precise", model, feeds)["y"]
+    np.testing.assert_allclose(found, run("onnx-reference", model, feeds)["y"], rtol=1e-5)
+    assert graph_digest(model) == before
+
+
+def saturating_net():
+    """[255]·16 times [127]·16, scales one: 518,160 exactly, 262,136 when each pair saturates."""
+    grid = "xs, xz"
+    text = f"""<ir_version: 10, opset_import: ["" : 21]> net (float[N, 16] x) => (float[N, 4] y)
+    <float xs = {{0.00392156862745098}}, uint8 xz = {{0}}, float ws = {{1}}, int8 wz = {{0}}, float s = {{255}}> {{
+      q = QuantizeLinear(x, {grid}) d = DequantizeLinear(q, {grid})
+      w = DequantizeLinear(wq, ws, wz) m = MatMul(d, w) y = Mul(m, s)
+    }}"""
+    text = text.replace("float[N, 16] x)", "float[N, 16] x, int8[16, 4] wq)")
+    model = ir.from_onnx_text(text)
+    value = model.graph.inputs[1]
+    model.graph.inputs.remove(value)
+    value.const_value = ir.tensor(np.full((16, 4), 127, np.int8), name="wq")
+    model.graph.register_initializer(value)
+    return model
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_operator_the_engine_lacks_is_unsupported(name):
+    text = """<ir_version: 10, opset_import: ["" : 21, "com.example" : 1]>
+    net (float[N, 4] x) => (float[N, 4] y) { y = com.example.Secret(x) }"""
+    with pytest.raises(UnsupportedError) as caught:
+        get_backend(name).prepare(ir.from_onnx_text(text))
+    assert "Secret" in caught.value.found or "com.example" in caught.value.found
+
+
+def test_an_opset_of_the_future_is_unsupported_and_a_wrong_graph_an_error():
+    text = '<ir_version: 10, opset_import: ["" : 21]> net (float[2, 4] x) => (float[2, 4] y) { y = Relu(x) }'
+    newer = ir.from_onnx_text(text)
+    newer.graph.opset_imports[""] = 99
+    with pytest.raises(UnsupportedError, match="guarantees") as caught:
+        get_backend("ort-cpu").prepare(newer)
+    assert "onnxruntime_src" not in str(caught.value)
+    wrong = ir.from_onnx_text(text.replace("float[2, 4] y", "int8[2, 4] y"))
+    with pytest.raises(InputError, match="Type Error"):
+        get_backend("ort-cpu").prepare(wrong)
+
+
+def test_a_batch_the_graph_cannot_compute():
+    text = '<ir_version: 10, opset_import: ["" : 21]> net (float[N] x, float[M] z) => (float[K] y) { y = Add(x, z) }'
+    feeds = {"x": np.ones(3, np.float32), "z": np.ones(4, np.float32)}
+    for name in NAMES:
+        with get_backend(name).prepare(ir.from_onnx_text(text)) as executor, pytest.raises(InputError, match="Running"):
+            executor.run(feeds)
+
+
+def test_capabilities_and_packages():
+    assert get_backend("ort-cpu").packages == ("onnxruntime",)
+    reference = get_backend("onnx-reference")
+    assert reference.packages == ("onnx", "numpy")
+    assert reference.capabilities.max_macs is not None
+    assert get_backend("ort-cpu").capabilities.max_macs is None
+
+
+def test_extensions_add_backends_and_names_are_suggested():
+    added = Extension(name="mine", backends={"ort-mine": lambda: OrtBackend(name="ort-mine", optimized=False)})
+    found = catalogue([added])
+    assert found.names() == tuple(sorted((*NAMES, "ort-mine")))
+    assert found.get("ort-mine").name == "ort-mine"
+    with pytest.raises(InputError, match="Did you mean 'ort-cpu'"):
+        get_backend("ort_cpu")
+
+
+def test_importing_the_room_loads_no_engine():
+    code = "import sys, qbench.backends; print([m for m in ('onnxruntime', 'onnx.reference') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
