@@ -52,9 +52,9 @@ def _g2p_en() -> "ZooModel":
 
 
 def _magika() -> "ZooModel":
-    from qbench.zoo.magika import magika
+    from qbench.zoo.magika import magika_model
 
-    return magika()
+    return magika_model()
 
 
 def _imagenet_photos() -> "Dataset":

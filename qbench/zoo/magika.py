@@ -58,7 +58,7 @@ class FileEnds:
         return {"bytes": batch["bytes"].astype(np.int32)}
 
 
-def magika() -> ZooModel:
+def magika_model() -> ZooModel:
     """The model; nothing is downloaded before its graph is asked for."""
     return ZooModel(
         id="magika",

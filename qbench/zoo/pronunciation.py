@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from qbench.errors import InputError
 from qbench.zoo.assets import open_member
 from qbench.zoo.model import ZooModel
 from qbench.zoo.networks.g2p import STATE, g2p_networks
@@ -50,11 +51,16 @@ class Spelling:
         """The token ids of ``sample`` as uint8.
 
         Raises:
-            ValueError: the word is empty or too long, or has a character that is no letter.
+            InputError: the word is empty or too long, or has a character that is no letter.
         """
         word = str(sample)
-        if not 1 <= len(word) <= LONGEST:
-            raise ValueError(f"'{word}' has {len(word)} letters, of 1 to {LONGEST}")
+        if not 1 <= len(word) <= LONGEST or not set(word) <= set(LETTERS):
+            raise InputError(
+                f"Spelling the word '{word}'",
+                found=f"{len(word)} characters {sorted(set(word))}",
+                expected=f"1 to {LONGEST} letters a to z",
+                remedy="Leave the word out, or write it in small letters.",
+            )
         letters = np.zeros(LONGEST + 1, np.uint8)
         letters[: len(word) + 1] = [*(LETTERS.index(letter) for letter in word), LETTERS.index("</s>")]
         return {"letters": letters, "length": np.array(len(word) + 1, np.uint8)}
