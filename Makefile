@@ -1,44 +1,71 @@
-# The two commands of the README: `make bench` and `make test`. Everything they need goes into .venv here.
+# The two commands of the README: `make bench` and `make test`. Everything they need goes into .venv here, in the
+# versions that constraints.txt pins; where packages come from is pip's own configuration.
 
-PYTHON ?= python3
+# The first Python on the path that is new enough; PYTHON=… chooses another.
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+WORKERS ?= 2
+
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-WORKERS ?= 2
+PYTEST := $(BIN)/python -m pytest
+REPORTS := --qbench-report html --qbench-report md --qbench-report png
 
-.PHONY: bench test test-slow lint nightly report benchmarks clean
+# The stamp holds the folder it was made in. An environment that was cut short, moved, or has lost its Python does not
+# answer with this folder, and is made anew.
+ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(CURDIR))
+.PHONY: $(STAMP)
+endif
 
-## run the smoke suite on real models: measure, judge, remember, draw
-bench: $(STAMP)
-	$(BIN)/python -m pytest suites/smoke.qbench.toml -n $(WORKERS) --dist loadscope --qbench-report html --qbench-report md --qbench-report png
+.DEFAULT_GOAL := setup
+.PHONY: setup bench test test-slow lint format nightly report doctor benchmarks help clean
 
-## run the tests that take seconds
-test: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
+	@echo "ready; 'make help' lists what can be made"
 
-## run the tests that take minutes
-test-slow: $(STAMP)
-	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+bench: $(STAMP)  ## run the smoke suite on real models: measure, judge, remember, draw
+	$(PYTEST) suites/smoke.qbench.toml -n $(WORKERS) --dist loadscope $(REPORTS)
 
-## format check, lint, types, layers
-lint: $(STAMP)
-	$(BIN)/ruff format --check .
-	$(BIN)/ruff check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+test: $(STAMP)  ## run the tests that take seconds
+	$(PYTEST) -n $(WORKERS) -m "not slow"
 
-## run the nightly suite, add to the history, write the report, exit by the gates
-nightly: $(STAMP)
-	$(BIN)/python -m pytest suites/nightly.qbench.toml -n $(WORKERS) --dist loadscope --qbench-report html --qbench-report md --qbench-report png
+test-slow: $(STAMP)  ## run the tests that take minutes (pytest's code 5: there are none)
+	$(PYTEST) -n $(WORKERS) -m slow || test $$? -eq 5
 
-## draw the report again from the history alone
-report: $(STAMP)
+lint: $(STAMP)  ## format check, lint, types, layers
+	$(BIN)/python -m ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m mypy
+	$(BIN)/lint-imports --no-logo
+
+format: $(STAMP)  ## format the code, and mend what ruff can mend by itself
+	$(BIN)/python -m ruff format .
+	$(BIN)/python -m ruff check --fix .
+
+nightly: $(STAMP)  ## run the nightly suite, add to the history, write the report, exit by the gates
+	$(PYTEST) suites/nightly.qbench.toml -n $(WORKERS) --dist loadscope $(REPORTS)
+
+report: $(STAMP)  ## draw the report again from the history alone
 	$(BIN)/qbench report
 
-$(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
-	touch $(STAMP)
+doctor: $(STAMP)  ## say what this computer and the suites are like
+	$(BIN)/qbench doctor
 
-clean:
+benchmarks: $(STAMP)  ## measure what qbench itself costs (docs/performance.md)
+	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+
+$(STAMP): pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || { echo "qbench needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
+	@rm -f $(STAMP)
+	@grep -qsxF "# made in $(CURDIR)" $(VENV)/pyvenv.cfg && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
+		echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) && echo "# made in $(CURDIR)" >>$(VENV)/pyvenv.cfg; }
+	@echo "installing what constraints.txt pins"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev]"
+	@printf '%s' "$(CURDIR)" >$(STAMP)
+
+help:  ## list what can be made
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
+
+clean:  ## remove .venv and caches; baselines, history and reports stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
