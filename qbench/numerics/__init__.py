@@ -2,6 +2,7 @@
 
 from qbench.numerics.affine import ScaleKind, Symmetry, choose_qparams, dequantize, fake_quantize, quantize
 from qbench.numerics.gradient import FakeQuantizeGrad, fake_quantize_grad
+from qbench.numerics.grid import clip_levels
 from qbench.numerics.interval import Interval
 from qbench.numerics.qparams import QParams, parameter_shape
 from qbench.numerics.qtype import QType
@@ -14,6 +15,7 @@ __all__ = [
     "ScaleKind",
     "Symmetry",
     "choose_qparams",
+    "clip_levels",
     "dequantize",
     "fake_quantize",
     "fake_quantize_grad",

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from qbench.calibration import Profile, Unit, units_of
-from qbench.graph import Capabilities, Form, is_constant
-from qbench.quantization.constraints import DEMANDS, Demand, float_reason
+from qbench.graph import Capabilities, Form, is_constant, operator_facts
+from qbench.quantization.constraints import Demand, demand_of, float_reason
 from qbench.quantization.schema import Rule, Schema
 from qbench.quantization.spec import Granularity, Spec
 
@@ -27,6 +27,11 @@ class Candidate:
     unit: Unit
     demand: Demand
     rule: Rule
+
+    @property
+    def weight_index(self) -> int | None:
+        """The input of the head that is its weight, constant or not."""
+        return operator_facts(self.unit.head).weight
 
     @property
     def data_inputs(self) -> tuple[tuple[int, ir.Value], ...]:
@@ -70,7 +75,7 @@ def candidates_of(
             )
             floats[unit.name] = Float(reason, refused=False)
             continue
-        candidate = Candidate(unit, DEMANDS.get(unit.head.op_type, Demand()), rule)
+        candidate = Candidate(unit, demand_of(unit.head) or Demand(), rule)
         problem = float_reason(unit.head) or _missing(candidate, profile) or _beyond(candidate, capabilities)
         if problem:
             floats[unit.name] = Float(problem, refused=True)
@@ -80,9 +85,9 @@ def candidates_of(
 
 
 def _operands(node: ir.Node, demand: Demand) -> list[tuple[int, ir.Value]]:
-    chosen = range(len(node.inputs)) if demand.data is None else demand.data
-    found = [(i, node.inputs[i]) for i in chosen if i < len(node.inputs)]
-    return [(i, value) for i, value in found if value is not None]
+    bias = operator_facts(node).bias
+    found = [(i, value) for i, value in enumerate(node.inputs) if value is not None and i != bias]
+    return found if demand.all_data else found[:1]
 
 
 def _missing(candidate: Candidate, profile: Profile) -> str | None:
@@ -111,7 +116,7 @@ def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
         return problem
     if activation is not None and activation.granularity is not Granularity.TENSOR:
         return "activations have one grid a tensor"
-    if weight is None or not any(i == candidate.demand.weight for i, _ in candidate.constant_inputs):
+    if weight is None or not any(i == candidate.weight_index for i, _ in candidate.constant_inputs):
         return None
     if weight.granularity is Granularity.CHANNEL and not capabilities.weight_per_channel:
         return "the backend has no weights per channel"

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from qbench.calibration import get_range_method
 from qbench.errors import InputError
-from qbench.graph import constant_value, node_key
+from qbench.graph import constant_value, node_key, operator_facts
 from qbench.numerics import Interval, QParams
 from qbench.quantization.bias import bias_qparams, raised_for_bias, without_dead_channels
 from qbench.quantization.candidates import Candidate
@@ -37,7 +37,7 @@ def plan_constants(candidate: Candidate, input_scale: float | None) -> dict[Slot
     bias = None if place is None else _finite(place[1], candidate)
     for index, value in candidate.constant_inputs:
         slot = Slot(candidate.unit.name, Role.WEIGHT, index, value.name or "")
-        if index == candidate.demand.weight:
+        if index == candidate.weight_index:
             decided[slot] = _weight(candidate, value, bias, input_scale)
             weight = qparams_of(decided[slot])
         elif candidate.rule.activation is not None:
@@ -51,7 +51,8 @@ def plan_constants(candidate: Candidate, input_scale: float | None) -> dict[Slot
 
 def _bias_place(candidate: Candidate) -> tuple[Slot, ir.Value] | None:
     """Where the unit's bias stands: an input of its head, or of the Add behind it."""
-    unit, index = candidate.unit, candidate.demand.bias
+    unit = candidate.unit
+    index = operator_facts(unit.head).bias
     node = unit.bias or unit.head
     if unit.bias is not None:
         index = 1 if unit.bias.inputs[0] is unit.head.outputs[0] else 0
@@ -90,7 +91,7 @@ def _bias(candidate: Candidate, bias: _Array | None, weight: QParams | None, inp
     if weight.axis is not None and _reach(bias, len(weight.scale)) is None:
         return KeptFloat("one bias for channels of different scales")
     head = candidate.unit.name
-    sources = (f"{head}.input[0]", f"{head}.weight[{candidate.demand.weight}]")
+    sources = (f"{head}.input[0]", f"{head}.weight[{candidate.weight_index}]")
     return Derived(bias_qparams(weight, input_scale, axis=bias.ndim - 1), sources)
 
 

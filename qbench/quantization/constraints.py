@@ -1,4 +1,4 @@
-"""What operators demand of their slots, as a table: inputs that carry data, their weight, whose grid the output has.
+"""What the quantizer demands of operators, as a table: which inputs carry data, whose grid the output has.
 
 OWN     the output has a range of its own
 SHARED  the output holds elements of the (first) input, hence has its parameters
@@ -15,7 +15,7 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value
+from qbench.graph import constant_value, float_attribute, int_attribute, operator_facts, weight_channel_axis
 from qbench.numerics import Interval
 
 
@@ -27,67 +27,38 @@ class Output(enum.Enum):
     FIXED = "fixed"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Demand:
-    """The demands of one kind of operator.
+    """What one kind of operator demands: ``all_data``, data in every input or in the first alone; whose output."""
 
-    Args:
-        data: indices of inputs that carry data; None: all of them.
-        weight: index of the input that, when constant, is the weight.
-        bias: index of the input that is added in the accumulator.
-        output: whose parameters the outputs have.
-    """
-
-    data: tuple[int, ...] | None = (0,)
-    weight: int | None = None
-    bias: int | None = None
+    all_data: bool = False
     output: Output = Output.OWN
 
 
-_MOVES = Demand(output=Output.SHARED)
+_ALL = Demand(all_data=True)
+_FIRST = Demand()
 _FIXED = Demand(output=Output.FIXED)
-_ALL = Demand(data=None)
-_ALONE = Demand()
+_MOVES = Demand(output=Output.SHARED)
 
-DEMANDS: Mapping[str, Demand] = MappingProxyType(
+_DEMANDS: Mapping[str, Demand] = MappingProxyType(
     {
-        "Conv": Demand(data=(0, 1), weight=1, bias=2),
-        "ConvTranspose": Demand(data=(0, 1), weight=1, bias=2),
-        "Gemm": Demand(data=(0, 1), weight=1, bias=2),
-        "MatMul": Demand(data=(0, 1), weight=1),
-        "Add": _ALL,
-        "Sub": _ALL,
-        "Mul": _ALL,
-        "Concat": _ALL,
-        "Relu": _ALONE,
-        "Clip": _ALONE,
-        "LeakyRelu": _ALONE,
-        "AveragePool": _ALONE,
-        "GlobalAveragePool": _ALONE,
-        "ReduceMean": _ALONE,
-        "Sigmoid": _FIXED,
-        "Softmax": _FIXED,
-        "Tanh": _FIXED,
-        "DepthToSpace": _MOVES,
-        "Expand": _MOVES,
-        "Flatten": _MOVES,
-        "Gather": _MOVES,
-        "GlobalMaxPool": _MOVES,
-        "Identity": _MOVES,
-        "MaxPool": _MOVES,
-        "Pad": _MOVES,
-        "ReduceMax": _MOVES,
-        "ReduceMin": _MOVES,
-        "Reshape": _MOVES,
-        "Slice": _MOVES,
-        "SpaceToDepth": _MOVES,
-        "Split": _MOVES,
-        "Squeeze": _MOVES,
-        "Transpose": _MOVES,
-        "Unsqueeze": _MOVES,
+        **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "Concat"), _ALL),
+        **dict.fromkeys(("Relu", "Clip", "LeakyRelu", "AveragePool", "GlobalAveragePool", "ReduceMean"), _FIRST),
+        **dict.fromkeys(("Sigmoid", "Softmax", "Tanh"), _FIXED),
+        **dict.fromkeys(("ReduceMax", "ReduceMin"), _MOVES),
     }
 )
-"""Kinds of the default ONNX domain with an integer form; the others stay float."""
+
+
+def demand_of(node: ir.Node) -> Demand | None:
+    """What the operator of ``node`` demands; None where it has no integer form and stays float.
+
+    Operators that move values (``graph.operators``) share the grid of what they move.
+    """
+    facts = operator_facts(node)
+    if facts.moved == (0,):
+        return _MOVES
+    return _DEMANDS.get(node.op_type) if node.domain == "" else None
 
 
 def fixed_interval(operator: str, bits: int) -> Interval:
@@ -97,20 +68,10 @@ def fixed_interval(operator: str, bits: int) -> Interval:
 
 
 def channel_axis(node: ir.Node, weight_rank: int) -> int | None:
-    """The axis of a weight along which each element meets its own accumulator (output channels), if there is one."""
-    if weight_rank < 2:
-        return None
-    match node.op_type:
-        case "Conv":
-            return 0
-        case "ConvTranspose":
-            return 1 if _int(node, "group", 1) == 1 else None
-        case "Gemm":
-            return 0 if _int(node, "transB", 0) else 1
-        case "MatMul":
-            return weight_rank - 1
-        case _:
-            return None
+    """The axis of the weight along which each element meets its own accumulators, if there is one."""
+    if node.op_type == "ConvTranspose" and int_attribute(node, "group", 1) != 1:
+        return None  # one slice of the weight serves a channel of every group
+    return weight_channel_axis(node, weight_rank)
 
 
 def float_reason(node: ir.Node) -> str | None:
@@ -119,24 +80,14 @@ def float_reason(node: ir.Node) -> str | None:
         return f"operators of the domain '{node.domain}' have no integer form here"
     match node.op_type:
         case "Gemm":
-            unit = all(_float(node, name) == 1.0 for name in ("alpha", "beta"))
+            unit = float_attribute(node, "alpha", 1.0) == float_attribute(node, "beta", 1.0) == 1.0
             return None if unit else "Gemm with alpha or beta other than 1"
         case "Pad":
             filler = constant_value(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else 0.0
             plain = filler is not None and not np.any(filler)
             return None if _mode(node) != "constant" or plain else "Pad with a value other than 0"
         case operator:
-            return None if operator in DEMANDS else f"no integer form of {operator} is known"
-
-
-def _int(node: ir.Node, name: str, default: int) -> int:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_int()
-
-
-def _float(node: ir.Node, name: str) -> float:
-    attribute = node.attributes.get(name)
-    return 1.0 if attribute is None else attribute.as_float()
+            return None if demand_of(node) else f"no integer form of {operator} is known"
 
 
 def _mode(node: ir.Node) -> str:

@@ -3,12 +3,14 @@
 It knows nothing of a graph's insides but names, so it can lie beside a regression long after.
 """
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
 from qbench.numerics import QParams
 from qbench.quantization.candidates import Float
+from qbench.quantization.clips import ClipForm
 from qbench.quantization.decision import Decision, Derived, Fixed, KeptFloat, Shared, Static, qparams_of
 from qbench.quantization.slot import Role, Slot
 
@@ -22,6 +24,7 @@ class Plan:
         graph: digest of the canonical graph.
         profile: digest of the profile.
         decisions: slot → decision, in graph order.
+        clips: Relu and Clip nodes whose result goes on a grid, and where they are done.
         floats: units that stay float, with the reason.
         macs: multiply-accumulates of one sample.
         integer_mac_count: how many of them multiply integers.
@@ -31,12 +34,14 @@ class Plan:
     graph: str
     profile: str
     decisions: Mapping[Slot, Decision]
+    clips: Mapping[str, ClipForm]
     floats: Mapping[str, Float]
     macs: int
     integer_mac_count: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decisions", MappingProxyType(dict(self.decisions)))
+        object.__setattr__(self, "clips", MappingProxyType(dict(self.clips)))
         object.__setattr__(self, "floats", MappingProxyType(dict(self.floats)))
 
     def __eq__(self, other: object) -> bool:
@@ -48,8 +53,8 @@ class Plan:
         return hash((self.schema, self.graph, self.profile))
 
     def _key(self) -> tuple[object, ...]:
-        counts = (self.macs, self.integer_mac_count)
-        return (self.schema, self.graph, self.profile, dict(self.decisions), dict(self.floats), counts)
+        tables = (dict(self.decisions), dict(self.clips), dict(self.floats))
+        return (self.schema, self.graph, self.profile, *tables, self.macs, self.integer_mac_count)
 
     @property
     def integer_macs(self) -> float:
@@ -82,8 +87,9 @@ class Plan:
         share = f"{self.integer_macs:.1%} of {self.macs:,} multiply-accumulates in integers"
         head = f"{self.schema}: {len(self.values)} values on a grid, {len(self.floats)} units in float, {share}"
         slots = [f"  {slot} '{slot.value}': {describe(decision)}" for slot, decision in self.decisions.items()]
+        clips = [f"  {name}: clip {form.value}" for name, form in self.clips.items()]
         floats = [f"  {name}: float, {'refused: ' * f.refused}{f.reason}" for name, f in self.floats.items()]
-        return [head, *slots, *floats]
+        return [head, *slots, *clips, *floats]
 
     def diff(self, other: "Plan") -> list[str]:
         """What ``other`` decides otherwise: ``-`` lines of this plan, ``+`` lines of the other; empty when equal."""
@@ -121,6 +127,4 @@ def numbers(qparams: QParams) -> str:
 
 
 def _checksum(qparams: QParams) -> str:
-    import zlib
-
     return f"{zlib.crc32(qparams.scale.tobytes() + qparams.zero_point.tobytes()):08x}"

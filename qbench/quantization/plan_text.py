@@ -14,6 +14,7 @@ from typing import Any
 from qbench.errors import InputError
 from qbench.numerics import QParams, QType
 from qbench.quantization.candidates import Float
+from qbench.quantization.clips import ClipForm
 from qbench.quantization.decision import Decision, Derived, Fixed, KeptFloat, Shared, Static
 from qbench.quantization.plan import Plan
 from qbench.quantization.slot import Role, Slot
@@ -64,6 +65,7 @@ def plan_text(plan: Plan) -> str:
         "profile": plan.profile,
         "macs": plan.macs,
         "integer_mac_count": plan.integer_mac_count,
+        "clips": {name: form.value for name, form in plan.clips.items()},
         "floats": {name: {"reason": f.reason, "refused": f.refused} for name, f in plan.floats.items()},
     }
     rows = ",\n".join(json.dumps(_row(slot, decision)) for slot, decision in plan.decisions.items())
@@ -103,6 +105,7 @@ def _plan(table: Mapping[str, Any]) -> Plan:
         graph=table["graph"],
         profile=table["profile"],
         decisions={_slot(row["slot"]): _decision(row) for row in table["slots"]},
+        clips={name: ClipForm(form) for name, form in table["clips"].items()},
         floats={name: Float(f["reason"], f["refused"]) for name, f in table["floats"].items()},
         macs=table["macs"],
         integer_mac_count=table["integer_mac_count"],

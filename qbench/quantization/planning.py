@@ -8,9 +8,10 @@ from collections.abc import Mapping
 import onnx_ir as ir
 
 from qbench.calibration import Profile
-from qbench.graph import Capabilities, graph_digest, node_key, node_macs, with_shapes
+from qbench.graph import Capabilities, graph_digest, node_key, node_macs
 from qbench.passes import canonicalize
 from qbench.quantization.candidates import Candidate, Float, candidates_of
+from qbench.quantization.clips import ClipForm, clip_form
 from qbench.quantization.constant_grids import plan_constants
 from qbench.quantization.decision import Decision, qparams_of
 from qbench.quantization.named import get_schema
@@ -44,17 +45,18 @@ def make_plan(
     canonical = canonicalize(model)
     digest = graph_digest(canonical)
     profile.require_graph(digest, model.graph.name or "")
-    shaped = with_shapes(canonical)
-    candidates, floats = candidates_of(shaped, profile, chosen, capabilities or _ANYTHING)
+    candidates, floats = candidates_of(canonical, profile, chosen, capabilities or _ANYTHING)
     grids = plan_values(candidates, profile)
     floats.update({name: Float(reason, refused=True) for name, reason in grids.left_out.items()})
     decisions: dict[Slot, Decision] = {}
+    clips: dict[str, ClipForm] = {}
     integer: set[str] = set()
     for candidate in candidates:
         if candidate.unit.name in grids.left_out:
             continue
         slots = _slots(candidate, grids)
         decisions.update(slots)
+        clips.update(_clip(candidate, grids))
         if _multiplies_integers(candidate, slots):
             integer.add(candidate.unit.name)
     macs = node_macs(canonical)
@@ -63,7 +65,8 @@ def make_plan(
         graph=digest,
         profile=profile.digest,
         decisions=decisions,
-        floats=_in_graph_order(shaped.graph, floats),
+        clips=clips,
+        floats=_in_graph_order(canonical.graph, floats),
         macs=sum(macs.values()),
         integer_mac_count=sum(count for name, count in macs.items() if name in integer),
     )
@@ -90,9 +93,16 @@ def _slots(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
     return decided
 
 
+def _clip(candidate: Candidate, grids: ValueGrids) -> dict[str, ClipForm]:
+    """The unit's clip by the name of its node, when its result goes on a grid."""
+    decision, clip = grids.decisions.get(candidate.unit.output.name or ""), candidate.unit.clip
+    qparams = None if decision is None else qparams_of(decision)
+    return {} if clip is None or qparams is None else {node_key(clip): clip_form(clip, qparams)}
+
+
 def _multiplies_integers(candidate: Candidate, slots: Mapping[Slot, Decision]) -> bool:
     """Whether both operands of a product are on a grid."""
-    if candidate.demand.weight is None:
+    if candidate.weight_index is None:
         return False
     operands = [qparams_of(d) for slot, d in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)]
     return len(operands) == 2 and all(qparams is not None for qparams in operands)

@@ -1,11 +1,11 @@
 """Writing a plan into a graph as QuantizeLinear / DequantizeLinear; nothing is decided here.
 
-    value ──Q(s, z)──┬──DQ(s, z)── consumer        one Q a value, right behind its producer
-                     └──DQ(s, z)── consumer        one DQ a use, right before its consumer
+    value ──Q(s, z)──[Clip of levels]──┬──DQ(s, z)── consumer        one Q a value, right behind its producer
+                                       └──DQ(s, z)── consumer        one DQ a use, right before its consumer
     integer constant ──DQ(s, z)── consumer
 
 Graph inputs and outputs keep their names and float types; a value that is a graph output leaves the graph unquantized.
-A Relu or Clip that a unit carries stays, before the Q: the grid saturates where it ends, not where the clip does.
+A Relu or Clip before a Q is absorbed, or moves behind it, as the plan says (``clips``).
 """
 
 import ml_dtypes
@@ -13,9 +13,18 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import constant_value, graph_digest, node_key, values_by_name
+from qbench.graph import (
+    constant_value,
+    extend_lineage,
+    graph_digest,
+    node_key,
+    origin_of,
+    set_origin,
+    values_by_name,
+)
 from qbench.numerics import QParams, QType, quantize
 from qbench.passes import NameScope, canonicalize
+from qbench.quantization.clips import ClipForm, levels_of
 from qbench.quantization.plan import Plan
 from qbench.quantization.plan_text import plan_text
 from qbench.storage import digest_bytes
@@ -57,8 +66,12 @@ def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
     for slot, qparams in plan.constants.items():
         writer.constant(nodes[slot.node], slot.index, qparams)
     for name, qparams in plan.values.items():
-        writer.value(values[name], qparams)
+        maker = values[name].producer()
+        writer.value(
+            values[name], qparams, ClipForm.FLOAT if maker is None else plan.clips.get(node_key(maker), ClipForm.FLOAT)
+        )
     writer.drop_unused()
+    extend_lineage(copy, digest)
     copy.metadata_props[MARK] = mark
     return copy
 
@@ -78,19 +91,29 @@ class _Writer:
         self._integers: dict[tuple[str, QParams], ir.Value] = {}
         self._replaced: dict[str, ir.Value] = {}
 
-    def value(self, value: ir.Value, qparams: QParams) -> None:
-        """Put ``value`` on its grid for everything that reads it inside the graph."""
+    def value(self, value: ir.Value, qparams: QParams, clip: ClipForm) -> None:
+        """Put ``value`` on its grid for everything that reads it inside the graph; ``clip`` is of its producer."""
         uses = tuple(value.uses())
         parameters = self._written_parameters(value.name or "", qparams)
-        node = self._node("QuantizeLinear", value, parameters, qparams, f"{value.name}_quantized")
         producer = value.producer()
+        moved = producer if clip is not ClipForm.FLOAT else None
+        source = value if moved is None else moved.inputs[0]
+        assert source is not None
+        node = self._node("QuantizeLinear", source, parameters, qparams, f"{value.name}_quantized")
         if producer is None:
             self._graph.insert_before(self._graph[0], node)
         else:
             self._graph.insert_after(producer, node)
-        node.outputs[0].dtype = onnx_dtype(qparams.qtype)
+            set_origin(node, origin_of(producer))
+        quantized = node.outputs[0]
+        quantized.dtype = onnx_dtype(qparams.qtype)
+        if moved is not None and clip is ClipForm.INTEGER:
+            quantized = self._clipped(quantized, moved, qparams)
         for use in uses:
-            self._dequantized(node.outputs[0], use.node, use.idx, parameters, qparams)
+            self._dequantized(quantized, use.node, use.idx, parameters, qparams)
+        if moved is not None:
+            self._replaced.update({v.name or "": v for v in moved.inputs[1:] if v is not None})
+            self._graph.remove(moved, safe=True)
 
     def constant(self, node: ir.Node, index: int, qparams: QParams) -> None:
         """Store the constant at input ``index`` of ``node`` as integers, and dequantize it there."""
@@ -118,11 +141,28 @@ class _Writer:
             elif name in self._graph.initializers:
                 del self._graph.initializers[name]
 
+    def _clipped(self, levels: ir.Value, clip: ir.Node, qparams: QParams) -> ir.Value:
+        """``levels`` clipped to those that ``clip`` becomes on the grid."""
+        ends = [
+            self._initializer(f"{node_key(clip)}_{word}", stored(np.asarray(level), qparams.qtype))
+            for word, level in zip(("low", "high"), levels_of(clip, qparams), strict=True)
+        ]
+        name = self._node_names.fresh(f"{node_key(clip)}_of_levels")
+        node = ir.Node("", "Clip", [levels, *ends], num_outputs=1, name=name)
+        set_origin(node, origin_of(clip))
+        node.outputs[0].name = self._value_names.fresh(f"{node_key(clip)}_of_levels")
+        node.outputs[0].shape, node.outputs[0].dtype = levels.shape, onnx_dtype(qparams.qtype)
+        maker = levels.producer()
+        assert maker is not None
+        self._graph.insert_after(maker, node)
+        return node.outputs[0]
+
     def _dequantized(
         self, source: ir.Value, consumer: ir.Node, index: int, parameters: tuple[ir.Value, ir.Value], qparams: QParams
     ) -> None:
         wanted = f"{source.name}_for_{node_key(consumer)}"
         node = self._node("DequantizeLinear", source, parameters, qparams, wanted)
+        set_origin(node, origin_of(consumer))
         node.outputs[0].dtype = ir.DataType.FLOAT
         node.outputs[0].shape = source.shape
         self._graph.insert_before(consumer, node)
