@@ -99,7 +99,10 @@ class Profile:
                 expected="the same values in both",
                 remedy="Calibrate both with the same values.",
             )
-        samples = merged_samples(self.samples, other.samples)
+        samples = dict(self.samples)
+        for key, content in other.samples.items():
+            note_sample(samples, key, content)
+        samples = dict(sorted(samples.items()))
         values = {name: _merged(name, self, other, tuple(samples)) for name in self.values}
         return Profile(self.graph, samples, self.rows + other.rows, values)
 
@@ -140,21 +143,19 @@ class Profile:
             raise _damaged(doing, f"a field missing or wrong ({error})") from error
 
 
-def merged_samples(first: Mapping[str, str], second: Mapping[str, str]) -> dict[str, str]:
-    """Both tables of samples as one, in the order of keys.
+def note_sample(samples: dict[str, str], key: str, content: str) -> None:
+    """Add a sample to a table of them.
 
     Raises:
-        InputError: one key stands for two contents.
+        InputError: the key stands for another content.
     """
-    for key in first.keys() & second.keys():
-        if first[key] != second[key]:
-            raise InputError(
-                f"Calibrating on sample '{key}'",
-                found="two samples of this id with different content",
-                expected="one sample an id",
-                remedy="Give every sample its own id.",
-            )
-    return dict(sorted({**first, **second}.items()))
+    if samples.setdefault(key, content) != content:
+        raise InputError(
+            f"Calibrating on sample '{key}'",
+            found="two samples of this id with different content",
+            expected="one sample an id",
+            remedy="Give every sample its own id.",
+        )
 
 
 def _merged(name: str, first: Profile, second: Profile, samples: tuple[str, ...]) -> Statistics:

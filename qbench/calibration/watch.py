@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Executor, Feeds
 from qbench.calibration.observer import Observer
-from qbench.calibration.profile import Profile, merged_samples
+from qbench.calibration.profile import Profile, note_sample
 from qbench.calibration.watched import WatchedValue, watched_values
 from qbench.errors import InputError
 from qbench.graph import graph_digest
@@ -62,7 +62,8 @@ class Watch:
             if batch is None:
                 raise _missing_tap(name)
             observer.fold(np.asarray(batch), keys)
-        self._samples = merged_samples(self._samples, dict(zip(keys, contents, strict=True)))
+        for key, content in zip(keys, contents, strict=True):
+            note_sample(self._samples, key, content)
         self._rows += len(keys)
         return {name: results[name] for name in self._outputs}
 
