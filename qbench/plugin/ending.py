@@ -14,6 +14,9 @@ from qbench.reporting import write_reports
 from qbench.suite import approve_run
 from qbench.tracking import Acceptance, History, measurement_of_line
 
+LISTED = 12
+"""Accepted cells of a model that are listed one by one; the diff of the baseline shows them all."""
+
 
 def finish(
     recorder: Recorder, session: pytest.Session, exit_code: int, crashes: list[str], *, stopped: bool
@@ -63,12 +66,14 @@ def _measurements(run: OpenRun) -> list[Measurement]:
 
 
 def _told(model: str, change: Acceptance) -> list[str]:
-    """The table old → new, a line each."""
-    rows = [
-        f"accepted {model}::{row.cell} {row.metric}: {'nothing' if row.old is None else row.old} → {row.new} "
-        f"of {row.out_of} ({row.environment_class})"
-        for row in change.rows
-    ]
+    """The table old → new, a line for each cell and class."""
+    told: dict[tuple[str, str], list[str]] = {}
+    for row in change.rows:
+        old = "" if row.old is None else f"{row.old} → "
+        told.setdefault((row.cell, row.environment_class), []).append(f"{row.metric} {old}{row.new}/{row.out_of}")
+    rows = [f"accepted {model}::{cell}: {', '.join(texts)} ({where})" for (cell, where), texts in told.items()]
+    if len(rows) > LISTED:
+        rows = [*rows[: LISTED - 1], f"accepted {len(rows) - LISTED + 1} more cells of {model}"]
     return rows + [f"not accepted: {model}::{refusal.cell}: {refusal.reason}" for refusal in change.refusals]
 
 

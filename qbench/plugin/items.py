@@ -46,8 +46,12 @@ class CellItem(pytest.Item):
         conclude(judged.verdict, str(self.planned.cell), self.config.stash[OPTIONS].missing)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
-        """A red verdict in its own words; anything else with pytest's traceback."""
-        return str(excinfo.value) if isinstance(excinfo.value, RedCell) else super().repr_failure(excinfo)
+        """A red verdict in its own words; anything else with its traceback, from here on."""
+        if isinstance(excinfo.value, RedCell):
+            return str(excinfo.value)
+        excinfo.traceback = excinfo.traceback.cut(path=__file__)
+        chosen = self.config.getoption("tbstyle")
+        return excinfo.getrepr(style="short" if chosen == "auto" else chosen)
 
     def reportinfo(self) -> tuple[str, int, str]:
         """The line of the model in the suite file."""
@@ -98,7 +102,8 @@ def red_text(verdict: "Verdict", cell: str) -> str:
         lines.append(f"  {mark} {gate.kind}: {gate.detail}")
     if verdict.rule:
         lines.append(f"  rule: {verdict.rule}")
-    lines += [f"  note: {notice}" for notice in verdict.notices if notice not in lines[0]]
+    said = "\n".join(lines)
+    lines += [f"  note: {notice}" for notice in verdict.notices if notice not in said]
     if verdict.remedy and verdict.remedy not in verdict.headline:
         lines.append(f"  next: {verdict.remedy}")
     return "\n".join(lines)

@@ -259,8 +259,8 @@ class Bench:
     def _subject(self, table: ModelTable, calibration: CalibrationChoice) -> Subject:
         uses = []
         for written in table.metrics:
-            name, _, data = written.partition("@")
-            uses.append(MetricUse(written, self._catalogues.metrics.get(name), data or table.data))
+            name, _, data_name = written.partition("@")
+            uses.append(MetricUse(written, self._catalogues.metrics.get(name), data_name or table.data))
         data = {name: self._dataset(name) for name in dict.fromkeys([table.data, *(use.data for use in uses)])}
         if table.samples is not None:
             data[table.data] = _some(data[table.data], table.samples)

@@ -164,7 +164,7 @@ def load_suite(path: Path) -> Suite:
 
 def _lines(text: str) -> dict[str, int]:
     """Model id → the zero-based line that names it, for editors."""
-    found = {}
+    found: dict[str, int] = {}
     for number, line in enumerate(text.splitlines()):
         if match := re.match(r"""\s*id\s*=\s*["']([^"']+)["']""", line):
             found.setdefault(match.group(1), number)

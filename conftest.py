@@ -1,0 +1,19 @@
+"""This repository's own determinism: one thread for every numeric library, and the same seeds before every test."""
+
+import os
+import random
+import sys
+
+import pytest
+
+for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM"):
+    os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # read when the library is first loaded, hence here
+
+pytest_plugins = ["pytester"]
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:  # noqa: ARG001 - the name is the hook's
+    """Seed whatever draws random numbers."""
+    random.seed(0)
+    if numpy := sys.modules.get("numpy"):
+        numpy.random.seed(0)

@@ -1,0 +1,170 @@
+"""A scratch project: two tiny random networks on made-up data, in a conftest as users write theirs."""
+
+import json
+import textwrap
+
+import pytest
+
+import qbench.plugin.ending  # what a session loads stays loaded: runs in this process then take milliseconds
+import qbench.plugin.python_tests
+import qbench.plugin.summary  # noqa: F401
+
+PROJECT = '''
+import os
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import helper, numpy_helper, TensorProto
+from qbench.extension import Extension
+from qbench.zoo import Dataset, ReadyArray, ZooModel
+from qbench.zoo.tasks.classification import Classification
+
+SAMPLES, FEATURES, CLASSES = 400, 16, 7
+
+
+def network(seed):
+    rng = np.random.default_rng(seed)
+    sizes = [FEATURES, 24, 24, CLASSES]
+    nodes, constants, value = [], [], "x"
+    for i, (a, b) in enumerate(zip(sizes, sizes[1:])):
+        weights = rng.normal(0, 1 / np.sqrt(a), (a, b)).astype(np.float32)
+        bias = rng.normal(0, 0.1, b).astype(np.float32)
+        constants += [numpy_helper.from_array(weights, f"w{i}"), numpy_helper.from_array(bias, f"b{i}")]
+        nodes.append(helper.make_node("Gemm", [value, f"w{i}", f"b{i}"], [f"h{i}"], name=f"gemm{i}"))
+        value = f"h{i}"
+        if i < 2:
+            nodes.append(helper.make_node("Relu", [value], [f"r{i}"], name=f"relu{i}"))
+            value = f"r{i}"
+    graph = helper.make_graph(
+        nodes,
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", FEATURES])],
+        [helper.make_tensor_value_info(value, TensorProto.FLOAT, ["n", CLASSES])],
+        constants,
+    )
+    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+
+
+def model(name, seed):
+    return lambda: ZooModel(
+        id=name,
+        graphs={"model": lambda: network(seed)},
+        preprocess=ReadyArray(input="x"),
+        task=Classification(k=3),
+        origin="random numbers",
+    )
+
+
+def data(name, seed, count=SAMPLES):
+    def make():
+        x = np.random.default_rng(seed).normal(0, 1, (count, FEATURES)).astype(np.float32)
+        answers = {m: run(network(s), x) for m, s in (("a", 1),)}
+        return Dataset(
+            id=name,
+            kind="array",
+            sample_ids=tuple(f"{name}-{i}" for i in range(count)),
+            sources=tuple(f"{name}-{i}" for i in range(count)),
+            labels=tuple((int(label),) for label in answers["a"]),
+            content=f"{name}-{seed}-{count}",
+            load=lambda index: x[index],
+        )
+    return make
+
+
+def run(graph, x):
+    import onnxruntime as ort
+
+    ort.set_default_logger_severity(4)
+    session = ort.InferenceSession(ir.to_proto(graph).SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": x})[0].argmax(axis=1)
+
+
+WEIGHTS = {"tiny_a": 1, "tiny_b": int(os.environ.get("TINY_B_SEED", "2"))}
+
+
+def pytest_qbench_extension(config):
+    return Extension(
+        name="scratch conftest",
+        models={name: model(name, seed) for name, seed in WEIGHTS.items()},
+        datasets={"points": data("points", 10), "spare": data("spare", 11, 64)},
+        **MORE,
+    )
+
+
+def pytest_qbench_processor(config):
+    return os.environ.get("FAKE_PROCESSOR", "x64-test")
+'''
+
+SUITE = '''
+[suite]
+tolerance = 0.2
+agreement = 0.5
+backends = ["ort-cpu", "ort-cpu-noopt"]
+schemas = ["w8a8_asym_pc"]
+
+[[model]]
+id = "tiny_a"
+data = "points"
+calibration = { data = "spare", count = 64 }
+metrics = ["top1", "agreement"]
+
+[[model]]
+id = "tiny_b"
+data = "points"
+calibration = { data = "spare", count = 64 }
+metrics = ["agreement"]
+'''
+
+ALL = ("tiny_a", "tiny_b")
+
+
+class Project:
+    """The scratch project and short ways to run pytest in it."""
+
+    def __init__(self, pytester, cache):
+        self.pytester = pytester
+        self.path = pytester.path
+        self.suite_path = self.path / "suites" / "scratch.qbench.toml"
+        self.suite_path.parent.mkdir()
+        self.write_suite(SUITE)
+        self.write_conftest()
+        pytester.makeini(f"[pytest]\nqbench_cache = {cache}\n")
+
+    def write_suite(self, text):
+        self.suite_path.write_text(textwrap.dedent(text))
+
+    def write_conftest(self, more="MORE = {}", extra=""):
+        pytest_text = PROJECT.replace("WEIGHTS = {", f"{more}\nWEIGHTS = {{")
+        (self.path / "conftest.py").write_text(pytest_text + "\n" + extra)
+
+    def run(self, *args, suite=True, process=False):
+        """pytest on the suite; ``process``: in one of its own."""
+        arguments = [*(["suites/scratch.qbench.toml"] if suite else []), *args]
+        start = self.pytester.runpytest_subprocess if process else self.pytester.runpytest_inprocess
+        return start("-p", "no:hypothesispytest", *([] if process else ["-p", "no:xdist"]), *arguments)
+
+    def accept(self, *args):
+        return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args)
+
+    @property
+    def run_files(self):
+        return sorted((self.path / "reports" / "history").rglob("*.jsonl"), key=lambda p: p.stat().st_mtime_ns)
+
+    def lines(self, index=-1, kind=None):
+        lines = [json.loads(line) for line in self.run_files[index].read_text().splitlines()]
+        return [line for line in lines if kind is None or line["type"] == kind]
+
+    def outcomes(self, index=-1):
+        return {
+            f"{c['model']}::{c['backend']}+{c['schema']}": c["outcome"] for c in self.lines(index, "cell")
+        }
+
+
+@pytest.fixture
+def project(pytester, monkeypatch, tmp_path_factory):
+    for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("COLUMNS", "160")
+    cache = tmp_path_factory.getbasetemp() / "qbench-cache"  # content-addressed: all tests may share it
+    return Project(pytester, cache)

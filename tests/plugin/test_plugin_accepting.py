@@ -1,0 +1,157 @@
+"""Missing → accepted → green → other weights → stale → accepted → green, and every way in which accepting is refused."""
+
+import json
+
+import pytest
+
+CELL = "tiny_b::ort-cpu+w8a8_asym_pc"
+
+
+def fewer_calibration_samples(project):
+    """What the quantizer decides changes a little; the model, the data and the reference do not."""
+    project.write_suite(project.suite_path.read_text().replace("count = 64", "count = 48"))
+
+
+def test_the_whole_story(project, monkeypatch):
+    result = project.run("-k", "tiny_b")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            f"{CELL} is missing: no baseline*",
+            '  next: pytest "suites/scratch.qbench.toml::tiny_b" --qbench-accept-fp32 --qbench-accept=new',
+        ]
+    )
+    result = project.accept()
+    assert result.ret == 0
+    assert result.parseoutcomes() == {"accepted": 8}
+    result.stdout.fnmatch_lines(["accepted tiny_b::ort-cpu+w8a8_asym_pc: agreement 3*/400 (x64-test+onnxruntime-*)"])
+    assert project.run().parseoutcomes() == {"passed": 8}
+
+    before = (project.path / "baselines/scratch/tiny_a.json").read_bytes()
+    monkeypatch.setenv("TINY_B_SEED", "7")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.parseoutcomes() == {"passed": 4, "failed": 4}
+    result.stdout.fnmatch_lines([f"{CELL} is stale: the baseline is stale: it is of another model"])
+    assert set(project.outcomes().values()) == {"passed", "stale"}
+
+    result = project.run("--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "trained anew")
+    assert result.ret == 0
+    assert project.run().parseoutcomes() == {"passed": 8}
+    assert (project.path / "baselines/scratch/tiny_a.json").read_bytes() == before
+    stored = json.loads((project.path / "baselines/scratch/tiny_b.json").read_text())
+    reasons = {a.get("reason") for cell in stored["cells"].values() for a in cell["accepted"].values()}
+    assert "trained anew" in reasons
+
+
+def test_accepting_with_two_workers(project):
+    project.run("--qbench-accept-fp32", "--qbench-accept=new", "-n2", "--dist", "loadscope", process=True)
+    assert project.run().parseoutcomes() == {"passed": 8}
+
+
+def test_drift_is_red_until_accepted_with_a_reason(project):
+    project.accept()
+    fewer_calibration_samples(project)
+    result = project.run()
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    drifted = [cell for cell, outcome in project.outcomes().items() if outcome == "drifted"]
+    assert drifted
+    assert all("w8a8" in cell for cell in drifted)
+    result.stdout.fnmatch_lines(["*✗ drift: predictions on points changed*", "*--qbench-accept=changed --qbench-reason*"])
+    assert project.run("--qbench-accept=new").ret == pytest.ExitCode.TESTS_FAILED
+    result = project.run("--qbench-accept=changed", "--qbench-reason", "fewer samples")
+    assert result.parseoutcomes() == {"passed": 8 - len(drifted), "accepted": len(drifted)}
+    assert project.run().parseoutcomes() == {"passed": 8}
+
+
+def test_drift_on_another_processor_is_a_notice(project, monkeypatch):
+    project.accept()
+    fewer_calibration_samples(project)
+    monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
+    result = project.run()
+    assert result.ret == 0
+    assert result.parseoutcomes() == {"passed": 8}
+    result.stdout.fnmatch_lines(["note: nothing accepted for arm64-test+onnxruntime-*(accepted: x64-test*"])
+    assert project.lines(kind="environment")[0]["processor"] == "arm64-test"
+
+
+@pytest.mark.parametrize(
+    ("options", "environment", "sentence"),
+    [
+        (["--qbench-accept=new"], {"CI": "true"}, "*found the environment variable CI;*--qbench-accept-in-ci*"),
+        (["--qbench-accept-fp32"], {"CI": "1"}, "*found the environment variable CI;*"),
+        (["--qbench-accept=new", "--qbench-limit=10"], {}, "*found --qbench-limit; expected a run over all samples.*"),
+        (["--qbench-accept"], {}, "*found --qbench-accept=changed without a reason;*Add --qbench-reason*"),
+        (["--qbench-accept=all"], {}, "*found --qbench-accept=all without a reason;*"),
+        (["--qbench-accept=most"], {}, "*found 'most'; expected one of new, improved, changed, all*"),
+    ],
+)
+def test_refused_before_anything_runs(project, monkeypatch, options, environment, sentence):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    result = project.run(*options)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([sentence])
+    assert "Traceback" not in result.stderr.str()
+    assert not (project.path / "baselines").exists()
+
+
+def test_in_ci_with_the_word_for_it(project, monkeypatch):
+    monkeypatch.setenv("CI", "true")
+    assert project.accept("--qbench-accept-in-ci").parseoutcomes() == {"accepted": 8}
+    assert (project.path / "baselines/scratch/tiny_a.json").exists()
+
+
+def test_a_run_that_ended_early_accepts_nothing(project):
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    result = project.accept("-x")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["Nothing was accepted: the run is not whole.*"])
+    assert not (project.path / "baselines").exists()
+
+
+def test_a_loss_beyond_tolerance_is_recorded_but_stays_red(project):
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    result = project.accept()
+    assert result.parseoutcomes() == {"accepted": 6, "failed": 2}
+    result = project.run()
+    assert result.parseoutcomes() == {"passed": 6, "failed": 2}
+    text = result.stdout.str()
+    assert "Traceback" not in text
+    assert "session.py" not in text
+    result.stdout.fnmatch_lines(
+        [
+            "tiny_a::ort-cpu+w8a8_asym_pc is failed: *",
+            "  ✗ loss: top1 3*/400 = *against fp32 400/400*",
+            "  rule: tolerance 0.3 % (suite scratch)",
+            "  next: *",
+        ]
+    )
+
+
+def test_a_damaged_baseline_is_one_sentence_and_can_be_accepted_anew(project):
+    project.accept()
+    path = project.path / "baselines/scratch/tiny_b.json"
+    path.write_text(path.read_text()[:200])
+    result = project.run()
+    assert result.parseoutcomes() == {"passed": 4, "failed": 4}
+    result.stdout.fnmatch_lines(["*is error: Reading the baseline '*tiny_b.json': found text that is not JSON*"])
+    assert "Traceback" not in result.stdout.str()
+    assert project.accept().ret == 0
+    assert project.run().parseoutcomes() == {"passed": 8}
+
+
+@pytest.mark.parametrize(("choice", "outcomes"), [("warn", {"missing": 8}), ("skip", {"skipped": 8})])
+def test_what_missing_baselines_do_is_a_choice(project, choice, outcomes):
+    result = project.run(f"--qbench-missing={choice}")
+    assert result.ret == 0
+    assert result.parseoutcomes() == outcomes
+
+
+def test_a_limited_run_is_judged_against_fp32_of_today(project):
+    project.accept()
+    result = project.run("--qbench-limit=20")
+    assert result.ret == 0
+    assert project.lines(kind="cell")[0]["n"] == 20
+    assert project.lines(kind="run")[0]["limited"] == 20
+    assert project.lines(kind="run")[0]["complete_selection"] is False

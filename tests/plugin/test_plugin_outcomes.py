@@ -1,0 +1,117 @@
+"""Skipped, quarantined, broken: each outcome is shown as what it is, and recorded."""
+
+import pytest
+
+ENGINES = '''
+from qbench.backends import get_backend
+from qbench.errors import UnsupportedError
+
+
+class Engine:
+    capabilities, packages = get_backend("ort-cpu").capabilities, ("onnxruntime",)
+
+    def __init__(self, name):
+        self.name = name
+
+    def prepare(self, model, *, taps=(), threads=1):
+        if self.name == "picky":
+            raise UnsupportedError("Loading it", found="a Gemm", expected="no Gemm", remedy="Use another.")
+        raise RuntimeError("the engine fell over\\nin two lines")
+
+
+def absent():
+    import no_such_engine
+
+
+MORE = {"backends": {"picky": lambda: Engine("picky"), "broken": lambda: Engine("broken"), "absent": absent}}
+'''
+
+
+def only(project, backend):
+    text = project.suite_path.read_text()
+    project.write_suite(text.replace('backends = ["ort-cpu", "ort-cpu-noopt"]', f'backends = ["{backend}"]'))
+    project.write_conftest(ENGINES)
+
+
+@pytest.mark.parametrize(
+    ("backend", "reason"), [("picky", "*found a Gemm; expected no Gemm*"), ("absent", "*provides 'no_such_engine'*")]
+)
+def test_what_a_backend_cannot_do_is_skipped_with_its_reason(project, backend, reason):
+    only(project, backend)
+    result = project.run("-rs")
+    assert result.ret == 0
+    assert result.parseoutcomes() == {"skipped": 4}
+    result.stdout.fnmatch_lines([f"SKIPPED*suites/scratch.qbench.toml:*{reason}"])
+    assert set(project.outcomes().values()) == {"unsupported"}
+
+
+def test_a_crash_of_an_engine_keeps_its_traceback_and_is_recorded(project):
+    only(project, "broken")
+    result = project.run()
+    assert result.parseoutcomes() == {"failed": 4}
+    result.stdout.fnmatch_lines(["*in prepare*", "E*RuntimeError: the engine fell over"])
+    assert {line["headline"] for line in project.lines(kind="cell")} == {"RuntimeError: the engine fell over"}
+    assert set(project.outcomes().values()) == {"error"}
+    assert project.lines(kind="end")[0]["exit_code"] == 1
+
+
+def quarantine(project, cell="tiny_a::ort-cpu+w8a8*", expires="2999-01-01"):
+    (project.suite_path.parent / "scratch.quarantine.toml").write_text(
+        f'[[cell]]\ncell = "{cell}"\nmeasured = "97 %"\nreason = "no headroom"\nowner = "ann"\nexpires = "{expires}"\n'
+    )
+
+
+def test_a_known_bad_cell_is_its_own_category(project):
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.accept()
+    quarantine(project)
+    result = project.run()
+    assert result.parseoutcomes() == {"passed": 6, "quarantined": 1, "failed": 1}  # noopt is not listed
+    assert any(line.startswith("suites/scratch.qbench.toml .q.F....") for line in result.outlines)
+    assert project.run("-k", "not noopt", "-v").ret == 0
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "expires", "sentence"),
+    [("0.003", "2020-01-01", "*the quarantine ended on 2020-01-01*"), ("0.2", "2999-01-01", "*no longer fails*")],
+)
+def test_an_entry_that_ran_out_or_is_not_needed_is_red(project, tolerance, expires, sentence):
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", f"tolerance = {tolerance}"))
+    project.accept()
+    quarantine(project, expires=expires)
+    result = project.run("-k", "tiny_a and not noopt")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines([f"tiny_a::ort-cpu+w8a8_asym_pc is expired: {sentence}"])
+
+
+def test_hooks_change_the_record(project):
+    hook = 'def pytest_qbench_update_record(config, record):\n    record["board"] = "devkit 3"\n'
+    project.write_conftest(extra=hook)
+    project.run("-k", "tiny_a and fp32 and not noopt")
+    assert project.lines(kind="cell")[0]["board"] == "devkit 3"
+
+
+def test_tolerance_and_threads_by_option_and_ini(project):
+    project.accept()
+    assert project.run("--qbench-tolerance=0.003").parseoutcomes() == {"passed": 6, "failed": 2}
+    with (project.path / "tox.ini").open("a") as ini:
+        ini.write("\nqbench_tolerance = 0.003\nqbench_baselines = elsewhere\n")
+    result = project.run("--qbench-baselines=baselines")
+    assert result.parseoutcomes() == {"passed": 6, "failed": 2}
+    assert set(project.outcomes().values()) == {"passed", "failed"}
+
+
+@pytest.mark.parametrize(
+    ("option", "sentence"),
+    [
+        ("--qbench-tolerance=1.5", "*found '1.5'; expected a number from 0 to below 1*"),
+        ("--qbench-threads=none", "*found 'none'; expected a whole number from 1*"),
+        ("--qbench-report=pdf", "*found 'pdf'; expected one of html, md, png*"),
+        ("--qbench-missing=ignore", "*found 'ignore'; expected one of fail, warn, skip*"),
+        ("--qbench-limit=0", "*found '0'; expected a whole number from 1*"),
+    ],
+)
+def test_options_without_sense_are_usage_errors(project, option, sentence):
+    result = project.run(option)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([sentence])

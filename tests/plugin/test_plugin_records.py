@@ -1,0 +1,140 @@
+"""Run files: written by one process, line by line, so that whatever ends it, what was measured is kept."""
+
+import signal
+import time
+
+import pytest
+
+from qbench.tracking import read_run
+
+SLOW = '''
+import os
+import time
+from qbench.backends import get_backend
+
+
+class Engine:
+    """Runs as ort-cpu does; its second model hangs, or takes the process with it."""
+
+    name, capabilities, packages = "odd", get_backend("ort-cpu").capabilities, ()
+    seen = []
+
+    def prepare(self, model, *, taps=(), threads=1):
+        self.seen.append(id(model))
+        if len(self.seen) > 1 and "HANG" in os.environ:
+            time.sleep(60)
+        if "DIE" in os.environ and os.path.exists("armed"):
+            os.remove("armed")
+            os._exit(9)
+        return get_backend("ort-cpu").prepare(model, taps=taps, threads=threads)
+
+
+MORE = {"backends": {"odd": Engine}}
+'''
+
+
+@pytest.fixture
+def odd(project):
+    text = project.suite_path.read_text()
+    project.write_suite(text.replace('backends = ["ort-cpu", "ort-cpu-noopt"]', 'backends = ["odd"]'))
+    project.write_conftest(SLOW)
+    return project
+
+
+def test_first_lines_say_what_and_where(project):
+    project.run("-k", "tiny_a")
+    header, environment, *cells, end = project.lines()
+    assert (header["type"], header["format"], header["suite"]) == ("run", "qbench-run/1", "scratch")
+    assert (header["planned"], header["selected"], header["complete_selection"]) == (8, 4, False)
+    assert environment["versions"]["onnxruntime"]
+    assert environment["features"]
+    assert {cell["type"] for cell in cells} == {"cell"}
+    assert end["cells"] == 4
+    assert end["exit_code"] == 1
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+@pytest.mark.parametrize("workers", [(), ("-n1", "--dist", "loadscope")])
+def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, workers):
+    monkeypatch.setenv("HANG", "1")
+    command = odd.pytester._getpytestargs()
+    process = odd.pytester.popen([*command, "suites/scratch.qbench.toml", *workers])
+    try:
+        until = time.monotonic() + 30
+        while not (odd.run_files and '"type":"cell"' in odd.run_files[0].read_text()):
+            assert time.monotonic() < until, "no cell was recorded"
+            time.sleep(0.05)
+        process.send_signal(how)
+        process.wait(timeout=20)
+    finally:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+        process.stderr.close()
+    run = read_run(odd.run_files[0])
+    assert not run.complete
+    assert [cell["model"] for cell in run.cells] == ["tiny_a"]
+    if how == signal.SIGINT:
+        assert any("3 of 4 selected cells were not run" in note for note in run.notes)
+
+
+def test_a_worker_that_dies_marks_the_run_and_its_cell(odd, monkeypatch):
+    monkeypatch.setenv("DIE", "1")
+    odd.run("-n2", "--dist", "loadscope", "-k", "tiny_a", process=True)  # unarmed: nobody dies
+    assert read_run(odd.run_files[-1]).complete
+    (odd.path / "armed").touch()
+    result = odd.run("-n1", "--dist", "loadscope", "--qbench-accept-fp32", "--qbench-accept=new", process=True)
+    assert result.ret != 0
+    run = read_run(odd.run_files[-1])
+    assert not run.complete
+    assert any("ended early" in note for note in run.notes)
+    assert not (odd.path / "baselines").exists()
+
+
+def test_reports_are_drawn_from_the_history(project):
+    project.accept()
+    result = project.run("--qbench-report", "html", "--qbench-report", "md", "--qbench-report", "png")
+    assert result.ret == 0
+    for name in ("index.html", "report.md", "matrix.png", "charts/tiny_a.png"):
+        assert (project.path / "reports" / name).stat().st_size > 500
+    assert "tiny_b" in (project.path / "reports" / "report.md").read_text().replace("\\\\", "")
+
+
+def test_a_damaged_history_file_hinders_nobody(project):
+    project.accept()
+    folder = project.path / "reports" / "history"
+    (folder / "20200101T000000Z-abc-123.jsonl").write_text('{"type": "run", "id": 1\nrubbish\n')
+    result = project.run("--qbench-report=md")
+    assert result.ret == 0
+    assert "20200101T000000Z" in (project.path / "reports" / "report.md").read_text()
+
+
+@pytest.mark.parametrize("option", ["--qbench-history", "--qbench-reports"])
+def test_a_folder_that_cannot_be_written_is_one_sentence_and_red(project, option):
+    project.accept()
+    (project.path / "blocked").touch()  # a file in the place of the folder: it hinders root too
+    result = project.run(f"{option}=blocked/folder", "--qbench-report=md")
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert result.parseoutcomes() == {"passed": 8}
+    result.stdout.fnmatch_lines(["scratch: All 8 cells pass", "qbench: Writing *blocked*found *expected a writable*"])
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+
+
+def test_two_suites_make_two_run_files(project):
+    (project.path / "suites" / "other.qbench.toml").write_text(project.suite_path.read_text())
+    project.run("suites/other.qbench.toml", "-k", "tiny_a and fp32")
+    assert {project.lines(i, "run")[0]["suite"] for i in (0, 1)} == {"scratch", "other"}
+    assert [len(project.lines(i, "cell")) for i in (0, 1)] == [2, 2]
+
+
+def test_a_session_without_cells_writes_nothing(project):
+    project.pytester.makepyfile("def test_x(): pass")
+    result = project.run(suite=False)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED or result.ret == 0
+    (project.path / "suites").rename(project.path / "away")
+    for path in project.run_files:
+        path.unlink()
+    result = project.run("test_a_session_without_cells_writes_nothing.py", suite=False)
+    assert result.ret == 0
+    assert not project.run_files
+    assert "qbench" not in "\n".join(line for line in result.outlines if not line.startswith(("rootdir", "plugins")))
