@@ -9,7 +9,7 @@ import qbench.plugin.ending  # what a session loads stays loaded: runs in this p
 import qbench.plugin.python_tests
 import qbench.plugin.summary  # noqa: F401
 
-PROJECT = '''
+PROJECT = """
 import os
 
 import numpy as np
@@ -94,9 +94,9 @@ def pytest_qbench_extension(config):
 
 def pytest_qbench_processor(config):
     return os.environ.get("FAKE_PROCESSOR", "x64-test")
-'''
+"""
 
-SUITE = '''
+SUITE = """
 [suite]
 tolerance = 0.2
 agreement = 0.5
@@ -114,7 +114,7 @@ id = "tiny_b"
 data = "points"
 calibration = { data = "spare", count = 64 }
 metrics = ["agreement"]
-'''
+"""
 
 ALL = ("tiny_a", "tiny_b")
 
@@ -144,8 +144,8 @@ class Project:
         start = self.pytester.runpytest_subprocess if process else self.pytester.runpytest_inprocess
         return start("-p", "no:hypothesispytest", *([] if process else ["-p", "no:xdist"]), *arguments)
 
-    def accept(self, *args):
-        return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args)
+    def accept(self, *args, process=False):
+        return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args, process=process)
 
     @property
     def run_files(self):
@@ -156,9 +156,7 @@ class Project:
         return [line for line in lines if kind is None or line["type"] == kind]
 
     def outcomes(self, index=-1):
-        return {
-            f"{c['model']}::{c['backend']}+{c['schema']}": c["outcome"] for c in self.lines(index, "cell")
-        }
+        return {f"{c['model']}::{c['backend']}+{c['schema']}": c["outcome"] for c in self.lines(index, "cell")}
 
 
 @pytest.fixture

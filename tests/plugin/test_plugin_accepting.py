@@ -1,4 +1,4 @@
-"""Missing → accepted → green → other weights → stale → accepted → green, and every way in which accepting is refused."""
+"""Missing → accepted → green → other weights → stale → accepted → green, and whatever refuses to accept."""
 
 import json
 
@@ -57,7 +57,9 @@ def test_drift_is_red_until_accepted_with_a_reason(project):
     drifted = [cell for cell, outcome in project.outcomes().items() if outcome == "drifted"]
     assert drifted
     assert all("w8a8" in cell for cell in drifted)
-    result.stdout.fnmatch_lines(["*✗ drift: predictions on points changed*", "*--qbench-accept=changed --qbench-reason*"])
+    result.stdout.fnmatch_lines(
+        ["*✗ drift: predictions on points changed*", "*--qbench-accept=changed --qbench-reason*"]
+    )
     assert project.run("--qbench-accept=new").ret == pytest.ExitCode.TESTS_FAILED
     result = project.run("--qbench-accept=changed", "--qbench-reason", "fewer samples")
     assert result.parseoutcomes() == {"passed": 8 - len(drifted), "accepted": len(drifted)}

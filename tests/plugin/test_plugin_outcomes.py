@@ -2,7 +2,7 @@
 
 import pytest
 
-ENGINES = '''
+ENGINES = """
 from qbench.backends import get_backend
 from qbench.errors import UnsupportedError
 
@@ -24,7 +24,7 @@ def absent():
 
 
 MORE = {"backends": {"picky": lambda: Engine("picky"), "broken": lambda: Engine("broken"), "absent": absent}}
-'''
+"""
 
 
 def only(project, backend):
