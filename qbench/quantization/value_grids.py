@@ -1,7 +1,11 @@
 """One grid for every value that integer units exchange.
 
-A value is on a grid when an integer unit reads it, or makes it for another node. Values that operators only move share
-the grid of the value they come from. Graph outputs stay float. Two specs for one value: the later unit stays float.
+Units that multiply by weights, or two computed operands as MatMul does, ask for integers. What lies between them counts
+in integers when it can live on what is there: all its operands are on a grid already, and what it gives is read by an
+integer unit or leaves the graph. So a residual sum is one of integers, and a normalization spelled in sums and roots
+stays float. Operators that only move values follow: what they move shares the grid of the value it comes from.
+
+Graph outputs stay float. Two specs for one value: the later unit stays float.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,27 +47,74 @@ def plan_values(candidates: Sequence[Candidate], profile: Profile) -> ValueGrids
 
 
 def _wanted(active: Sequence[Candidate]) -> tuple[set[ir.Value], dict[str, str]]:
-    """The values that go on a grid, and the movers with nothing quantized around them."""
+    """The values that go on a grid, and the units that cannot live on them, with the reason."""
     movers = [c for c in active if c.demand.output is Output.SHARED]
-    wanted: set[ir.Value] = set()
-    for candidate in active:
-        if candidate.demand.output is not Output.SHARED:
-            wanted.update(_exchanged(candidate))
-    touched: set[Candidate] = set()
+    products = [c for c in active if c.weight_index is not None]
+    between = [c for c in active if c.weight_index is None and c.demand.output is not Output.SHARED]
+    idle: dict[str, str] = {}
+    while True:
+        integer = [*products, *between]
+        made = _moved_on({v for c in integer for v in c.outputs} | {v for c in products for v in _operands(c)}, movers)
+        read = _moved_back({v for c in integer for v in _operands(c)}, movers)
+        reasons = {c.unit.name: reason for c in between if (reason := _why_not_between(c, made, read))}
+        if not reasons:
+            break
+        idle.update(reasons)
+        between = [c for c in between if c.unit.name not in reasons]
+    wanted = {value for c in (*products, *between) for value in _exchanged(c)}
+    touched = _touched(movers, wanted)
+    idle.update({c.unit.name: "nothing around it is in integers" for c in movers if c not in touched})
+    return wanted.union(*(_exchanged(c) for c in touched)), idle
+
+
+def _why_not_between(candidate: Candidate, made: set[ir.Value], read: set[ir.Value]) -> str | None:
+    """Why a unit cannot count on the values ``made`` on grids, or is of no use to those who ``read`` them."""
+    for value in _operands(candidate):
+        if value not in made and not value.is_graph_input():
+            return f"its operand '{value.name}' is not in integers"
+    if not any(value in read or value.is_graph_output() for value in candidate.outputs):
+        return "nothing that counts in integers reads it"
+    return None
+
+
+def _moved_on(values: set[ir.Value], movers: Sequence[Candidate]) -> set[ir.Value]:
+    """``values``, graph inputs, and what ``movers`` (in graph order) make of them."""
+    found = set(values)
+    for mover in movers:
+        if any(value in found or value.is_graph_input() for value in _operands(mover)):
+            found.update(mover.outputs)
+    return found
+
+
+def _moved_back(values: set[ir.Value], movers: Sequence[Candidate]) -> set[ir.Value]:
+    """``values``, graph outputs, and what ``movers`` make them of."""
+    found = set(values)
+    for mover in reversed(movers):
+        if any(value in found or value.is_graph_output() for value in mover.outputs):
+            found.update(_operands(mover))
+    return found
+
+
+def _touched(movers: Sequence[Candidate], wanted: set[ir.Value]) -> set[Candidate]:
+    """The movers with a value of ``wanted`` before or behind them, over chains of movers."""
+    values, touched = set(wanted), set[Candidate]()
     growing = True
-    while growing:  # backwards and forwards through chains of movers
+    while growing:
         growing = False
         for mover in (*movers, *reversed(movers)):
-            if mover not in touched and any(value in wanted for value in _exchanged(mover)):
-                wanted.update(_exchanged(mover))
+            if mover not in touched and any(value in values for value in _exchanged(mover)):
+                values.update(_exchanged(mover))
                 touched.add(mover)
                 growing = True
-    idle = {c.unit.name: "nothing quantized around it" for c in movers if c not in touched}
-    return wanted, idle
+    return touched
+
+
+def _operands(candidate: Candidate) -> tuple[ir.Value, ...]:
+    return tuple(value for _, value in candidate.data_inputs)
 
 
 def _exchanged(candidate: Candidate) -> Iterable[ir.Value]:
-    yield from (value for _, value in candidate.data_inputs)
+    yield from _operands(candidate)
     yield from (value for value in candidate.outputs if value.uses())
 
 

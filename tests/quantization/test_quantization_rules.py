@@ -183,7 +183,35 @@ def test_moved_values_share_a_grid_and_movers_alone_stay_float() -> None:
     assert not plan.values
     assert plan.integer_macs == 0.0
     assert any("no integer form of Erf" in reason for reason in plan.refusals)
-    assert any("nothing quantized around it" in reason for reason in plan.refusals)
+    assert any("nothing around it is in integers" in reason for reason in plan.refusals)
+
+
+def test_a_normalization_spelled_out_stays_float_between_integers() -> None:
+    """E[x²] − E[x]² on 8 bits would be noise: what no integer unit made, or reads, is not put on a grid."""
+    model = model_of(
+        "float[N,8] x",
+        "float[N,5] z",
+        """a = MatMul(x, w)
+        r = Add(a, x)
+        m = ReduceMean(r, axis)
+        q = Mul(r, r)
+        n = ReduceMean(q, axis)
+        o = Mul(m, m)
+        v = Sub(n, o)
+        t = Sqrt(v)
+        d = Sub(r, m)
+        y = Div(d, t)
+        z = MatMul(y, u)""",
+        w=weights(0, 8, 8),
+        u=weights(1, 8, 5),
+        axis=np.array([1], np.int64),
+    )
+    plan, feeds = planned(model, "w8a8_asym_pc")
+    assert set(plan.values) == {"x", "a", "y"}
+    assert plan.integer_macs == 1.0
+    assert any(reason.startswith("q stays float: its operand 'r' is not in integers") for reason in plan.refusals)
+    real, got = outputs(model, feeds)["z"], outputs(quantize_model(model, plan), feeds)["z"]
+    assert np.linalg.norm(real - got) < 0.1 * np.linalg.norm(real)
 
 
 def test_a_graph_output_stays_float_though_others_read_its_grid() -> None:
