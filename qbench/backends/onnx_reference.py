@@ -19,7 +19,11 @@ if TYPE_CHECKING:
     from onnx.reference import ReferenceEvaluator
 
 MAX_MACS = 20_000_000
-"""Beyond this a sample takes too long to be of use."""
+"""Multiply-accumulates of a sample up to which it is of use.
+
+Measured with onnx 1.23 on two cores: dense convolutions run at 1 to 5 thousand million a second, depthwise ones at 26
+million; so a sample takes from 10 ms to 1 s here, and MobileNetV2 (300 million) would take several seconds a picture.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

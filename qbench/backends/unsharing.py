@@ -5,9 +5,9 @@ derived from the old ones; met twice, the name clashes and the session is not ma
 tensor", onnxruntime 1.31.1). The numbers are the same either way.
 """
 
-import itertools
-
 import onnx_ir as ir
+
+from qbench.passes import NameScope
 
 _WEIGHT, _ZERO_POINT = 0, 2
 
@@ -17,10 +17,11 @@ def unshared(model: ir.Model) -> ir.Model:
     if not any(_shared(node, index) for node in model.graph for index in (_WEIGHT, _ZERO_POINT)):
         return model
     copy = model.clone()
+    names = NameScope.of_values(copy)
     for node in copy.graph:
         for index in (_WEIGHT, _ZERO_POINT):
             if _shared(node, index):
-                _give_own(copy.graph, node, index)
+                _give_own(copy.graph, node, index, names)
     return copy
 
 
@@ -38,11 +39,9 @@ def _shared(node: ir.Node, index: int) -> bool:
     )
 
 
-def _give_own(graph: ir.Graph, node: ir.Node, index: int) -> None:
+def _give_own(graph: ir.Graph, node: ir.Node, index: int, names: NameScope) -> None:
     value = node.inputs[index]
     assert value is not None
-    wanted = (f"{value.name}.{number}" for number in itertools.count(1))
-    name = next(name for name in wanted if name not in graph.initializers)
-    own = ir.val(name, value.dtype, value.shape, const_value=value.const_value)
+    own = ir.val(names.fresh(str(value.name)), value.dtype, value.shape, const_value=value.const_value)
     graph.register_initializer(own)
     node.replace_input_with(index, own)

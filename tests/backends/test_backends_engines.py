@@ -188,7 +188,8 @@ def test_precise_differs_exactly_where_the_probe_saturates():
 
 def test_precise_takes_shared_weights_and_zero_points():
     text = """<ir_version: 10, opset_import: ["" : 21]> net (float[N, 4] x) => (float[N, 2] y)
-    <float s = {0.1}, uint8 z = {0}, float ws = {1}, int8 wz = {0}, int8[4, 2] w = {127, -127, 127, 3, 4, 127, 127, 127}> {
+    <float s = {0.1}, uint8 z = {0}, float ws = {1}, int8 wz = {0},
+     int8[4, 2] w = {127, -127, 127, 3, 4, 127, 127, 127}> {
       q = QuantizeLinear(x, s, z) d = DequantizeLinear(q, s, z) e = DequantizeLinear(q, s, z)
       v = DequantizeLinear(w, ws, wz) u = DequantizeLinear(w, ws, wz)
       a = MatMul(d, v) b = MatMul(e, u) y = Add(a, b)

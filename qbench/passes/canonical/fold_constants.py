@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnx_ir as ir
-from onnx.reference import ReferenceEvaluator
 
 from qbench.graph import constant_value, is_constant, is_qdq, opset
 from qbench.passes.constants import add_constant
@@ -85,6 +84,8 @@ def _announced_size(node: ir.Node) -> int:
 
 def _computed(node: ir.Node, version: int) -> Sequence[npt.NDArray[Any]] | None:
     """The results of ``node``, or None where the evaluator has none or they are too large to be worth keeping."""
+    from onnx.reference import ReferenceEvaluator
+
     feeds = {f"i{i}": constant_value(value) for i, value in enumerate(node.inputs) if value is not None}
     proto = ir.to_proto(node)
     del proto.input[:], proto.output[:]
