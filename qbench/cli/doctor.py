@@ -41,7 +41,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     else:
         _print_machine(machine)
         for suite in suites:
-            _print_suite(suite)
+            _print_suite(suite, processor)
         print(f"\n{len(problems)} problems" if problems else "\nno problems")
         for problem in problems:
             print(f"  {problem}")
@@ -63,7 +63,7 @@ def _print_machine(machine: dict[str, Any]) -> None:
     print_columns(rows)
 
 
-def _print_suite(suite: dict[str, Any]) -> None:
+def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
     missing = [asset for asset in suite["assets"] if not asset["cached"]]
     print(f"\n{suite['path']}: {suite['cells']} cells")
     if missing:
@@ -71,6 +71,9 @@ def _print_suite(suite: dict[str, Any]) -> None:
         print(f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, {total} to download")
     else:
         print(f"  assets: all {len(suite['assets'])} packages are cached")
+    classes = sorted({name for model in suite["models"] for name in model["classes"]})
+    if classes and not any(name.split("+")[0] == environment_class for name in classes):
+        print(f"  drift is incomparable here: results are accepted for {', '.join(classes)}")
     rows = [row for model in suite["models"] for row in _model_rows(model)]
     if rows:
         header = ("  model", "metric", "n", "one sample", "margin", "can tell from chance")

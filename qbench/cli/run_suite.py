@@ -1,6 +1,7 @@
 """``qbench run``: measure and judge the cells of a suite, the same road as pytest, and write one run file."""
 
 import argparse
+import contextlib
 import secrets
 import traceback
 from collections.abc import Sequence
@@ -11,7 +12,7 @@ from qbench.cli.command import Command, ExitCode
 from qbench.cli.draw_report import KINDS, declare_output
 from qbench.cli.history_files import declare_history
 from qbench.cli.printing import print_json, print_tones, say
-from qbench.errors import InputError
+from qbench.errors import InputError, QbenchError
 
 if TYPE_CHECKING:
     from qbench.suite import Bench, PlannedCell, Settings, Suite
@@ -127,6 +128,7 @@ def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter
 
     is_red = False
     try:
+        _fetch(chosen)
         with cell_progress(len(chosen)) as progress:
             for planned in chosen:
                 progress.begin(str(planned.cell))
@@ -141,6 +143,17 @@ def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter
     code = ExitCode.GATE_FAILED if is_red else ExitCode.FINE
     writer.close(exit_code=code)
     return code
+
+
+def _fetch(chosen: "Sequence[PlannedCell]") -> None:
+    """Download what the cells need before they start, so that two bars never share a terminal."""
+    from qbench.zoo import fetch_package, needed_packages
+
+    names = {name for one in chosen for name in (one.model.id, one.model.data, one.calibration.data)}
+    names |= {metric.partition("@")[2] for one in chosen for metric in one.model.metrics}
+    for package in needed_packages(sorted(names)):
+        with contextlib.suppress(QbenchError):  # the cells that need it say so, the others run
+            fetch_package(package)
 
 
 def _one(bench: "Bench", planned: "PlannedCell") -> tuple[dict[str, Any], bool]:

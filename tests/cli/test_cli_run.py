@@ -291,6 +291,17 @@ def test_doctor_says_what_a_sample_can_decide(accepted, qbench):
     assert top1["margin_samples"] == int(0.02 * top1["fp32_hits"])
 
 
+def test_doctor_tells_a_machine_of_another_class(accepted, qbench):
+    assert "incomparable" not in qbench("doctor", SUITE)[1]
+    baseline = Path("baselines/tiny/blobs.json")
+    names = json.loads(baseline.read_text())["cells"]["ort-cpu+fp32"]["accepted"]
+    (name,) = names
+    baseline.write_text(baseline.read_text().replace(name.split("+")[0], "riscv64-rvv"))
+    code, out, _ = qbench("doctor", SUITE)
+    assert code == 0
+    assert "drift is incomparable here: results are accepted for riscv64-rvv+onnxruntime-" in out
+
+
 def test_doctor_counts_excuses_and_dates(accepted, qbench):
     Path("suites/tiny.quarantine.toml").write_text(
         '[[cell]]\ncell = "blobs::ort-cpu+*"\nmeasured = "bad"\n'
