@@ -26,7 +26,8 @@ from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_byte
 if TYPE_CHECKING:
     import onnxruntime
 
-_ERRORS_ONLY = 3
+_FATAL_ONLY = 4
+"""Log level: every error is raised too, and then told once, in a sentence."""
 _PROVIDERS = ("CPUExecutionProvider",)
 _LACKING = (
     "is not a registered function/op",
@@ -93,7 +94,7 @@ class OrtBackend:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
-        options.log_severity_level = _ERRORS_ONLY
+        options.log_severity_level = _FATAL_ONLY
         options.use_deterministic_compute = True
         # Spinning threads burn the cores that other workers of the same run need.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")

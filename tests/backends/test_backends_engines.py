@@ -124,6 +124,14 @@ def test_taps_come_behind_the_outputs_and_leave_the_model_alone(name):
         get_backend(name).prepare(model, taps=["relu"])
 
 
+@pytest.mark.parametrize("name", ORT)
+def test_a_tap_behind_an_operator_that_onnx_does_not_know(name):
+    text = """<ir_version: 10, opset_import: ["" : 21, "com.microsoft" : 1]>
+    net (float[N, 4] x) => (float[N, 4] y) { h = com.microsoft.Gelu(x) y = Relu(h) }"""
+    found = run(name, ir.from_onnx_text(text), {"x": np.ones((1, 4), np.float32)}, taps=["h"])
+    np.testing.assert_array_equal(found["h"], found["y"])
+
+
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize(
     ("feeds", "words"),

@@ -145,6 +145,12 @@ def test_constants_are_folded_in_one_sweep_but_not_random_ones_nor_large_ones():
     assert operators(canonicalize(net(huge))) == ["Expand", "ReduceMax", "Mul"]
 
 
+def test_sequences_and_texts_are_not_folded():
+    body = """c = Constant <value_floats = [1.0, 2.0]> () s = SplitToSequence(c) i = Constant <value_int = 0> ()
+              e = SequenceAt(s, i) y = Mul(x, e)"""
+    assert operators(checked(net(body))) == ["SplitToSequence", "SequenceAt", "Mul"]
+
+
 def test_a_constant_output_stays_computed():
     body = "c = Constant <value_floats = [1.0, 2.0]> () z = Add(c, c) y = Relu(x)"
     result = checked(net(body, outputs="float[N, C, H, W] y, float[2] z"))

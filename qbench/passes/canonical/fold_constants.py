@@ -104,6 +104,13 @@ def _computed(node: ir.Node, version: int) -> Sequence[npt.NDArray[Any]] | None:
             found = dict(zip(outputs, ReferenceEvaluator(model).run(None, feeds), strict=True))
     except Exception:  # kernels raise whatever numpy raises; the node then stays as it is
         return None
+    if not all(_is_numeric(result) for result in found.values()):
+        return None
     results = [np.asarray(found[name]) if name else np.empty(0) for name in proto.output]
     limit = max(_SMALL, _GROWTH * sum(array.nbytes for array in feeds.values() if array is not None))
     return None if sum(array.nbytes for array in results) > limit else results
+
+
+def _is_numeric(result: object) -> bool:
+    """Whether ``result`` is a tensor of numbers: no sequence, no optional, no text."""
+    return isinstance(result, np.ndarray | np.generic) and result.dtype.kind not in "OSU"
