@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import QbenchError
-from qbench.plugin.items import CellItem
+from qbench.plugin.items import CellItem, cell_marker
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.tags import Tag
 
@@ -50,9 +50,15 @@ class ModelNode(pytest.Collector):
         """An item a cell."""
         suite = self.parent
         assert isinstance(suite, SuiteFile)
+        base = pytest.mark.qbench
         for planned in self._planned:
             yield CellItem.from_parent(
-                self, name=planned.cell.slug, planned=planned, opened=suite.opened, tag=suite.tag
+                self,
+                name=planned.cell.slug,
+                planned=planned,
+                opened=suite.opened,
+                tag=suite.tag,
+                marker=cell_marker(planned, base),
             )
 
 

@@ -21,14 +21,21 @@ class CellItem(pytest.Item):
     """A cell of a suite file."""
 
     def __init__(
-        self, *, planned: "PlannedCell", opened: OpenSuite, tag: Tag, name: str, parent: pytest.Collector
+        self,
+        *,
+        planned: "PlannedCell",
+        opened: OpenSuite,
+        tag: Tag,
+        marker: pytest.MarkDecorator,
+        name: str,
+        parent: pytest.Collector,
     ) -> None:
         super().__init__(name, parent)
         self.planned = planned
         self.tag = tag
         self._opened = opened
         self.stash[TAGGED] = Tagged(tag, is_cell=True, location=(str(tag.file), planned.line + 1))
-        self.add_marker(cell_marker(planned))
+        self.add_marker(marker)
 
     def runtest(self) -> None:
         """Measure, judge, and raise what pytest should make of it."""
@@ -58,11 +65,13 @@ class CellItem(pytest.Item):
         return str(self.tag.file), self.planned.line, str(self.planned.cell)
 
 
-def cell_marker(planned: "PlannedCell") -> pytest.MarkDecorator:
-    """The marker by which ``-m 'qbench(backend="ort-cpu")'`` selects exactly."""
+def cell_marker(planned: "PlannedCell", base: pytest.MarkDecorator) -> pytest.MarkDecorator:
+    """The marker by which ``-m 'qbench(backend="ort-cpu")'`` selects exactly.
+
+    ``base`` is ``pytest.mark.qbench``, looked up once: with thousands of cells its lookup would cost more than they.
+    """
     cell = planned.cell
-    axes = {"model": cell.model, "backend": cell.backend, "schema": cell.schema, "variant": cell.variant}
-    return pytest.mark.qbench(**axes)
+    return base.with_args(model=cell.model, backend=cell.backend, schema=cell.schema, variant=cell.variant)
 
 
 def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:

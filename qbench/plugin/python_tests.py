@@ -110,7 +110,9 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
         "qbench_cell",
         [
             pytest.param(
-                (opened, tag, planned), id=f"{planned.cell.model}-{planned.cell.slug}", marks=cell_marker(planned)
+                (opened, tag, planned),
+                id=f"{planned.cell.model}-{planned.cell.slug}",
+                marks=cell_marker(planned, pytest.mark.qbench),
             )
             for planned in opened.planned
         ],

@@ -254,7 +254,7 @@ class Bench:
             return verdict
         if any(gate.kind in ("loss", "floor") and gate.state is GateState.BROKEN for gate in verdict.gates):
             return replace(verdict, outcome=Outcome.FAILED, remedy="find the cause, or give the cell its own tolerance")
-        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="")
+        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=())
 
     def _subject(self, table: ModelTable, calibration: CalibrationChoice) -> Subject:
         uses = []

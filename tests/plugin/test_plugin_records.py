@@ -22,7 +22,7 @@ class Engine:
     def prepare(self, model, *, taps=(), threads=1):
         self.seen.append(id(model))
         if len(self.seen) > 1 and "HANG" in os.environ:
-            time.sleep(60)
+            time.sleep(6)
         if "DIE" in os.environ and os.path.exists("armed"):
             os.remove("armed")
             os._exit(9)
@@ -97,7 +97,7 @@ def test_reports_are_drawn_from_the_history(project):
     assert result.ret == 0
     for name in ("index.html", "report.md", "matrix.png", "charts/tiny_a.png"):
         assert (project.path / "reports" / name).stat().st_size > 500
-    assert "tiny_b" in (project.path / "reports" / "report.md").read_text().replace("\\\\", "")
+    assert "tiny_b" in (project.path / "reports" / "report.md").read_text().replace("\\", "")
 
 
 def test_a_damaged_history_file_hinders_nobody(project):
