@@ -3,6 +3,7 @@
 The process that pytest was started in has a ``Controller`` too: it alone writes files.
 """
 
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -82,8 +83,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Count what was selected, to tell later whether the run was whole."""
-    import sys
-
     if collecting := sys.modules.get("qbench.plugin.collecting"):  # loaded by the first suite
         collecting.count_cells(session.items)
 

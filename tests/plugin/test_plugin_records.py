@@ -53,8 +53,10 @@ def test_first_lines_say_what_and_where(project):
     assert end["exit_code"] == 1
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
-@pytest.mark.parametrize("workers", [(), ("-n1", "--dist", "loadscope")])
+@pytest.mark.parametrize(
+    ("how", "workers"),
+    [(signal.SIGKILL, ()), (signal.SIGINT, ()), (signal.SIGKILL, ("-n1", "--dist", "loadscope"))],
+)
 def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, workers):
     monkeypatch.setenv("HANG", "1")
     command = odd.pytester._getpytestargs()
