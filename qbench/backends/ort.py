@@ -96,6 +96,7 @@ class OrtBackend:
         options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
         options.log_severity_level = _FATAL_ONLY
         options.use_deterministic_compute = True
+        options.enable_mem_pattern = False  # it keeps a plan per input shape: memory that grows, no time that shrinks
         # Spinning threads burn the cores that other workers of the same run need.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.inter_op.allow_spinning", "0")

@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Backend
-from qbench.calibration import Profile, prepare_watch
+from qbench.calibration import Profile, prepare_watch, watched_values
 from qbench.evaluation.request import Subject
 from qbench.graph import Capabilities, graph_digest, node_macs
 from qbench.metrics import AnswerKind, Answers
@@ -65,7 +65,6 @@ class SharedWork:
         self._fp32_backend = fp32_backend
         self._environment_class = environment_class
         self._samples: dict[str, Samples] = {}
-        self._profiles: dict[tuple[str, ...], Mapping[str, Profile]] = {}
         self._quantized: dict[tuple[Schema, Capabilities], Quantized] = {}
 
     @cached_property
@@ -126,14 +125,13 @@ class SharedWork:
             }
             return self.subject.model.task.answer(runners, self.samples(dataset))
 
+    @cached_property
     def profiles(self) -> Mapping[str, Profile]:
         """The profile of every canonical graph over the calibration samples, taken once for all schemas."""
-        calibration = self.subject.calibration
-        key = (self.model_digest, calibration.digest, self.identity()["preprocessing"])
-        if key not in self._profiles:
-            folder = self._cache.entry("profiles", digest_plain(key), self._calibrate)
-            self._profiles[key] = {name: Profile.load(folder / f"{name}.json") for name in self.canonical}
-        return self._profiles[key]
+        watched = {name: [graph_digest(model), watched_values(model)] for name, model in self.canonical.items()}
+        data = [self.subject.calibration.digest, self.identity()["preprocessing"], self._environment_class]
+        folder = self._cache.entry("profiles", digest_plain([watched, data]), self._calibrate)
+        return {name: Profile.load(folder / f"{name}.json") for name in self.canonical}
 
     def _calibrate(self, folder: Path) -> None:
         folder.mkdir()
@@ -151,9 +149,8 @@ class SharedWork:
         """The graphs under ``schema`` for a backend of these capabilities; equal capabilities share them."""
         key = (schema, capabilities)
         if key not in self._quantized:
-            profiles = self.profiles()
             plans = {
-                name: make_plan(model, profiles[name], schema, capabilities=capabilities)
+                name: make_plan(model, self.profiles[name], schema, capabilities=capabilities)
                 for name, model in self.canonical.items()
             }
             models = {name: quantize_model(model, plans[name]) for name, model in self.canonical.items()}

@@ -3,6 +3,7 @@
 from qbench.graph.capabilities import Capabilities, Form
 from qbench.graph.cost import node_macs
 from qbench.graph.digest import graph_digest
+from qbench.graph.dimensions import declare_dims, declared_dims
 from qbench.graph.forms import INTEGER_DOMAIN, form_of, is_qdq
 from qbench.graph.model_files import MESSAGE_LIMIT, constant_bytes, load_model, model_bytes, save_model
 from qbench.graph.operators import (
@@ -42,6 +43,8 @@ __all__ = [
     "constant_bytes",
     "constant_value",
     "consumers",
+    "declare_dims",
+    "declared_dims",
     "extend_lineage",
     "float_attribute",
     "form_of",

@@ -4,8 +4,8 @@
     ConvTranspose   N · C_in · ∏in · (C_out / groups) · ∏kernel
     Gemm, MatMul    ∏output · inner
 
-Symbolic dimensions (a batch, a length) count as 1; bias additions are not counted. A node in a subgraph counts once,
-as for one turn of its loop.
+Free dimensions (a batch, a length) count as 1 unless the model declares their usual size; bias additions are not
+counted. A node in a subgraph counts once, as for one turn of its loop.
 """
 
 import math

@@ -3,6 +3,8 @@
 import onnx
 import onnx_ir as ir
 
+from qbench.graph.dimensions import declared_dims
+
 _SMALL = 1024
 """Bytes of a constant up to which its numbers are handed on, as they may say a shape or axes."""
 
@@ -12,13 +14,17 @@ def with_shapes(model: ir.Model, *, free_dims: int | None = None) -> ir.Model:
 
     Args:
         model: left untouched.
-        free_dims: the size that symbolic dimensions of graph inputs take; None leaves them symbolic.
+        free_dims: the size that symbolic dimensions of graph inputs take, other than those the model declares
+            a usual size for; None leaves all of them symbolic.
     """
     copy = model.clone()
     if free_dims is not None:
+        usual = declared_dims(model)
         for value in copy.graph.inputs:
             if value.shape is not None:
-                value.shape = ir.Shape(d if isinstance(d, int) else free_dims for d in value.shape)
+                value.shape = ir.Shape(
+                    d if isinstance(d, int) else usual.get(d.value or "", free_dims) for d in value.shape
+                )
         for node in ir.traversal.RecursiveGraphIterator(copy.graph):
             for value in node.outputs:
                 value.shape = None  # a stored symbolic shape would win over the inferred one

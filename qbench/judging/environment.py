@@ -31,6 +31,9 @@ class EnvironmentClass:
                 packages[-1] = (packages[-1][0], f"{packages[-1][1]}+{part}")
         return cls(processor, tuple(packages))
 
-    def matches(self, condition: str | None) -> bool:
-        """Whether a ``when`` condition holds here: None always; else the processor, or the class whole."""
-        return condition is None or condition in (self.processor, str(self))
+    def matches(self, condition: str | tuple[str, ...] | None) -> bool:
+        """Whether a ``when`` condition holds here: None always; else one of its processors or whole classes."""
+        if condition is None:
+            return True
+        named = (condition,) if isinstance(condition, str) else condition
+        return self.processor in named or str(self) in named

@@ -42,11 +42,12 @@ def loss_gate(score: Score, tolerance: Tolerance) -> Gate:
     """Whether ``score`` lost more than ``tolerance`` admits.
 
     A proportion whose margin is under one sample (20 pictures, 0.5 %) is shown and does not gate: the rule would fail
-    the first flip and mean nothing. An error rate counts many units and always gates.
+    the first flip and mean nothing. A tolerance of nothing at all does mean that, and an error rate counts many
+    units: both always gate.
     """
     margin = margin_units(score, tolerance)
     units = math.floor(margin)
-    if score.proportion and units < 1:
+    if score.proportion and 0 < margin < 1:
         state = GateState.SHOWN
     else:
         state = GateState.HOLDS if score.drop <= margin else GateState.BROKEN
@@ -77,7 +78,7 @@ def floor_gate(score: Score, rules: Rules, accepted: int | None) -> Gate:
     no test is made of them: a floor, no interval.
     """
     least = least_agreement(rules.agreement, score.out_of)
-    rule = f"agreement {short_percent(rules.agreement)} ({rules.rule})"
+    rule = f"agreement {short_percent(rules.agreement)} ({rules.agreement_rule})"
     if accepted is not None and accepted > least:
         least, rule = accepted, "accepted floor (baseline)"
     gates = score.direction is Direction.HIGHER

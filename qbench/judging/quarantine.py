@@ -17,7 +17,7 @@ class QuarantineEntry:
         measured: the numbers that were seen, in words.
         reason, owner: why it is bad; who looks after it.
         expires: the last day, ``YYYY-MM-DD``, on which the entry holds.
-        when: an environment class or processor to which it applies; None: everywhere.
+        when: environment classes or processors to which it applies; None: everywhere.
     """
 
     cell: str
@@ -25,7 +25,7 @@ class QuarantineEntry:
     reason: str
     owner: str
     expires: str
-    when: str | None = None
+    when: str | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
         datetime.date.fromisoformat(self.expires)

@@ -1,4 +1,4 @@
-"""The numbers a suite judges all its cells by, with the place where they were set."""
+"""The numbers beside the tolerance that cells are judged by, with the places where they were set."""
 
 from dataclasses import dataclass
 
@@ -8,7 +8,7 @@ DEFAULT_AGREEMENT = 0.85
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Suite-wide numbers; ``rule`` says who set them, e.g. ``suite smoke``.
+    """Two shares; ``rule`` and ``agreement_rule`` say who set the first and the second, e.g. ``suite smoke``.
 
     Args:
         integer_macs: planned share of multiply-accumulates in integers below which a cell is unsupported.
@@ -18,6 +18,7 @@ class Rules:
     integer_macs: float = DEFAULT_INTEGER_MACS
     agreement: float = DEFAULT_AGREEMENT
     rule: str = "default"
+    agreement_rule: str = "default"
 
     def __post_init__(self) -> None:
         for name in ("integer_macs", "agreement"):

@@ -10,8 +10,9 @@ import numpy as np
 from qbench.metrics.answers import AnswerKind, Answers
 from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
 
-_LEAST_PER_MARGIN = 0.001
-"""0.1 points of error rate: a model that makes next to no errors would else have no margin at all."""
+_LEAST_PER_MARGIN = 0.005
+"""Half a point of error rate: what the default tolerance admits of an accuracy near 100 %. The tolerance relative to an
+error rate of 10 % would admit a twentieth of a point, and of a model that makes no errors nothing at all."""
 
 
 def _count_exact(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:

@@ -142,7 +142,7 @@ class Bench:
             measurement,
             self.expectation(planned, measurement),
             tolerance=planned.tolerance(measurement.environment),
-            rules=self.suite.rules,
+            rules=self.suite.rules(planned.model.id),
             quarantine=planned.quarantine(measurement.environment),
             today=self._settings.today,
             node_id=f"{self._settings.suite_path}::{planned.cell}",
@@ -202,7 +202,11 @@ class Bench:
         if baseline is None:
             return None
         taken = accept_measurements(
-            baseline, measurements, accepting=accepting, rules=self.suite.rules, quarantine=self.suite.quarantine
+            baseline,
+            measurements,
+            accepting=accepting,
+            rules=self.suite.rules(planned.model.id),
+            quarantine=self.suite.quarantine,
         )
         return taken if replaced is None else replace(taken, rows=replaced.rows + taken.rows)
 

@@ -31,10 +31,10 @@ class CalibrationChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellTolerance:
-    """A tolerance of some cells of a model; ``when`` restricts it to an environment class or processor."""
+    """A tolerance of some cells of a model; ``when`` restricts it to environment classes or processors."""
 
     value: float
-    when: str | None = None
+    when: str | tuple[str, ...] | None = None
     reason: str = ""
 
 
@@ -43,8 +43,9 @@ class ModelTable:
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by schema or by a ``backend+schema`` pattern (first match
-    wins). ``backends`` and ``schemas`` replace the suite's. ``samples`` scores that many of the data, spread evenly.
-    A variant replaces settings (``calibration.count``, ``calibration.data``) and may name its own ``schemas``.
+    wins). ``agreement`` replaces the suite's least share. ``backends`` and ``schemas`` replace the suite's. ``samples``
+    scores that many of the data, spread evenly. A variant replaces settings (``calibration.count``,
+    ``calibration.data``) and may name its own ``schemas`` and ``backends``.
     """
 
     id: str
@@ -54,6 +55,7 @@ class ModelTable:
     tolerance: float | Mapping[str, float | CellTolerance] | None = None
     backends: tuple[str, ...] | None = None
     schemas: tuple[str, ...] | None = None
+    agreement: float | None = None
     samples: int | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
@@ -65,6 +67,8 @@ class ModelTable:
             values = [t if isinstance(t, float) else t.value for t in self.tolerance.values()]
         for value in values:
             Tolerance(value)  # refuses the impossible
+        if self.agreement is not None:
+            Rules(agreement=self.agreement)  # likewise
 
     def own_tolerance(self) -> Tolerance | None:
         """The tolerance of the whole model, when it sets one."""
@@ -127,10 +131,15 @@ class Suite:
     quarantine: tuple[QuarantineEntry, ...]
     lines: Mapping[str, int]
 
-    @property
-    def rules(self) -> Rules:
-        """The suite-wide numbers that judging needs."""
-        return Rules(integer_macs=self.table.integer_macs, agreement=self.table.agreement, rule=f"suite {self.name}")
+    def rules(self, model: str) -> Rules:
+        """The numbers beside the tolerance that cells of ``model`` are judged by: the suite's, or its own."""
+        own = next((table.agreement for table in self.models if table.id == model), None)
+        return Rules(
+            integer_macs=self.table.integer_macs,
+            agreement=self.table.agreement if own is None else own,
+            rule=f"suite {self.name}",
+            agreement_rule=f"suite {self.name}" if own is None else f"model {model}",
+        )
 
     def own_tolerance(self) -> Tolerance | None:
         """The suite's tolerance, when it sets one."""

@@ -41,6 +41,13 @@ class Layout(enum.Enum):
     NHWC = "nhwc"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Crop:
+    """A square that a fully convolutional network sees as it is: (side, side, 3) uint8, not resized, not cut again."""
+
+    pixels: Pixels
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picture:
     """The preprocessing of a picture network; the defaults are torchvision's for ImageNet.
@@ -81,13 +88,15 @@ class Picture:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Pictures only."""
-        return ("picture",)
+        """Pictures, and crops that are taken as they are."""
+        return ("picture", "crop")
 
-    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - (H, W, 3) uint8, by the data's kind
-        """(H, W, 3) uint8 → the input as (crop, crop, 3) uint8."""
+    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - pixels or a Crop, by the data's kind
+        """(H, W, 3) uint8 → the input as (crop, crop, 3) uint8; a ``Crop`` → its own pixels."""
         from PIL import Image
 
+        if isinstance(sample, Crop):
+            return {self.input: sample.pixels}
         height, width = sample.shape[:2]
         short = min(width, height)
         size = (max(1, width * self.resize // short), max(1, height * self.resize // short))

@@ -103,7 +103,7 @@ def expected(measurement, *, environment=None, floors=None, **changes):
 def judged(measurement, expectation=None, **changes):
     settings = {
         "tolerance": Tolerance(0.005, "suite smoke"),
-        "rules": Rules(rule="suite smoke"),
+        "rules": Rules(rule="suite smoke", agreement_rule="suite smoke"),
         "quarantine": None,
         "today": TODAY,
         "node_id": NODE,

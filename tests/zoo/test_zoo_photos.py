@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
+from PIL import Image
 
-from qbench.zoo import Dataset, get_dataset
+from qbench.zoo import Dataset, Picture, get_dataset
 
 COUNTS = {
     "imagenet_photos": (20, 20),
-    "photo_crops": (520, 20),
+    "photo_crops": (500, 20),
     "calibration_photos": (9, 9),
     "calibration_crops": (135, 9),
 }
@@ -57,13 +58,21 @@ def test_a_crop_is_a_piece_of_its_picture() -> None:
         if photo != photos.sample_ids[1]:
             continue
         crop = crops.load(index)
-        quarters, row, column = int(place[1]), int(place[3]), int(place[5])
-        side = 128 * quarters
-        step = (512 - side) // {4: 1, 3: 2, 2: 3}[quarters]
+        eighths, row, column = int(place[1]), int(place[3]), int(place[5])
+        side = 64 * eighths
+        step = (512 - side) // {6: 2, 5: 3}[eighths]
         top, left = row * step, column * step
-        if quarters != 2:  # at that size the steps are not whole
-            np.testing.assert_array_equal(crop, whole[top : top + side, left : left + side])
+        np.testing.assert_array_equal(crop, whole[top : top + side, left : left + side])
         assert crop.shape == (side, side, 3)
+
+
+def test_small_crops_are_the_same_crops_resized_and_taken_as_they_are() -> None:
+    crops, small = get_dataset("photo_crops"), get_dataset("photo_crops_160")
+    assert (small.sample_ids, small.sources) == (crops.sample_ids, crops.sources)
+    assert small.digest != crops.digest
+    expected = Image.fromarray(crops.load(7)).resize((160, 160), Image.Resampling.BILINEAR)
+    prepared = Picture().prepare(small.load(7))
+    np.testing.assert_array_equal(prepared["x"], np.asarray(expected))
 
 
 def test_a_few_spread_over_all_pictures() -> None:

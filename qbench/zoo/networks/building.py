@@ -11,13 +11,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
-from onnx_ir.passes.common import ShapeInferencePass
+
+from qbench.graph import declare_dims, infer_shapes
 
 OPSET = 21
 IR_VERSION = 10
 
 AttributeValue = int | float | str | Sequence[int]
 _NONE: Mapping[str, AttributeValue] = MappingProxyType({})
+_NO_DIMS: Mapping[str, int] = MappingProxyType({})
 
 
 class GraphBuilder:
@@ -62,8 +64,12 @@ class GraphBuilder:
         self._nodes.append(node)
         return node.outputs[0]
 
-    def model(self, outputs: Mapping[str, ir.Value]) -> ir.Model:
-        """The finished model with shapes inferred; ``outputs`` gives the outputs their names."""
+    def model(self, outputs: Mapping[str, ir.Value], *, dims: Mapping[str, int] = _NO_DIMS) -> ir.Model:
+        """The finished model with shapes inferred.
+
+        Args:
+            outputs: gives the outputs their names. dims: the usual sizes of free dimensions other than the batch.
+        """
         for name, value in outputs.items():
             value.name = name
         graph = ir.Graph(
@@ -75,4 +81,7 @@ class GraphBuilder:
             name=self._name,
         )
         model = ir.Model(graph, ir_version=IR_VERSION, producer_name="qbench")
-        return ShapeInferencePass()(model).model
+        if dims:
+            declare_dims(model, dims)
+        infer_shapes(model)
+        return model

@@ -1,9 +1,10 @@
 """EfficientNet-Lite0: EfficientNet-B0 without squeeze-and-excitation, with ReLU6 in place of swish.
 
-    x (N, 3, 224, 224) → stem → 16 inverted residual blocks → 1×1 conv to 1,280 → mean → linear → logits (N, 1000)
+    x (N, 3, H, W) → stem → 16 inverted residual blocks → 1×1 conv to 1,280 → mean → linear → logits (N, 1000)
 
 Trained in TensorFlow, so padding is its 'SAME': out = ⌈in / stride⌉, and of the padding that this needs the smaller
-half goes before. With stride 2 on an even side that is one-sided, unlike torch's.
+half goes before. With stride 2 on an even side that is one-sided, unlike torch's. The pads written here are those of
+224 × 224; they are right for every side that 32 divides.
 Source: Tan and Le, EfficientNet (2019), table 1; the Lite changes: TensorFlow's ``efficientnet_lite_builder.py``.
 """
 
@@ -39,7 +40,7 @@ def build_efficientnet_lite0(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
     parameters = Parameters("efficientnet_lite0", state)
     graph = GraphBuilder("efficientnet_lite0")
     layers = Layers(graph, parameters, epsilon=1e-3)
-    x = graph.input("x", ("N", 3, _SIDE, _SIDE))
+    x = graph.input("x", ("N", 3, "H", "W"))
     x = layers.unit(x, _stem())
     width, side, index = 32, _SIDE // 2, 0
     for expansion, kernel, outputs, repeats, first_stride in _STAGES:
@@ -52,7 +53,7 @@ def build_efficientnet_lite0(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
     x = layers.unit(x, Unit(name="head", convolution="_conv_head", normalization="_bn1", inputs=width, outputs=1280))
     logits = layers.head(x, "_fc", 1280, 1000)
     parameters.finish(unused=".num_batches_tracked")  # counts training steps; inference has no use for it
-    return graph.model({"logits": logits})
+    return graph.model({"logits": logits}, dims={"H": _SIDE, "W": _SIDE})
 
 
 def same_pads(side: int, kernel: int, stride: int) -> tuple[int, int, int, int]:

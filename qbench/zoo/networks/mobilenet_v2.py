@@ -1,8 +1,9 @@
 """MobileNetV2 at width 1.0 for 1,000 classes, as torchvision trained it.
 
-    x (N, 3, 224, 224) → stem → 17 inverted residual blocks → 1×1 conv to 1,280 → mean → linear → logits (N, 1000)
+    x (N, 3, H, W) → stem → 17 inverted residual blocks → 1×1 conv to 1,280 → mean → linear → logits (N, 1000)
 
-Source: Sandler et al. (2018), table 2; parameter names as in torchvision's ``mobilenet_v2-b0353104.pth``.
+Trained at 224 × 224; takes any size. Source: Sandler et al. (2018), table 2; parameter names as in torchvision's
+``mobilenet_v2-b0353104.pth``.
 """
 
 from collections.abc import Mapping
@@ -28,7 +29,7 @@ def build_mobilenet_v2(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
     parameters = Parameters("mobilenet_v2", state)
     graph = GraphBuilder("mobilenet_v2")
     layers = Layers(graph, parameters, epsilon=1e-5)
-    x = graph.input("x", ("N", 3, 224, 224))
+    x = graph.input("x", ("N", 3, "H", "W"))
     x = layers.unit(x, _dense("features.0", "features.0", 3, 32, kernel=3, stride=2))
     width, index = 32, 1
     for expansion, outputs, repeats, first_stride in _STAGES:
@@ -40,7 +41,7 @@ def build_mobilenet_v2(state: Mapping[str, npt.NDArray[Any]]) -> ir.Model:
     x = layers.unit(x, _dense(f"features.{index}", f"features.{index}", width, 1280))
     logits = layers.head(x, "classifier.1", 1280, 1000)
     parameters.finish(unused=".num_batches_tracked")  # counts training steps; inference has no use for it
-    return graph.model({"logits": logits})
+    return graph.model({"logits": logits}, dims={"H": 224, "W": 224})
 
 
 def _dense(name: str, prefix: str, inputs: int, outputs: int, *, kernel: int = 1, stride: int = 1) -> Unit:

@@ -1,0 +1,28 @@
+"""The usual sizes of a graph's free dimensions, written into the model: ``{"H": 224, "W": 224}``.
+
+A network that takes pictures of any size has no cost until somebody says which size is meant. The batch is never
+declared: costs are of one sample.
+"""
+
+import json
+from collections.abc import Mapping
+
+import onnx_ir as ir
+
+_KEY = "qbench.dims"
+
+
+def declare_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
+    """Write the usual size of each named free dimension into ``model``.
+
+    Raises:
+        ValueError: a size is not positive.
+    """
+    if any(size < 1 for size in dims.values()):
+        raise ValueError(f"the usual sizes {dict(dims)} are not all positive")
+    model.metadata_props[_KEY] = json.dumps(dict(sorted(dims.items())))
+
+
+def declared_dims(model: ir.Model) -> dict[str, int]:
+    """Name of a free dimension → its usual size; empty for a graph that declares none."""
+    return {str(name): int(size) for name, size in json.loads(model.metadata_props.get(_KEY, "{}")).items()}

@@ -1,0 +1,157 @@
+"""A suite as written, and the matrix it expands to."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from qbench.errors import InputError
+from qbench.extension import Catalogue
+from qbench.judging import EnvironmentClass
+from qbench.suite import Catalogues, Suite, expand, load_suite
+
+HERE = EnvironmentClass("x64-avx512-vnni", (("engine", "1.0"),))
+ELSEWHERE = EnvironmentClass("x64-avx2", (("engine", "1.0"),))
+
+
+def never() -> object:
+    raise AssertionError("expanding a suite loads nothing")
+
+
+def names(kind: str, *known: str) -> Catalogue:
+    return Catalogue(kind, dict.fromkeys(known, never))
+
+
+CATALOGUES = Catalogues(
+    models=names("model", "net_a", "net_b"),
+    datasets=names("dataset", "photos", "crops", "others"),
+    backends=names("backend", "fast", "slow"),
+    schemas=names("schema", "w8a8_sym_pc", "w8a8_asym_pt"),
+    metrics=names("metric", "top1", "agreement"),
+)
+
+SUITE = """
+[suite]
+tolerance = 0.01
+backends = ["fast", "slow"]
+schemas = ["w8a8_sym_pc", "w8a8_asym_pt"]
+"""
+MODEL = """
+[[model]]
+id = "net_a"
+data = "photos"
+calibration = { data = "others", count = 8 }
+metrics = ["top1", "agreement@crops"]
+"""
+
+
+def suite(folder: Path, text: str, quarantine: str | None = None) -> Suite:
+    path = folder / "small.qbench.toml"
+    path.write_text(text)
+    if quarantine is not None:
+        (folder / "small.quarantine.toml").write_text(quarantine)
+    return load_suite(path)
+
+
+def test_the_matrix_in_file_order_fp32_first(tmp_path: Path) -> None:
+    found = suite(
+        tmp_path, SUITE + MODEL + 'variants = { few = { "calibration.count" = 2, schemas = ["w8a8_sym_pc"] } }'
+    )
+    cells = expand(found, CATALOGUES)
+    assert [str(c.cell) for c in cells] == [
+        "net_a::fast+fp32",
+        "net_a::fast+w8a8_sym_pc",
+        "net_a::fast+w8a8_asym_pt",
+        "net_a::slow+fp32",
+        "net_a::slow+w8a8_sym_pc",
+        "net_a::slow+w8a8_asym_pt",
+        "net_a::fast+w8a8_sym_pc+few",
+        "net_a::slow+w8a8_sym_pc+few",
+    ]
+    assert [c.calibration.count for c in cells] == [8] * 6 + [2] * 2
+    assert {c.line for c in cells} == {7}
+
+
+def test_tolerance_layers_and_the_winner_is_named(tmp_path: Path) -> None:
+    def winner(text: str, slug: str, environment: EnvironmentClass = HERE) -> tuple[float, str]:
+        cell = next(c for c in expand(suite(tmp_path, text), CATALOGUES) if c.cell.slug == slug)
+        found = cell.tolerance(environment)
+        return found.value, found.rule
+
+    assert winner(SUITE.replace("tolerance = 0.01", "") + MODEL, "fast+fp32") == (0.005, "default")
+    assert winner(SUITE + MODEL, "fast+fp32") == (0.01, "suite small")
+    assert winner(SUITE + MODEL + "tolerance = 0.02", "fast+w8a8_sym_pc") == (0.02, "model net_a")
+    table = 'tolerance = { "slow+*" = 0.03, w8a8_sym_pc = { value = 0.04, when = "x64-avx2", reason = "no VNNI" } }'
+    assert winner(SUITE + MODEL + table, "slow+w8a8_sym_pc") == (0.03, "cell net_a::slow+*")
+    assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc") == (0.01, "suite small")
+    assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc", ELSEWHERE) == (0.04, "cell net_a::w8a8_sym_pc (no VNNI)")
+
+
+def test_a_model_may_ask_for_more_agreement_than_its_suite(tmp_path: Path) -> None:
+    found = suite(tmp_path, SUITE + "agreement = 0.8" + MODEL + "agreement = 0.9" + MODEL.replace("net_a", "net_b"))
+    assert (found.rules("net_a").agreement, found.rules("net_a").agreement_rule) == (0.9, "model net_a")
+    assert (found.rules("net_b").agreement, found.rules("net_b").agreement_rule) == (0.8, "suite small")
+    with pytest.raises(InputError, match=r"agreement = 1\.2"):
+        suite(tmp_path, SUITE + MODEL + "agreement = 1.2")
+
+
+def test_quarantine_entries_cover_cells_and_expire(tmp_path: Path) -> None:
+    entry = """
+    [[cell]]
+    cell = "net_a::*+w8a8_asym_pt"
+    measured = "agreement 77 %"
+    reason = "depthwise, per tensor"
+    owner = "kernels"
+    expires = "2027-01-31"
+    when = ["x64-avx512-vnni", "x64-avx2-vnni"]
+    """
+    cells = {c.cell.slug: c for c in expand(suite(tmp_path, SUITE + MODEL, entry), CATALOGUES)}
+    found = cells["slow+w8a8_asym_pt"].quarantine(HERE)
+    assert found is not None
+    assert not found.expired(datetime.date(2027, 1, 31))
+    assert found.expired(datetime.date(2027, 2, 1))
+    assert cells["slow+w8a8_asym_pt"].quarantine(ELSEWHERE) is None
+    assert cells["slow+w8a8_sym_pc"].quarantine(HERE) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (SUITE.replace("tolerance", "tolerence") + MODEL, ["'tolerence'", "Did you mean 'tolerance'?"]),
+        (SUITE.replace("0.01", '"1 %"') + MODEL, ["a string", "a number"]),
+        (SUITE.replace("0.01", "1.5") + MODEL, ["a tolerance of 1.5 is impossible"]),
+        (SUITE + MODEL + "tolerance = -0.1", ["a tolerance of -0.1 is impossible"]),
+        (SUITE + MODEL.replace("net_a", "net_aa"), ["unknown model 'net_aa'", "'net_a'"]),
+        (SUITE + MODEL.replace("photos", "fotos"), ["unknown dataset 'fotos'", "'photos'"]),
+        (SUITE + MODEL.replace("agreement@crops", "agreement@corps"), ["unknown dataset 'corps'", "'crops'"]),
+        (SUITE + MODEL.replace("top1", "tpo1"), ["unknown metric 'tpo1'", "'top1'"]),
+        (SUITE.replace('"slow"', '"slwo"') + MODEL, ["unknown backend 'slwo'", "'slow'"]),
+        (SUITE.replace("w8a8_sym_pc", "w8a8_sim_pc") + MODEL, ["unknown schema 'w8a8_sim_pc'", "'w8a8_sym_pc'"]),
+        (SUITE.replace('"slow"', '"fast"') + MODEL, ["'fast' twice among the backends"]),
+        (SUITE + MODEL + MODEL, ["the model 'net_a' 2 times"]),
+        (SUITE + MODEL.replace("count = 8", "count = 0"), ["a calibration count of 0"]),
+        (SUITE + MODEL + "tolerance = { w8a8_sym_cp = 0.1 }", ["unknown cell 'w8a8_sym_cp'", "'w8a8_sym_pc'"]),
+        (
+            SUITE + MODEL + 'variants = { v = { "calibration.cont" = 3 } }',
+            ["'calibration.cont'", "'calibration.count'"],
+        ),
+        (SUITE + MODEL + 'variants = { "V 1" = {} }', ["variant 'V 1'"]),
+        (SUITE + MODEL + 'variants = { v = { "calibration.count" = 0 } }', ["variant 'v' of 'net_a'", "count of 0"]),
+        (SUITE, ["no key 'model'"]),
+    ],
+)
+def test_bad_suites_are_one_sentence(tmp_path: Path, text: str, words: list[str]) -> None:
+    with pytest.raises(InputError) as caught:
+        expand(suite(tmp_path, text), CATALOGUES)
+    for word in words:
+        assert word in str(caught.value)
+
+
+def test_a_quarantine_entry_about_no_cell_is_an_error(tmp_path: Path) -> None:
+    entry = (
+        '[[cell]]\ncell = "net_a::fast+w8a8_sym_pt"\nmeasured = "x"\nreason = "x"\nowner = "x"\nexpires = "2027-01-31"'
+    )
+    with pytest.raises(InputError, match=r"quarantine file.*'net_a::fast\+w8a8_sym_pt'"):
+        expand(suite(tmp_path, SUITE + MODEL, entry), CATALOGUES)
+    with pytest.raises(InputError, match="Invalid isoformat"):
+        suite(tmp_path, SUITE + MODEL, entry.replace("2027-01-31", "soon"))
