@@ -3,8 +3,11 @@
 Importing qbench costs nothing: neither numpy nor onnx is loaded before a name that needs them is asked for.
 """
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from qbench.lazy import open_on_use
+
+__version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from qbench.backends import get_backend as get_backend
@@ -25,45 +28,27 @@ if TYPE_CHECKING:
     from qbench.quantization import make_plan as make_plan
     from qbench.quantization import quantize_model as quantize_model
     from qbench.tracking import find_change_points as find_change_points
-
-__version__ = "0.1.0"
-
-_ROOMS = {
-    "Extension": "extension",
-    "QParams": "numerics",
-    "QType": "numerics",
-    "QbenchError": "errors",
-    "calibrate": "calibration",
-    "choose_qparams": "numerics",
-    "dequantize": "numerics",
-    "fake_quantize": "numerics",
-    "fake_quantize_grad": "numerics",
-    "find_change_points": "tracking",
-    "get_backend": "backends",
-    "load_model": "graph",
-    "make_plan": "quantization",
-    "mcnemar_midp": "judging",
-    "paired_interval": "judging",
-    "quantize": "numerics",
-    "quantize_model": "quantization",
-    "save_model": "graph",
-}
-
-__all__ = [  # noqa: PLE0604 - the names are those of the table, so that the two cannot differ
-    "__version__",
-    *_ROOMS,
-]
-
-
-def __getattr__(name: str) -> Any:  # noqa: ANN401 - whatever the room exports
-    """The public name ``name`` out of its room (PEP 562)."""
-    if name not in _ROOMS:
-        raise AttributeError(f"module 'qbench' has no attribute '{name}'")
-    value = getattr(importlib.import_module(f"qbench.{_ROOMS[name]}"), name)
-    globals()[name] = value  # asked once: from now on a plain attribute
-    return value
-
-
-def __dir__() -> list[str]:
-    """Every public name, loaded or not, and what has been imported."""
-    return sorted({*globals(), *__all__})
+else:
+    __getattr__, __dir__, __all__ = open_on_use(
+        __name__,
+        {
+            "backends": ("get_backend",),
+            "calibration": ("calibrate",),
+            "errors": ("QbenchError",),
+            "extension": ("Extension",),
+            "graph": ("load_model", "save_model"),
+            "judging": ("mcnemar_midp", "paired_interval"),
+            "numerics": (
+                "QParams",
+                "QType",
+                "choose_qparams",
+                "dequantize",
+                "fake_quantize",
+                "fake_quantize_grad",
+                "quantize",
+            ),
+            "quantization": ("make_plan", "quantize_model"),
+            "tracking": ("find_change_points",),
+        },
+    )
+    __all__ += ["__version__"]

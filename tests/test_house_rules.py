@@ -1,6 +1,7 @@
 """The house style as far as a machine can see it: sizes, names, front doors, docstrings, nothing of one machine."""
 
 import ast
+import importlib
 import re
 import subprocess
 import tomllib
@@ -147,6 +148,29 @@ def test_rooms_are_entered_by_the_front_door():
 )
 def test_the_front_door_rule_can_be_broken(source, breaks):
     assert bool(side_doors(PACKAGE / "numerics" / "affine.py", source, {"graph", "numerics"})) == breaks
+
+
+def lazy_doors() -> list[Path]:
+    """The ``__init__`` files that load their names on first use."""
+    return [path for path in sorted(PACKAGE.rglob("__init__.py")) if "open_on_use" in path.read_text()]
+
+
+@pytest.mark.parametrize("init", lazy_doors(), ids=lambda path: path.parent.name)
+def test_a_lazy_door_opens_to_what_its_types_say(init):
+    """What mypy reads (the imports) and what runs (the table) are the same names out of the same files."""
+    package = ".".join(init.parent.relative_to(ROOT).parts)
+    typed = {
+        (alias.name, node.module.removeprefix(f"{package}."))
+        for node in ast.walk(ast.parse(init.read_text()))
+        if isinstance(node, ast.ImportFrom) and node.module.startswith(f"{package}.") and node.module != "qbench.lazy"
+        for alias in node.names
+    }
+    (table,) = (node for node in ast.walk(ast.parse(init.read_text())) if isinstance(node, ast.Dict))
+    opened = {(name, file) for file, names in ast.literal_eval(table).items() for name in names}
+    assert typed == opened
+    room = importlib.import_module(package)
+    for name, file in opened:
+        assert getattr(room, name) is getattr(importlib.import_module(f"{package}.{file}"), name)
 
 
 def test_no_module_is_hidden_by_a_function_of_its_name():

@@ -1,17 +1,25 @@
 """What runs a graph: the protocol (Backend, Executor) and its implementations by name."""
 
-from qbench.backends.named import catalogue, get_backend
-from qbench.backends.onnx_reference import OnnxReferenceBackend
-from qbench.backends.ort import OrtBackend
-from qbench.backends.protocol import Array, Backend, Executor, Feeds
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "Array",
-    "Backend",
-    "Executor",
-    "Feeds",
-    "OnnxReferenceBackend",
-    "OrtBackend",
-    "catalogue",
-    "get_backend",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.backends.named import catalogue as catalogue
+    from qbench.backends.named import get_backend as get_backend
+    from qbench.backends.onnx_reference import OnnxReferenceBackend as OnnxReferenceBackend
+    from qbench.backends.ort import OrtBackend as OrtBackend
+    from qbench.backends.protocol import Array as Array
+    from qbench.backends.protocol import Backend as Backend
+    from qbench.backends.protocol import Executor as Executor
+    from qbench.backends.protocol import Feeds as Feeds
+else:
+    __getattr__, __dir__, __all__ = open_on_use(
+        __name__,
+        {
+            "named": ("catalogue", "get_backend"),
+            "onnx_reference": ("OnnxReferenceBackend",),
+            "ort": ("OrtBackend",),
+            "protocol": ("Array", "Backend", "Executor", "Feeds"),
+        },
+    )

@@ -2,23 +2,49 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from qbench.backends.onnx_reference import OnnxReferenceBackend
-from qbench.backends.ort import OrtBackend
-from qbench.backends.protocol import Backend
 from qbench.extension import Catalogue, Extension, installed_extensions
 
-_OWN: Mapping[str, Callable[[], Backend]] = MappingProxyType(
+if TYPE_CHECKING:
+    from qbench.backends.protocol import Backend
+
+
+def _ort_cpu() -> "Backend":
+    from qbench.backends.ort import OrtBackend
+
+    return OrtBackend(name="ort-cpu")
+
+
+def _ort_cpu_noopt() -> "Backend":
+    from qbench.backends.ort import OrtBackend
+
+    return OrtBackend(name="ort-cpu-noopt", optimized=False)
+
+
+def _ort_cpu_precise() -> "Backend":
+    from qbench.backends.ort import OrtBackend
+
+    return OrtBackend(name="ort-cpu-precise", precise=True)
+
+
+def _onnx_reference() -> "Backend":
+    from qbench.backends.onnx_reference import OnnxReferenceBackend
+
+    return OnnxReferenceBackend()
+
+
+_OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
     {
-        "ort-cpu": lambda: OrtBackend(name="ort-cpu"),
-        "ort-cpu-noopt": lambda: OrtBackend(name="ort-cpu-noopt", optimized=False),
-        "ort-cpu-precise": lambda: OrtBackend(name="ort-cpu-precise", precise=True),
-        "onnx-reference": OnnxReferenceBackend,
+        "ort-cpu": _ort_cpu,
+        "ort-cpu-noopt": _ort_cpu_noopt,
+        "ort-cpu-precise": _ort_cpu_precise,
+        "onnx-reference": _onnx_reference,
     }
 )
 
 
-def catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[Backend]:
+def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
     """Our backends and those of ``extensions``.
 
     Raises:
@@ -27,7 +53,7 @@ def catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[Backend]:
     return Catalogue("backend", _OWN).extended(extensions)
 
 
-def get_backend(name: str) -> Backend:
+def get_backend(name: str) -> "Backend":
     """The backend called ``name``, installed extensions included.
 
     Raises:

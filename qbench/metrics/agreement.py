@@ -6,7 +6,8 @@ hits_i = 1 if answer_i = reference_i else 0, out of 1. It needs no labels, so it
 import numpy as np
 
 from qbench.metrics.answers import AnswerKind, Answers
-from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.scores import Against, Direction
 
 
 def _count_same(answers: Answers, _labels: Labels | None, reference: Answers | None) -> Counts:

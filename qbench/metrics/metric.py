@@ -3,7 +3,6 @@
 top-1 counts 1 of 1 for a right answer; a phoneme error rate counts the edits of a word out of its phonemes.
 """
 
-import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -11,23 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
+from qbench.metrics.scores import Against, Direction, Score
 
 Labels = tuple[tuple[int, ...], ...]
 """Per sample: the class ids that count as right, or the one right sequence of tokens."""
-
-
-class Direction(enum.Enum):
-    """Which way a metric is better."""
-
-    HIGHER = "higher"
-    LOWER = "lower"
-
-
-class Against(enum.Enum):
-    """What answers are counted against: what people said is right, or what the fp32 reference answered."""
-
-    LABELS = "labels"
-    REFERENCE = "reference"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,47 +42,6 @@ class Metric:
     unit: str = "%"
     least_margin: float = 0.0
     proportion: bool = True
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """One metric of one cell beside the fp32 reference on the same samples: whole numbers only.
-
-    Args:
-        metric: name as the suite writes it, with its data when it names one: ``top1``, ``agreement@photo_crops``.
-        n: samples. hits / out_of: the value, summed over samples.
-        reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the reference).
-        losses / gains: samples on which this cell did worse / better than the reference.
-    """
-
-    metric: str
-    direction: Direction
-    against: Against
-    unit: str
-    proportion: bool
-    least_margin: float
-    n: int
-    hits: int
-    out_of: int
-    reference_hits: int
-    losses: int
-    gains: int
-
-    @property
-    def value(self) -> float:
-        """The share hits / out_of, a fraction."""
-        return self.hits / self.out_of
-
-    @property
-    def reference_value(self) -> float:
-        """The fp32 reference's value, a fraction."""
-        return self.reference_hits / self.out_of
-
-    @property
-    def drop(self) -> int:
-        """How many units worse than the reference (negative: better), whatever the direction."""
-        worse = self.reference_hits - self.hits
-        return worse if self.direction is Direction.HIGHER else -worse
 
 
 def score(

@@ -7,7 +7,8 @@ first, so that a tie is broken the same way everywhere.
 import numpy as np
 
 from qbench.metrics.answers import AnswerKind, Answers
-from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.scores import Against, Direction
 
 
 def _count_top(k: int, answers: Answers, labels: Labels | None) -> Counts:

@@ -8,7 +8,8 @@ which may exceed 1.
 import numpy as np
 
 from qbench.metrics.answers import AnswerKind, Answers
-from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.scores import Against, Direction
 
 _LEAST_PER_MARGIN = 0.005
 """Half a point of error rate: what the default tolerance admits of an accuracy near 100 %. The tolerance relative to an

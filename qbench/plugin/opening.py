@@ -11,7 +11,7 @@ import pytest
 
 from qbench.plugin.options import OPTIONS, Options
 
-if TYPE_CHECKING:  # the suite room loads numpy and onnx: only sessions that open a suite pay for it
+if TYPE_CHECKING:
     from pluggy import HookRelay
 
     from qbench.suite import Bench, Catalogues, PlannedCell, Settings, Suite

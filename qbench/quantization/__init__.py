@@ -1,37 +1,45 @@
 """Deciding and doing: schemas, plans over a profile, and writing a plan into a graph as QDQ."""
 
-from qbench.quantization.decision import Decision, Derived, Fixed, KeptFloat, Shared, Static, qparams_of
-from qbench.quantization.named import catalogue, get_schema
-from qbench.quantization.plan import Plan
-from qbench.quantization.plan_text import load_plan, save_plan
-from qbench.quantization.planning import make_plan
-from qbench.quantization.schema import BiasKind, Rule, Schema, schema_from_table
-from qbench.quantization.slot import Role, Slot
-from qbench.quantization.spec import Granularity, Spec
-from qbench.quantization.writing import insert_qdq, quantize_model
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BiasKind",
-    "Decision",
-    "Derived",
-    "Fixed",
-    "Granularity",
-    "KeptFloat",
-    "Plan",
-    "Role",
-    "Rule",
-    "Schema",
-    "Shared",
-    "Slot",
-    "Spec",
-    "Static",
-    "catalogue",
-    "get_schema",
-    "insert_qdq",
-    "load_plan",
-    "make_plan",
-    "qparams_of",
-    "quantize_model",
-    "save_plan",
-    "schema_from_table",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.quantization.decision import Decision as Decision
+    from qbench.quantization.decision import Derived as Derived
+    from qbench.quantization.decision import Fixed as Fixed
+    from qbench.quantization.decision import KeptFloat as KeptFloat
+    from qbench.quantization.decision import Shared as Shared
+    from qbench.quantization.decision import Static as Static
+    from qbench.quantization.decision import qparams_of as qparams_of
+    from qbench.quantization.named import catalogue as catalogue
+    from qbench.quantization.named import get_schema as get_schema
+    from qbench.quantization.plan import Plan as Plan
+    from qbench.quantization.plan_text import load_plan as load_plan
+    from qbench.quantization.plan_text import save_plan as save_plan
+    from qbench.quantization.planning import make_plan as make_plan
+    from qbench.quantization.schema import BiasKind as BiasKind
+    from qbench.quantization.schema import Rule as Rule
+    from qbench.quantization.schema import Schema as Schema
+    from qbench.quantization.schema import schema_from_table as schema_from_table
+    from qbench.quantization.slot import Role as Role
+    from qbench.quantization.slot import Slot as Slot
+    from qbench.quantization.spec import Granularity as Granularity
+    from qbench.quantization.spec import Spec as Spec
+    from qbench.quantization.writing import insert_qdq as insert_qdq
+    from qbench.quantization.writing import quantize_model as quantize_model
+else:
+    __getattr__, __dir__, __all__ = open_on_use(
+        __name__,
+        {
+            "decision": ("Decision", "Derived", "Fixed", "KeptFloat", "Shared", "Static", "qparams_of"),
+            "named": ("catalogue", "get_schema"),
+            "plan": ("Plan",),
+            "plan_text": ("load_plan", "save_plan"),
+            "planning": ("make_plan",),
+            "schema": ("BiasKind", "Rule", "Schema", "schema_from_table"),
+            "slot": ("Role", "Slot"),
+            "spec": ("Granularity", "Spec"),
+            "writing": ("insert_qdq", "quantize_model"),
+        },
+    )

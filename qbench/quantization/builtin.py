@@ -10,10 +10,12 @@ pow2   scales of both rounded up to a power of two
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from types import MappingProxyType
+from typing import TYPE_CHECKING
 
-from qbench.quantization.schema import Rule, Schema
-from qbench.quantization.spec import Granularity, Spec
+if TYPE_CHECKING:
+    from qbench.quantization.schema import Schema
 
 _ACTIVATIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
@@ -38,16 +40,15 @@ _NAMES = (
 )
 
 
-def builtin_schemas() -> Mapping[str, Callable[[], Schema]]:
-    """Name → maker of the schema."""
-    return {name: _maker(name) for name in _NAMES}
+def builtin_schemas() -> Mapping[str, Callable[[], "Schema"]]:
+    """Name → maker of the schema; listing the names loads no numerics."""
+    return {name: partial(_schema, name) for name in _NAMES}
 
 
-def _maker(name: str) -> Callable[[], Schema]:
-    return lambda: _schema(name)
+def _schema(name: str) -> "Schema":
+    from qbench.quantization.schema import Rule, Schema
+    from qbench.quantization.spec import Granularity, Spec
 
-
-def _schema(name: str) -> Schema:
     _, family, granularity, *kinds = name.split("_")
     qtype, symmetry = _ACTIVATIONS[family]
     scale_kind = "pow2" if "pow2" in kinds else "real"

@@ -1,26 +1,34 @@
 """Many cells: the suite as written, what it can name, the matrix it expands to, and the bench that runs it."""
 
-from qbench.suite.approval import approve_run
-from qbench.suite.catalogues import Catalogues, gather
-from qbench.suite.expansion import PlannedCell, expand
-from qbench.suite.selection import Selection
-from qbench.suite.session import Bench, JudgedCell, Settings
-from qbench.suite.suite import SUFFIX, CalibrationChoice, ModelTable, Suite, SuiteTable, load_suite
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "SUFFIX",
-    "Bench",
-    "CalibrationChoice",
-    "Catalogues",
-    "JudgedCell",
-    "ModelTable",
-    "PlannedCell",
-    "Selection",
-    "Settings",
-    "Suite",
-    "SuiteTable",
-    "approve_run",
-    "expand",
-    "gather",
-    "load_suite",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.suite.approval import approve_run as approve_run
+    from qbench.suite.catalogues import Catalogues as Catalogues
+    from qbench.suite.catalogues import gather as gather
+    from qbench.suite.expansion import PlannedCell as PlannedCell
+    from qbench.suite.expansion import expand as expand
+    from qbench.suite.selection import Selection as Selection
+    from qbench.suite.session import Bench as Bench
+    from qbench.suite.session import JudgedCell as JudgedCell
+    from qbench.suite.session import Settings as Settings
+    from qbench.suite.suite import SUFFIX as SUFFIX
+    from qbench.suite.suite import CalibrationChoice as CalibrationChoice
+    from qbench.suite.suite import ModelTable as ModelTable
+    from qbench.suite.suite import Suite as Suite
+    from qbench.suite.suite import SuiteTable as SuiteTable
+    from qbench.suite.suite import load_suite as load_suite
+else:
+    __getattr__, __dir__, __all__ = open_on_use(
+        __name__,
+        {
+            "approval": ("approve_run",),
+            "catalogues": ("Catalogues", "gather"),
+            "expansion": ("PlannedCell", "expand"),
+            "selection": ("Selection",),
+            "session": ("Bench", "JudgedCell", "Settings"),
+            "suite": ("SUFFIX", "CalibrationChoice", "ModelTable", "Suite", "SuiteTable", "load_suite"),
+        },
+    )

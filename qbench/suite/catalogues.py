@@ -4,16 +4,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from qbench.backends import Backend
 from qbench.backends import catalogue as backend_catalogue
 from qbench.extension import Catalogue, Extension, installed_extensions
-from qbench.metrics import Metric
 from qbench.metrics import catalogue as metric_catalogue
-from qbench.quantization import Schema, schema_from_table
 from qbench.quantization import catalogue as schema_catalogue
 from qbench.storage import read_toml
-from qbench.zoo import Dataset, ZooModel, dataset_catalogue, model_catalogue
+from qbench.zoo import dataset_catalogue, model_catalogue
+
+if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
+    from qbench.backends import Backend
+    from qbench.metrics import Metric
+    from qbench.quantization import Schema
+    from qbench.zoo import Dataset, ZooModel
 
 SCHEMA_FOLDER = "schemas"
 
@@ -22,11 +26,11 @@ SCHEMA_FOLDER = "schemas"
 class Catalogues:
     """One catalogue a kind."""
 
-    models: Catalogue[ZooModel]
-    datasets: Catalogue[Dataset]
-    backends: Catalogue[Backend]
-    schemas: Catalogue[Schema]
-    metrics: Catalogue[Metric]
+    models: "Catalogue[ZooModel]"
+    datasets: "Catalogue[Dataset]"
+    backends: "Catalogue[Backend]"
+    schemas: "Catalogue[Schema]"
+    metrics: "Catalogue[Metric]"
 
 
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
@@ -49,6 +53,8 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
     )
 
 
-def _read_schema(path: Path) -> Schema:
+def _read_schema(path: Path) -> "Schema":
     """The schema in the TOML file at ``path``, which is called as the file is."""
+    from qbench.quantization import schema_from_table
+
     return schema_from_table({"name": path.stem, **read_toml(path)}, f"schema '{path.name}'")

@@ -1,38 +1,46 @@
 """Subjects: trained models, the data they are judged on, how a sample becomes a feed, and the task that answers."""
 
-from qbench.zoo.arrays import ReadyArray
-from qbench.zoo.assets import Package, Progress, fetch_package, list_members, open_member
-from qbench.zoo.catalogue import dataset_catalogue, get_dataset, get_model, model_catalogue, needed_packages
-from qbench.zoo.dataset import Dataset
-from qbench.zoo.model import ZooModel
-from qbench.zoo.pictures import Interpolation, Layout, Picture
-from qbench.zoo.preprocess import Preprocess
-from qbench.zoo.samples import BATCH, Samples, prepare_samples
-from qbench.zoo.sources import dataset_from_text
-from qbench.zoo.tasks import Classification, Task
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "BATCH",
-    "Classification",
-    "Dataset",
-    "Interpolation",
-    "Layout",
-    "Package",
-    "Picture",
-    "Preprocess",
-    "Progress",
-    "ReadyArray",
-    "Samples",
-    "Task",
-    "ZooModel",
-    "dataset_catalogue",
-    "dataset_from_text",
-    "fetch_package",
-    "get_dataset",
-    "get_model",
-    "list_members",
-    "model_catalogue",
-    "needed_packages",
-    "open_member",
-    "prepare_samples",
-]
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.zoo.arrays import ReadyArray as ReadyArray
+    from qbench.zoo.assets import Package as Package
+    from qbench.zoo.assets import Progress as Progress
+    from qbench.zoo.assets import fetch_package as fetch_package
+    from qbench.zoo.assets import list_members as list_members
+    from qbench.zoo.assets import open_member as open_member
+    from qbench.zoo.catalogue import dataset_catalogue as dataset_catalogue
+    from qbench.zoo.catalogue import get_dataset as get_dataset
+    from qbench.zoo.catalogue import get_model as get_model
+    from qbench.zoo.catalogue import model_catalogue as model_catalogue
+    from qbench.zoo.catalogue import needed_packages as needed_packages
+    from qbench.zoo.dataset import Dataset as Dataset
+    from qbench.zoo.model import ZooModel as ZooModel
+    from qbench.zoo.pictures import Interpolation as Interpolation
+    from qbench.zoo.pictures import Layout as Layout
+    from qbench.zoo.pictures import Picture as Picture
+    from qbench.zoo.preprocess import Preprocess as Preprocess
+    from qbench.zoo.samples import BATCH as BATCH
+    from qbench.zoo.samples import Samples as Samples
+    from qbench.zoo.samples import prepare_samples as prepare_samples
+    from qbench.zoo.sources import dataset_from_text as dataset_from_text
+    from qbench.zoo.tasks import Classification as Classification
+    from qbench.zoo.tasks import Task as Task
+else:
+    __getattr__, __dir__, __all__ = open_on_use(
+        __name__,
+        {
+            "arrays": ("ReadyArray",),
+            "assets": ("Package", "Progress", "fetch_package", "list_members", "open_member"),
+            "catalogue": ("dataset_catalogue", "get_dataset", "get_model", "model_catalogue", "needed_packages"),
+            "dataset": ("Dataset",),
+            "model": ("ZooModel",),
+            "pictures": ("Interpolation", "Layout", "Picture"),
+            "preprocess": ("Preprocess",),
+            "samples": ("BATCH", "Samples", "prepare_samples"),
+            "sources": ("dataset_from_text",),
+            "tasks": ("Classification", "Task"),
+        },
+    )

@@ -3,7 +3,7 @@
 All are of free licences. Compiled files come out of wheels for one fixed platform, whatever computer this is.
 """
 
-from qbench.zoo.assets import Package
+from qbench.zoo.package_client import Package
 from qbench.zoo.packages import SCIKIT_LEARN
 
 SCORED = (

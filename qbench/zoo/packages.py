@@ -1,6 +1,6 @@
 """The pinned packages that several parts of the zoo share; a package that one file needs is pinned in that file."""
 
-from qbench.zoo.assets import Package
+from qbench.zoo.package_client import Package
 
 SCIKIT_LEARN = Package(
     name="scikit-learn",

@@ -7,9 +7,9 @@ import time
 HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pandas", "matplotlib", "rich", "jinja2", "tomllib", "qbench.suite")
 
 
-def loaded_after(*code):
+def loaded_after(*code, folder=None):
     text = f"import sys; {'; '.join(code)}; print(*(name for name in {HEAVY} if name in sys.modules))"
-    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True)
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=True, cwd=folder)
     return done.stdout.splitlines()[-1].split()
 
 
@@ -23,6 +23,19 @@ def test_a_session_without_cells_loads_nothing_heavy(tmp_path):
         f"import pytest; pytest.main(['-q', '-p', 'no:hypothesispytest', '-p', 'no:cacheprovider', {str(tmp_path)!r}])"
     )
     assert loaded_after(run) == []
+
+
+def test_collecting_loads_neither_arrays_nor_graphs(tmp_path):
+    (tmp_path / "real.qbench.toml").write_text(
+        '[suite]\nbackends = ["ort-cpu", "onnx-reference"]\nschemas = ["w8a8_asym_pc", "own"]\n'
+        '[[model]]\nid = "mobilenet_v2"\ndata = "photo_crops"\nmetrics = ["top1", "agreement@imagenet_photos"]\n'
+        'calibration = { data = "calibration_crops", count = 8 }\n'
+    )
+    (tmp_path / "schemas").mkdir()
+    (tmp_path / "schemas" / "own.toml").write_text("[[rules]]\n")
+    options = ["-q", "-p", "no:hypothesispytest", "-p", "no:cacheprovider", "--collect-only"]
+    run = f"import pytest; assert pytest.main([*{options}, '--qbench-select=backend=ort-cpu', 'real.qbench.toml']) == 0"
+    assert loaded_after(run, folder=tmp_path) == ["tomllib", "qbench.suite"]
 
 
 def test_cells_are_collected_by_the_thousand(project):

@@ -1,0 +1,62 @@
+"""What counting ends in: whole numbers and words, no arrays, so that whoever judges or remembers needs no numpy.
+
+value = Σ hits / Σ out_of, the same sum for the fp32 reference beside it
+"""
+
+import enum
+from dataclasses import dataclass
+
+
+class Direction(enum.Enum):
+    """Which way a metric is better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class Against(enum.Enum):
+    """What answers are counted against: what people said is right, or what the fp32 reference answered."""
+
+    LABELS = "labels"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One metric of one cell beside the fp32 reference on the same samples: whole numbers only.
+
+    Args:
+        metric: name as the suite writes it, with its data when it names one: ``top1``, ``agreement@photo_crops``.
+        n: samples. hits / out_of: the value, summed over samples.
+        reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the reference).
+        losses / gains: samples on which this cell did worse / better than the reference.
+    """
+
+    metric: str
+    direction: Direction
+    against: Against
+    unit: str
+    proportion: bool
+    least_margin: float
+    n: int
+    hits: int
+    out_of: int
+    reference_hits: int
+    losses: int
+    gains: int
+
+    @property
+    def value(self) -> float:
+        """The share hits / out_of, a fraction."""
+        return self.hits / self.out_of
+
+    @property
+    def reference_value(self) -> float:
+        """The fp32 reference's value, a fraction."""
+        return self.reference_hits / self.out_of
+
+    @property
+    def drop(self) -> int:
+        """How many units worse than the reference (negative: better), whatever the direction."""
+        worse = self.reference_hits - self.hits
+        return worse if self.direction is Direction.HIGHER else -worse
