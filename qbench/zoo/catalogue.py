@@ -69,10 +69,10 @@ def _photo_crops() -> "Dataset":
     return photo_crops()
 
 
-def _photo_crops_160() -> "Dataset":
-    from qbench.zoo.photos import photo_crops_160
+def _photo_crops_128() -> "Dataset":
+    from qbench.zoo.photos import photo_crops_128
 
-    return photo_crops_160()
+    return photo_crops_128()
 
 
 def _calibration_photos() -> "Dataset":
@@ -145,7 +145,7 @@ _MODELS: Mapping[str, Callable[[], "ZooModel"]] = {
 _DATASETS: Mapping[str, Callable[[], "Dataset"]] = {
     "imagenet_photos": _imagenet_photos,
     "photo_crops": _photo_crops,
-    "photo_crops_160": _photo_crops_160,
+    "photo_crops_128": _photo_crops_128,
     "calibration_photos": _calibration_photos,
     "calibration_crops": _calibration_crops,
     "digits_test": _digits_test,
@@ -163,7 +163,7 @@ _PACKAGES: Mapping[str, tuple[Package, ...]] = {
     "efficientnet_lite0": (EFFICIENTNET_LITE0,),
     "imagenet_photos": (FOOLBOX,),
     "photo_crops": (FOOLBOX,),
-    "photo_crops_160": (FOOLBOX,),
+    "photo_crops_128": (FOOLBOX,),
     "calibration_photos": _CALIBRATION_PICTURES,
     "calibration_crops": _CALIBRATION_PICTURES,
     "g2p_en": (G2P_EN,),

@@ -67,10 +67,10 @@ def test_a_crop_is_a_piece_of_its_picture() -> None:
 
 
 def test_small_crops_are_the_same_crops_resized_and_taken_as_they_are() -> None:
-    crops, small = get_dataset("photo_crops"), get_dataset("photo_crops_160")
+    crops, small = get_dataset("photo_crops"), get_dataset("photo_crops_128")
     assert (small.sample_ids, small.sources) == (crops.sample_ids, crops.sources)
     assert small.digest != crops.digest
-    expected = Image.fromarray(crops.load(7)).resize((160, 160), Image.Resampling.BILINEAR)
+    expected = Image.fromarray(crops.load(7)).resize((128, 128), Image.Resampling.BILINEAR)
     prepared = Picture().prepare(small.load(7))
     np.testing.assert_array_equal(prepared["x"], np.asarray(expected))
 
