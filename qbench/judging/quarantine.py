@@ -32,7 +32,11 @@ class QuarantineEntry:
 
     def covers(self, cell: Cell, environment: EnvironmentClass) -> bool:
         """Whether this entry is about ``cell`` on this machine."""
-        return fnmatch.fnmatchcase(str(cell), self.cell) and environment.matches(self.when)
+        return self.is_about(cell) and environment.matches(self.when)
+
+    def is_about(self, cell: Cell) -> bool:
+        """Whether this entry is about ``cell``, on whatever machine."""
+        return fnmatch.fnmatchcase(str(cell), self.cell)
 
     def expired(self, today: datetime.date) -> bool:
         """Whether ``today`` is past the last day."""

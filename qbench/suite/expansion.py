@@ -33,6 +33,11 @@ class PlannedCell:
             self.suite.own_tolerance(), self.model.own_tolerance(), cell_tolerance(self.model, self.cell, environment)
         )
 
+    @property
+    def is_listed(self) -> bool:
+        """Whether the quarantine file has an entry about this cell, on whatever machine."""
+        return any(entry.is_about(self.cell) for entry in self.suite.quarantine)
+
     def quarantine(self, environment: EnvironmentClass) -> QuarantineEntry | None:
         """The quarantine entry about this cell on this machine."""
         return next((entry for entry in self.suite.quarantine if entry.covers(self.cell, environment)), None)

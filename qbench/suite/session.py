@@ -155,7 +155,9 @@ class Bench:
         model = planned.model.id
         baseline = self.baseline(model)
         if baseline is not None:
-            return baseline.expectation(planned.cell, measurement.digests, trusted=self._accepts_reference)
+            expected = baseline.expectation(planned.cell, measurement.digests, trusted=self._accepts_reference)
+            # A cell that is bad on some machines only is never accepted there, so it has no past on the others.
+            return replace(expected, cell_known=expected.cell_known or planned.is_listed)
         if self._accepts_reference:
             return Expectation(cell_known=False)
         return Expectation.missing(f"no baseline of '{model}' in suite '{self.suite.name}'")

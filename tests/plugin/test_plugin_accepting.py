@@ -157,3 +157,20 @@ def test_a_limited_run_is_judged_against_fp32_of_today(project):
     assert project.lines(kind="cell")[0]["n"] == 20
     assert project.lines(kind="run")[0]["limited"] == 20
     assert project.lines(kind="run")[0]["complete_selection"] is False
+
+
+def test_a_cell_that_is_bad_on_one_processor_only_passes_on_another(project, monkeypatch):
+    """Listed here, it can never be accepted here; where it is not listed it is judged against fp32 all the same."""
+    (project.suite_path.parent / "scratch.quarantine.toml").write_text(
+        '[[cell]]\ncell = "tiny_a::ort-cpu+w8a8_asym_pc"\nmeasured = "97 %"\nreason = "pairs saturate"\n'
+        'owner = "ann"\nexpires = "2999-01-01"\nwhen = ["x64-test"]\n'
+    )
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    project.accept("-k", "tiny_a and not noopt")
+    assert project.run("-k", "tiny_a and not noopt").parseoutcomes()["quarantined"] == 1
+    monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
+    assert project.run("-k", "tiny_a and not noopt").parseoutcomes()["failed"] == 1  # its loss is judged
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.003", "tolerance = 0.2"))
+    result = project.run("-k", "tiny_a and not noopt")
+    assert result.ret == 0
+    assert set(project.outcomes().values()) == {"passed"}
