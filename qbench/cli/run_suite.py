@@ -95,31 +95,15 @@ def _opened(arguments: argparse.Namespace, suite: "Suite", planned: int, selecte
     """
     import datetime
 
-    from qbench.host import current_commit, describe_host
-    from qbench.storage import plain
-    from qbench.tracking import RunWriter
+    from qbench.suite import Extent, describe_start
 
-    commit = current_commit()
-    header = {
-        "suite": suite.name,
-        "commit": plain(commit),
-        "complete_selection": selected == planned and arguments.limit is None,
-        "planned": planned,
-        "selected": selected,
-        "limited": arguments.limit,
-        "select": arguments.select,
-    }
-    writer = RunWriter.open(
-        Path(arguments.history),
-        header,
+    start = describe_start(
+        Extent(suite=suite.name, planned=planned, selected=selected, select=arguments.select, limit=arguments.limit),
+        Path(),
         started=datetime.datetime.now(datetime.UTC),
-        commit=commit.sha if commit else None,
         token=secrets.token_hex(3),
     )
-    facts: dict[str, Any] = {**describe_host()}
-    processor, versions = facts.pop("processor_class"), facts.pop("packages")
-    writer.write({"type": "environment", "processor": processor, **facts, "versions": versions})
-    return writer
+    return start.open(Path(arguments.history))
 
 
 def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter") -> ExitCode:

@@ -109,41 +109,31 @@ class Recorder:
         return self.runs[key]
 
     def _opened(self, facts: Mapping[str, Any]) -> OpenRun:
-        from qbench.host import current_commit
-        from qbench.storage import plain
-        from qbench.tracking import RunWriter
+        from qbench.suite import Extent, describe_start
 
-        commit = current_commit(self.config.rootpath)
-        started = datetime.datetime.now(datetime.UTC)
-        header = {
-            "suite": facts["suite"],
-            "commit": plain(commit),
-            "complete_selection": facts["selected"] == facts["planned"] and self.options.limit is None,
-            "planned": facts["planned"],
-            "selected": facts["selected"],
-            "limited": self.options.limit,
-            "select": self.options.select,
-        }
-        token = secrets.token_hex(3)
+        start = describe_start(
+            Extent(
+                suite=facts["suite"],
+                planned=facts["planned"],
+                selected=facts["selected"],
+                select=self.options.select,
+                limit=self.options.limit,
+            ),
+            self.config.rootpath,
+            started=datetime.datetime.now(datetime.UTC),
+            token=secrets.token_hex(3),
+            processor=self.config.hook.pytest_qbench_processor(config=self.config),
+        )
         writer = None
         try:
-            writer = RunWriter.open(
-                self.options.history, header, started=started, commit=commit.sha if commit else None, token=token
-            )
+            writer = start.open(self.options.history)
         except StoreError as error:
             self.problems.append(str(error))
-        name = {"id": token if writer is None else writer.id, "started": started.isoformat(timespec="seconds")}
-        run = OpenRun(facts, {**header, **name}, self._environment(), writer)
-        self._write(run, run.environment)
-        return run
-
-    def _environment(self) -> dict[str, Any]:
-        from qbench.host import describe_host
-
-        facts: dict[str, Any] = {**describe_host()}
-        probed, versions = facts.pop("processor_class"), facts.pop("packages")
-        named = self.config.hook.pytest_qbench_processor(config=self.config)
-        return {"type": "environment", "processor": named or probed, **facts, "versions": versions}
+        name = {
+            "id": start.token if writer is None else writer.id,
+            "started": start.started.isoformat(timespec="seconds"),
+        }
+        return OpenRun(facts, {**start.header, **name}, start.environment, writer)
 
     def _lost(self, report: pytest.TestReport) -> None:
         """A worker died in a cell: all that is left of it is the node id."""

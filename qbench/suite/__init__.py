@@ -6,6 +6,9 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.suite.approval import approve_run as approve_run
+    from qbench.suite.beginning import Extent as Extent
+    from qbench.suite.beginning import RunStart as RunStart
+    from qbench.suite.beginning import describe_start as describe_start
     from qbench.suite.catalogues import Catalogues as Catalogues
     from qbench.suite.catalogues import gather as gather
     from qbench.suite.expansion import PlannedCell as PlannedCell
@@ -25,6 +28,7 @@ else:
         __name__,
         {
             "approval": ("approve_run",),
+            "beginning": ("Extent", "RunStart", "describe_start"),
             "catalogues": ("Catalogues", "gather"),
             "expansion": ("PlannedCell", "expand"),
             "selection": ("Selection",),
