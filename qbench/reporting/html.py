@@ -104,6 +104,7 @@ def _environment() -> "Environment":
     own = (
         anchor_of,
         is_eventful,
+        _breakable,
         _chart,
         _spark,
         _runs_data,
@@ -117,6 +118,16 @@ def _environment() -> "Environment":
         made.globals[function.__name__.lstrip("_")] = function
     made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES}
     return made
+
+
+def _breakable(name: str) -> str:
+    """``name``, escaped, with leave to break after what joins its parts: else a narrow column cuts it anywhere."""
+    from markupsafe import Markup, escape
+
+    text = str(escape(name))
+    for joint in ("_", "+", "@"):
+        text = text.replace(joint, f"{joint}<wbr>")
+    return Markup(text)
 
 
 def _chart(trend: Trend, cell: CellView, report: Report) -> str:

@@ -122,6 +122,7 @@ def read_cell(line: Mapping[str, Any]) -> CellView:
         data="+".join(digests[k] for k in sorted(digests) if k.startswith("data:")),
         integer_macs=real_of(line.get("integer_macs")),
         refusals=tuple(filter(None, map(text_of, list_of(line.get("refusals"))))),
+        refusal_count=whole_of(line.get("refusal_count")) or 0,
         changed=max((whole_of(c) or 0 for c in table_of(line.get("changed_count")).values()), default=0),
         seconds=sum(seconds) if seconds else None,
     )

@@ -113,6 +113,7 @@ class CellView:
     data: str = ""
     integer_macs: float | None = None
     refusals: tuple[str, ...] = ()
+    refusal_count: int = 0
     changed: int = 0
     seconds: float | None = None
     moved: float | None = None

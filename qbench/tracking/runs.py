@@ -20,6 +20,9 @@ from qbench.storage import plain
 
 FORMAT = "qbench-run/1"
 
+_REFUSALS = 5
+"""How many of a cell's refusals its line tells; a transformer has hundreds, and ``qbench quantize --why`` lists them."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
@@ -98,7 +101,8 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
         "ties": plain(measurement.ties),
         "macs": measurement.macs,
         "integer_macs": measurement.integer_macs,
-        "refusals": list(measurement.refusals),
+        "refusals": list(measurement.refusals[:_REFUSALS]),
+        "refusal_count": len(measurement.refusals),
         "seconds": plain(measurement.seconds),
     }
     return line

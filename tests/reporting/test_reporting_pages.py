@@ -27,7 +27,7 @@ def report(history):
     return build_report(history)
 
 
-VOID = {"meta", "link", "input", "br", "path", "circle", "rect"}
+VOID = {"meta", "link", "input", "br", "wbr", "path", "circle", "rect"}
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
