@@ -21,7 +21,7 @@ from qbench.storage import plain
 FORMAT = "qbench-run/1"
 
 _REFUSALS = 5
-"""How many of a cell's refusals its line tells; a transformer has hundreds, and ``qbench quantize --why`` lists them."""
+"""Refusals that a cell's line tells: a transformer has hundreds, and ``qbench quantize --why`` lists them all."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
