@@ -27,7 +27,7 @@ class OpenRun:
     Args:
         facts: the suite's, as its reports carry them. header, environment: the first lines of the file.
         writer: None when the file could not be opened, or broke. cells, notes: what was or would be in it.
-        started, finished: items of the suite file that began and ended their protocol.
+        finished: items of the suite file that ended their protocol.
     """
 
     facts: Mapping[str, Any]

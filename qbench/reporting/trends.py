@@ -1,18 +1,15 @@
 """The history of a cell as series: one a metric and environment class, with its steps and what else changed.
 
-A step is a new level by ``find_levels`` with the least step that matters, confirmed by 3 runs. Another environment
+A step is a new level of ``tracking.cut_levels``, provisional until enough runs confirm it. Another environment
 class or other samples are a labelled line and never a step.
 """
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView, Series, Step, StepGroup, Switch, Trend
-from qbench.tracking import find_levels, least_step
-
-CONFIRM = 3
-"""Runs that make a level."""
+from qbench.tracking import cut_levels
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +18,7 @@ class _Point:
     environment_class: str
     data: str
     value: float
+    out_of: int
 
 
 def trend_of(history: Sequence[CellView | None], cell: CellView, metric: MetricView) -> Trend:
@@ -29,34 +27,30 @@ def trend_of(history: Sequence[CellView | None], cell: CellView, metric: MetricV
     for position, past in enumerate(history):
         found = next((m for m in past.metrics if m.name == metric.name), None) if past else None
         if past and found:
-            points.append(_Point(position, past.environment_class, past.data, found.value))
+            points.append(_Point(position, past.environment_class, past.data, found.value, found.out_of))
     classes = dict.fromkeys(point.environment_class for point in points)
-    series = (_series([p for p in points if p.environment_class == name], metric, name) for name in classes)
+    series = (_series([p for p in points if p.environment_class == name], name) for name in classes)
     return Trend(key=cell.key, metric=metric, series=tuple(series), switches=_switches(points))
 
 
-def _series(points: Sequence[_Point], metric: MetricView, environment_class: str) -> Series:
-    breaks = [i for i in range(1, len(points)) if points[i].data != points[i - 1].data]
-    steps: list[Step] = []
-    for start, stop in zip((0, *breaks), (*breaks, len(points)), strict=True):
-        steps.extend(_steps(points[start:stop], metric))
+def _series(points: Sequence[_Point], environment_class: str) -> Series:
+    values = tuple(point.value for point in points)
+    breaks, levels = cut_levels(values, data=[p.data for p in points], out_of=[p.out_of for p in points])
     return Series(
         environment_class=environment_class,
         positions=tuple(point.position for point in points),
-        values=tuple(point.value for point in points),
-        steps=tuple(steps),
+        values=values,
+        steps=tuple(
+            Step(
+                position=points[after.start].position,
+                before=before.mean,
+                after=after.mean,
+                provisional=after.provisional,
+            )
+            for before, after in itertools.pairwise(levels)
+            if after.start not in breaks
+        ),
     )
-
-
-def _steps(points: Sequence[_Point], metric: MetricView) -> Iterable[Step]:
-    values = [point.value for point in points]
-    if len(set(values)) < 2:  # most int8 series never move
-        return
-    levels = find_levels(values, min_effect=least_step(metric.out_of), confirm=CONFIRM)
-    for before, after in itertools.pairwise(levels):
-        yield Step(
-            position=points[after.start].position, before=before.mean, after=after.mean, provisional=after.provisional
-        )
 
 
 def _switches(points: Sequence[_Point]) -> tuple[Switch, ...]:

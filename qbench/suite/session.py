@@ -12,15 +12,16 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import InputError, QbenchError, StoreError, UnsupportedError
-from qbench.evaluation import MetricUse, Request, SharedWork, Subject, evaluate
+from qbench.errors import QbenchError, StoreError, UnsupportedError
+from qbench.evaluation import Request, SharedWork, evaluate
 from qbench.host import package_versions, processor_class
 from qbench.judging import EnvironmentClass, Expectation, GateState, Measurement, Outcome, Verdict, judge
 from qbench.metrics import Answers
 from qbench.storage import Cache
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell
-from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
+from qbench.suite.subjects import make_subject
+from qbench.suite.suite import CalibrationChoice, Suite
 from qbench.tracking import (
     Acceptance,
     Accepting,
@@ -32,7 +33,6 @@ from qbench.tracking import (
     load_baseline,
     save_baseline,
 )
-from qbench.zoo import Dataset
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +236,7 @@ class Bench:
             self._at_work = None  # free before making: two large models need not fit at once
             backend = self.suite.table.reference
             shared = SharedWork(
-                self._subject(planned.model, planned.calibration),
+                make_subject(planned.model, planned.calibration, self._catalogues, limit=self._settings.limit),
                 self._settings.cache,
                 self._catalogues.backends.get(backend),
                 str(self.environment(backend)),
@@ -262,42 +262,6 @@ class Bench:
             return replace(verdict, outcome=Outcome.FAILED, remedy="find the cause, or give the cell its own tolerance")
         return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=())
 
-    def _subject(self, table: ModelTable, calibration: CalibrationChoice) -> Subject:
-        uses = []
-        for written in table.metrics:
-            name, _, data_name = written.partition("@")
-            uses.append(MetricUse(written, self._catalogues.metrics.get(name), data_name or table.data))
-        data = {name: self._dataset(name) for name in dict.fromkeys([table.data, *(use.data for use in uses)])}
-        if table.samples is not None:
-            data[table.data] = _some(data[table.data], table.samples)
-        if self._settings.limit is not None:
-            data = {name: dataset.take(min(self._settings.limit, len(dataset))) for name, dataset in data.items()}
-        return Subject(
-            model=self._catalogues.models.get(table.id),
-            data=data,
-            metrics=tuple(uses),
-            calibration=_some(self._dataset(calibration.data), calibration.count),
-        )
-
-    def _dataset(self, name: str) -> Dataset:
-        return self._catalogues.datasets.get(name)
-
 
 def _unmeasured(outcome: Outcome, error: QbenchError) -> Verdict:
     return Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
-
-
-def _some(dataset: Dataset, count: int) -> Dataset:
-    """``count`` samples of ``dataset``.
-
-    Raises:
-        InputError: it holds fewer.
-    """
-    if count > len(dataset):
-        raise InputError(
-            f"Taking {count} samples of '{dataset.id}'",
-            found=f"{len(dataset)}",
-            expected="at least as many as the suite asks for",
-            remedy="Lower the number in the suite.",
-        )
-    return dataset.take(count)

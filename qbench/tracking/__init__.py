@@ -17,7 +17,7 @@ from qbench.tracking.comparison import CellChange, MetricChange, Relation, compa
 from qbench.tracking.frame import cell_frame
 from qbench.tracking.history import History, read_run
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
-from qbench.tracking.trend import Point, Series, least_step, trend_series
+from qbench.tracking.trend import Point, Series, cut_levels, trend_series
 from qbench.tracking.writing import RunWriter
 
 __all__ = [
@@ -46,10 +46,10 @@ __all__ = [
     "cell_line",
     "cell_of_line",
     "compare_runs",
+    "cut_levels",
     "demand_whole",
     "find_change_points",
     "find_levels",
-    "least_step",
     "load_baseline",
     "measurement_of_line",
     "read_run",

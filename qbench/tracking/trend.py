@@ -4,8 +4,8 @@ Classes are never mixed: two machines that take turns are two flat series, not o
 labels begin a new stretch, drawn as a line with a label and never as a step.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from qbench.judging import Cell
@@ -66,7 +66,30 @@ def trend_series(runs: Iterable[Run], *, confirm: int = CONFIRM) -> tuple[Series
     )
 
 
-def least_step(out_of: int) -> float:
+def cut_levels(
+    values: Sequence[float], *, data: Sequence[str], out_of: Sequence[int], confirm: int = CONFIRM
+) -> tuple[tuple[int, ...], tuple[Level, ...]]:
+    """(breaks, levels) of a series of shares; no level reaches over a break.
+
+    Args:
+        values, data, out_of: of each run, the earliest first: the share, the digest of its samples, its denominator.
+        confirm: runs that make a level.
+    """
+    breaks = tuple(i for i in range(1, len(values)) if data[i] != data[i - 1])
+    levels: list[Level] = []
+    for start, stop in zip((0, *breaks), (*breaks, len(values)), strict=True):
+        stretch = values[start:stop]
+        if min(stretch, default=0.0) == max(stretch, default=0.0):  # most int8 series never move
+            levels += [Level(start=start, stop=stop, mean=stretch[0])] if stretch else []
+            continue
+        levels += [
+            replace(level, start=start + level.start, stop=start + level.stop)
+            for level in find_levels(stretch, min_effect=_least_step(out_of[start]), confirm=confirm)
+        ]
+    return breaks, tuple(levels)
+
+
+def _least_step(out_of: int) -> float:
     """The least step of a share of ``out_of`` that is worth a mark."""
     return max(_LEAST_SAMPLES / out_of, _LEAST_POINTS)
 
@@ -89,20 +112,14 @@ def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
 
 
 def _series(cell: Cell, metric: str, environment_class: str, points: tuple[Point, ...], confirm: int) -> Series:
-    breaks = tuple(i for i in range(1, len(points)) if points[i].data != points[i - 1].data)
-    levels: list[Level] = []
-    for start, stop in zip((0, *breaks), (*breaks, len(points)), strict=True):
-        stretch = points[start:stop]
-        found = find_levels([p.value for p in stretch], min_effect=least_step(stretch[0].out_of), confirm=confirm)
-        levels += [
-            Level(start=start + level.start, stop=start + level.stop, mean=level.mean, provisional=level.provisional)
-            for level in found
-        ]
+    breaks, levels = cut_levels(
+        [p.value for p in points], data=[p.data for p in points], out_of=[p.out_of for p in points], confirm=confirm
+    )
     return Series(
         cell=cell,
         metric=metric,
         environment_class=environment_class,
         points=points,
         breaks=breaks,
-        levels=tuple(levels),
+        levels=levels,
     )

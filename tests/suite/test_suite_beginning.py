@@ -50,9 +50,12 @@ def test_the_file_begins_with_both_lines(tmp_path):
 
 
 def test_a_disk_that_fills_up_after_the_first_line_is_told(tmp_path, monkeypatch):
+    write, close = RunWriter.write, RunWriter.abandon
     closed = []
-    monkeypatch.setattr(RunWriter, "abandon", closed.append)
-    write = RunWriter.write
+
+    def abandon(self):
+        closed.append(self.path)
+        close(self)
 
     def full(self, line):
         if line["type"] == "environment":
@@ -60,6 +63,7 @@ def test_a_disk_that_fills_up_after_the_first_line_is_told(tmp_path, monkeypatch
         write(self, line)
 
     monkeypatch.setattr(RunWriter, "write", full)
+    monkeypatch.setattr(RunWriter, "abandon", abandon)
     with pytest.raises(StoreError, match="no space"):
         start(tmp_path).open(tmp_path / "history")
     assert len(closed) == 1

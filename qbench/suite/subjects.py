@@ -1,0 +1,49 @@
+"""A model of a suite as the subject of its cells: network, scored data, metrics and calibration samples, by name."""
+
+from qbench.errors import InputError
+from qbench.evaluation import MetricUse, Subject
+from qbench.suite.catalogues import Catalogues
+from qbench.suite.suite import CalibrationChoice, ModelTable
+from qbench.zoo import Dataset
+
+
+def make_subject(
+    table: ModelTable, calibration: CalibrationChoice, catalogues: Catalogues, *, limit: int | None
+) -> Subject:
+    """What the cells of ``table`` under ``calibration`` measure; ``limit``: at most that many scored samples a set.
+
+    Raises:
+        InputError: a data set holds fewer samples than the suite asks for.
+    """
+    uses = []
+    for written in table.metrics:
+        name, _, data_name = written.partition("@")
+        uses.append(MetricUse(written, catalogues.metrics.get(name), data_name or table.data))
+    names = dict.fromkeys([table.data, *(use.data for use in uses)])
+    data = {name: catalogues.datasets.get(name) for name in names}
+    if table.samples is not None:
+        data[table.data] = _some(data[table.data], table.samples)
+    if limit is not None:
+        data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
+    return Subject(
+        model=catalogues.models.get(table.id),
+        data=data,
+        metrics=tuple(uses),
+        calibration=_some(catalogues.datasets.get(calibration.data), calibration.count),
+    )
+
+
+def _some(dataset: Dataset, count: int) -> Dataset:
+    """``count`` samples of ``dataset``.
+
+    Raises:
+        InputError: it holds fewer.
+    """
+    if count > len(dataset):
+        raise InputError(
+            f"Taking {count} samples of '{dataset.id}'",
+            found=f"{len(dataset)}",
+            expected="at least as many as the suite asks for",
+            remedy="Lower the number in the suite.",
+        )
+    return dataset.take(count)
