@@ -1,0 +1,35 @@
+"""The suites this repository ships: every name is known, and exceptions from the rule stay exceptions."""
+
+import datetime
+from pathlib import Path
+
+import pytest
+
+from qbench.judging import EnvironmentClass
+from qbench.suite import SUFFIX, expand, gather, load_suite
+
+FOLDER = Path(__file__).parents[2] / "suites"
+CLASSES = [EnvironmentClass(name) for name in ("x64-avx2", "x64-avx512-vnni", "arm64-dotprod")]
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob(f"*{SUFFIX}")), ids=lambda path: path.name)
+def test_few_cells_are_excused(path: Path) -> None:
+    suite = load_suite(path)
+    gated = [planned for planned in expand(suite, gather(suites=FOLDER)) if not planned.cell.is_fp32]
+    assert len({planned.model.id for planned in gated}) >= 5
+    assert len({planned.cell.backend for planned in gated}) >= 3
+    assert len({planned.cell.schema for planned in gated}) >= 5
+    for here in CLASSES:
+        excused = [
+            planned for planned in gated if planned.quarantine(here) or planned.tolerance(here).rule.startswith("cell ")
+        ]
+        assert len(excused) <= len(gated) / 4, here
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob(f"*{SUFFIX}")), ids=lambda path: path.name)
+def test_every_entry_says_what_was_measured_and_ends_within_a_year(path: Path) -> None:
+    for entry in load_suite(path).quarantine:
+        assert any(digit.isdigit() for digit in entry.measured), entry.cell
+        assert entry.reason
+        assert entry.owner
+        assert datetime.date.fromisoformat(entry.expires) < datetime.date(2027, 11, 21)
