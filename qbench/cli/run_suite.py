@@ -142,15 +142,13 @@ def _fetch(chosen: "Sequence[PlannedCell]") -> None:
 
 def _one(bench: "Bench", planned: "PlannedCell") -> tuple[dict[str, Any], bool]:
     """The line of one cell and whether it is red; a fault of ours is a red cell with its traceback, not the end."""
-    from qbench.judging import Outcome, Verdict
-    from qbench.tracking import cell_line
+    from qbench.suite import JudgedCell
 
     try:
         judged = bench.run(planned)
     except Exception as error:  # the cells after it deserve their run
         traceback.print_exc()
-        verdict = Verdict(outcome=Outcome.ERROR, headline=f"{type(error).__name__}: {error}", rule="")
-        return cell_line(planned.cell, verdict, None), True
+        judged = JudgedCell.unmeasured(planned, error)
     return judged.line, judged.verdict.outcome.is_red
 
 

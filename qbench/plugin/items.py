@@ -39,15 +39,13 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Measure, judge, and raise what pytest should make of it."""
-        from qbench.judging import Outcome, Verdict
-        from qbench.tracking import cell_line
+        from qbench.suite import JudgedCell
 
         tagged = self.stash[TAGGED]
         try:
             judged = self._opened.bench.run(self.planned)
         except Exception as error:
-            verdict = Verdict(outcome=Outcome.ERROR, headline=crash_headline(error), rule="")
-            tagged.record = finished_record(self, cell_line(self.planned.cell, verdict, None))
+            tagged.record = finished_record(self, JudgedCell.unmeasured(self.planned, error).line)
             raise
         tagged.record = finished_record(self, judged.line)
         conclude(judged.verdict, str(self.planned.cell), self.config.stash[OPTIONS].missing)
@@ -116,10 +114,3 @@ def red_text(verdict: "Verdict", cell: str) -> str:
     if verdict.remedy and verdict.remedy not in verdict.headline:
         lines.append(f"  next: {verdict.remedy}")
     return "\n".join(lines)
-
-
-def crash_headline(error: BaseException) -> str:
-    """The first line of what went wrong."""
-    text = str(error).strip()
-    first = text.splitlines()[0] if text else "no message"
-    return f"{type(error).__name__}: {first}"

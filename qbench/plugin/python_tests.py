@@ -3,12 +3,12 @@
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from qbench.errors import InputError, QbenchError, UnsupportedError, nearest, unknown_name
-from qbench.plugin.items import cell_marker, crash_headline, finished_record
+from qbench.plugin.items import cell_marker, finished_record
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
 from qbench.plugin.tags import TAGGED, Tag, Tagged
@@ -47,32 +47,25 @@ class QbenchCell:
     @cached_property
     def _judged(self) -> "JudgedCell":
         """Measured and judged at once, so that whatever the test asks for, its record is whole."""
-        from qbench.judging import Outcome
         from qbench.suite import JudgedCell
 
         bench = self._opened.bench
         try:
             measurement = bench.measure(self._planned)
             verdict = bench.judge(self._planned, measurement)
-        except UnsupportedError as refusal:
-            self._unmeasured(Outcome.UNSUPPORTED, str(refusal), refusal.remedy)
-            pytest.skip(str(refusal))
-        except QbenchError as error:
-            self._unmeasured(Outcome.ERROR, str(error), error.remedy)
-            pytest.fail(str(error), pytrace=False)
         except Exception as error:
-            self._unmeasured(Outcome.ERROR, crash_headline(error), "")
+            self._keep(JudgedCell.unmeasured(self._planned, error))
+            if isinstance(error, UnsupportedError):
+                pytest.skip(str(error))
+            if isinstance(error, QbenchError):
+                pytest.fail(str(error), pytrace=False)
             raise
         judged = JudgedCell(planned=self._planned, verdict=verdict, measurement=measurement)
-        self._item.stash[TAGGED].record = finished_record(self._item, judged.line)
+        self._keep(judged)
         return judged
 
-    def _unmeasured(self, outcome: Any, headline: str, remedy: str) -> None:  # noqa: ANN401 - Outcome, not loaded here
-        from qbench.judging import Verdict
-        from qbench.tracking import cell_line
-
-        verdict = Verdict(outcome=outcome, headline=headline, rule="", remedy=remedy)
-        self._item.stash[TAGGED].record = finished_record(self._item, cell_line(self.cell, verdict, None))
+    def _keep(self, judged: "JudgedCell") -> None:
+        self._item.stash[TAGGED].record = finished_record(self._item, judged.line)
 
 
 def cell_of(request: pytest.FixtureRequest) -> QbenchCell:

@@ -66,6 +66,20 @@ class JudgedCell:
     verdict: Verdict
     measurement: Measurement | None
 
+    @classmethod
+    def unmeasured(cls, planned: PlannedCell, error: Exception) -> "JudgedCell":
+        """The cell that ``error`` kept from being measured: unsupported where that is what it says, else an error.
+
+        What has a sentence says it; a fault of ours is told by its type and its first line.
+        """
+        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedError) else Outcome.ERROR
+        if isinstance(error, QbenchError):
+            verdict = Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
+        else:
+            first = (str(error).strip() or "no message").splitlines()[0]
+            verdict = Verdict(outcome=outcome, headline=f"{type(error).__name__}: {first}", rule="")
+        return cls(planned=planned, verdict=verdict, measurement=None)
+
     @property
     def line(self) -> dict[str, Any]:
         """The plain ``cell`` line."""
@@ -97,10 +111,8 @@ class Bench:
         try:
             measurement = self.measure(planned)
             verdict = self._accepted(planned, measurement, self.judge(planned, measurement))
-        except UnsupportedError as refusal:
-            return JudgedCell(planned=planned, verdict=_unmeasured(Outcome.UNSUPPORTED, refusal), measurement=None)
         except QbenchError as error:
-            return JudgedCell(planned=planned, verdict=_unmeasured(Outcome.ERROR, error), measurement=None)
+            return JudgedCell.unmeasured(planned, error)
         return JudgedCell(planned=planned, verdict=verdict, measurement=measurement)
 
     def measure(self, planned: PlannedCell) -> Measurement:
@@ -261,7 +273,3 @@ class Bench:
         if any(gate.kind in ("loss", "floor") and gate.state is GateState.BROKEN for gate in verdict.gates):
             return replace(verdict, outcome=Outcome.FAILED, remedy="find the cause, or give the cell its own tolerance")
         return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=())
-
-
-def _unmeasured(outcome: Outcome, error: QbenchError) -> Verdict:
-    return Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)

@@ -5,9 +5,20 @@ import textwrap
 
 import pytest
 
-import qbench.plugin.ending  # what a session loads stays loaded: runs in this process then take milliseconds
+import qbench.backends
+import qbench.metrics
+import qbench.plugin.ending
 import qbench.plugin.python_tests
-import qbench.plugin.summary  # noqa: F401
+import qbench.plugin.summary
+import qbench.quantization
+import qbench.suite
+import qbench.zoo
+
+# pytester forgets the modules that a run in this process has loaded. What is loaded here stays: runs take milliseconds,
+# and a name that a lazy door has handed out keeps belonging to the file it came from.
+for room in (qbench.backends, qbench.metrics, qbench.quantization, qbench.suite, qbench.zoo):
+    for name in room.__all__:
+        getattr(room, name)
 
 PROJECT = """
 import os
