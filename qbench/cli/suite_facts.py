@@ -51,7 +51,7 @@ def suite_facts(path: Path, baselines: Path, cache: "Cache", processor: str, tod
         "path": str(path),
         "cells": len(planned),
         "assets": _assets(suite, cache),
-        "models": [_model(suite, name, baseline) for name, baseline in known.items()],
+        "models": [_model(suite, name, baseline, catalogues) for name, baseline in known.items()],
         "quarantine": entries,
         "gated": gated,
         "excused": excused,
@@ -74,8 +74,8 @@ def _assets(suite: "Suite", cache: "Cache") -> list[dict[str, Any]]:
     ]
 
 
-def _model(suite: "Suite", name: str, baseline: "Baseline | None") -> dict[str, Any]:
-    """n, the margin in samples and what can be decided, for each metric that the baseline holds."""
+def _model(suite: "Suite", name: str, baseline: "Baseline | None", catalogues: "Catalogues") -> dict[str, Any]:
+    """n, the margin in samples and what can be decided, for each proportion that the baseline holds."""
     from qbench.judging import resolve_tolerance
 
     table = next(model for model in suite.models if model.id == name)
@@ -85,6 +85,8 @@ def _model(suite: "Suite", name: str, baseline: "Baseline | None") -> dict[str, 
     classes = sorted({one for cell in baseline.cells.values() for one in cell.accepted})
     metrics = []
     for metric, hits in baseline.metrics.items():
+        if not catalogues.metrics.get(metric.partition("@")[0]).proportion:
+            continue  # an error rate counts units, not samples
         n = baseline.data[metric.partition("@")[2] or table.data].samples
         metrics.append(
             {
