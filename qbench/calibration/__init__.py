@@ -1,7 +1,7 @@
 """Watching graphs at work: units, statistics, profiles, and the ranges that are taken from them."""
 
 from qbench.calibration.calibrating import calibrate
-from qbench.calibration.profile import Profile
+from qbench.calibration.profile import PROFILE_VERSION, Profile
 from qbench.calibration.ranges import RangeMethod, get_range_method
 from qbench.calibration.statistics import Statistics
 from qbench.calibration.units import Unit, units_of
@@ -9,6 +9,7 @@ from qbench.calibration.watch import Watch, prepare_watch
 from qbench.calibration.watched import WatchedValue, watched_values
 
 __all__ = [
+    "PROFILE_VERSION",
     "Profile",
     "RangeMethod",
     "Statistics",

@@ -25,7 +25,7 @@ from qbench.calibration.statistics import Floats, Statistics
 from qbench.errors import InputError
 from qbench.storage import digest_plain, write_text
 
-FORMAT, VERSION = "qbench-profile", 1
+FORMAT, PROFILE_VERSION = "qbench-profile", 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -134,7 +134,7 @@ class Profile:
             ) from error
         except ValueError as error:
             raise _damaged(doing, str(error)) from error
-        if not isinstance(table, dict) or (table.get("format"), table.get("version")) != (FORMAT, VERSION):
+        if not isinstance(table, dict) or (table.get("format"), table.get("version")) != (FORMAT, PROFILE_VERSION):
             raise _damaged(doing, "no profile, or one of another version")
         try:
             values = {str(name): _statistics(row) for name, row in table["values"].items()}
@@ -183,7 +183,7 @@ def _aligned(ends: Floats, own: Mapping[str, str], samples: tuple[str, ...], fil
 def _table(profile: Profile) -> dict[str, Any]:
     return {
         "format": FORMAT,
-        "version": VERSION,
+        "version": PROFILE_VERSION,
         "graph": profile.graph,
         "rows": profile.rows,
         "samples": dict(profile.samples),
@@ -221,6 +221,6 @@ def _damaged(doing: str, found: str) -> InputError:
     return InputError(
         doing,
         found=found,
-        expected=f"a {FORMAT} of version {VERSION}",
+        expected=f"a {FORMAT} of version {PROFILE_VERSION}",
         remedy="Calibrate again, and save the profile with Profile.dump.",
     )

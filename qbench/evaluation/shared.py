@@ -15,7 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Backend
-from qbench.calibration import Profile, prepare_watch, watched_values
+from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
 from qbench.evaluation.request import Subject
 from qbench.graph import Capabilities, graph_digest, node_macs
 from qbench.metrics import AnswerKind, Answers
@@ -107,7 +107,8 @@ class SharedWork:
         return {name: self._fp32_answers(dataset) for name, dataset in self.subject.data.items()}
 
     def _fp32_answers(self, dataset: Dataset) -> Answers:
-        identity = [self.identity(), dataset.digest, self._fp32_backend.name, self._environment_class]
+        made_from = [self.model_digest, self.samples(dataset).key, self.subject.model.task.name]
+        identity = [made_from, self._fp32_backend.name, self._environment_class]
         path = self._cache.entry("fp32", f"{digest_plain(identity)}.npz", lambda path: self._run_fp32(dataset, path))
         with np.load(path, allow_pickle=False) as stored:
             return Answers(ids=stored["ids"], ties=int(stored["ties"]), kind=AnswerKind(str(stored["kind"])))
@@ -129,8 +130,9 @@ class SharedWork:
     def profiles(self) -> Mapping[str, Profile]:
         """The profile of every canonical graph over the calibration samples, taken once for all schemas."""
         watched = {name: [graph_digest(model), watched_values(model)] for name, model in self.canonical.items()}
-        data = [self.subject.calibration.digest, self.identity()["preprocessing"], self._environment_class]
-        folder = self._cache.entry("profiles", digest_plain([watched, data]), self._calibrate)
+        made_from = [watched, self.samples(self.subject.calibration).key, self.subject.model.task.name]
+        made_by = [self._fp32_backend.name, self._environment_class, PROFILE_VERSION]
+        folder = self._cache.entry("profiles", digest_plain([made_from, made_by]), self._calibrate)
         return {name: Profile.load(folder / f"{name}.json") for name in self.canonical}
 
     def _calibrate(self, folder: Path) -> None:

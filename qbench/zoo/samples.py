@@ -1,7 +1,7 @@
 """Prepared samples on disk, read back batch by batch: memory does not grow with their number.
 
-Each input is one raw file of fixed-size records in the cache, keyed by data and preprocessing. Slices are read, not
-mapped: mapped pages would count as the process's memory.
+Each input is one raw file of fixed-size records in the cache, keyed by data, preprocessing and what decodes pictures.
+Slices are read, not mapped: mapped pages would count as the process's memory.
 """
 
 import json
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from qbench.errors import InputError
+from qbench.host import package_versions
 from qbench.metrics import Labels
 from qbench.storage import Cache, digest_plain
 from qbench.zoo.dataset import Dataset
@@ -20,6 +21,9 @@ from qbench.zoo.preprocess import Array, Preprocess
 
 BATCH = 8
 """Samples in one run of a graph: fixed, because float kernels may differ in the last bit between batch sizes."""
+
+_DECODERS = ("pillow",)
+"""Packages whose version may change a prepared sample: a JPEG file leaves its decoder a last bit of freedom."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,6 +39,11 @@ class Samples:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def key(self) -> str:
+        """The digest of everything these numbers were made from: part of the key of whatever is made from them."""
+        return self.folder.name
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
         """The graph's feeds, ``size`` samples at a time, the last batch shorter.
@@ -79,7 +88,7 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
             expected=f"one of: {', '.join(preprocess.kinds)}",
             remedy="Choose data that fits the model.",
         )
-    key = digest_plain([dataset.digest, preprocess.name])
+    key = digest_plain([dataset.digest, preprocess.name, package_versions(_DECODERS)])
     folder = cache.entry("samples", key, lambda path: _write(dataset, preprocess, path))
     return Samples(dataset.id, dataset.digest, dataset.sample_ids, dataset.labels, folder, preprocess)
 
