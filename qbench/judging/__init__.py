@@ -2,8 +2,8 @@
 
 from qbench.judging.cell import FP32, Cell
 from qbench.judging.environment import EnvironmentClass
-from qbench.judging.expectation import Accepted, Expectation, State
-from qbench.judging.judgement import judge
+from qbench.judging.expectation import Accepted, Expectation, State, accepted_on
+from qbench.judging.judgement import judge, support_lost
 from qbench.judging.loss import least_agreement
 from qbench.judging.measurement import Measurement
 from qbench.judging.paired import mcnemar_midp, paired_interval
@@ -28,9 +28,11 @@ __all__ = [
     "State",
     "Tolerance",
     "Verdict",
+    "accepted_on",
     "judge",
     "least_agreement",
     "mcnemar_midp",
     "paired_interval",
     "resolve_tolerance",
+    "support_lost",
 ]

@@ -4,6 +4,8 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from qbench.judging.environment import EnvironmentClass
+
 
 class State(enum.Enum):
     """Whether a stored fp32 reference can judge what was measured."""
@@ -50,3 +52,8 @@ class Expectation:
     def missing(cls, what: str) -> "Expectation":
         """Nothing is stored; ``what`` names the model or file that is missing."""
         return cls(state=State.MISSING, what=what, cell_known=False)
+
+
+def accepted_on(accepted: Mapping[str, Accepted], processor: str) -> bool:
+    """Whether one of the ``accepted`` results (environment class, as text → result) is of this class of processor."""
+    return any(EnvironmentClass.parse(name).processor == processor for name in accepted)

@@ -1,16 +1,18 @@
 """One measurement, what is expected of it, and the rules → one verdict.
 
-In this order: too little of it in integers → UNSUPPORTED; a baseline that cannot judge it → STALE or MISSING; loss or
-agreement → FAILED; not the accepted result of this class → DRIFTED; and last the quarantine list, which excuses these
-two, and is red itself when it has run out or lists a cell that does not fail.
+In this order: too little of it in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on this class of
+processor; a baseline that cannot judge it → STALE or MISSING; loss or agreement → FAILED; not the accepted result of
+this class → DRIFTED; and last the quarantine list, which excuses these two, and is red itself when it has run out or
+lists a cell that does not fail.
 """
 
 import datetime
 from dataclasses import replace
 
 from qbench.judging import remedies
+from qbench.judging.cell import Cell
 from qbench.judging.drift import drift_gate, reference_gate
-from qbench.judging.expectation import Expectation, State
+from qbench.judging.expectation import Expectation, State, accepted_on
 from qbench.judging.loss import judge_score
 from qbench.judging.measurement import Measurement
 from qbench.judging.quarantine import QuarantineEntry
@@ -47,7 +49,7 @@ def judge(
     node_id = node_id or str(measurement.cell)
     share = _integer_gate(measurement, rules)
     if share is not None and share.state is GateState.BROKEN:
-        return _unsupported(measurement, expectation, share)
+        return _too_little(measurement, expectation, share)
     if expectation.state is not State.KNOWN:
         return _without_reference(expectation, share, node_id)
     scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
@@ -78,18 +80,34 @@ def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
     )
 
 
-def _unsupported(measurement: Measurement, expectation: Expectation, share: Gate) -> Verdict:
-    before = ("it was accepted before: the plan leaves more in float than it did",) if expectation.accepted else ()
+def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
+    """What the UNSUPPORTED ``verdict`` is for a cell that was accepted on this class of processor: a change, and red.
+
+    A quantizer that breaks so that nothing can run any more must not end in a row of green skips.
+    """
+    return replace(
+        verdict,
+        outcome=Outcome.DRIFTED,
+        headline=one_line(f"accepted here before, unsupported now: {verdict.headline}"),
+        rule="an accepted cell stays supported",
+        notices=(verdict.headline, *verdict.notices),
+        remedy=remedies.support_lost(cell.slug),
+    )
+
+
+def _too_little(measurement: Measurement, expectation: Expectation, share: Gate) -> Verdict:
     left = tuple(f"left in float: {refusal}" for refusal in measurement.refusals[:_LISTED])
     more = len(measurement.refusals) - len(left)
     headline = f"only {percent(measurement.integer_macs)} of MACs planned in integers: {share.rule}"
-    return Verdict(
+    verdict = Verdict(
         outcome=Outcome.UNSUPPORTED,
         headline=one_line(headline),
         rule=share.rule,
         gates=(share,),
-        notices=(*before, *left, *([f"and {more} more"] if more > 0 else [])),
+        notices=(*left, *([f"and {more} more"] if more > 0 else [])),
     )
+    known = expectation.state is State.KNOWN and accepted_on(expectation.accepted, measurement.environment.processor)
+    return support_lost(verdict, measurement.cell) if known else verdict
 
 
 def _without_reference(expectation: Expectation, share: Gate | None, node_id: str) -> Verdict:

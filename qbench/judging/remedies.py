@@ -46,3 +46,8 @@ def quarantine_over(pattern: str, owner: str) -> str:
 def no_longer_fails(pattern: str) -> str:
     """The excuse is not needed."""
     return f"Remove the entry '{pattern}' from the quarantine file"
+
+
+def support_lost(slug: str) -> str:
+    """A cell that ran no longer does: nothing to accept, and nothing to pass over either."""
+    return f"find the cause; if it is meant, take '{slug}' out of the model's baseline file"

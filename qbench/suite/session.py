@@ -15,7 +15,17 @@ from typing import Any
 from qbench.errors import QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import Request, SharedWork, evaluate
 from qbench.host import package_versions, processor_class
-from qbench.judging import EnvironmentClass, Expectation, GateState, Measurement, Outcome, Verdict, judge
+from qbench.judging import (
+    EnvironmentClass,
+    Expectation,
+    GateState,
+    Measurement,
+    Outcome,
+    Verdict,
+    accepted_on,
+    judge,
+    support_lost,
+)
 from qbench.metrics import Answers
 from qbench.storage import Cache
 from qbench.suite.catalogues import Catalogues
@@ -112,7 +122,9 @@ class Bench:
             measurement = self.measure(planned)
             verdict = self._accepted(planned, measurement, self.judge(planned, measurement))
         except QbenchError as error:
-            return JudgedCell.unmeasured(planned, error)
+            judged = JudgedCell.unmeasured(planned, error)
+            lost = judged.verdict.outcome is Outcome.UNSUPPORTED and self._was_accepted(planned)
+            return replace(judged, verdict=support_lost(judged.verdict, planned.cell)) if lost else judged
         return JudgedCell(planned=planned, verdict=verdict, measurement=measurement)
 
     def measure(self, planned: PlannedCell) -> Measurement:
@@ -259,6 +271,15 @@ class Bench:
     @property
     def _accepts_reference(self) -> bool:
         return self._settings.accepting is not None and self._settings.accepting.fp32
+
+    def _was_accepted(self, planned: PlannedCell) -> bool:
+        """Whether a result of this cell was ever accepted on this class of processor; no in a run over few samples."""
+        try:
+            baseline = None if self._settings.limit is not None else self.baseline(planned.model.id)
+        except StoreError:  # damaged: the cells that can be measured say so
+            return False
+        known = None if baseline is None else baseline.cells.get(planned.cell.slug)
+        return known is not None and accepted_on(known.accepted, self.processor)
 
     def _baseline_path(self, model: str) -> Path:
         return baseline_path(self._settings.baselines, self.suite.name, model)

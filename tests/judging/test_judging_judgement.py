@@ -104,11 +104,23 @@ def test_too_little_in_integers_is_unsupported_before_anything_else():
     assert verdict.notices[0] == "left in float: Conv_3: no int8 kernel"
     assert verdict.rule == "integer_macs 50 % (suite smoke)"
     assert judged(measured(integer_macs=0.5)).outcome is Outcome.PASSED
-    assert judged(measured(integer_macs=0.5), rules=Rules(integer_macs=0.6)).outcome is Outcome.UNSUPPORTED
+    fresh = expected(measured(), accepted={})
+    assert judged(measured(integer_macs=0.5), fresh, rules=Rules(integer_macs=0.6)).outcome is Outcome.UNSUPPORTED
 
 
-def test_unsupported_mentions_that_it_was_accepted_before():
-    assert "accepted before" in judged(measured(integer_macs=0.1)).notices[0]
+def test_a_cell_accepted_here_that_becomes_unsupported_is_red():
+    now = measured(integer_macs=0.1, refusals=("Conv_3: no int8 kernel",))
+    verdict = judged(now, expected(measured()))
+    assert verdict.outcome is Outcome.DRIFTED
+    assert verdict.headline.startswith("accepted here before, unsupported now: only 10.00 % of MACs")
+    assert verdict.notices[0].startswith("only 10.00 %")
+    assert "baseline file" in verdict.remedy
+
+
+def test_what_was_accepted_elsewhere_or_of_another_model_may_be_unsupported_here():
+    now = measured(integer_macs=0.1)
+    assert judged(now, expected(measured(), environment=ELSEWHERE)).outcome is Outcome.UNSUPPORTED
+    assert judged(now, expected(measured(), state=State.STALE, what="it is")).outcome is Outcome.UNSUPPORTED
 
 
 def test_missing_baselines_say_what_to_type():

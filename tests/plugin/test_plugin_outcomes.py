@@ -45,6 +45,41 @@ def test_what_a_backend_cannot_do_is_skipped_with_its_reason(project, backend, r
     assert set(project.outcomes().values()) == {"unsupported"}
 
 
+FICKLE = """
+import os
+
+from qbench.backends import get_backend
+from qbench.errors import UnsupportedError
+
+
+class Fickle:
+    name, capabilities, packages = "fickle", get_backend("ort-cpu").capabilities, ("onnxruntime",)
+
+    def prepare(self, model, *, taps=(), threads=1):
+        if "SULKS" in os.environ:
+            raise UnsupportedError("Loading it", found="a Gemm", expected="no Gemm", remedy="Use another.")
+        return get_backend("ort-cpu").prepare(model, taps=taps)
+
+
+MORE = {"backends": {"fickle": Fickle}}
+"""
+
+
+def test_what_ran_and_was_accepted_here_is_red_when_it_is_unsupported(project, monkeypatch):
+    only(project, "fickle")
+    project.write_conftest(FICKLE)
+    assert project.accept().ret == 0
+    monkeypatch.setenv("SULKS", "1")
+    result = project.run()
+    assert result.parseoutcomes() == {"failed": 4}
+    result.stdout.fnmatch_lines(["*is drifted: accepted here before, unsupported now: *found a Gemm*"])
+    assert set(project.outcomes().values()) == {"drifted"}
+    monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
+    assert project.run().parseoutcomes() == {"skipped": 4}
+    monkeypatch.delenv("FAKE_PROCESSOR")
+    assert project.run("--qbench-limit=9").parseoutcomes() == {"skipped": 4}
+
+
 def test_a_crash_of_an_engine_keeps_its_traceback_and_is_recorded(project):
     only(project, "broken")
     result = project.run()
