@@ -39,6 +39,7 @@ class Expectation:
         accepted: environment class, as text → what was approved there.
         floors: metric against the reference → least hits.
         cell_known: whether anything was ever accepted for this cell, in whatever class.
+        whole: whether all samples were scored: a few cannot show that a known-bad cell no longer fails.
     """
 
     state: State = State.KNOWN
@@ -47,6 +48,7 @@ class Expectation:
     accepted: Mapping[str, Accepted] = field(default_factory=dict)
     floors: Mapping[str, int] = field(default_factory=dict)
     cell_known: bool = True
+    whole: bool = True
 
     @classmethod
     def missing(cls, what: str) -> "Expectation":

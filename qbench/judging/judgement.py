@@ -56,7 +56,7 @@ def judge(
     shares = [] if share is None else [share]
     gates = (*scores, *shares, *_memory_gates(measurement, expectation))
     verdict = _by_gates(measurement, gates, f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})", node_id)
-    if quarantine is not None:
+    if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
     if not expectation.cell_known:
         return _unknown_cell(verdict, measurement, node_id)

@@ -175,7 +175,7 @@ class Bench:
     def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
         """What the baseline expects of this cell; a reference this run accepts counts as known."""
         if self._settings.limit is not None:
-            return Expectation()
+            return Expectation(whole=False)
         model = planned.model.id
         baseline = self.baseline(model)
         if baseline is not None:

@@ -166,9 +166,8 @@ def load_suite(path: Path) -> Suite:
             expected="one [[model]] a model",
             remedy="Merge the two, or give one of them a variant.",
         )
-    return Suite(
-        name=name, path=path, table=text.suite, models=text.model, quarantine=entries, lines=_lines(path.read_text())
-    )
+    lines = _lines(path.read_text(encoding="utf-8"))  # TOML is UTF-8 whatever the machine's own encoding is
+    return Suite(name=name, path=path, table=text.suite, models=text.model, quarantine=entries, lines=lines)
 
 
 def _lines(text: str) -> dict[str, int]:

@@ -30,7 +30,7 @@ def cmudict_words_all() -> Dataset:
 
 
 def cmudict_calibration() -> Dataset:
-    """256 words that are in neither of the two, unlabelled."""
+    """256 words that are in neither of the two."""
     scored = {word for word, _ in _scored()}
     others = [entry for entry in _entries() if entry[0] not in scored]
     return _words("cmudict_calibration", spread(others, CALIBRATION))

@@ -123,6 +123,13 @@ def test_what_was_accepted_elsewhere_or_of_another_model_may_be_unsupported_here
     assert judged(now, expected(measured(), state=State.STALE, what="it is")).outcome is Outcome.UNSUPPORTED
 
 
+def test_a_few_samples_do_not_show_that_a_known_bad_cell_is_mended():
+    few = Expectation(whole=False)
+    assert judged(measured(), few, quarantine=entry()).outcome is Outcome.PASSED
+    assert judged(measured(top1(700)), few, quarantine=entry()).outcome is Outcome.QUARANTINED
+    assert judged(measured(), expected(measured()), quarantine=entry()).outcome is Outcome.EXPIRED
+
+
 def test_missing_baselines_say_what_to_type():
     verdict = judged(measured(), Expectation.missing("no baseline of mobilenet_v2 in suite smoke"))
     assert verdict.outcome is Outcome.MISSING

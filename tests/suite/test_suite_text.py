@@ -1,6 +1,9 @@
 """A suite as written, and the matrix it expands to."""
 
 import datetime
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -155,3 +158,12 @@ def test_a_quarantine_entry_about_no_cell_is_an_error(tmp_path: Path) -> None:
         expand(suite(tmp_path, SUITE + MODEL, entry), CATALOGUES)
     with pytest.raises(InputError, match="Invalid isoformat"):
         suite(tmp_path, SUITE + MODEL, entry.replace("2027-01-31", "soon"))
+
+
+def test_a_suite_is_utf8_whatever_the_machine_writes(tmp_path: Path) -> None:
+    path = tmp_path / "own.qbench.toml"
+    path.write_text(f"# models × backends\n{SUITE}{MODEL}", encoding="utf-8")
+    ascii_only = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    program = "import pathlib, sys; from qbench.suite import load_suite; load_suite(pathlib.Path(sys.argv[1]))"
+    done = subprocess.run([sys.executable, "-c", program, path], env=ascii_only, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr

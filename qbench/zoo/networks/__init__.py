@@ -1,1 +1,1 @@
-"""To be written."""
+"""The zoo's networks whose weights come without a graph, written node by node."""
