@@ -17,6 +17,7 @@ import onnx_ir as ir
 from qbench.backends import Backend
 from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
 from qbench.evaluation.request import Subject
+from qbench.evaluation.usual_sizes import with_usual_sizes
 from qbench.graph import Capabilities, graph_digest, node_macs
 from qbench.metrics import AnswerKind, Answers
 from qbench.passes import canonicalize
@@ -69,8 +70,10 @@ class SharedWork:
 
     @cached_property
     def graphs(self) -> Mapping[str, ir.Model]:
-        """The float graphs as they were trained, by name."""
-        return {name: load() for name, load in self.subject.model.graphs.items()}
+        """The float graphs as they were trained, by name; what sizes they leave open are those of the main data."""
+        main = next(iter(self.subject.data.values()))
+        loaded = {name: load() for name, load in self.subject.model.graphs.items()}
+        return {name: with_usual_sizes(model, lambda: self.samples(main)) for name, model in loaded.items()}
 
     @cached_property
     def canonical(self) -> Mapping[str, ir.Model]:
