@@ -9,7 +9,7 @@ from qbench.host.processor import architecture, processor_class, processor_featu
 from qbench.host.versions import package_versions, python_version
 
 Fact = str | int | list[str] | dict[str, str]
-COUNTING_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pytest-qbench")
+COUNTING_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pillow", "pytest-qbench")
 """The packages whose version every run notes."""
 
 

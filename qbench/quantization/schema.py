@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from qbench.errors import unknown_name
+from qbench.passes import CANONICAL
 from qbench.quantization.spec import Spec
 from qbench.storage import value_from_table
 
@@ -55,6 +57,9 @@ class Schema:
         name: how suites call it.
         rules: tried in order.
         canonical: name of the canonical passes before profiling; schemas with the same share profiles.
+
+    Raises:
+        ValueError, InputError: no rules, or no such canonical passes.
     """
 
     name: str
@@ -64,6 +69,8 @@ class Schema:
     def __post_init__(self) -> None:
         if not self.rules:
             raise ValueError("a schema has at least one rule")
+        if self.canonical not in CANONICAL:
+            raise unknown_name(f"Reading the schema '{self.name}'", "canonical pipeline", self.canonical, CANONICAL)
 
     def rule_for(self, operator: str, name: str) -> Rule | None:
         """The first rule that matches, or None."""

@@ -143,6 +143,7 @@ def test_the_description_is_plain_and_names_nobody():
     described = describe_host()
     text = json_line(described)
     assert described["packages"]["numpy"] == np.__version__
+    assert "pillow" in described["packages"]  # it decodes the pictures
     assert described["processor_class"] == processor_class()
     for name in (socket.gethostname(), getpass.getuser(), str(Path.home()), str(Path.cwd())):
         assert not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text), name

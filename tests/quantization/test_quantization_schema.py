@@ -46,6 +46,7 @@ def test_a_schema_is_a_toml_table(tmp_path: Path) -> None:
         ("narrow_range = true", "narrow_range = 1", "true or false"),
         ('"int32"', '"int31"', "int31"),
         ("[[rules]]", "[[rulez]]", "rulez"),
+        ("name =", 'canonical = "defualt"\nname =', "Did you mean 'default'"),
     ],
 )
 def test_a_wrong_table_is_one_sentence(old: str, new: str, words: str, tmp_path: Path) -> None:
