@@ -21,7 +21,7 @@ class Capabilities:
         forms: the graph forms it runs.
         activation_qtypes, weight_qtypes: names of the grids it has (``int8``, ``uint8``, …).
         weight_per_channel: whether weights may carry one scale a channel.
-        min_opset, max_opset: of the default ONNX domain, for graphs it is handed.
+        max_opset: of the default ONNX domain, for graphs it is handed.
         max_macs: the largest network, in multiply-accumulates of one sample, that it runs in useful time; None: any.
     """
 
@@ -29,6 +29,5 @@ class Capabilities:
     activation_qtypes: frozenset[str] = frozenset({"int8", "uint8"})
     weight_qtypes: frozenset[str] = frozenset({"int8", "uint8"})
     weight_per_channel: bool = True
-    min_opset: int = 1
     max_opset: int = 24
     max_macs: int | None = None

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qbench.errors import InputError, QbenchError, UnsupportedError, nearest, unknown_name
+from qbench.errors import InputError, QbenchError, nearest, unknown_name
 from qbench.plugin.items import cell_marker, finished_record
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
@@ -47,21 +47,19 @@ class QbenchCell:
     @cached_property
     def _judged(self) -> "JudgedCell":
         """Measured and judged at once, so that whatever the test asks for, its record is whole."""
+        from qbench.judging import Outcome
         from qbench.suite import JudgedCell
 
-        bench = self._opened.bench
         try:
-            measurement = bench.measure(self._planned)
-            verdict = bench.judge(self._planned, measurement)
+            judged = self._opened.bench.run(self._planned)
         except Exception as error:
             self._keep(JudgedCell.unmeasured(self._planned, error))
-            if isinstance(error, UnsupportedError):
-                pytest.skip(str(error))
-            if isinstance(error, QbenchError):
-                pytest.fail(str(error), pytrace=False)
             raise
-        judged = JudgedCell(planned=self._planned, verdict=verdict, measurement=measurement)
         self._keep(judged)
+        if judged.measurement is None:
+            if judged.verdict.outcome is Outcome.UNSUPPORTED:
+                pytest.skip(judged.verdict.headline)
+            pytest.fail(judged.verdict.headline, pytrace=False)
         return judged
 
     def _keep(self, judged: "JudgedCell") -> None:

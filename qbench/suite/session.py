@@ -223,6 +223,7 @@ class Bench:
                 self.shared(planned).reference(),
                 backend=backend,
                 environment_class=str(self.environment(backend)),
+                reason=accepting.reason,
             )
             baseline = replaced.baseline
         if baseline is None:

@@ -118,13 +118,8 @@ def accept_measurements(
         old = known.accepted.get(name)
         if not _in_scope(accepting.scope, measurement, old):
             continue
-        if _is_change(measurement, old) and not accepting.reason.strip():
-            raise InputError(
-                f"Accepting '{measurement.cell}' in {name}",
-                found="no reason for replacing what was accepted",
-                expected="one",
-                remedy='Add --qbench-reason "…".',
-            )
+        if _is_change(measurement, old):
+            _demand_reason(f"Accepting '{measurement.cell}' in {name}", accepting.reason)
         new = _accepted(measurement, accepting.reason.strip() if old else "")
         cells[slug] = _with_floors(replace(known, accepted={**known.accepted, name: new}), measurement, rules)
         rows += _rows(slug, name, old, measurement.scores)
@@ -140,6 +135,7 @@ def accept_reference(
     *,
     backend: str,
     environment_class: str,
+    reason: str = "",
 ) -> Acceptance:
     """Make ``answers`` the stored fp32 reference; what was accepted for cells stays as it is.
 
@@ -147,9 +143,10 @@ def accept_reference(
         baseline: the model's so far, None for the first.
         measurement: of any cell of the model, counted against these very answers.
         answers: data set → fp32 answers. backend, environment_class: what ran the float model, and where.
+        reason: why another reference is replaced; the first needs none.
 
     Raises:
-        InputError: the measurement was counted against other answers.
+        InputError: the measurement was counted against other answers, or a reference is replaced without a reason.
     """
     digests = measurement.digests
     for name, given in answers.items():
@@ -175,8 +172,10 @@ def accept_reference(
         stored=answers,
         cells={} if baseline is None else baseline.cells,
     )
-    if baseline is not None and _same_reference(baseline, new):
-        return Acceptance(baseline=baseline)
+    if baseline is not None:
+        if _same_reference(baseline, new):
+            return Acceptance(baseline=baseline)
+        _demand_reason(f"Accepting a new fp32 reference of '{measurement.cell.model}'", reason)
     before = {} if baseline is None else baseline.metrics
     rows = [
         AcceptedRow(
@@ -190,6 +189,21 @@ def accept_reference(
         for s in labelled
     ]
     return Acceptance(baseline=new, rows=tuple(rows))
+
+
+def _demand_reason(doing: str, reason: str) -> None:
+    """Refuse to replace anything without a word about why.
+
+    Raises:
+        InputError: the reason is blank.
+    """
+    if not reason.strip():
+        raise InputError(
+            doing,
+            found="no reason for replacing what was accepted",
+            expected="one",
+            remedy='Add --qbench-reason "…".',
+        )
 
 
 def _same_reference(old: Baseline, new: Baseline) -> bool:

@@ -159,11 +159,11 @@ def test_the_order_of_measurements_does_not_matter(known, tmp_path):
     assert len(texts) == 1
 
 
-def reference(base, answers=ANSWERS, **more):
+def reference(base, answers=ANSWERS, reason="trained anew", **more):
     measurement = measured(**more)
     digests = {**measurement.digests, **{f"reference:{k}": a.digest for k, a in answers.items()}}
     measurement = dataclasses.replace(measurement, digests=digests)
-    return accept_reference(base, measurement, answers, backend="ort-cpu", environment_class=str(HERE))
+    return accept_reference(base, measurement, answers, backend="ort-cpu", environment_class=str(HERE), reason=reason)
 
 
 def test_a_first_reference():
@@ -189,6 +189,12 @@ def test_a_new_reference_clears_nothing_else(known):
     assert found.baseline.model_digest == "m2"
     assert found.baseline.answers()["photos"] is photos
     assert found.rows
+
+
+def test_a_reference_is_replaced_for_a_reason_only(known):
+    with pytest.raises(InputError, match="no reason for replacing"):
+        reference(known, model="m2", reason=" ")
+    assert reference(None, model="m2", reason="").rows  # the first needs none
 
 
 def test_accepting_cells_leaves_the_reference_alone(known):
