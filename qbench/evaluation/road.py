@@ -3,11 +3,11 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
-from qbench.errors import UnsupportedError
-from qbench.evaluation.request import Request
+from qbench.errors import InputError, UnsupportedError
+from qbench.evaluation.request import MetricUse, Request
 from qbench.evaluation.shared import Quantized, SharedWork
 from qbench.judging import EnvironmentClass, Measurement
-from qbench.metrics import Answers, Score, score
+from qbench.metrics import AnswerKind, Answers, Score, score
 
 LISTED = 20
 """How many changed samples a measurement names; it counts them all."""
@@ -32,6 +32,7 @@ def evaluate(
 
     Raises:
         UnsupportedError: the backend does not run such a graph, or not in useful time.
+        InputError: a metric is not for the answers or the labels that there are.
         QbenchError: anything else that has a sentence.
     """
     subject, backend = request.subject, request.backend
@@ -71,16 +72,22 @@ def evaluate(
 
 
 def _scores(request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]) -> tuple[Score, ...]:
-    return tuple(
-        score(
-            use.metric,
-            answers[use.data],
-            labels=request.subject.data[use.data].labels,
-            reference=reference[use.data],
-            name=use.name,
-        )
-        for use in request.subject.metrics
-    )
+    return tuple(_score(request, use, answers[use.data], reference[use.data]) for use in request.subject.metrics)
+
+
+def _score(request: Request, use: MetricUse, answers: Answers, reference: Answers) -> Score:
+    labels = request.subject.data[use.data].labels
+    try:
+        return score(use.metric, answers, labels=labels, reference=reference, name=use.name)
+    except ValueError as error:
+        by_kind = ("top1", "top5") if answers.kind is AnswerKind.RANKING else ("exact", "per")
+        fitting = [name for name in (*(by_kind if labels is not None else ()), "agreement") if name != use.metric.name]
+        raise InputError(
+            f"Scoring '{request.subject.model.id}' on '{use.data}' with metric '{use.name}'",
+            found=str(error),
+            expected="a metric that counts what this model answers, and data that it can count",
+            remedy=f"Choose {' or '.join(fitting)} instead.",
+        ) from error
 
 
 def _digests(

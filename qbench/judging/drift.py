@@ -16,9 +16,9 @@ def drift_gate(measurement: Measurement, expectation: Expectation) -> Gate:
     """Whether ``measurement`` is what was accepted for its environment class."""
     accepted = expectation.accepted.get(str(measurement.environment))
     if accepted is None:
-        known = ", ".join(sorted(expectation.accepted)) or "none"
-        detail = f"nothing accepted for {measurement.environment} (accepted: {known})"
-        return _gate(GateState.INCOMPARABLE, detail)
+        known = ", ".join(sorted(expectation.accepted))
+        elsewhere = f"nothing accepted for {measurement.environment} (accepted: {known})"
+        return _gate(GateState.INCOMPARABLE, elsewhere if known else "nothing accepted yet")
     moved = [data for data, digest in _predictions(measurement).items() if accepted.predictions.get(data) != digest]
     if not moved:
         return _gate(GateState.HOLDS, f"predictions on {', '.join(_predictions(measurement))} as accepted")

@@ -19,7 +19,7 @@ from qbench.judging.quarantine import QuarantineEntry
 from qbench.judging.rules import Rules
 from qbench.judging.tolerance import Tolerance
 from qbench.judging.verdict import Gate, GateState, Outcome, Verdict
-from qbench.judging.wording import breach, numbers, one_line, percent, short_percent
+from qbench.judging.wording import WIDTH, breach, numbers, one_line, percent, short_percent
 
 _EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED)
 _LISTED = 3
@@ -55,7 +55,9 @@ def judge(
     scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
     shares = [] if share is None else [share]
     gates = (*scores, *shares, *_memory_gates(measurement, expectation))
-    verdict = _by_gates(measurement, gates, f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})", node_id)
+    rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
+    rule = " and ".join(rules_of_loss) or f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
+    verdict = _by_gates(measurement, gates, rule, node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
     if not expectation.cell_known:
@@ -114,7 +116,7 @@ def _without_reference(expectation: Expectation, share: Gate | None, node_id: st
     stale = expectation.state is State.STALE
     return Verdict(
         outcome=Outcome.STALE if stale else Outcome.MISSING,
-        headline=one_line(f"the baseline is stale: {expectation.what}" if stale else expectation.what),
+        headline=one_line(f"the baseline {expectation.what.removeprefix('it ')}" if stale else expectation.what),
         rule="a stored fp32 reference of this model, data and preprocessing",
         gates=() if share is None else (share,),
         notices=(expectation.what,),
@@ -173,12 +175,15 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
             remedy=remedies.quarantine_over(entry.cell, entry.owner),
         )
     if verdict.outcome in _EXCUSABLE:
+        # a listed cell is never accepted, so that nobody can act on "nothing accepted"
+        unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
+        notices = [notice for notice in verdict.notices if notice not in unaccepted]
         return replace(
             verdict,
             outcome=Outcome.QUARANTINED,
-            headline=one_line(f"{verdict.headline} (listed: {entry.reason})"),
+            headline=_headline_listed(verdict.headline, entry.reason),
             rule=rule,
-            notices=(*verdict.notices, f"listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})"),
+            notices=(*notices, f"listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})"),
             remedy="",
         )
     return replace(
@@ -188,3 +193,10 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
         rule=rule,
         remedy=remedies.no_longer_fails(entry.cell),
     )
+
+
+def _headline_listed(headline: str, reason: str) -> str:
+    """``headline`` with the reason where all of it fits on the line; the notice of the entry has it anyway."""
+    full = " ".join(f"{headline} (listed: {reason})".split())
+    choices = (full, f"{headline} (listed)")
+    return next((text for text in choices if len(text) <= WIDTH), headline)

@@ -22,8 +22,22 @@ def exact(share: float) -> Fraction:
 
 def margin_units(score: Score, tolerance: Tolerance) -> Fraction:
     """How many units (samples, edits) worse than the reference are admitted."""
-    relative = exact(tolerance.value) * score.reference_hits
-    return max(relative, exact(score.least_margin) * score.out_of)
+    return max(_relative_margin(score, tolerance), _least_margin(score))
+
+
+def margin_rule(score: Score, tolerance: Tolerance) -> str:
+    """What set the margin of ``score``: the tolerance, or the least margin of its metric where that is the wider."""
+    if _least_margin(score) > _relative_margin(score, tolerance):
+        return f"least margin {points(score.least_margin)} (metric {score.metric.partition('@')[0]})"
+    return f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
+
+
+def _relative_margin(score: Score, tolerance: Tolerance) -> Fraction:
+    return exact(tolerance.value) * score.reference_hits
+
+
+def _least_margin(score: Score) -> Fraction:
+    return exact(score.least_margin) * score.out_of
 
 
 def least_agreement(share: float, out_of: int) -> int:
@@ -45,17 +59,16 @@ def loss_gate(score: Score, tolerance: Tolerance) -> Gate:
     the first flip and mean nothing. A tolerance of nothing at all does mean that, and an error rate counts many
     units: both always gate.
     """
-    margin = margin_units(score, tolerance)
-    units = math.floor(margin)
+    margin, rule = margin_units(score, tolerance), margin_rule(score, tolerance)
     if score.proportion and 0 < margin < 1:
         state = GateState.SHOWN
     else:
         state = GateState.HOLDS if score.drop <= margin else GateState.BROKEN
-    worse = -units if score.direction is Direction.HIGHER else units
+    worse = -margin if score.direction is Direction.HIGHER else margin
     noun = "sample" if score.proportion else "unit"
-    margin_text = f"margin {points(float(margin) / score.out_of)} = {counted(units, noun)}"
-    if state is GateState.SHOWN:
-        margin_text = f"margin {points(float(margin) / score.out_of)} is under one sample, so it does not gate"
+    margin_text = rule if rule.startswith("least margin") else f"margin {points(float(margin) / score.out_of)}"
+    admits = counted(math.floor(margin), noun)
+    margin_text += " is under one sample, so it does not gate" if state is GateState.SHOWN else f" admits {admits}"
     return Gate(
         kind="loss",
         metric=score.metric,
@@ -66,8 +79,8 @@ def loss_gate(score: Score, tolerance: Tolerance) -> Gate:
             f"{loss_word(score)} {points(score.drop / score.out_of)}, {margin_text}; "
             f"losses {score.losses}, gains {score.gains}"
         ),
-        rule=f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})",
-        limit=None if state is GateState.SHOWN else (score.reference_hits + worse) / score.out_of,
+        rule=rule,
+        limit=None if state is GateState.SHOWN else float((score.reference_hits + worse) / score.out_of),
     )
 
 

@@ -42,7 +42,8 @@ class Gate:
     """One question asked of a measurement: ``loss`` of a metric, agreement ``floor``, ``drift``, ``integer`` share.
 
     ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set; ``limit`` is
-    the worst value of the metric (a fraction) that still holds, for the charts; None when the gate has none.
+    the value of the metric (a fraction) beyond which it is broken, the exact margin away from fp32; None when the gate
+    has none.
     """
 
     kind: str

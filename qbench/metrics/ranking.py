@@ -14,7 +14,7 @@ from qbench.metrics.scores import Against, Direction
 def _count_top(k: int, answers: Answers, labels: Labels | None) -> Counts:
     assert labels is not None
     if answers.kind is AnswerKind.SEQUENCE:
-        raise ValueError(f"top{k} ranks classes, and these answers are sequences: ask for 'exact' or 'per'")
+        raise ValueError(f"top{k} ranks classes, and these answers are sequences")
     best = answers.ids[:, :k]
     hits = np.fromiter(
         (not set(row.tolist()).isdisjoint(right) for row, right in zip(best, labels, strict=True)),

@@ -34,7 +34,7 @@ def _count_edits(answers: Answers, labels: Labels | None, _reference: Answers | 
 
 def _demand_sequences(name: str, answers: Answers) -> None:
     if answers.kind is not AnswerKind.SEQUENCE:
-        raise ValueError(f"{name} compares sequences, and these answers rank classes: ask for 'top1' or 'top5'")
+        raise ValueError(f"{name} compares sequences, and these answers rank classes")
 
 
 EXACT = Metric(

@@ -195,14 +195,15 @@ def _demand_reason(doing: str, reason: str) -> None:
     """Refuse to replace anything without a word about why.
 
     Raises:
-        InputError: the reason is blank.
+        InputError: the reason has no letter and no digit: it is blank, or the placeholder of a printed command.
     """
-    if not reason.strip():
+    if not any(character.isalnum() for character in reason):
         raise InputError(
             doing,
-            found="no reason for replacing what was accepted",
-            expected="one",
-            remedy='Add --qbench-reason "…".',
+            found="no reason for replacing what was accepted"
+            + (f", only '{reason.strip()}'" if reason.strip() else ""),
+            expected="one in words",
+            remedy='Add --qbench-reason "…" and say in it why the results changed.',
         )
 
 

@@ -40,7 +40,7 @@ def test_a_cell_as_accepted_passes_and_shows_its_share():
 def test_a_loss_beyond_tolerance_fails():
     verdict = judged(measured(top1(756), agreement(470)))
     assert verdict.outcome is Outcome.FAILED
-    assert verdict.headline == "top1 76.00 → 75.60 %: drop 0.40 pp, margin 0.30 pp: tolerance 0.5 % (suite smoke)"
+    assert verdict.headline == "top1 76.00 → 75.60 %: drop 0.40 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke)"
     assert "quarantine" in verdict.remedy
     assert judged(measured(top1(757), agreement(470))).outcome is Outcome.PASSED
 
@@ -149,7 +149,7 @@ def test_a_cell_nobody_accepted_is_missing_and_shows_its_numbers():
 def test_a_stale_baseline_says_what_differs():
     verdict = judged(measured(), Expectation(state=State.STALE, what="it is of another model"))
     assert verdict.outcome is Outcome.STALE
-    assert verdict.headline == "the baseline is stale: it is of another model"
+    assert verdict.headline == "the baseline is of another model"
     assert verdict.remedy.startswith(f'pytest "{MODEL}" --qbench-accept-fp32 ')
 
 
@@ -242,3 +242,32 @@ def test_an_fp32_difference_that_was_accepted_stays_visible():
 def test_every_headline_is_one_line(verdict):
     assert len(verdict.headline) <= WIDTH
     assert "\n" not in verdict.headline
+
+
+def test_a_passing_cell_names_every_rule_that_decided():
+    rate = per(101, least=0.005)
+    assert judged(measured(rate)).rule == "least margin 0.50 pp (metric per)"
+    both = "tolerance 0.5 % (suite smoke) and least margin 0.50 pp (metric per)"
+    assert judged(measured(top1(760), rate)).rule == both
+
+
+def test_headline_and_gate_show_one_margin():
+    verdict = judged(measured(top1(390, 400, 399)))
+    assert "margin 0.50 pp: " in verdict.headline
+    assert "margin 0.50 pp admits 1 sample;" in gate(verdict, "loss").detail
+
+
+def test_nothing_accepted_yet_is_no_notice_of_a_listed_cell():
+    unknown = expected(measured(), accepted={}, cell_known=False)
+    assert judged(measured(), unknown).notices == ("nothing accepted yet",)
+    listed = judged(measured(top1(700)), unknown, quarantine=entry())
+    assert listed.notices == ("listed as 77.8 → 70.7: per-tensor weights (kernels, 2026-12-31)",)
+
+
+@pytest.mark.parametrize(
+    ("reason", "end"), [("slow", " (listed: slow)"), ("y" * 30, " (listed)"), ("a\nb", " (listed: a b)")]
+)
+def test_a_reason_is_in_the_headline_where_all_of_it_fits(reason, end):
+    now = measured(top1(700), predictions="p2")
+    headline = judged(now, quarantine=entry(reason=reason)).headline
+    assert headline == judged(now).headline + end

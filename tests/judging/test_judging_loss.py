@@ -76,13 +76,13 @@ def test_a_gain_always_holds():
 def test_the_line_has_every_number():
     gate = loss_gate(top1(353, 400, 360, losses=9, gains=2), HALF)
     assert gate.detail == (
-        "top1 353/400 = 88.25 % against fp32 360/400 = 90.00 %: drop 1.75 pp, margin 0.45 pp = 1 sample; "
+        "top1 353/400 = 88.25 % against fp32 360/400 = 90.00 %: drop 1.75 pp, margin 0.45 pp admits 1 sample; "
         "losses 9, gains 2"
     )
     assert gate.rule == "tolerance 0.5 % (suite smoke)"
-    assert gate.limit == 359 / 400
+    assert gate.limit == 0.8955  # the margin of 1.8 samples, not the one whole sample that it admits
     rate = loss_gate(per(120, 2000, 100), Tolerance(0.05, "cell ort-cpu+w8a8"))
-    assert "rise 1.00 pp, margin 0.25 pp = 5 units" in rate.detail
+    assert "rise 1.00 pp, margin 0.25 pp admits 5 units" in rate.detail
     assert rate.limit == 105 / 2000
 
 
@@ -118,3 +118,11 @@ def test_rules_refuse_the_impossible(share):
         Rules(agreement=share)
     with pytest.raises(ValueError, match="impossible"):
         Rules(integer_macs=share)
+
+
+def test_the_least_margin_is_named_where_it_decides():
+    gate = loss_gate(per(108, 2000, 100, least=0.005), HALF)
+    assert gate.state is GateState.HOLDS
+    assert gate.rule == "least margin 0.50 pp (metric per)"
+    assert "rise 0.40 pp, least margin 0.50 pp (metric per) admits 10 units; " in gate.detail
+    assert loss_gate(per(108, 2000, 100, least=0.005), Tolerance(0.2, "default")).rule == "tolerance 20 % (default)"

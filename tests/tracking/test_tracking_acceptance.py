@@ -72,7 +72,7 @@ def test_the_table_is_old_to_new(known):
 
 
 def test_replacing_needs_a_reason_and_new_does_not(known):
-    for reason in ("", "  "):
+    for reason in ("", "  ", "…", "...", "-"):
         with pytest.raises(InputError, match="qbench-reason"):
             accept(known, WORSE, reason=reason)
     assert accept(known, measured(environment=ELSEWHERE), reason="").rows

@@ -1,5 +1,6 @@
 """Tasks: the declared order of classes, greedy decoding as a single word would be, and nothing that is not finite."""
 
+import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -230,3 +231,15 @@ def test_settings_that_mean_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="limit 0"):
         Transduction(state=2, start=2, end=3, limit=0)
     assert Transduction(state=2, start=2, end=3).name != Transduction(state=2, start=2, end=3, limit=4).name
+
+
+@pytest.mark.parametrize(("labels", "bad"), [((0, 3, 1), "ab': found label 3"), ((0, 2, 50), "ac': found label 50")])
+def test_a_label_that_is_no_class_names_its_sample(tmp_path: Path, labels: tuple[int, ...], bad: str) -> None:
+    scores = np.eye(3, dtype=np.float32)
+    given = dataclasses.replace(words(tmp_path, "aa", "ab", "ac"), labels=tuple((label,) for label in labels))
+    runner = {"model": Function(lambda feeds: {"scores": scores})}
+    with pytest.raises(InputError, match=bad) as caught:
+        Classification().answer(runner, given)
+    assert "labels from 0 to 2" in caught.value.expected
+    fine = dataclasses.replace(given, labels=((0,), (2, 1), ()))
+    assert len(Classification().answer(runner, fine)) == 3

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from qbench.errors import InputError
 from qbench.metrics import Answers
 from qbench.zoo.samples import Samples
 from qbench.zoo.tasks.reading import Array, finite_rows, runner_named
@@ -47,7 +48,8 @@ class Classification:
         """The k best class ids of every sample (int32) with their scores (float32), best first.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (the sample is named).
+            InputError: an output is missing, has another shape, or is not finite (the sample is named); or a sample has
+                a label that is no class of the model.
         """
         run = runner_named(runners, GRAPH, self.name).run
         doing = f"Classifying '{samples.data}'"
@@ -56,11 +58,25 @@ class Classification:
         for feeds in samples.batches():
             count = len(next(iter(feeds.values())))
             scores = finite_rows(run(feeds), self.output, samples.ids[start : start + count], doing)
+            _refuse_other_labels(samples, start, count, scores.shape[1], doing)
             ranked.append(best_classes(scores, self.k))
             ties += int(((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
             start += count
         ids, best = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
         return Answers(ids, best, ties)
+
+
+def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int, doing: str) -> None:
+    """Check the labels of ``count`` samples from ``start`` on: one that is no class would silently never be right."""
+    labels = () if samples.labels is None else samples.labels[start : start + count]
+    for sample, right in zip(samples.ids[start : start + count], labels, strict=False):
+        if other := [label for label in right if not 0 <= label < classes]:
+            raise InputError(
+                f"{doing}, sample '{sample}'",
+                found=f"label {other[0]}",
+                expected=f"labels from 0 to {classes - 1}, as the model has {classes} classes",
+                remedy="Number the labels in the order of the model's outputs; they start at 0, not at 1.",
+            )
 
 
 def best_classes(scores: Array, k: int) -> tuple[Array, Array]:

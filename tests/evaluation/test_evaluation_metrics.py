@@ -1,0 +1,64 @@
+"""A metric that does not fit the answers ends in a sentence: which model, which metric, and what to choose."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from qbench.backends import get_backend
+from qbench.errors import InputError
+from qbench.evaluation import MetricUse, Request, SharedWork, Subject, evaluate
+from qbench.judging import FP32, Cell, EnvironmentClass
+from qbench.metrics import get_metric
+from qbench.storage import Cache
+from qbench.zoo import Classification, Dataset, ReadyArray, ZooModel
+
+
+def network():
+    weight = numpy_helper.from_array(np.eye(3, dtype=np.float32), "w")
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"], name="y")],
+        "net",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])],
+        [weight],
+    )
+    return ir.from_proto(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10))
+
+
+def rows(name, labels):
+    ids = tuple(f"{name}{i}" for i in range(3))
+    x = np.eye(3, dtype=np.float32)
+    return Dataset(id=name, kind="array", sample_ids=ids, sources=ids, labels=labels, content=name, load=lambda i: x[i])
+
+
+def measure(tmp_path, *metrics, labels=((0,), (1,), (2,))):
+    model = ZooModel(
+        id="net", graphs={"model": network}, preprocess=ReadyArray(), task=Classification(), origin="a unit matrix"
+    )
+    uses = tuple(MetricUse(name, get_metric(name), "scored") for name in metrics)
+    subject = Subject(
+        model=model, data={"scored": rows("scored", labels)}, metrics=uses, calibration=rows("spare", None)
+    )
+    backend = get_backend("ort-cpu")
+    environment = EnvironmentClass("x64-test")
+    shared = SharedWork(subject, Cache(tmp_path / "cache"), backend, str(environment))
+    request = Request(cell=Cell("eval", "net", "ort-cpu", FP32), subject=subject, backend=backend, schema=None)
+    return evaluate(request, shared, shared.reference(), environment, timer=lambda: 0.0)
+
+
+def test_a_metric_that_fits_is_counted(tmp_path):
+    assert [s.hits for s in measure(tmp_path, "top1", "agreement").scores] == [3, 3]
+
+
+@pytest.mark.parametrize("name", ["per", "exact"])
+def test_a_metric_of_sequences_on_a_classifier(tmp_path, name):
+    with pytest.raises(InputError, match=f"'net' on 'scored' with metric '{name}'") as caught:
+        measure(tmp_path, "top1", name)
+    assert "answers rank classes" in caught.value.found
+    assert caught.value.remedy == "Choose top1 or top5 or agreement instead."
+
+
+def test_a_metric_of_labels_on_data_without(tmp_path):
+    with pytest.raises(InputError, match="no labels in data set 'scored'"):
+        measure(tmp_path, "top1", labels=None)
