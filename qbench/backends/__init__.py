@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import Backend as Backend
     from qbench.backends.protocol import Executor as Executor
     from qbench.backends.protocol import Feeds as Feeds
+    from qbench.backends.slicing import in_slices as in_slices
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
@@ -21,5 +22,6 @@ else:
             "onnx_reference": ("OnnxReferenceBackend",),
             "ort": ("OrtBackend",),
             "protocol": ("Array", "Backend", "Executor", "Feeds"),
+            "slicing": ("in_slices",),
         },
     )

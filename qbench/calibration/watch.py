@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds
+from qbench.backends import Array, Backend, Executor, Feeds, in_slices
 from qbench.calibration.observer import Observer
 from qbench.calibration.profile import Profile, note_sample
 from qbench.calibration.watched import WatchedValue, watched_values
@@ -39,7 +39,7 @@ class Watch:
         values: Sequence[WatchedValue],
         sample_ids: Iterable[str] | None = None,
     ) -> None:
-        self._executor = executor
+        self._executor = in_slices(executor, model)
         self._graph = graph_digest(model)
         self._first_input = model.graph.inputs[0].name or ""
         self._outputs = tuple(value.name or "" for value in model.graph.outputs)

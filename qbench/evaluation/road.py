@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.request import MetricUse, Request
-from qbench.evaluation.shared import Quantized, SharedWork
+from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
 from qbench.judging import EnvironmentClass, Measurement
 from qbench.metrics import AnswerKind, Answers, Score, score
 
@@ -48,9 +48,7 @@ def evaluate(
     quantized = None if request.schema is None else shared.quantized(request.schema, backend.capabilities)
     graphs = shared.graphs if quantized is None else quantized.models
     with ExitStack() as stack:
-        runners = {
-            name: stack.enter_context(backend.prepare(graph, threads=request.threads)) for name, graph in graphs.items()
-        }
+        runners = prepare_runners(backend, graphs, stack, threads=request.threads)
         samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
         prepared = timer()
         answers = {name: subject.model.task.answer(runners, data) for name, data in samples.items()}

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Backend
+from qbench.backends import Backend, Executor, in_slices
 from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
 from qbench.evaluation.request import Subject
 from qbench.evaluation.usual_sizes import with_usual_sizes
@@ -48,6 +48,18 @@ class Quantized:
     def refusals(self) -> tuple[str, ...]:
         """What stays in float although the schema asked otherwise, with reasons."""
         return tuple(reason for plan in self.plans.values() for reason in plan.refusals)
+
+
+def prepare_runners(
+    backend: Backend, graphs: Mapping[str, ir.Model], stack: ExitStack, *, threads: int
+) -> dict[str, Executor]:
+    """An executor a graph, for batches of any size; leaving ``stack`` closes them.
+
+    Raises:
+        QbenchError: what ``backend.prepare`` raises.
+    """
+    prepared = {name: stack.enter_context(backend.prepare(model, threads=threads)) for name, model in graphs.items()}
+    return {name: in_slices(executor, graphs[name]) for name, executor in prepared.items()}
 
 
 class SharedWork:
@@ -124,9 +136,7 @@ class SharedWork:
     def answer(self, backend: Backend, graphs: Mapping[str, ir.Model], dataset: Dataset, *, threads: int) -> Answers:
         """Load ``graphs`` into ``backend`` and let the task answer ``dataset``."""
         with ExitStack() as stack:
-            runners = {
-                name: stack.enter_context(backend.prepare(model, threads=threads)) for name, model in graphs.items()
-            }
+            runners = prepare_runners(backend, graphs, stack, threads=threads)
             return self.subject.model.task.answer(runners, self.samples(dataset))
 
     @cached_property

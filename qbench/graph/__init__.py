@@ -3,7 +3,7 @@
 from qbench.graph.capabilities import Capabilities, Form
 from qbench.graph.cost import node_macs
 from qbench.graph.digest import graph_digest
-from qbench.graph.dimensions import declare_dims, declared_dims
+from qbench.graph.dimensions import declare_dims, declared_dims, fixed_batch
 from qbench.graph.forms import INTEGER_DOMAIN, form_of, is_qdq
 from qbench.graph.model_files import MESSAGE_LIMIT, constant_bytes, load_model, model_bytes, save_model
 from qbench.graph.operators import (
@@ -46,6 +46,7 @@ __all__ = [
     "declare_dims",
     "declared_dims",
     "extend_lineage",
+    "fixed_batch",
     "float_attribute",
     "form_of",
     "graph_digest",

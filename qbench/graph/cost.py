@@ -4,8 +4,9 @@
     ConvTranspose   N · C_in · ∏in · (C_out / groups) · ∏kernel
     Gemm, MatMul    ∏output · inner
 
-Free dimensions (a batch, a length) count as 1 unless the model declares their usual size; bias additions are not
-counted. A node in a subgraph counts once, as for one turn of its loop.
+Free dimensions (a batch, a length) count as 1 unless the model declares their usual size; a graph of a fixed batch b
+counts the b-th part of a run, rounded up. Bias additions are not counted. A node in a subgraph counts once, as for one
+turn of its loop.
 """
 
 import math
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from qbench.graph.dimensions import fixed_batch
 from qbench.graph.query import node_key
 from qbench.graph.shapes import with_shapes
 
@@ -23,10 +25,11 @@ def node_macs(model: ir.Model) -> dict[str, int]:
     A node whose shapes cannot be inferred counts as if its unknown dimensions were 1.
     """
     shaped = with_shapes(model, free_dims=1)
+    samples = fixed_batch(model) or 1
     counts = {}
     for node in ir.traversal.RecursiveGraphIterator(shaped.graph):
         if node.domain == "" and node.op_type in _COUNTED:
-            counts[node_key(node)] = _macs(node)
+            counts[node_key(node)] = -(-_macs(node) // samples)
     return counts
 
 

@@ -23,6 +23,15 @@ def declare_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
     model.metadata_props[_KEY] = json.dumps(dict(sorted(dims.items())))
 
 
+def fixed_batch(model: ir.Model) -> int | None:
+    """How many samples a run of ``model`` takes: the first dimension of its first input, None where that is free."""
+    inputs = [value for value in model.graph.inputs if value.name not in model.graph.initializers]
+    shape = inputs[0].shape if inputs else None
+    if shape is None or not len(shape) or not isinstance(shape[0], int) or shape[0] < 1:
+        return None
+    return shape[0]
+
+
 def declared_dims(model: ir.Model) -> dict[str, int]:
     """Name of a free dimension → its usual size; empty for a graph that declares none."""
     return {str(name): int(size) for name, size in json.loads(model.metadata_props.get(_KEY, "{}")).items()}

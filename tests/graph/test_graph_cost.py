@@ -93,3 +93,10 @@ def test_quantized_graph_counts_like_the_float_one_and_unnamed_nodes_bear_their_
       y = MatMul(d, w)
     }""")
     assert node_macs(model) == {"y": 6}
+
+
+def test_a_fixed_batch_costs_a_sample_what_a_free_one_does():
+    def counts(batch):
+        return node_macs(net({"x": [batch, 3]}, [("MatMul", ["x", "w"], "y", {})], {"w": (3, 5)}))
+
+    assert counts(1) == counts(4) == counts("N") == {"node_y": 15}
