@@ -45,6 +45,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     """Work out every new baseline first, then write them all; print old → new.
 
+    GATE_FAILED when a result in scope was refused; the others are accepted all the same.
+
     Raises:
         IncompleteError: a run was interrupted, damaged or limited.
         InputError: a model has no baseline, a reason is missing, no cell is meant, or this is CI.
@@ -65,7 +67,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             if any(result.rows for result in results):
                 save_baseline(baseline_path(Path(arguments.baselines), suite, model), results[-1].baseline)
     _show(done, as_json=arguments.json)
-    return ExitCode.FINE
+    refused = any(result.refusals for results in done.values() for result in results)
+    return ExitCode.GATE_FAILED if refused else ExitCode.FINE
 
 
 def _refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
@@ -117,7 +120,7 @@ def _stored(folder: Path, run: "Run", model: str) -> "Baseline":
             f"Accepting results of '{model}' from run '{run.id}'",
             found=f"no baseline '{path}'",
             expected="a stored fp32 reference, which a run file does not hold",
-            remedy=f'Run pytest "suites/{run.suite}.qbench.toml::{model}" --qbench-accept-fp32 --qbench-accept=new.',
+            remedy=f"Run {_reference_command(run.suite, model, 'new')}.",
         )
     return load_baseline(path)
 
@@ -137,6 +140,7 @@ def _accept(
 
 def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
+    refused = 0
     for (suite, model), results in done.items():
         for result in results:
             rows += [
@@ -152,15 +156,27 @@ def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) 
                 for row in result.rows
             ]
             for refusal in result.refusals:
-                say(f"not accepted: {model}::{refusal.cell}: {refusal.reason}")
+                say(f"not accepted: {model}::{refusal.cell}: {_in_words_of_pytest(refusal.reason, suite, model)}")
+            refused += len(result.refusals)
     if as_json:
         print_json(rows)
     elif rows:
         header = ("cell", "class", "metric", "old", "new", "of")
         keys = ("cell", "environment_class", "metric", "old", "new", "out_of")
         print_columns([[_text(row[key]) for key in keys] for row in rows], header)
-    else:
+    elif not refused:
         print("nothing to accept: no result in scope differs from its baseline")
+    if refused and not as_json:
+        print(f"{'the others' if rows else 'nothing'} accepted, {refused} cells refused (the reasons are above)")
+
+
+def _in_words_of_pytest(reason: str, suite: str, model: str) -> str:
+    """``reason`` with a whole command where it names an option of pytest, which this command does not have."""
+    return reason.replace("(--qbench-accept-fp32)", f'({_reference_command(suite, model, "all")} --qbench-reason "…")')
+
+
+def _reference_command(suite: str, model: str, scope: str) -> str:
+    return f'pytest "suites/{suite}.qbench.toml::{model}" --qbench-accept-fp32 --qbench-accept={scope}'
 
 
 def _text(value: object) -> str:

@@ -16,6 +16,17 @@ class ExitCode(enum.IntEnum):
     INCOMPLETE = 4
 
 
+def count_from_one(text: str) -> int:
+    """What an option that counts is read with: a whole number from 1.
+
+    Raises:
+        ArgumentTypeError: it is none; argparse names the option and ends with USAGE.
+    """
+    if not (text.isdecimal() and int(text)):
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected a whole number from 1")
+    return int(text)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
     """One command.

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.cli.command import Command, ExitCode
+from qbench.cli.named_extensions import declare_extensions, hinted, named_extensions
 from qbench.cli.printing import print_columns, print_json
 
 SUITES = "*.qbench.toml"
@@ -14,6 +15,7 @@ SUITES = "*.qbench.toml"
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench doctor``."""
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"suite files (default: suites/{SUITES})")
+    declare_extensions(parser)
     parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
     parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -31,10 +33,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.storage import Cache
 
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    machine = machine_facts(cache)
+    added = named_extensions(arguments.extension)
+    machine = machine_facts(cache, added)
     paths = [Path(text) for text in arguments.suites] or sorted(Path("suites").glob(SUITES))
     processor, today = machine["environment_class"], utc_today()
-    suites = [suite_facts(path, Path(arguments.baselines), cache, processor, today) for path in paths]
+    baselines = Path(arguments.baselines)
+    with hinted(arguments.extension):
+        suites = [suite_facts(path, baselines, cache, processor, today, added=added) for path in paths]
     problems = [problem for facts in (machine, *suites) for problem in facts["problems"]]
     if arguments.json:
         print_json({"machine": machine, "suites": suites, "problems": problems})

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.printing import print_columns, print_json
 from qbench.errors import InputError
 
@@ -32,7 +32,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
     parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
     parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
-    parser.add_argument("--threads", metavar="N", type=int, default=1, help="threads of the engine (default: 1)")
+    parser.add_argument(
+        "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
+    )
     parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -93,10 +95,15 @@ def _print(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[
     print(f"data     {arguments.data}  ({len(data)} samples)")
     print(f"backend  {arguments.backend}  ({measured[0].environment})")
     if arguments.schema:
+        print(f"schema   {arguments.schema}")
         print(f"calib    {arguments.calib}  ({len(subject.calibration)} samples)")
     print()
-    header = ("schema", "metric", "value", "of", "drop", "95 % interval of the change", "losses", "gains", "seconds")
-    print_columns([_line(one, score) for one in measured for score in one.scores], header)
+    if arguments.schema:
+        _print_cost(*measured)
+    else:
+        _print_values(measured[0])
+    seconds = ", ".join(f"{one.seconds.get('inference', 0):.2f} s {one.cell.schema}" for one in measured)
+    print(f"\ninference took {seconds}")
     for one in measured:
         for name, ties in one.ties.items():
             if ties:
@@ -117,29 +124,57 @@ def _print_plan(quantized: "Measurement") -> None:
             print(f"  and {len(quantized.refusals) - REFUSALS_SHOWN} more (--json lists them all)")
 
 
-def _line(measurement: "Measurement", score: "Score") -> tuple[str, ...]:
-    is_fp32 = measurement.cell.is_fp32
-    interval = None if is_fp32 else _interval(score)
-    noun = "samples" if score.proportion else "units"
+def _print_values(fp32: "Measurement") -> None:
+    """What the float model scores; against itself it has nothing to say."""
+    rows = [
+        (score.metric, f"{100 * score.value:.2f} %", f"{score.hits}/{score.out_of}")
+        for score in fp32.scores
+        if _against_labels(score)
+    ]
+    if rows:
+        print_columns(rows, ("metric", "fp32", "of"))
+    else:
+        print("nothing to score: these metrics compare with fp32; name --schema and --calib")
+
+
+def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
+    """One line a metric, float beside quantized."""
+    header = ("metric", "fp32", "quantized", "of", "change", "95 % interval", "losses", "gains")
+    pairs = zip(fp32.scores, quantized.scores, strict=True)
+    print_columns([_line(before, after) for before, after in pairs], header)
+    print("change and interval in percentage points: minus is a loss")
+
+
+def _line(before: "Score", after: "Score") -> tuple[str, ...]:
+    interval = _interval(after)
+    is_own = _against_labels(after)  # agreement with fp32: fp32 itself has none, and no change either
     return (
-        measurement.cell.schema,
-        score.metric,
-        f"{100 * score.value:.2f} %",
-        f"{score.hits}/{score.out_of}",
-        "" if is_fp32 else f"{100 * score.drop / score.out_of:+.2f} pp = {score.drop} {noun}",
-        "" if interval is None else f"{100 * interval[0]:+.2f} … {100 * interval[1]:+.2f} pp",
-        "" if is_fp32 else str(score.losses),
-        "" if is_fp32 else str(score.gains),
-        f"{measurement.seconds.get('inference', 0):.2f}",
+        after.metric,
+        f"{100 * before.value:.2f} %" if is_own else "",
+        f"{100 * after.value:.2f} %",
+        str(after.out_of),
+        f"{_points(-after.drop / after.out_of)} pp" if is_own else "",
+        "" if interval is None else f"{_points(interval[0])} … {_points(interval[1])}",
+        str(after.losses),
+        str(after.gains),
     )
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:+.2f}".replace("-0.00", "+0.00")
+
+
+def _against_labels(score: "Score") -> bool:
+    from qbench.metrics import Against
+
+    return score.against is Against.LABELS
 
 
 def _interval(score: "Score") -> tuple[float, float] | None:
     """Tango's interval, for shares against labels: agreement has no change to speak of, an error rate no pairs."""
     from qbench.judging import paired_interval
-    from qbench.metrics import Against
 
-    if not score.proportion or score.against is not Against.LABELS:
+    if not score.proportion or not _against_labels(score):
         return None
     return paired_interval(score.losses, score.gains, score.n)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
+from qbench.cli.named_extensions import declare_extensions, named_extensions
 from qbench.cli.printing import print_columns, print_json
 from qbench.errors import QbenchError
 
@@ -20,6 +21,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--suites", metavar="DIR", default="suites", help="folder with schemas/*.toml (default: suites)"
     )
+    declare_extensions(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
@@ -27,13 +29,14 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Print one line a name.
 
     Raises:
-        InputError: two extensions define one name.
+        InputError: two extensions define one name, or --extension names none.
     """
     from pathlib import Path
 
     from qbench.suite import gather
 
-    catalogue: Catalogue[Any] = getattr(gather(suites=Path(arguments.suites)), arguments.kind)
+    catalogues = gather(named_extensions(arguments.extension), suites=Path(arguments.suites))
+    catalogue: Catalogue[Any] = getattr(catalogues, arguments.kind)
     rows = [
         {"name": name, "owner": catalogue.owner(name), "what": _described(catalogue, name, arguments.kind)}
         for name in catalogue.names()

@@ -2,16 +2,20 @@
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qbench.extension import Extension
     from qbench.storage import Cache
 
 
-def machine_facts(cache: "Cache") -> dict[str, Any]:
+def machine_facts(cache: "Cache", added: "Sequence[Extension]" = ()) -> dict[str, Any]:
     """Plain facts, and under ``problems`` a sentence for each thing that would keep a run from working.
+
+    Args:
+        cache: whose folder is looked at. added: extensions beside the installed ones.
 
     Raises:
         InputError: an installed extension is not one.
@@ -24,7 +28,7 @@ def machine_facts(cache: "Cache") -> dict[str, Any]:
         "environment_class": host.pop("processor_class"),
         "host": host,
         "cache": _cache(cache.folder),
-        "extensions": [extension.name for extension in installed_extensions()],
+        "extensions": [extension.name for extension in (*installed_extensions(), *added)],
         "problems": list(_problems(cache.folder)),
     }
 

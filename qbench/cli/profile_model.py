@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.printing import print_json
 from qbench.errors import InputError
 
@@ -18,9 +18,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench profile``."""
     parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
     parser.add_argument("--data", metavar="D", required=True, help="calibration samples, as 'qbench eval' takes them")
-    parser.add_argument("--count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
+    parser.add_argument(
+        "--count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
+    )
     parser.add_argument("-o", "--output", metavar="P.json", required=True, help="the profile to write")
-    parser.add_argument("--threads", metavar="N", type=int, default=1, help="threads of the engine (default: 1)")
+    parser.add_argument(
+        "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
+    )
     parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -38,7 +42,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
     data, preprocess = dataset_from_text(arguments.data)
     if arguments.count is not None:
-        data = data.take(max(1, min(arguments.count, len(data))))
+        data = data.take(min(arguments.count, len(data)))
     network = read_network(arguments.model, data, preprocess)
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
     samples = prepare_samples(data, network.preprocess, cache)

@@ -33,7 +33,7 @@ COMMANDS: tuple[Command, ...] = (
     show_history.COMMAND,
     doctor.COMMAND,
 )
-_CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable, 4 incomplete run"
+_CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable,\n  4 incomplete run"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -61,7 +61,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="qbench",
         description="A bench for quantized neural networks: models × backends × schemas against stored fp32 baselines.",
-        epilog=_CODES,
+        epilog=" ".join(_CODES.split()),
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=_version())

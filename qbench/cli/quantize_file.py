@@ -47,7 +47,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 COMMAND = Command(
     name="quantize",
     summary="write a float ONNX file as a QDQ model",
-    example="qbench quantize net.onnx --profile net.profile.json --schema w8a8_asym_pc -o net.int8.onnx --why",
+    example="qbench quantize net.onnx --profile p.json --schema w8a8_asym_pc -o q.onnx",
     declare=declare,
     execute=execute,
 )

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.draw_report import KINDS, declare_output
 from qbench.cli.history_files import declare_history
+from qbench.cli.named_extensions import declare_extensions, hinted, named_extensions
 from qbench.cli.printing import print_json, print_tones, say
 from qbench.errors import InputError, QbenchError
 
@@ -25,6 +26,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
     )
+    declare_extensions(parser)
     parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
     parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
     parser.add_argument("--limit", metavar="N", type=int, help="at most N samples of each data set; never accepted")
@@ -45,8 +47,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
     path = Path(arguments.suite)
     suite = load_suite(path)
-    catalogues = gather(suites=path.parent)
-    planned = expand(suite, catalogues)
+    catalogues = gather(named_extensions(arguments.extension), suites=path.parent)
+    with hinted(arguments.extension):
+        planned = expand(suite, catalogues)
     selection = Selection.parse(arguments.select)
     chosen = [one for one in planned if selection.covers(one.cell)]
     if not chosen:
@@ -165,7 +168,7 @@ def _show(run: "Run", code: ExitCode, *, as_json: bool) -> None:
 COMMAND = Command(
     name="run",
     summary="measure and judge the cells of a suite, the same road as pytest",
-    example="qbench run suites/smoke.qbench.toml --select 'model=digits_cnn backend=ort-*' --report html",
+    example="qbench run suites/smoke.qbench.toml --select 'backend=ort-*' --report html",
     declare=declare,
     execute=execute,
 )

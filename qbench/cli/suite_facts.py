@@ -13,6 +13,7 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from qbench.extension import Extension
     from qbench.judging import EnvironmentClass, QuarantineEntry
     from qbench.storage import Cache
     from qbench.suite import Catalogues, PlannedCell, Suite
@@ -30,7 +31,15 @@ def decidable_drop(n: int, flips: float = FLIPS) -> float:
     return min(1.0, z * math.sqrt(flips / n))
 
 
-def suite_facts(path: Path, baselines: Path, cache: "Cache", processor: str, today: datetime.date) -> dict[str, Any]:
+def suite_facts(
+    path: Path,
+    baselines: Path,
+    cache: "Cache",
+    processor: str,
+    today: datetime.date,
+    *,
+    added: "Sequence[Extension]" = (),
+) -> dict[str, Any]:
     """Plain facts about the suite at ``path``, and its ``problems``; nothing is downloaded.
 
     Raises:
@@ -40,7 +49,7 @@ def suite_facts(path: Path, baselines: Path, cache: "Cache", processor: str, tod
     from qbench.tracking import baseline_path, load_baseline
 
     suite = load_suite(path)
-    catalogues = gather(suites=path.parent)
+    catalogues = gather(added, suites=path.parent)
     planned = expand(suite, catalogues)
     stored = {model.id: baseline_path(baselines, suite.name, model.id) for model in suite.models}
     known = {name: load_baseline(file) if file.exists() else None for name, file in stored.items()}

@@ -13,8 +13,50 @@ def test_fp32_and_quantized_side_by_side(blobs_files, qbench):
     )
     assert code == 0, err
     assert "100.0 % of the multiply-accumulates are planned in integers" in out
-    assert "w8a8_asym_pc  top1" in out
-    assert "fp32          agreement  100.00 %" in out
+    assert "schema   w8a8_asym_pc\n" in out
+    lines = {line.split()[0]: line for line in out.splitlines() if line.strip()}
+    assert len([line for line in lines if line in ("top1", "top5", "agreement")]) == 3
+    assert max(len(line) for name, line in lines.items() if name != "backend") <= 80
+    assert "100.00 % of" not in out
+    assert " pp" in lines["top1"]
+    assert " pp" not in lines["agreement"]
+
+
+def test_fp32_alone_has_no_columns_of_quantization(blobs_files, qbench):
+    code, out, _ = qbench("eval", "net.onnx", "--data", "test.npz")
+    assert code == 0
+    assert "metric  fp32" in out
+    assert "agreement" not in out
+    assert "losses" not in out
+    assert "name --schema" in qbench("eval", "net.onnx", "--data", "test.npz", "--metrics", "agreement")[1]
+
+
+def counted(direction, reference_hits, hits):
+    from qbench.metrics import Against, Score
+
+    return Score(
+        metric="m", direction=direction, against=Against.LABELS, unit="u", proportion=False, least_margin=0,
+        n=300, hits=hits, out_of=300, reference_hits=reference_hits, losses=0, gains=0,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("losses", "gains", "change"), [(3, 1, "-0.67 pp"), (1, 3, "+0.67 pp"), (2, 2, "+0.00 pp")])
+@pytest.mark.parametrize("name", ["HIGHER", "LOWER"])
+def test_minus_is_a_loss_whatever_the_direction(name, losses, gains, change):
+    from qbench.cli.evaluate_model import _line
+    from qbench.metrics import Direction
+
+    step = (gains - losses) if name == "HIGHER" else (losses - gains)
+    before, after = (counted(Direction[name], 200, hits) for hits in (200, 200 + step))
+    assert _line(before, after)[4] == change
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two"])
+@pytest.mark.parametrize("command", [["eval"], ["profile", "-o", "p.json"]])
+def test_no_threads_are_refused(blobs_files, qbench, command, text):
+    code, out, err = qbench(*command, "net.onnx", "--data", "test.npz", f"--threads={text}")
+    assert (code, out) == (2, "")
+    assert f"--threads: found '{text}'; expected a whole number from 1" in err
 
 
 def test_the_numbers_are_those_of_the_engine(blobs_files, qbench):

@@ -23,6 +23,19 @@ def test_every_command_helps_with_an_example(qbench, command):
     assert "exit codes: 0 fine" in out
 
 
+@pytest.mark.parametrize("command", ["", *(command.name for command in COMMANDS)])
+def test_help_fits_a_terminal(qbench, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, qbench(*filter(None, [command]), "--help")[1].splitlines())) <= 80
+
+
+def test_python_runs_it_as_a_module():
+    done = subprocess.run(
+        [sys.executable, "-m", "qbench", "--version"], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert done.stdout.startswith("qbench ")
+
+
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.name)
 def test_every_example_is_understood(command):
     import shlex

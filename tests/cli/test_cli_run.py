@@ -242,6 +242,20 @@ def test_accept_replaces_only_with_a_reason(accepted, qbench):
     assert len(out.splitlines()) == 1 + 2 * CELLS
 
 
+def test_accept_says_what_it_refused_and_ends_with_1(accepted, qbench):
+    qbench("run", SUITE)
+
+    def other_model(line):
+        line["digests"]["model"] = "0" * 64
+
+    run = rewritten(only_run(), "other", other_model)
+    code, out, err = qbench("accept", run, "--what", "changed", "--reason", "why", "--dry-run")
+    assert code == 1
+    assert out.splitlines()[-1] == f"nothing accepted, {CELLS} cells refused (the reasons are above)"
+    command = 'pytest "suites/tiny.qbench.toml::blobs" --qbench-accept-fp32 --qbench-accept=all --qbench-reason "…"'
+    assert err.count("not accepted: blobs::") == err.count(f"({command})") == CELLS
+
+
 def test_accept_is_refused_in_ci_for_incomplete_runs_and_without_a_baseline(accepted, qbench, monkeypatch):
     qbench("run", SUITE)
     path = only_run()

@@ -1,0 +1,78 @@
+"""``--extension``: what a conftest names is known to ``run``, ``doctor`` and ``list``, too."""
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+SUITE = "suites/tiny.qbench.toml"
+HOOK = "conftest:pytest_qbench_extension"
+
+
+@pytest.fixture
+def uninstalled(project, shapes_package, monkeypatch):
+    """The project with its extension in a conftest.py instead of an installed package."""
+    from qbench.extension import installed_extensions
+
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry != str(shapes_package)])
+    installed_extensions.cache_clear()
+    shutil.copy(shapes_package / "qbench_shapes.py", project / "conftest.py")
+    with Path("conftest.py").open("a") as file:
+        file.write(
+            "\ndef pytest_qbench_extension(config):\n    assert config is None\n    return EXTENSION\n"
+            "\ndef bare():\n    return EXTENSION\n\nnumber = 3\n"
+        )
+    Path("broken.py").write_text("1 / 0\n")
+    monkeypatch.delitem(sys.modules, "conftest", raising=False)
+    yield project
+    sys.modules.pop("conftest", None)
+
+
+@pytest.mark.parametrize("name", ["pytest_qbench_extension", "bare", "EXTENSION"])
+def test_a_conftest_is_run_as_under_pytest(uninstalled, qbench, name):
+    code, out, err = qbench("run", SUITE, "--select", "schema=fp32", "--extension", f"conftest:{name}", "--json")
+    assert code == 1, err  # nothing is accepted yet
+    assert {cell["outcome"] for cell in json.loads(out)["cells"]} == {"missing"}
+
+
+def test_list_and_doctor_know_it(uninstalled, qbench):
+    assert "blobs " not in qbench("list", "models")[1]
+    assert "blobs " in qbench("list", "models", "--extension", HOOK)[1]
+    code, out, _ = qbench("doctor", "--extension", HOOK, "--json")
+    assert code == 1
+    assert json.loads(out)["machine"]["extensions"] == ["shapes"]
+
+
+@pytest.mark.parametrize("command", ["run", "doctor"])
+def test_an_unknown_name_ends_with_the_hint(uninstalled, qbench, command):
+    code, out, err = qbench(command, SUITE)
+    assert (code, out) == (2, "")
+    assert "unknown model 'blobs'" in err
+    assert err.endswith(f"needs --extension {HOOK} here.\n")
+
+
+def test_no_hint_for_other_mistakes(uninstalled, qbench):
+    assert "--extension" not in qbench("run", SUITE, "--extension", HOOK, "--select", "modell=blobs")[2]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("conftest", "MODULE:NAME"),
+        ("nowhere:EXTENSION", "ModuleNotFoundError"),
+        ("broken:EXTENSION", "ZeroDivisionError"),
+        ("conftest:EXTENSIONS", "no name 'EXTENSIONS'"),
+        ("conftest:number", "found a int"),
+    ],
+)
+def test_what_is_no_extension_is_one_sentence_and_2(uninstalled, qbench, text, says):
+    code, out, err = qbench("list", "models", "--extension", text)
+    assert (code, out) == (2, "")
+    assert says in err
+    assert len(err.splitlines()) == 1
+
+
+def test_one_name_of_two_owners_is_refused(uninstalled, qbench):
+    assert qbench("list", "models", "--extension", HOOK, "--extension", HOOK)[0] == 2
