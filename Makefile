@@ -61,7 +61,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@grep -qsxF "# made in $(CURDIR)" $(VENV)/pyvenv.cfg && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) && echo "# made in $(CURDIR)" >>$(VENV)/pyvenv.cfg; }
 	@echo "installing what constraints.txt pins"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev]"
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev]"
 	@printf '%s' "$(CURDIR)" >$(STAMP)
 
 help:  ## list what can be made
