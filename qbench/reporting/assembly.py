@@ -34,7 +34,7 @@ def build_report(runs: Sequence[Run], suite: str | None = None) -> Report:
     cells = tuple(_with_past(cell, past, views) for cell in _expected(past, views))
     causes = group_causes(cells)
     trends = {
-        cell.key: tuple(trend_of([p.get(cell.key) for p in past], cell, m) for m in _lead_first(cell))
+        cell.key: tuple(trend_of([p.get(cell.key) for p in past], cell, m, views) for m in _lead_first(cell))
         for cell in cells
         if cell.metrics
     }

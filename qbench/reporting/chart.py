@@ -9,6 +9,7 @@ would become a flat line. Colours are classes of the page's style sheet; shapes 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 
 from qbench.reporting.view import CellView, RunView, Series, Step, Trend
 from qbench.reporting.words import change_text, percent, value_text
@@ -44,12 +45,12 @@ def frame_of(trend: Trend, runs: int) -> Frame:
     """The span that shows the values of ``trend`` over ``runs`` runs."""
     metric = trend.metric
     values = [value for series in trend.series for value in series.values] or [metric.value]
-    if metric.limit is not None:
-        values.append(metric.limit)
+    values.extend(mark.limit for mark in trend.marks if mark.limit is not None)
     low, high = min(values), max(values)
     spread = max(high - low, 0.004 * abs(metric.reference), 1 / metric.out_of)
-    if min(abs(metric.reference - low), abs(metric.reference - high)) <= 3 * spread:
-        low, high = min(low, metric.reference), max(high, metric.reference)
+    references = [mark.reference for mark in trend.marks] or [metric.reference]
+    if max(low - min(references), max(references) - high) <= 3 * spread:
+        low, high = min(low, *references), max(high, *references)
     pad = max(0.08 * (high - low), 0.15 * spread)
     return Frame(low - pad, high + pad, runs)
 
@@ -97,6 +98,7 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
         run = runs[step.position]
         kind = "Possible step" if step.provisional else "Step"
         text += f". {kind} of {change_text(metric, step.after - step.before)} at {run.commit or run.started}"
+        text += f" ({', '.join(step.causes)})" if step.causes else ""
     for switch in trend.switches[:MAX_SWITCHES]:
         text += f". From {runs[switch.position].started} on {switch.label}"
     return text + "."
@@ -117,26 +119,54 @@ def _hover_data(trend: Trend, frame: Frame) -> str:
 
 
 def _levels(trend: Trend, frame: Frame) -> Iterable[str]:
-    """The band of the margin, the line of the reference, the line of the limit, and their labels, kept apart."""
+    """The band of the margin, the line of the reference, the line of the limit, as they were; today's have labels."""
     metric, right = trend.metric, WIDTH - RIGHT
-    marks = []
-    if frame.low < metric.reference < frame.high:
-        marks.append(("fp32", metric.reference))
-    if metric.limit is not None:
-        marks.append(("limit", metric.limit))
-    if len(marks) == 2:
-        top, bottom = sorted(frame.y(value) for _, value in marks)
-        yield f'<rect class="margin" x="{LEFT}" y="{top:.1f}" width="{right - LEFT}" height="{bottom - top:.1f}"/>'
+    shown = all(frame.low < mark.reference < frame.high for mark in trend.marks)
+    spans = _spans(trend, frame)
+    for (left, end), mark in zip(spans, trend.marks, strict=True):
+        if shown and mark.limit is not None:
+            top, bottom = sorted((frame.y(mark.reference), frame.y(mark.limit)))
+            yield (
+                f'<rect class="margin" x="{_number(left)}" y="{top:.1f}" width="{_number(end - left)}"'
+                f' height="{bottom - top:.1f}"/>'
+            )
+    lines: tuple[tuple[str, float | None, list[float | None]], ...] = (
+        ("fp32", metric.reference if shown else None, [mark.reference if shown else None for mark in trend.marks]),
+        ("limit", metric.limit, [mark.limit for mark in trend.marks]),
+    )
     placed: list[float] = []
-    for name, value in marks:
-        y = frame.y(value)
-        label = y + 3
+    for name, newest, levels in lines:
+        path = _stairs(spans, levels, frame)
+        if path:
+            yield f'<path class="{name}" d="{path}"/>'
+        if newest is None or not frame.low < newest < frame.high:
+            continue
+        label = frame.y(newest) + 3
         if placed and abs(label - placed[0]) < LABEL_GAP:
             label = placed[0] + (LABEL_GAP if label >= placed[0] else -LABEL_GAP)
         placed.append(label)
-        short = percent(value, 1).replace(" %", "") if metric.unit == "%" else f"{value:.3g}"
-        yield f'<path class="{name}" d="M{LEFT} {y:.1f}H{right}"/>'
+        short = percent(newest, 1).replace(" %", "") if metric.unit == "%" else f"{newest:.3g}"
         yield f'<text class="label" x="{right + 5}" y="{label:.1f}">{name} {short}</text>'
+
+
+def _spans(trend: Trend, frame: Frame) -> list[tuple[float, float]]:
+    """From where to where each mark of ``trend`` holds: half way to its neighbours, and over the whole width."""
+    inner = [(frame.x(a.last) + frame.x(b.first)) / 2 for a, b in pairwise(trend.marks)]
+    edges = [float(LEFT), *inner, float(WIDTH - RIGHT)]
+    return list(pairwise(edges)) if trend.marks else []
+
+
+def _stairs(spans: Sequence[tuple[float, float]], levels: Sequence[float | None], frame: Frame) -> str:
+    """A path of one flat stretch a span, joined by upright ones; a gap where there is no level."""
+    path, before = "", None
+    for (left, right), level in zip(spans, levels, strict=True):
+        if level is not None and level == before:  # only the other of the two lines moves here
+            path += f"H{_number(right)}"
+        elif level is not None:
+            start = f"M{_number(left)} {frame.y(level):.1f}" if before is None else f"V{frame.y(level):.1f}"
+            path += f"{start}H{_number(right)}"
+        before = level
+    return path
 
 
 def _switch_lines(trend: Trend, frame: Frame) -> Iterable[str]:
@@ -184,11 +214,15 @@ def _step_mark(step: Step, trend: Trend, frame: Frame) -> str:
     triangle = f"M{x - 4:.1f} {top}h8l-4 -7z" if up else f"M{x - 4:.1f} {top - 7}h8l-4 7z"
     hollow = " provisional" if step.provisional else ""
     anchor, shift = ("end", -7) if x > WIDTH / 2 else ("start", 7)
-    size = escape(change_text(trend.metric, step.after - step.before, unit=False))
+    size = change_text(trend.metric, step.after - step.before, unit=False)
+    room = (x if x > WIDTH / 2 else WIDTH - x) - 7
+    if step.causes and len(trend.steps) == 1 and LETTER * (len(size) + len(step.causes[0]) + 1) <= room:
+        size += f" {step.causes[0]}"
     return (
         f'<g class="step {_tone(trend, step)}{hollow}"><path d="M{x:.1f} {top}V{HEIGHT - BOTTOM}"/>'
         f'<path class="mark" d="{triangle}"/>'
-        f'<text x="{x + shift:.1f}" y="{top}" text-anchor="{anchor}">{size}</text></g>'
+        f'<text x="{x + shift:.1f}" y="{top}" text-anchor="{anchor}">{escape(size)}</text>'
+        f"{f'<title>{escape(chr(10).join(step.causes))}</title>' if step.causes else ''}</g>"
     )
 
 

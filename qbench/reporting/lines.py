@@ -120,6 +120,7 @@ def read_cell(line: Mapping[str, Any]) -> CellView:
         lead=lead_metric(metrics, gates),
         environment_class=text_of(line.get("environment_class")),
         data="+".join(digests[k] for k in sorted(digests) if k.startswith("data:")),
+        digests=digests,
         integer_macs=real_of(line.get("integer_macs")),
         refusals=tuple(filter(None, map(text_of, list_of(line.get("refusals"))))),
         refusal_count=whole_of(line.get("refusal_count")) or 0,

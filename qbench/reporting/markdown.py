@@ -4,7 +4,7 @@ Everything that comes from a run file is escaped, so that a name can neither bre
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from qbench.reporting.view import Cause, Matrix, Report
 from qbench.reporting.words import (
@@ -21,6 +21,7 @@ from qbench.reporting.words import (
 )
 
 ROWS_SHOWN = 30
+RUNS_SHOWN = 6
 _ESCAPED = re.compile(r"(^[#+\-=:]|[\\`*_\[\]<>|~@&$])")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", "|": "&#124;"}
 
@@ -40,12 +41,16 @@ def code(text: str) -> str:
     return f"{fence}{gap}{plain}{gap}{fence}" if plain else ""
 
 
-def markdown_text(reports: Sequence[Report]) -> str:
-    """The Markdown page of ``reports``, one a suite, that of the newest run first."""
-    return "\n\n".join(block for report in reports for block in _blocks(report)) + "\n"
+def markdown_text(reports: Sequence[Report], *, charts: Mapping[tuple[str, str], str] | None = None) -> str:
+    """The Markdown page of ``reports``, one a suite, that of the newest run first.
+
+    Args:
+        charts: (suite, model) → the chart that was drawn of it, relative to the page; these are linked.
+    """
+    return "\n\n".join(block for report in reports for block in _blocks(report, charts or {})) + "\n"
 
 
-def _blocks(report: Report) -> Iterable[str]:
+def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[str]:
     yield f"# qbench {escaped(report.suite)}".rstrip()
     yield f"**{STATES[report.state]} {escaped(report.headline)}.**"
     if report.run is None:
@@ -65,6 +70,7 @@ def _blocks(report: Report) -> Iterable[str]:
         for matrix in report.matrices:
             yield from _matrix(matrix)
     yield from _steps(report)
+    yield from _history(report, {m: charts[report.suite, m] for m in report.models if (report.suite, m) in charts})
     yield from _known(report)
     versions = ", ".join(f"{escaped(name)} {escaped(version)}" for name, version in report.run.versions)
     yield f"Run {code(report.run.id)}" + (f"; {versions}" if versions else "")
@@ -132,12 +138,38 @@ def _steps(report: Report) -> Iterable[str]:
                 value_text(metric, step.before),
                 value_text(metric, step.after),
                 change_text(metric, step.after - step.before) + (" (too new to be sure)" if step.provisional else ""),
+                escaped(", ".join(step.causes)),
             ]
             for key, metric, step in group.steps[:10]
         ]
-        yield _table(["Cell", "Metric", "Before", "After", "Step"], 2, rows)
+        yield _table(["Cell", "Metric", "Before", "After", "Step", "New at that run"], 2, rows)
         if len(group.steps) > 10:
             yield f"and {len(group.steps) - 10} smaller ones"
+
+
+def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
+    """Links to the ``charts`` (model → path), and the last runs of the cells that moved in them."""
+    first = max(len(report.runs) - RUNS_SHOWN, 0)
+    rows = []
+    for key, trends in report.trends.items():
+        lead = trends[0]
+        values = {p: v for s in lead.series for p, v in zip(s.positions, s.values, strict=True) if p >= first}
+        if len(set(values.values())) > 1:
+            places = range(first, len(report.runs))
+            texts = [value_text(lead.metric, values[p]) if p in values else "" for p in places]
+            rows.append([code(key.name), escaped(lead.metric.name), *texts])
+    if not rows and not charts:
+        return
+    yield "## History"
+    if charts:
+        yield "Charts: " + ", ".join(f"[{escaped(model)}]({path})" for model, path in charts.items())
+    if not rows:
+        return
+    yield f"Cells that moved in the last {counted(len(report.runs) - first, 'run')}, the newest on the right."
+    heads = [escaped(f"{run.started[:10]} {run.commit[:7]}".strip() or run.id) for run in report.runs[first:]]
+    yield _table(["Cell", "Metric", *heads], 2, rows[:ROWS_SHOWN])
+    if len(rows) > ROWS_SHOWN:
+        yield f"and {len(rows) - ROWS_SHOWN} more"
 
 
 def _known(report: Report) -> Iterable[str]:

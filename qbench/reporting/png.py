@@ -4,13 +4,15 @@ Figures are made without pyplot, which keeps every figure alive in one global li
 """
 
 import io
+import re
 import textwrap
 import warnings
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from qbench.reporting.chart import MAX_SWITCHES
-from qbench.reporting.view import CellView, Matrix, Report, Trend
+from qbench.reporting.view import CellView, Matrix, Report, RunView, Trend
 from qbench.reporting.words import cell_text, change_text, counted, margin_level, symbol_of, value_text
 
 if TYPE_CHECKING:
@@ -88,7 +90,7 @@ def model_png(report: Report, model: str) -> bytes:
     backends = sorted({backend for backend, _ in cells})
     known = [column for matrix in report.matrices for column in matrix.columns]
     columns = [c for c in dict.fromkeys(known) if any((b, c) in cells for b in backends)]
-    width, height = 0.5 + 2.6 * max(len(columns), 2), 0.8 + 1.75 * max(len(backends), 1)
+    width, height = 0.5 + 2.6 * max(len(columns), 2), 1.2 + 1.9 * max(len(backends), 1)
     figure = Figure(figsize=(width, height), facecolor="white")
     first = next(iter(cells.values()), None)
     metric = first.lead.name if first and first.lead else "nothing measured"
@@ -96,10 +98,11 @@ def model_png(report: Report, model: str) -> bytes:
     figure.text(0.15 / width, 1 - 0.32 / height, _safe(title), color=INK, fontsize=12, fontweight="bold")
     if not cells:
         return _file(figure)
-    frame = trend_frame(report, model)
+    frame, labels = trend_frame(report, model), run_labels(report.runs)
+    _legend(figure, width, height)
     axes = figure.subplots(len(backends), len(columns), squeeze=False)
     figure.subplots_adjust(
-        left=0.5 / width, right=1 - 0.2 / width, bottom=0.15 / height, top=1 - 0.95 / height, wspace=0.3, hspace=0.42
+        left=0.5 / width, right=1 - 0.2 / width, bottom=0.3 / height, top=1 - 1.15 / height, wspace=0.3, hspace=0.6
     )
     for row, backend in zip(axes, backends, strict=True):
         for axis, column in zip(row, columns, strict=True):
@@ -108,7 +111,7 @@ def model_png(report: Report, model: str) -> bytes:
                 axis.axis("off")
                 continue
             data = frame[(frame["backend"] == backend) & (frame["column"] == column)]
-            _small_chart(axis, data, cell, report.trends[cell.key][0], len(report.runs))
+            _small_chart(axis, data, cell, report.trends[cell.key][0], labels)
     return _file(figure)
 
 
@@ -156,7 +159,8 @@ def _outline(x: int, y: int) -> Any:  # noqa: ANN401
     return Rectangle((x + 0.03, y + 0.05), 0.94, 0.9, fill=False, edgecolor=RED, linewidth=1.6)
 
 
-def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, runs: int) -> None:  # noqa: ANN401
+def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, labels: Sequence[str]) -> None:  # noqa: ANN401
+    runs = len(labels)
     metric = trend.metric
     factor = 100 if metric.unit == "%" else 1
     by_class = data.pivot_table(index="run", columns="environment_class", values="value", aggfunc="median") * factor
@@ -164,12 +168,7 @@ def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, 
     for name, colour in zip(newest, [INK, BLUE, SOFT, "#7d5a00"] + [SOFT] * len(newest), strict=False):
         line = by_class[name].dropna()
         axis.plot(line.index, line.to_numpy(), color=colour, linewidth=1.2, marker="." if len(line) == 1 else None)
-    if metric.limit is not None:
-        axis.axhspan(
-            *sorted((metric.limit * factor, metric.reference * factor)), color="#f1f1ea", zorder=0, linewidth=0
-        )
-        axis.axhline(metric.limit * factor, color=RED, linewidth=0.8, linestyle=(0, (3, 3)))
-    axis.axhline(metric.reference * factor, color=SOFT, linewidth=0.7)
+    _levels(axis, trend, runs, factor)
     for step in trend.steps:
         worse = (step.after < step.before) != metric.lower_is_better
         axis.axvline(step.position, color=RED if worse else BLUE, linewidth=0.9)
@@ -189,13 +188,59 @@ def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, 
     axis.set_title(_safe(title), loc="left", fontsize=7, color=colour)
     axis.set_title(_safe(f"{value_text(metric)}\n{change_text(metric)}"), loc="right", fontsize=7, color=colour)
     axis.set_xlim(-0.5, max(runs - 0.5, 0.5))
-    axis.set_xticks([])
+    places = sorted({0, (runs - 1) // 2, runs - 1})
+    axis.set_xticks(places, [_safe(labels[place]) for place in places])
+    axis.tick_params(axis="x", labelsize=6, length=2, colors=SOFT)
     axis.tick_params(axis="y", labelsize=6, length=2, colors=SOFT)
     axis.ticklabel_format(axis="y", useOffset=False)
     axis.margins(y=0.15)
-    for side in ("top", "right", "bottom"):
+    for side in ("top", "right"):
         axis.spines[side].set_visible(False)
-    axis.spines["left"].set_color(LINE)
+    axis.spines[["left", "bottom"]].set_color(LINE)
+
+
+def _levels(axis: Any, trend: Trend, runs: int, factor: float) -> None:  # noqa: ANN401
+    """The reference and the margin under it as they were in each stretch of runs."""
+    inner = [(a.last + b.first) / 2 for a, b in pairwise(trend.marks)]
+    for (left, right), mark in zip(pairwise([-0.5, *inner, runs - 0.5]), trend.marks, strict=True):
+        reference = mark.reference * factor
+        axis.plot([left, right], [reference, reference], **FP32)
+        if mark.limit is not None:
+            limit = mark.limit * factor
+            axis.fill_between([left, right], limit, reference, **BAND)
+            axis.plot([left, right], [limit, limit], **LIMIT)
+
+
+def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
+    """What the lines of the small charts are, once, above them."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    drawn = [
+        Line2D([], [], color=INK, linewidth=1.2, label="value"),
+        Line2D([], [], **FP32, label="fp32"),
+        Patch(**BAND, label="margin"),
+        Line2D([], [], **LIMIT, label="limit"),
+        Line2D([], [], color=RED, linewidth=0.9, marker="|", linestyle="", label="step"),
+    ]
+    place = (1 - 0.1 / width, 1 - 0.1 / height)
+    figure.legend(
+        handles=drawn, loc="upper right", bbox_to_anchor=place, ncols=5, fontsize=7, frameon=False, labelcolor=SOFT
+    )
+
+
+def run_labels(runs: Sequence[RunView]) -> list[str]:
+    """A short name of each run for an axis: its day, its time where all are of one day, else its commit."""
+    days = [run.started[5:10] if _DATED.match(run.started) else "" for run in runs]
+    if len(runs) > 1 and len({run.started[:10] for run in runs}) == 1:
+        days = [run.started[11:16] if day else "" for run, day in zip(runs, days, strict=True)]
+    return [day or run.commit[:7] or run.id[:8] for run, day in zip(runs, days, strict=True)]
+
+
+_DATED = re.compile(r"\d{4}-\d\d-\d\d ")
+FP32: dict[str, Any] = {"color": SOFT, "linewidth": 0.7}
+LIMIT: dict[str, Any] = {"color": RED, "linewidth": 0.8, "linestyle": (0, (3, 3))}
+BAND: dict[str, Any] = {"color": "#f1f1ea", "zorder": 0, "linewidth": 0}
 
 
 def _safe(text: str) -> str:

@@ -5,37 +5,53 @@ class or other samples are a labelled line and never a step.
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from qbench.reporting.view import CellKey, CellView, MetricView, RunView, Series, Step, StepGroup, Switch, Trend
+from qbench.reporting.view import CellKey, CellView, Mark, MetricView, RunView, Series, Step, StepGroup, Switch, Trend
 from qbench.tracking import cut_levels
 
 
 @dataclass(frozen=True, slots=True)
 class _Point:
     position: int
-    environment_class: str
-    data: str
-    value: float
-    out_of: int
+    cell: CellView
+    metric: MetricView
+
+    @property
+    def environment_class(self) -> str:
+        return self.cell.environment_class
 
 
-def trend_of(history: Sequence[CellView | None], cell: CellView, metric: MetricView) -> Trend:
-    """The trend of ``metric`` of ``cell``; ``history`` is what each run, oldest first, says of it, or None."""
+def trend_of(
+    history: Sequence[CellView | None], cell: CellView, metric: MetricView, runs: Sequence[RunView] = ()
+) -> Trend:
+    """The trend of ``metric`` of ``cell``; ``history`` is what each run, oldest first, says of it, or None.
+
+    ``runs``, where given, are the same runs: commits and package versions that changed are named beside a step.
+    """
     points = []
     for position, past in enumerate(history):
         found = next((m for m in past.metrics if m.name == metric.name), None) if past else None
         if past and found:
-            points.append(_Point(position, past.environment_class, past.data, found.value, found.out_of))
+            points.append(_Point(position, past, found))
     classes = dict.fromkeys(point.environment_class for point in points)
-    series = (_series([p for p in points if p.environment_class == name], name) for name in classes)
-    return Trend(key=cell.key, metric=metric, series=tuple(series), switches=_switches(points))
+    series = (_series([p for p in points if p.environment_class == name], name, runs) for name in classes)
+    return Trend(
+        key=cell.key, metric=metric, series=tuple(series), switches=_switches(points), marks=tuple(_marks(points))
+    )
 
 
-def _series(points: Sequence[_Point], environment_class: str) -> Series:
-    values = tuple(point.value for point in points)
-    breaks, levels = cut_levels(values, data=[p.data for p in points], out_of=[p.out_of for p in points])
+def _marks(points: Sequence[_Point]) -> Iterator[Mark]:
+    """The stretches of runs with one reference and one limit."""
+    for (reference, limit), group in itertools.groupby(points, key=lambda p: (p.metric.reference, p.metric.limit)):
+        places = [point.position for point in group]
+        yield Mark(first=places[0], last=places[-1], reference=reference, limit=limit)
+
+
+def _series(points: Sequence[_Point], environment_class: str, runs: Sequence[RunView]) -> Series:
+    values = tuple(point.metric.value for point in points)
+    breaks, levels = cut_levels(values, data=[p.cell.data for p in points], out_of=[p.metric.out_of for p in points])
     return Series(
         environment_class=environment_class,
         positions=tuple(point.position for point in points),
@@ -46,11 +62,38 @@ def _series(points: Sequence[_Point], environment_class: str) -> Series:
                 before=before.mean,
                 after=after.mean,
                 provisional=after.provisional,
+                causes=_causes(points[before.stop - 1], points[after.start], runs),
             )
             for before, after in itertools.pairwise(levels)
             if after.start not in breaks
         ),
     )
+
+
+_CAUSES = (
+    ("model", "model changed"),
+    ("preprocessing", "preprocessing changed"),
+    ("data", "data changed"),
+    ("quantized", "quantized graph changed"),
+)
+"""What a digest is of (its key up to a colon), and the words for another one."""
+
+
+def _causes(before: _Point, after: _Point, runs: Sequence[RunView]) -> tuple[str, ...]:
+    """What is known to be new in ``after``, the likeliest cause first; what only one of the two knows is not named."""
+    old, new = before.cell.digests, after.cell.digests
+    changed = {key.partition(":")[0] for key in new if key in old and new[key] != old[key]}
+    found = [words for kind, words in _CAUSES if kind in changed]
+    if not runs:
+        return tuple(found)
+    earlier, later = runs[before.position], runs[after.position]
+    versions = dict(earlier.versions)
+    for name, version in later.versions:
+        if version != versions.get(name, version):
+            found.append(f"{name} {versions[name]} → {version}")
+    if later.commit and later.commit != earlier.commit:
+        found.append(f"commit {later.commit}")
+    return tuple(found)
 
 
 def _switches(points: Sequence[_Point]) -> tuple[Switch, ...]:
@@ -59,7 +102,7 @@ def _switches(points: Sequence[_Point]) -> tuple[Switch, ...]:
         if before.environment_class != after.environment_class:
             label = class_difference(before.environment_class, after.environment_class)
             found.append(Switch(position=after.position, label=label))
-        elif before.data != after.data:
+        elif before.cell.data != after.cell.data:
             found.append(Switch(position=after.position, label="other samples"))
     return tuple(found)
 

@@ -96,7 +96,7 @@ class CellView:
     ``lead`` is the metric to show first: the one a broken gate names, else the first that gates, else the first.
     ``moved`` is its change since the cell's previous run in the same environment class, a fraction. ``red_runs``
     counts how many runs in a row, this one included, the cell has been red (0 when no earlier run has it);
-    ``red_since`` names the first of them. ``data`` names the samples by their digests.
+    ``red_since`` names the first of them. ``data`` names the samples by their digests; ``digests`` are all of the line.
     """
 
     key: CellKey
@@ -111,6 +111,7 @@ class CellView:
     lead: MetricView | None = None
     environment_class: str = ""
     data: str = ""
+    digests: Mapping[str, str] = field(default_factory=dict)
     integer_macs: float | None = None
     refusals: tuple[str, ...] = ()
     refusal_count: int = 0
@@ -148,13 +149,14 @@ class RunView:
 class Step:
     """A new level of a series, first seen in run ``position``; means before and after, fractions.
 
-    ``provisional``: too few runs since to be sure.
+    ``provisional``: too few runs since to be sure. ``causes``: what else is new since the last run of the level before.
     """
 
     position: int
     before: float
     after: float
     provisional: bool = False
+    causes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,13 +178,24 @@ class Switch:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The reference and the limit (None: no gate) as they were in runs ``first`` … ``last``, fractions."""
+
+    first: int
+    last: int
+    reference: float
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """The history of one metric of one cell: one series a class, with the newest reference and limit."""
+    """The history of one metric of one cell: one series a class, with the reference and limit of each time."""
 
     key: CellKey
     metric: MetricView
     series: tuple[Series, ...]
     switches: tuple[Switch, ...] = ()
+    marks: tuple[Mark, ...] = ()
 
     @property
     def steps(self) -> tuple[Step, ...]:

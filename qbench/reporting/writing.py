@@ -40,13 +40,16 @@ def write_reports(
     if "html" in chosen:
         written.append(folder / "index.html")
         write_text(written[-1], html_page(reports))
-    if "md" in chosen:
-        written.append(folder / "report.md")
-        write_text(written[-1], markdown_text(reports))
+    charts: dict[tuple[str, str], str] = {}
     if "png" in chosen:
         for place, report in enumerate(reports):
-            charts = folder / "charts" / (file_name(report.suite) if place else "")
-            written.extend(_write_charts(report, charts, charts if place else folder))
+            below = folder / "charts" / (file_name(report.suite) if place else "")
+            drawn = _write_charts(report, below, below if place else folder)
+            written.extend(drawn.values())
+            charts |= {(report.suite, model): path.relative_to(folder).as_posix() for model, path in drawn.items()}
+    if "md" in chosen:
+        written.append(folder / "report.md")
+        write_text(written[-1], markdown_text(reports, charts=charts))
     return written
 
 
@@ -56,14 +59,15 @@ def file_name(text: str) -> str:
     return plain if plain == text != "" else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
-def _write_charts(report: Report, charts: Path, folder: Path) -> Iterable[Path]:
+def _write_charts(report: Report, charts: Path, folder: Path) -> dict[str, Path]:
+    """Draw the matrix (named "") and the trends of every model of ``report``; the files by model."""
     from qbench.reporting.png import charted_models, matrix_png, model_png
 
+    drawn: dict[str, Path] = {}
     if report.matrices:
-        path = folder / "matrix.png"
-        write_bytes(path, matrix_png(report))
-        yield path
+        drawn[""] = folder / "matrix.png"
+        write_bytes(drawn[""], matrix_png(report))
     for model in charted_models(report):
-        path = charts / f"{file_name(model)}.png"
-        write_bytes(path, model_png(report, model))
-        yield path
+        drawn[model] = charts / f"{file_name(model)}.png"
+        write_bytes(drawn[model], model_png(report, model))
+    return drawn

@@ -17,7 +17,10 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Level:
-    """Values ``start`` … ``stop`` − 1 lie around ``mean``; provisional: the last, and not yet ``confirm`` long."""
+    """Values ``start`` … ``stop`` − 1 lie around ``mean``, short excursions apart; one may lie between two levels.
+
+    ``provisional``: the last, and not yet ``confirm`` long.
+    """
 
     start: int
     stop: int
@@ -51,14 +54,14 @@ def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> 
     known = series[present]
     if len(known) == 0:
         return ()
-    starts = _without_spikes(known, _partition(known, min_effect), min_effect, confirm)
-    starts = _without_small_steps(known, starts, min_effect)
+    starts, usual = _without_spikes(known, _partition(known, min_effect), min_effect, confirm)
+    starts = _without_small_steps(usual, starts, min_effect)
     stops = [*starts[1:], len(known)]
     return tuple(
         Level(
             start=int(present[start]),
-            stop=int(present[stop - 1]) + 1,
-            mean=float(known[start:stop].mean()),
+            stop=int(present[start + int(np.nonzero(~np.isnan(usual[start:stop]))[0][-1])]) + 1,
+            mean=_mean_between(usual, start, stop),
             provisional=start > 0 and stop == len(known) and stop - start < confirm,
         )
         for start, stop in zip(starts, stops, strict=True)
@@ -117,21 +120,29 @@ def _cheapest(known: Floats, scale: float) -> list[int]:
     return starts[::-1]
 
 
-def _without_spikes(known: Floats, starts: list[int], min_effect: float, confirm: int) -> list[int]:
-    """Drop short excursions: segments shorter than ``confirm``, however many in a row, between two equal levels."""
-    kept = list(starts)
+def _without_spikes(known: Floats, starts: list[int], min_effect: float, confirm: int) -> tuple[list[int], Floats]:
+    """(starts, values): short excursions dropped, their values NaN where they would bend the mean of a level.
+
+    An excursion is segments shorter than ``confirm``, however many in a row, between two equal levels, or between two
+    others and not on the way from one to the other: a fault that hides a step is no level of its own.
+    """
+    kept, usual = list(starts), known.copy()
     index = 1
     while index < len(kept):
         after = index  # the first segment from here on that is long enough to be a level
         while after < len(kept) and _length(known, kept, after) < confirm:
             after += 1
         if index < after < len(kept):
-            step = abs(_mean(known, kept, after) - _mean(known, kept, index - 1))
-            if step < max(min_effect, _TINY):
-                del kept[index : after + 1]
+            old, new = _mean(usual, kept, index - 1), _mean(usual, kept, after)
+            equal = abs(new - old) < max(min_effect - _TINY, _TINY)
+            low, high = sorted((old, new))
+            if equal or not all(low <= _mean(usual, kept, short) <= high for short in range(index, after)):
+                usual[kept[index] : kept[after]] = np.nan
+                del kept[index : after + equal]
+                index += not equal
                 continue
         index += 1
-    return kept
+    return kept, usual
 
 
 _TINY = 1e-12
@@ -157,4 +168,10 @@ def _length(known: Floats, starts: list[int], index: int) -> int:
 
 
 def _mean(known: Floats, starts: list[int], index: int) -> float:
-    return float(known[starts[index] : starts[index] + _length(known, starts, index)].mean())
+    return _mean_between(known, starts[index], starts[index] + _length(known, starts, index))
+
+
+def _mean_between(values: Floats, start: int, stop: int) -> float:
+    """The mean of what is no excursion in ``values[start:stop]``."""
+    part = values[start:stop]
+    return float(part[~np.isnan(part)].mean())

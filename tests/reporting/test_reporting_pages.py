@@ -129,7 +129,7 @@ def test_a_chart_marks_the_step_and_the_change_of_machine(page_text):
     start = page_text.index("<title>mobilenet_v2::ort-cpu+w8a8_sym_pc, top1</title>")
     chart = page_text[start : page_text.index("</svg>", start)]
     assert 'class="step worse"' in chart
-    assert ">−1.18</text>" in chart
+    assert ">−1.18 commit " in chart
     assert 'class="switch"' in chart
     assert 'class="now red"' in chart
     assert 'class="margin"' in chart

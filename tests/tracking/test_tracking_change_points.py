@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.tracking import Level, find_change_points, find_levels
+from qbench.tracking import Level, cut_levels, find_change_points, find_levels
 from qbench.tracking.change_points import _cheapest
 
 
@@ -72,6 +72,20 @@ def test_a_ragged_spike_is_not_a_level():
 
 def test_a_spike_beside_a_step_leaves_the_step():
     assert found([0.76] * 20 + [0.50] + [0.76] * 10 + [0.74] * 20) == [31]
+
+
+@pytest.mark.parametrize("out_of", [200, 400, 1000])  # at 200 the step is exactly the least that matters
+@pytest.mark.parametrize("fault", [0.85, 1.0])
+def test_a_short_fault_does_not_hide_the_step_behind_it(out_of, fault):
+    values = [0.995] * 12 + [fault] * 2 + [0.985] * 8
+    _, levels = cut_levels(values, data=["a"] * 22, out_of=[out_of] * 22)
+    assert [(level.start, level.provisional) for level in levels] == [(0, False), (14, False)]
+    assert [level.mean for level in levels] == pytest.approx([0.995, 0.985])
+
+
+def test_a_spike_does_not_bend_the_level_around_it():
+    (level,) = find_levels([0.76] * 12 + [0.5] * 2 + [0.76] * 8, min_effect=0.002, confirm=3)
+    assert level.mean == pytest.approx(0.76)
 
 
 def test_a_large_step_does_not_hide_a_small_one():

@@ -1,0 +1,96 @@
+"""Trends over an exchange of the model: the reference of each time, the step, and its cause by its side."""
+
+import re
+from dataclasses import replace
+
+import pytest
+from reporting_histories import make_cell, make_run
+
+from qbench.reporting import build_report, html_page, markdown_text, write_reports
+from qbench.reporting.chart import frame_of, trend_svg
+from qbench.reporting.png import run_labels
+from qbench.reporting.view import CellKey, Mark
+
+KEY = CellKey("network", "ort-cpu", "w8a8_sym_pc")
+
+
+def exchanged(index: int, hits: int, reference: int, digests: dict[str, str]) -> dict:
+    """A cell line of 1,000 samples whose network was exchanged for another in run 12."""
+    line = make_cell("network", "ort-cpu", "w8a8_sym_pc", 0.0)
+    score = line["metrics"]["top1"] | {"hits": hits, "reference_hits": reference, "out_of": 1000, "n": 1000}
+    gates = [{"kind": "loss", "metric": "top1", "state": "holds", "limit": (reference - 5) / 1000}]
+    return line | {"metrics": {"top1": score}, "gates": gates, "digests": digests}
+
+
+@pytest.fixture(scope="module")
+def history():
+    runs = []
+    for index in range(20):
+        old = index < 12
+        digests = {"model": "a" if old else "b", "quantized": "c" if old else "d", "data:x": "e"}
+        run = make_run([exchanged(index, 994 if old else 989, 995 if old else 990, digests)], index)
+        versions = run.environment["versions"] | {"numpy": "2.3.4" if old else "2.3.5"}
+        runs.append(replace(run, environment=run.environment | {"versions": versions}))
+    return runs
+
+
+@pytest.fixture(scope="module")
+def report(history):
+    return build_report(history)
+
+
+def test_the_reference_and_the_limit_are_those_of_each_run(report):
+    (trend,) = report.trends[KEY]
+    assert trend.marks == (
+        Mark(first=0, last=11, reference=0.995, limit=0.99),
+        Mark(first=12, last=19, reference=0.99, limit=0.985),
+    )
+    chart = trend_svg(trend, report.cells[0], report.runs)
+    frame = frame_of(trend, 20)
+    line = re.search(r'class="fp32" d="M4 ([\d.]+)H([\d.]+)V([\d.]+)H234"', chart)
+    assert line
+    assert [float(line[1]), float(line[3])] == pytest.approx([frame.y(0.995), frame.y(0.99)], abs=0.06)
+    assert frame.x(11) < float(line[2]) < frame.x(12)
+    assert chart.count('class="margin"') == 2
+    # no value lies above the reference of its time
+    assert all(frame.y(v) > frame.y(0.995 if p < 12 else 0.99) for p, v in enumerate(trend.series[0].values))
+
+
+def test_a_step_names_what_is_new_at_its_run(report):
+    (step,) = report.trends[KEY][0].steps
+    commit = report.runs[12].commit
+    assert (step.position, step.causes) == (
+        12,
+        ("model changed", "quantized graph changed", "numpy 2.3.4 → 2.3.5", f"commit {commit}"),
+    )
+    chart = trend_svg(report.trends[KEY][0], report.cells[0], report.runs)
+    assert ">−0.50 model changed</text>" in chart
+    for text in (html_page([report]), markdown_text([report])):
+        assert "model changed, quantized graph changed, numpy 2.3.4 → 2.3.5, commit " in text
+
+
+def test_a_cause_that_is_not_known_is_not_named():
+    runs = [make_run([exchanged(i, 994 if i < 6 else 980, 995, {"model": "a"} if i < 6 else {})], 0) for i in range(12)]
+    (step,) = build_report(runs).trends[KEY][0].steps
+    assert step.causes == ()
+
+
+def test_markdown_links_the_charts_that_were_written_and_shows_what_moved(history, tmp_path):
+    still = {"digests": {"model": "a"}, "model": "still"}
+    runs = [replace(r, cells=(*r.cells, exchanged(0, 990, 995, {}) | still)) for r in history[:14]]
+    write_reports(runs, tmp_path)
+    text = (tmp_path / "report.md").read_text(encoding="utf-8")
+    assert "[network](charts/network.png), [still](charts/still.png)" in text
+    assert (tmp_path / "charts" / "network.png").is_file()
+    section = text[text.index("## History") :]
+    assert "| 99.40 % | 99.40 % | 99.40 % | 99.40 % | 98.90 % | 98.90 % |" in section
+    assert "`still::" not in section
+    write_reports(runs, tmp_path / "text", ["md"])
+    assert "charts/" not in (tmp_path / "text" / "report.md").read_text(encoding="utf-8")
+
+
+def test_runs_are_named_by_day_time_or_commit(report):
+    assert run_labels(report.runs)[:2] == ["01-01", "01-02"]
+    same = [replace(report.runs[0], started=f"2026-01-01 0{hour}:15 UTC") for hour in (3, 4)]
+    assert run_labels(same) == ["03:15", "04:15"]
+    assert run_labels([replace(report.runs[0], started="")]) == [report.runs[0].commit[:7]]
