@@ -9,7 +9,7 @@ import pytest
 from qbench.errors import QbenchError
 from qbench.plugin.items import CellItem, cell_marker
 from qbench.plugin.opening import OpenSuite, open_suite
-from qbench.plugin.tags import Tag
+from qbench.plugin.tags import Tag, shared_tag
 
 if TYPE_CHECKING:
     from qbench.suite import PlannedCell
@@ -28,7 +28,10 @@ class SuiteFile(pytest.File):
             QbenchError: the suite or a name in it is wrong.
         """
         self.opened = open_suite(self.path, self.config, self.ihook)
-        self.tag = Tag(self.opened.suite.name, self.nodeid, len(self.opened.planned), self.path)
+        self.tag = shared_tag(
+            self.config, suite=self.opened.suite.name, planned=len(self.opened.planned), file=self.path
+        )
+        self.tag.node = self.nodeid
         for model, planned in groupby(self.opened.planned, key=lambda cell: cell.model.id):
             yield ModelNode.from_parent(self, name=model, planned=tuple(planned))
 

@@ -30,6 +30,22 @@ class Controller:
 
             check_selection(options.select)
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Before the first cell: what could not be kept is not measured."""
+        from qbench.plugin.foresight import check_folders, has_cells
+
+        if not self._config.option.collectonly and not session.testsfailed and has_cells(session.items):
+            check_folders(self._options)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:  # noqa: ARG002
+        """The same where workers collect: they have not begun; cells in Python tests do not show in their ids."""
+        if any(".qbench.toml::" in node_id for node_id in ids):
+            from qbench.plugin.foresight import check_folders
+
+            check_folders(self._options)
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write the record down, whatever comes after it."""
         if not hasattr(report, "qbench_suite") and not died_in(report):

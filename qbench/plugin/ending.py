@@ -48,7 +48,12 @@ def _report(recorder: Recorder) -> list[str]:
     options = recorder.options
     history = History(options.history)
     written = write_reports(history.runs(), options.reports, options.report, problems=history.problems)
-    return [f"wrote {_short(path, recorder.config)}" for path in written if path.parent.name != "charts"]
+    charts = [path for path in written if options.reports / "charts" in path.parents]
+    said = [f"wrote {_short(path, recorder.config)}" for path in written if path not in charts]
+    if charts:
+        count = f"{len(charts)} chart{'s' if len(charts) > 1 else ''}"
+        said.append(f"wrote {_short(options.reports / 'charts', recorder.config)}/ ({count})")
+    return said
 
 
 def _accept(run: OpenRun, session: pytest.Session) -> list[str]:

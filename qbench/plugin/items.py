@@ -100,10 +100,13 @@ def conclude(verdict: "Verdict", cell: str, missing: str) -> None:
 
 
 def red_text(verdict: "Verdict", cell: str) -> str:
-    """What, with which numbers against what, by which rule, and what to do next."""
+    """What, with which numbers against what, by which rule, and what to do next.
+
+    The news comes first: pytest's short summary puts what fits of the first line behind the cell's name.
+    """
     from qbench.judging import GateState
 
-    lines = [f"{cell} is {verdict.outcome.value}: {verdict.headline}"]
+    lines = [verdict.headline, f"  cell: {cell} is {verdict.outcome.value}"]
     for gate in verdict.gates:
         mark = {GateState.HOLDS: "✓", GateState.BROKEN: "✗"}.get(gate.state, "·")
         lines.append(f"  {mark} {gate.kind}: {gate.detail}")

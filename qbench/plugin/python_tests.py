@@ -11,7 +11,7 @@ from qbench.errors import InputError, QbenchError, nearest, unknown_name
 from qbench.plugin.items import cell_marker, finished_record
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
-from qbench.plugin.tags import TAGGED, Tag, Tagged
+from qbench.plugin.tags import TAGGED, Tag, Tagged, shared_tag
 
 if TYPE_CHECKING:
     from qbench.judging import Cell, Measurement, Verdict
@@ -120,7 +120,10 @@ def _opened(metafunc: pytest.Metafunc, marker: pytest.Mark) -> tuple[OpenSuite, 
     key = (path, tuple(f"{name}={value}" for name, value in lists.items()))
     if key not in known:
         full = open_suite(path, metafunc.config, metafunc.definition.ihook)
-        known[key] = (_cut(doing, full, lists), Tag(full.suite.name, full.shown_path, len(full.planned), path))
+        known[key] = (
+            _cut(doing, full, lists),
+            shared_tag(metafunc.config, suite=full.suite.name, planned=len(full.planned), file=path),
+        )
     return known[key]
 
 

@@ -1,5 +1,6 @@
 """What an item that measures cells carries, and what of it travels on its reports, as plain values."""
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,14 @@ class Tagged:
 
 
 TAGGED = pytest.StashKey[Tagged]()
+_TAGS = pytest.StashKey[dict[Path, Tag]]()
+
+
+def shared_tag(config: pytest.Config, *, suite: str, planned: int, file: Path) -> Tag:
+    """The one tag of ``file`` in this session: whichever of its items reports first, it says how many are selected."""
+    path = Path(os.path.normpath(file))
+    node = path.relative_to(config.rootpath).as_posix() if path.is_relative_to(config.rootpath) else str(path)
+    return config.stash.setdefault(_TAGS, {}).setdefault(path, Tag(suite, node, planned, path))
 
 
 def attach(report: pytest.TestReport, tagged: Tagged) -> None:

@@ -72,12 +72,49 @@ def test_what_ran_and_was_accepted_here_is_red_when_it_is_unsupported(project, m
     monkeypatch.setenv("SULKS", "1")
     result = project.run()
     assert result.parseoutcomes() == {"failed": 4}
-    result.stdout.fnmatch_lines(["*is drifted: accepted here before, unsupported now: *found a Gemm*"])
+    result.stdout.fnmatch_lines(["accepted here before, unsupported now: *found a Gemm*", "  cell: *is drifted"])
     assert set(project.outcomes().values()) == {"drifted"}
     monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
     assert project.run().parseoutcomes() == {"skipped": 4}
     monkeypatch.delenv("FAKE_PROCESSOR")
     assert project.run("--qbench-limit=9").parseoutcomes() == {"skipped": 4}
+
+
+REPLACED = """
+def foreign():
+    graph = network(1)
+    node = next(node for node in graph.graph if node.op_type == "Relu")
+    node.domain, node.op_type = "com.x", "Odd"
+    graph.opset_imports["com.x"] = 1
+    return graph
+
+
+if "REPLACED" in os.environ:
+    network_a, model_of = foreign, model
+
+    def model(name, seed):
+        from dataclasses import replace
+
+        return lambda: replace(model_of(name, seed)(), graphs={"model": network_a})
+"""
+
+
+def test_an_accepted_model_replaced_by_one_that_no_engine_knows_is_red(project, monkeypatch):
+    project.write_conftest(extra=REPLACED)
+    assert project.accept().ret == 0
+    monkeypatch.setenv("REPLACED", "1")
+    for options in ((), ("-n2", "--dist", "loadscope")):
+        result = project.run(*options, process=bool(options))
+        assert result.ret == pytest.ExitCode.TESTS_FAILED
+        assert set(project.outcomes().values()) == {"drifted"}
+        assert result.parseoutcomes() == {"failed": 8}
+
+
+def test_the_short_summary_says_the_news_not_the_cell_again(project):
+    project.accept()
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    result = project.run("-k", "tiny_a and not noopt")
+    result.stdout.fnmatch_lines(["FAILED suites/scratch.qbench.toml::tiny_a::ort-cpu+w8a8_asym_pc - top1 100.00*"])
 
 
 def test_a_crash_of_an_engine_keeps_its_traceback_and_is_recorded(project):
@@ -116,7 +153,7 @@ def test_an_entry_that_ran_out_or_is_not_needed_is_red(project, tolerance, expir
     quarantine(project, expires=expires)
     result = project.run("-k", "tiny_a and not noopt")
     assert result.parseoutcomes()["failed"] == 1
-    result.stdout.fnmatch_lines([f"tiny_a::ort-cpu+w8a8_asym_pc is expired: {sentence}"])
+    result.stdout.fnmatch_lines([sentence, "  cell: tiny_a::ort-cpu+w8a8_asym_pc is expired"])
 
 
 def test_hooks_change_the_record(project):

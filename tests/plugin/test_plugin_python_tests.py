@@ -65,6 +65,15 @@ def test_measure_and_judge(project):
     assert project.lines(kind="end")[0]["cells"] == 4
 
 
+def test_the_run_line_counts_the_suites_cells_whoever_reports_first(project):
+    project.accept()
+    write_test(project, f'models=["tiny_a"], {SUITE}', "qbench_cell.measure()")
+    assert project.run("test_cells.py", "suites/scratch.qbench.toml", suite=False).parseoutcomes() == {"passed": 12}
+    header = project.lines(kind="run")[0]
+    assert (header["planned"], header["selected"], header["complete_selection"]) == (8, 8, True)
+    assert project.lines(kind="end")[0]["cells"] == 12
+
+
 def test_measuring_alone_is_recorded_and_a_failed_assertion_is_pytests(project):
     project.accept()
     write_test(project, f'models=["tiny_a"], {SUITE}', "assert qbench_cell.measure().score('top1').losses == 0")

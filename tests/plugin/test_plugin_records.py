@@ -97,6 +97,8 @@ def test_reports_are_drawn_from_the_history(project):
     project.accept()
     result = project.run("--qbench-report", "html", "--qbench-report", "md", "--qbench-report", "png")
     assert result.ret == 0
+    result.stdout.fnmatch_lines(["wrote reports/charts/ (2 charts)"])
+    assert result.stdout.str().count("charts") == 2
     for name in ("index.html", "report.md", "matrix.png", "charts/tiny_a.png"):
         assert (project.path / "reports" / name).stat().st_size > 500
     assert "tiny_b" in (project.path / "reports" / "report.md").read_text().replace("\\", "")
@@ -111,11 +113,62 @@ def test_a_damaged_history_file_hinders_nobody(project):
     assert "20200101T000000Z" in (project.path / "reports" / "report.md").read_text()
 
 
-@pytest.mark.parametrize("option", ["--qbench-history", "--qbench-reports"])
-def test_a_folder_that_cannot_be_written_is_one_sentence_and_red(project, option):
-    project.accept()
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+@pytest.mark.parametrize(
+    ("option", "other"),
+    [
+        ("--qbench-history", ()),
+        ("--qbench-reports", ("--qbench-report=md",)),
+        ("--qbench-baselines", ("--qbench-accept=new",)),
+    ],
+)
+def test_a_folder_that_cannot_be_written_is_noticed_before_anything_is_measured(project, option, other, workers):
     (project.path / "blocked").touch()  # a file in the place of the folder: it hinders root too
-    result = project.run(f"{option}=blocked/folder", "--qbench-report=md")
+    result = project.run(f"{option}=blocked/folder", *other, *workers, process=bool(workers))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(
+        ["ERROR: Writing the *blocked*found *expected a writable folder. Nothing was measured*"]
+    )
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
+    assert "passed" not in result.stdout.str()
+    assert "failed" not in result.stdout.str()
+    assert not project.run_files
+    assert not (project.path / "baselines").exists()
+
+
+def test_folders_that_this_session_does_not_write_may_be_what_they_are(project):
+    (project.path / "blocked").touch()
+    blocked = [f"--qbench-{name}=blocked/folder" for name in ("history", "reports")]
+    assert project.run("--collect-only", *blocked).ret == 0
+    assert project.run("-k", "nothing", *blocked).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    project.pytester.makepyfile(test_plain="def test_x(): pass")
+    assert project.run("test_plain.py", *blocked, suite=False).ret == 0
+    project.accept()
+    assert project.run(blocked[1]).ret == 0
+    assert not (project.path / "blocked").is_dir()
+
+
+def test_cells_in_python_tests_are_not_measured_in_vain_either(project):
+    project.pytester.makepyfile(
+        test_cells="""
+        import pytest
+
+        @pytest.mark.qbench(models=["tiny_a"], suite="suites/scratch.qbench.toml")
+        def test_cell(qbench_cell):
+            open("measured", "w").close()
+        """
+    )
+    (project.path / "blocked").touch()
+    result = project.run("test_cells.py", "--qbench-history=blocked/folder", suite=False)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert not (project.path / "measured").exists()
+
+
+def test_a_folder_that_breaks_while_measuring_is_one_sentence_and_red(project):
+    project.accept()
+    hook = "def pytest_qbench_update_record(config, record):\n    open('blocked', 'a').close()\n"
+    project.write_conftest(extra=hook)
+    result = project.run("--qbench-reports=blocked/folder", "--qbench-report=md")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert result.parseoutcomes() == {"passed": 8}
     result.stdout.fnmatch_lines(["scratch: All 8 cells pass", "qbench: Writing *blocked*found *expected a writable*"])
