@@ -172,6 +172,9 @@ def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, 
     for step in trend.steps:
         worse = (step.after < step.before) != metric.lower_is_better
         axis.axvline(step.position, color=RED if worse else BLUE, linewidth=0.9)
+        if step.causes and len(trend.steps) == 1:
+            early = step.position < runs / 2
+            _cause(axis, step.position, step.causes[0], RED if worse else BLUE, "left" if early else "right")
     for switch in trend.switches if len(trend.switches) <= MAX_SWITCHES else ():
         axis.axvline(switch.position - 0.5, color=SOFT, linewidth=0.8, linestyle=":")
     colour = RED if cell.is_red else INK
@@ -185,8 +188,8 @@ def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, 
         markeredgewidth=1.6,
     )
     title = f"{symbol_of(cell.outcome)} {cell.key.column}\n{cell.key.backend}"
-    axis.set_title(_safe(title), loc="left", fontsize=7, color=colour)
-    axis.set_title(_safe(f"{value_text(metric)}\n{change_text(metric)}"), loc="right", fontsize=7, color=colour)
+    axis.set_title(_safe(title), loc="left", fontsize=7, color=colour, pad=11)
+    axis.set_title(_safe(f"{value_text(metric)}\n{change_text(metric)}"), loc="right", fontsize=7, color=colour, pad=11)
     axis.set_xlim(-0.5, max(runs - 0.5, 0.5))
     places = sorted({0, (runs - 1) // 2, runs - 1})
     axis.set_xticks(places, [_safe(labels[place]) for place in places])
@@ -211,6 +214,12 @@ def _levels(axis: Any, trend: Trend, runs: int, factor: float) -> None:  # noqa:
             axis.plot([left, right], [limit, limit], **LIMIT)
 
 
+def _cause(axis: Any, position: int, words: str, colour: str, side: str) -> None:  # noqa: ANN401
+    """What is new at a step, beside the top of its line."""
+    where = axis.get_xaxis_transform()
+    axis.text(position, 1.01, _safe(f" {words} "), transform=where, fontsize=5.5, color=colour, ha=side, va="bottom")
+
+
 def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
     """What the lines of the small charts are, once, above them."""
     from matplotlib.lines import Line2D
@@ -223,9 +232,9 @@ def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
         Line2D([], [], **LIMIT, label="limit"),
         Line2D([], [], color=RED, linewidth=0.9, marker="|", linestyle="", label="step"),
     ]
-    place = (1 - 0.1 / width, 1 - 0.1 / height)
+    place = (0.05 / width, 1 - 0.38 / height)
     figure.legend(
-        handles=drawn, loc="upper right", bbox_to_anchor=place, ncols=5, fontsize=7, frameon=False, labelcolor=SOFT
+        handles=drawn, loc="upper left", bbox_to_anchor=place, ncols=5, fontsize=7, frameon=False, labelcolor=SOFT
     )
 
 

@@ -274,3 +274,31 @@ def test_a_real_browser_runs_the_page_without_a_complaint(page_text, tmp_path: P
     )
     assert "<title>FOUND 3 of 120 w8a8_sym_pc_pow2</title>" in done.stdout
     assert "CONSOLE" not in done.stderr
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
+@pytest.mark.parametrize(("width", "wide"), [(480, True), (1280, False)])
+def test_a_table_wider_than_the_window_says_that_it_scrolls(width, wide, tmp_path: Path):
+    line = make_cell("magika", "ort-cpu", "fp32", 0.0)
+    score = line["metrics"]["top1"] | {"hits": 3120, "reference_hits": 3120}
+    cells = [line | {"metrics": {"top1": score}}, *(make_cell("magika", "ort-cpu", f"s{n}", 0.001) for n in range(5))]
+    probe = """<script>addEventListener("load", () => {
+      const box = document.querySelector(".matrix").parentElement;
+      const [mark, value] = document.querySelector(".m").querySelectorAll(".mark, .value");
+      const apart = Math.abs(mark.getBoundingClientRect().bottom - value.getBoundingClientRect().bottom);
+      document.title = `${value.textContent} ${apart < 8} ${box.classList.contains("more")}`
+        + ` ${box.previousElementSibling.checkVisibility()}`;
+    });</script></body>"""
+    path = tmp_path / "page.html"
+    path.write_text(html_page(build_reports([make_run(cells)])).replace("</body>", probe), encoding="utf-8")
+    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+    flags += ["--disable-component-update", "--disable-sync", f"--window-size={width},900"]
+    done = subprocess.run(
+        ["chromium", *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    shown = str(wide).lower()
+    assert f"<title>100.00 % true {shown} {shown}</title>" in done.stdout
