@@ -96,14 +96,13 @@ def _opened(arguments: argparse.Namespace, suite: "Suite", planned: int, selecte
     Raises:
         StoreError: the history cannot be written; better now than after an hour.
     """
-    import datetime
-
+    from qbench.host import utc_now
     from qbench.suite import Extent, describe_start
 
     start = describe_start(
         Extent(suite=suite.name, planned=planned, selected=selected, select=arguments.select, limit=arguments.limit),
         Path(),
-        started=datetime.datetime.now(datetime.UTC),
+        started=utc_now(),
         token=secrets.token_hex(3),
     )
     return start.open(Path(arguments.history))

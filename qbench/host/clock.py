@@ -3,11 +3,11 @@
 import datetime
 
 
-def utc_now() -> str:
-    """Now in UTC, ISO 8601 to the second: ``2026-01-31T23:59:59Z``."""
-    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+def utc_now() -> datetime.datetime:
+    """Now, in UTC."""
+    return datetime.datetime.now(datetime.UTC)
 
 
 def utc_today() -> datetime.date:
     """Today's date in UTC: what expiry dates are compared with."""
-    return datetime.datetime.now(datetime.UTC).date()
+    return utc_now().date()

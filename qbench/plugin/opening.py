@@ -1,6 +1,5 @@
 """A suite file, opened under pytest's options: its cells, and the bench that measures them (made on first use)."""
 
-import datetime
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -40,6 +39,7 @@ class OpenSuite:
         return Bench(self.suite, self.catalogues, self._settings())
 
     def _settings(self) -> "Settings":
+        from qbench.host import utc_today
         from qbench.storage import Cache
         from qbench.suite import Settings
         from qbench.tracking import Accepting, Scope
@@ -52,7 +52,7 @@ class OpenSuite:
         return Settings(
             baselines=options.baselines,
             suite_path=self.shown_path,
-            today=datetime.datetime.now(datetime.UTC).date(),
+            today=utc_today(),
             cache=Cache.default() if options.cache is None else Cache(options.cache),
             accepting=accepting,
             limit=options.limit,

@@ -4,7 +4,6 @@ Whatever ends the process, the file holds what was measured until then; only a r
 selected gets its ``end`` line.
 """
 
-import datetime
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -109,6 +108,7 @@ class Recorder:
         return self.runs[key]
 
     def _opened(self, facts: Mapping[str, Any]) -> OpenRun:
+        from qbench.host import utc_now
         from qbench.suite import Extent, describe_start
 
         start = describe_start(
@@ -120,7 +120,7 @@ class Recorder:
                 limit=self.options.limit,
             ),
             self.config.rootpath,
-            started=datetime.datetime.now(datetime.UTC),
+            started=utc_now(),
             token=secrets.token_hex(3),
             processor=self.config.hook.pytest_qbench_processor(config=self.config),
         )
@@ -131,7 +131,7 @@ class Recorder:
             self.problems.append(str(error))
         name = {
             "id": start.token if writer is None else writer.id,
-            "started": start.started.isoformat(timespec="seconds"),
+            "started": start.started.isoformat(timespec="milliseconds"),
         }
         return OpenRun(facts, {**start.header, **name}, start.environment, writer)
 

@@ -46,10 +46,11 @@ class RunWriter:
             StoreError: the folder cannot be written.
         """
         moment = started.astimezone(datetime.UTC)
-        stem = f"{moment:%Y%m%dT%H%M%SZ}-{(commit or 'nogit')[:7]}-{token}"
+        # Milliseconds, because runs are put in order by this: two short ones may begin in one second.
+        stem = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03}Z-{(commit or 'nogit')[:7]}-{token}"
         path, handle = _created(folder, stem)
         writer = cls(path, handle)
-        first = {"type": "run", "format": FORMAT, "id": writer.id, "started": moment.isoformat(timespec="seconds")}
+        first = {"type": "run", "format": FORMAT, "id": writer.id, "started": moment.isoformat(timespec="milliseconds")}
         writer.write({**first, **header})
         return writer
 

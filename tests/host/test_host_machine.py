@@ -133,9 +133,8 @@ def test_without_git(monkeypatch):
 
 
 def test_clock():
-    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", utc_now())
     now = datetime.datetime.now(datetime.UTC)
-    assert abs((datetime.datetime.fromisoformat(utc_now()) - now).total_seconds()) < 60
+    assert abs((utc_now() - now).total_seconds()) < 60
     assert abs((utc_today() - now.date()).days) <= 1
 
 

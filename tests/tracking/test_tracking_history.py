@@ -21,7 +21,7 @@ from qbench.tracking import FORMAT, History, RunWriter, cell_line, measurement_o
 def test_round_trip(tmp_path):
     path = written(tmp_path, {"type": "environment", "processor": "x"}, {"type": "note", "text": "n"}, line(measured()))
     run = read_run(path)
-    assert path.name == "20261121T043000Z-abc1234-aa.jsonl"
+    assert path.name == "20261121T043000000Z-abc1234-aa.jsonl"
     assert run.id == path.stem
     assert (run.suite, run.complete, run.damaged, run.notices) == ("smoke", True, 0, ())
     assert (run.environment["processor"], run.notes, len(run.cells)) == ("x", ("n",), 1)
@@ -229,3 +229,14 @@ def test_merging_is_copying(tmp_path):
 def test_a_history_that_does_not_exist_is_empty(tmp_path):
     assert History(tmp_path / "none").runs() == ()
     assert History(tmp_path / "none").latest() is None
+
+
+def test_runs_of_one_second_are_in_the_order_they_began(tmp_path):
+    moment = datetime.datetime(2026, 11, 21, 4, 30, tzinfo=datetime.UTC)
+    for number, token in enumerate(["zz", "mm", "aa"]):
+        later = moment + datetime.timedelta(milliseconds=number)
+        RunWriter.open(tmp_path, {"suite": "s", "n": number}, started=later, commit=None, token=token).close(
+            exit_code=0
+        )
+    assert [run.header["n"] for run in History(tmp_path).runs()] == [0, 1, 2]
+    assert [path.name[-8:-6] for path in sorted(tmp_path.glob("*.jsonl"))] == ["zz", "mm", "aa"]
