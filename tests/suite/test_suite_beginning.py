@@ -43,7 +43,7 @@ def test_the_file_begins_with_both_lines(tmp_path):
     begun = start(tmp_path)
     with begun.open(tmp_path / "history") as writer:
         header, environment = map(json.loads, writer.path.read_text().splitlines())
-    assert writer.id == "20260131T120000Z-nogit-abc123"
+    assert writer.id == "20260131T120000000Z-nogit-abc123"
     assert begun.header.items() <= header.items()
     assert (header["type"], header["started"]) == ("run", "2026-01-31T12:00:00+00:00")
     assert environment == begun.environment
