@@ -45,7 +45,7 @@ def test_the_file_begins_with_both_lines(tmp_path):
         header, environment = map(json.loads, writer.path.read_text().splitlines())
     assert writer.id == "20260131T120000000Z-nogit-abc123"
     assert begun.header.items() <= header.items()
-    assert (header["type"], header["started"]) == ("run", "2026-01-31T12:00:00+00:00")
+    assert (header["type"], header["started"]) == ("run", "2026-01-31T12:00:00.000+00:00")
     assert environment == begun.environment
 
 
