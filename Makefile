@@ -19,7 +19,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench test test-slow lint format nightly report doctor benchmarks help clean
+.PHONY: setup bench test test-slow lint format nightly report doctor benchmarks bias-table help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -55,13 +55,16 @@ doctor: $(STAMP)  ## say what this computer and the suites are like
 benchmarks: $(STAMP)  ## measure what qbench itself costs (docs/performance.md)
 	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
+bias-table: $(STAMP)  ## measure examples/bias-and-scale and write its tables in docs (40 minutes)
+	$(BIN)/python examples/bias_and_scale_table.py
+
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "qbench needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3" >&2; exit 1; }
 	@rm -f $(STAMP)
 	@grep -qsxF "# made in $(CURDIR)" $(VENV)/pyvenv.cfg && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) && echo "# made in $(CURDIR)" >>$(VENV)/pyvenv.cfg; }
 	@echo "installing what constraints.txt pins"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev]"
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev,fast]"
 	@printf '%s' "$(CURDIR)" >$(STAMP)
 
 help:  ## list what can be made

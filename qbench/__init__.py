@@ -20,11 +20,15 @@ if TYPE_CHECKING:
     from qbench.judging import paired_interval as paired_interval
     from qbench.numerics import QParams as QParams
     from qbench.numerics import QType as QType
+    from qbench.numerics import add_quantized as add_quantized
     from qbench.numerics import choose_qparams as choose_qparams
     from qbench.numerics import dequantize as dequantize
     from qbench.numerics import fake_quantize as fake_quantize
     from qbench.numerics import fake_quantize_grad as fake_quantize_grad
+    from qbench.numerics import get_arithmetic as get_arithmetic
+    from qbench.numerics import list_arithmetics as list_arithmetics
     from qbench.numerics import quantize as quantize
+    from qbench.numerics import requantize as requantize
     from qbench.quantization import make_plan as make_plan
     from qbench.quantization import quantize_model as quantize_model
     from qbench.tracking import find_change_points as find_change_points
@@ -41,11 +45,15 @@ else:
             "numerics": (
                 "QParams",
                 "QType",
+                "add_quantized",
                 "choose_qparams",
                 "dequantize",
                 "fake_quantize",
                 "fake_quantize_grad",
+                "get_arithmetic",
+                "list_arithmetics",
                 "quantize",
+                "requantize",
             ),
             "quantization": ("make_plan", "quantize_model"),
             "tracking": ("find_change_points",),

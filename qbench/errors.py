@@ -64,5 +64,5 @@ def unknown_name(doing: str, kind: str, name: str, known: Iterable[str]) -> Inpu
     listed = ", ".join(names[:12]) + (f", … ({len(names)} in all)" if len(names) > 12 else "")
     remedy = f"Did you mean '{close}'?" if close else f"Choose one of: {listed or 'none are known'}."
     return InputError(
-        doing, found=f"unknown {kind} '{name}'", expected=f"one of {len(names)} known {kind}s", remedy=remedy
+        doing, found=f"unknown {kind} '{name}'", expected=f"one of the {len(names)} that are known", remedy=remedy
     )

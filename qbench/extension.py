@@ -8,7 +8,7 @@ import functools
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib.metadata import entry_points
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from qbench.errors import InputError, unknown_name
 
@@ -16,6 +16,7 @@ ENTRY_POINT_GROUP = "qbench.extensions"
 OWN = "qbench"
 
 T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 Factory = Callable[[], Any]
 
 
@@ -56,21 +57,42 @@ def installed_extensions() -> tuple[Extension, ...]:
     return tuple(found)
 
 
+class Grammar(Protocol[T_co]):
+    """Names that are built by rules, so that nobody can list them all; ``form`` shows how."""
+
+    @property
+    def form(self) -> str:
+        """How a name is built, for people."""
+        ...
+
+    def maker(self, name: str) -> Callable[[], T_co] | None:
+        """What makes the value called ``name``; None when that is no name of this grammar."""
+        ...
+
+    def unknown(self, doing: str, name: str, listed: Iterable[str]) -> InputError:
+        """The error for a ``name`` that is neither of this grammar nor among those ``listed``."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class Catalogue(Generic[T]):
     """Everything of one kind (``backend``, ``metric``, …) that can be asked for by name.
 
-    ``own`` is the room's table; ``added`` are the tables of extensions as (owner, names → factories).
+    ``own`` is the room's table; ``added`` are the tables of extensions as (owner, names → factories); ``grammar`` knows
+    further names of the room's, which are not listed.
     """
 
     kind: str
     own: Mapping[str, Callable[[], T]]
     added: tuple[tuple[str, Mapping[str, Callable[[], T]]], ...] = ()
+    grammar: Grammar[T] | None = None
 
     def __post_init__(self) -> None:
         owners: dict[str, str] = dict.fromkeys(self.own, OWN)
         for owner, table in self.added:
             for name in table:
+                if self._spelled(name):
+                    owners.setdefault(name, OWN)
                 if name in owners:
                     raise InputError(
                         f"Adding the {self.kind} '{name}' of '{owner}'",
@@ -83,10 +105,10 @@ class Catalogue(Generic[T]):
     def extended(self, extensions: Iterable[Extension]) -> "Catalogue[T]":
         """This catalogue and what ``extensions`` add to its kind (the field named ``<kind>s``)."""
         tables = tuple((e.name, getattr(e, f"{self.kind}s")) for e in extensions)
-        return Catalogue(self.kind, self.own, self.added + tuple(t for t in tables if t[1]))
+        return Catalogue(self.kind, self.own, self.added + tuple(t for t in tables if t[1]), self.grammar)
 
     def names(self) -> tuple[str, ...]:
-        """Every name, sorted."""
+        """Every name that is listed, sorted."""
         return tuple(sorted({*self.own, *(n for _, table in self.added for n in table)}))
 
     def owner(self, name: str) -> str:
@@ -96,13 +118,32 @@ class Catalogue(Generic[T]):
                 return owner
         return OWN
 
+    def knows(self, name: str) -> bool:
+        """Whether ``get`` finds it: it is listed, or of the grammar."""
+        return any(name in table for table in self._tables()) or self._spelled(name) is not None
+
     def get(self, name: str, *, doing: str | None = None) -> T:
         """The value called ``name``, made now.
 
         Raises:
             InputError: no such name; the nearest one is suggested.
         """
-        for table in (self.own, *(t for _, t in self.added)):
+        for table in self._tables():
             if name in table:
                 return table[name]()
-        raise unknown_name(doing or f"Looking up a {self.kind}", self.kind, name, self.names())
+        make = self._spelled(name)
+        if make is None:
+            raise self.unknown(name, doing or f"Looking up {'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}")
+        return make()
+
+    def unknown(self, name: str, doing: str) -> InputError:
+        """The error for a name that ``get`` does not find."""
+        if self.grammar is not None:
+            return self.grammar.unknown(doing, name, self.names())
+        return unknown_name(doing, self.kind, name, self.names())
+
+    def _tables(self) -> tuple[Mapping[str, Callable[[], T]], ...]:
+        return (self.own, *(table for _, table in self.added))
+
+    def _spelled(self, name: str) -> Callable[[], T] | None:
+        return None if self.grammar is None else self.grammar.maker(name)

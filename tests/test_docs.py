@@ -99,19 +99,70 @@ def test_every_package_has_its_licence():
 
     names = [*model_catalogue().names(), *dataset_catalogue().names()]
     needed = {f"{package.name} {package.version}" for package in needed_packages(names)}
-    written = set(re.findall(r"^\| ([\w.-]+ \d[\w.]*) \|", text("licences.md"), flags=re.MULTILINE))
+    written = set(re.findall(r"^\| ([\w.-]+ \d[\w.~+-]*)(?: \(Debian\))? \|", text("licences.md"), flags=re.MULTILINE))
     assert written == needed
 
 
-def test_the_schema_that_is_shown_is_one(tmp_path):
+def shown_schemas(tmp_path):
+    """The schemas that docs/schemas.md shows, read as files of a suite."""
     from qbench.suite import gather
 
-    (shown,) = blocks(ROOT / "docs" / "qdq.md", "toml")
     (tmp_path / "schemas").mkdir()
-    (tmp_path / "schemas" / "mine.toml").write_text(shown)
-    schema = gather(suites=tmp_path).schemas.get("mine")
-    assert schema.rule_for("Gemm", "net/classifier/fc").activation is None
-    assert schema.rule_for("Conv", "net/conv").weight.qtype == "int8"
+    shown = blocks(ROOT / "docs" / "schemas.md", "toml")
+    for number, block in enumerate(shown):
+        (tmp_path / "schemas" / f"shown{number}.toml").write_text(block)
+    schemas = gather(suites=tmp_path).schemas
+    return [schemas.get(f"shown{number}") for number in range(len(shown))]
+
+
+def test_the_schemas_that_are_shown_are_some(tmp_path):
+    float_last, exceptions, *others = shown_schemas(tmp_path)
+    last, conv = float_last.wishes_of([("Gemm", "net/classifier/fc"), ("Conv", "net/conv")])
+    assert last.silent
+    assert conv.weight.qtype == "int8"
+    first, sums, fc = exceptions.wishes_of([("Conv", "a"), ("Add", "b"), ("Gemm", "c")])
+    assert (first.bias.qtype, first.weight.qtype, first.input.qtype) == ("int16", "int8", "uint8")
+    assert {share.value for share in sums.share} == {"inputs"}
+    assert (fc.output, fc.input.qtype) == (None, "uint8")
+    assert len(others) == 2
+    for schema in (float_last, exceptions, *others):
+        assert schema.idle_rules(schema.wishes_of([("Gemm", "x/classifier/y"), ("Add", "b"), ("Conv", "z")])) == ()
+
+
+def test_every_key_of_a_schema():
+    from qbench.quantization import BiasSpec, Rule, Schema, Spec
+
+    parts = re.split(r"^### Keys of an? ", text("schemas.md"), flags=re.MULTILINE)[1:]
+    values = {"schema": Schema, "rule": Rule, "spec": Spec, "bias": BiasSpec}
+    assert [part.split("\n")[0] for part in parts] == list(values)
+    for part, value in zip(parts, values.values(), strict=True):
+        rows = re.findall(r"^\| (`.*?) \|", part.partition("\n## ")[0], flags=re.MULTILINE)
+        written = {key for row in rows for key in re.findall(r"`(\w+)`", row)}
+        assert written | ({"name"} if value is Schema else set()) == {
+            field.name for field in fields(value) if field.init
+        }
+
+
+def test_every_canonical_pipeline():
+    from qbench.passes import CANONICAL
+
+    (listed,) = re.findall(r"^Canonical passes: (.*?), which", text("schemas.md"), flags=re.MULTILINE | re.DOTALL)
+    assert set(re.findall(r"`(\w+)`", listed)) == set(CANONICAL)
+
+
+def test_every_word_of_a_schema_name():
+    from qbench.quantization import catalogue
+
+    page = text("schemas.md")
+    assert catalogue().grammar.form in page
+    named = set(re.findall(r"`(w\d+(?:a\d+)?_\w+)`", page))
+    assert len(named) >= 8
+    assert [name for name in sorted(named) if not catalogue().knows(name)] == []
+
+
+def test_every_schema_file_is_described():
+    written = set(re.findall(r"^\| `suites/schemas/(\w+)\.toml`", text("schemas.md"), flags=re.MULTILINE))
+    assert written == {path.stem for path in (ROOT / "suites" / "schemas").glob("*.toml")}
 
 
 def test_the_tolerance_and_the_entry_that_are_shown_are_some():
@@ -135,3 +186,44 @@ def test_the_layers_that_are_drawn_are_the_contract():
 def test_every_benchmark_is_named():
     scripts = {path.name for path in (ROOT / "benchmarks").glob("*.py")}
     assert scripts <= set(re.findall(r"benchmarks/(\w+\.py)", text("performance.md")))
+
+
+def test_every_arithmetic_has_its_row():
+    from qbench.numerics import list_arithmetics
+
+    assert set(re.findall(r"^\| `([\w-]+)` \|", text("arithmetics.md"), flags=re.MULTILINE)) == set(list_arithmetics())
+
+
+def test_the_arithmetic_that_is_shown_is_one(tmp_path):
+    from qbench.numerics import load_arithmetic
+
+    (shown,) = blocks(ROOT / "docs" / "arithmetics.md", "toml")
+    (tmp_path / "mine.toml").write_text(shown)
+    assert load_arithmetic(tmp_path / "mine.toml").accumulator.bits == 24
+
+
+def test_keys_of_profiles_plans_and_histograms(tmp_path):
+    import json
+
+    import numpy as np
+    import onnx
+
+    from qbench.calibration import calibrate, equal_width_text
+    from qbench.quantization import make_plan, save_plan
+
+    net = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[N, 2] x) => (float[N, 1] y) '
+        "<float[2, 1] w = {1, 2}> { [fc] m = MatMul (x, w) [relu] r = Relu (m) y = Neg (r) }"
+    )
+    profile = calibrate(net, [{"x": np.float32([[1, 2], [1, 2]])}])
+    profile.dump(tmp_path / "p.json")
+    save_plan(make_plan(net, profile, "w8a8_asym_pc"), tmp_path / "plan.json")
+    tables = [json.loads((tmp_path / name).read_text()) for name in ("p.json", "plan.json")]
+    bins = json.loads(equal_width_text(profile.values, tmp_path / "bins.json"))
+    rows = [*tables, *tables[0]["values"].values(), *tables[1]["slots"], *tables[1]["floats"].values(), bins["x"]]
+    keys = {key for row in rows for key in row}
+    words = set(re.findall(r"`(\w+)`", text("profiles.md")))
+    assert keys <= words
+    for table in tables:
+        assert f"`{table['format']}`, version {table['version']}" in text("profiles.md")
+    assert len(bins["x"]["counts"]) == 2000

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.backends.closing import Closing as Closing
     from qbench.backends.named import catalogue as catalogue
     from qbench.backends.named import get_backend as get_backend
     from qbench.backends.onnx_reference import OnnxReferenceBackend as OnnxReferenceBackend
@@ -18,6 +19,7 @@ else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
+            "closing": ("Closing",),
             "named": ("catalogue", "get_backend"),
             "onnx_reference": ("OnnxReferenceBackend",),
             "ort": ("OrtBackend",),

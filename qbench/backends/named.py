@@ -1,6 +1,7 @@
 """The backends that can be asked for by name."""
 
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from qbench.extension import Catalogue, Extension, installed_extensions
 
 if TYPE_CHECKING:
     from qbench.backends.protocol import Backend
+    from qbench.numerics import Arithmetic
 
 
 def _ort_cpu() -> "Backend":
@@ -28,29 +30,74 @@ def _ort_cpu_precise() -> "Backend":
     return OrtBackend(name="ort-cpu-precise", precise=True)
 
 
+def _ort_cpu_qoperator() -> "Backend":
+    from qbench.backends.lowered import LoweredOrtBackend
+
+    return LoweredOrtBackend()
+
+
+def _integer(name: str, make: Callable[[], "Arithmetic"] | None = None) -> "Backend":
+    from qbench.backends.integer import IntegerBackend
+    from qbench.numerics import get_arithmetic
+
+    return IntegerBackend(arithmetic=get_arithmetic(name) if make is None else make())
+
+
 def _onnx_reference() -> "Backend":
     from qbench.backends.onnx_reference import OnnxReferenceBackend
 
     return OnnxReferenceBackend()
 
 
+_ARITHMETICS = (
+    "fbgemm",
+    "fbgemm-depthwise",
+    "gemmlowp",
+    "glow-cpu",
+    "glow-interpreter",
+    "ideal",
+    "neon",
+    "nvdla",
+    "onednn",
+    "ort-x64",
+    "ort-x64-avx2",
+    "pow2-shift",
+    "qnnpack",
+    "tflite-single",
+    "tqt",
+    "tvm-relay",
+    "tvm-tonearest",
+    "tvm-upward",
+    "xnnpack",
+)
+"""Our own, written out: listing backends loads no numerics. A test holds them to the presets."""
+
 _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
     {
         "ort-cpu": _ort_cpu,
         "ort-cpu-noopt": _ort_cpu_noopt,
         "ort-cpu-precise": _ort_cpu_precise,
+        "ort-cpu-qoperator": _ort_cpu_qoperator,
         "onnx-reference": _onnx_reference,
+        **{f"integer-{name}": partial(_integer, name) for name in _ARITHMETICS},
     }
 )
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
-    """Our backends and those of ``extensions``.
+    """Our backends and those of ``extensions``, with an integer machine for each of their arithmetics.
 
     Raises:
         InputError: two owners define one name.
     """
-    return Catalogue("backend", _OWN).extended(extensions)
+    given = tuple(extensions)
+    machines = tuple(
+        (one.name, {f"integer-{name}": partial(_integer, name, make) for name, make in one.arithmetics.items()})
+        for one in given
+        if one.arithmetics
+    )
+    plain = Catalogue("backend", _OWN).extended(given)
+    return Catalogue("backend", _OWN, plain.added + machines)
 
 
 def get_backend(name: str) -> "Backend":

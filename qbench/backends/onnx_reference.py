@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends.closing import Closing
 from qbench.backends.feeds import FeedCheck
 from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded, with_taps
@@ -25,13 +25,23 @@ Measured with onnx 1.23 on two cores: dense convolutions run at 1 to 5 thousand 
 million; so a sample takes from 10 ms to 1 s here, and MobileNetV2 (300 million) would take several seconds a picture.
 """
 
+_QTYPES = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
+_CAPABILITIES = Capabilities(
+    activation_qtypes=_QTYPES,
+    weight_qtypes=_QTYPES,
+    weight_per_block=True,
+    activation_per_channel=True,
+    dynamic=True,
+    max_macs=MAX_MACS,
+)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OnnxReferenceBackend:
     """``onnx.reference.ReferenceEvaluator``; threads are ignored, numpy has its own."""
 
     name: str = "onnx-reference"
-    capabilities: Capabilities = field(default_factory=lambda: Capabilities(max_macs=MAX_MACS))
+    capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("onnx", "numpy")
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
@@ -58,7 +68,7 @@ class OnnxReferenceBackend:
         return _ReferenceExecutor(evaluator, FeedCheck.of(graph, self.name))
 
 
-class _ReferenceExecutor:
+class _ReferenceExecutor(Closing):
     """One evaluator."""
 
     def __init__(self, evaluator: "ReferenceEvaluator", check: FeedCheck) -> None:
@@ -90,11 +100,3 @@ class _ReferenceExecutor:
     def close(self) -> None:
         """Let the evaluator go."""
         self._evaluator = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

@@ -11,11 +11,11 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
+from qbench.backends.closing import Closing
 from qbench.backends.feeds import FeedCheck
 from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded, with_taps
@@ -29,6 +29,15 @@ if TYPE_CHECKING:
 _FATAL_ONLY = 4
 """Log level: every error is raised too, and then told once, in a sentence."""
 _PROVIDERS = ("CPUExecutionProvider",)
+_CAPABILITIES = Capabilities(
+    activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}),
+    weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"}),
+    weight_per_block=True,
+    integer_products=frozenset({("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")}),
+    dynamic=True,
+)
+"""What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of activations per channel,
+though the operators alone have kernels."""
 _LACKING = (
     "is not a registered function/op",
     "No Op registered for",
@@ -52,7 +61,7 @@ class OrtBackend:
     name: str
     optimized: bool = True
     precise: bool = False
-    capabilities: Capabilities = field(default_factory=Capabilities)
+    capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("onnxruntime",)
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
@@ -100,12 +109,14 @@ class OrtBackend:
         # Spinning threads burn the cores that other workers of the same run need.
         options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         options.add_session_config_entry("session.inter_op.allow_spinning", "0")
+        # Its default would round float activations to 8 bits before products with dequantized weights.
+        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
         if self.precise:
             options.add_session_config_entry("session.x64quantprecision", "1")
         return options
 
 
-class _OrtExecutor:
+class _OrtExecutor(Closing):
     """One session; closing drops it, which frees its memory."""
 
     def __init__(self, session: "onnxruntime.InferenceSession", check: FeedCheck, backend: str) -> None:
@@ -137,14 +148,6 @@ class _OrtExecutor:
     def close(self) -> None:
         """Free the session."""
         self._session = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _runtime() -> Any:  # noqa: ANN401 - a module without types

@@ -5,12 +5,10 @@ runs over samples where it has b rows, which is what can be known without asking
 are those of all slices, whole, one after the other, so that no number is lost to who watches them.
 """
 
-from types import TracebackType
-from typing import Self
-
 import numpy as np
 import onnx_ir as ir
 
+from qbench.backends.closing import Closing
 from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.errors import InputError
 from qbench.graph import fixed_batch
@@ -22,7 +20,7 @@ def in_slices(executor: Executor, model: ir.Model) -> Executor:
     return executor if size is None else _Slicing(executor, model, size)
 
 
-class _Slicing:
+class _Slicing(Closing):
     """An executor of a graph for ``size`` samples; closing it closes the one inside."""
 
     def __init__(self, executor: Executor, model: ir.Model, size: int) -> None:
@@ -78,11 +76,3 @@ class _Slicing:
     def close(self) -> None:
         """Close the executor inside."""
         self._executor.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()

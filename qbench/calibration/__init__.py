@@ -1,8 +1,12 @@
 """Watching graphs at work: units, statistics, profiles, and the ranges that are taken from them."""
 
-from qbench.calibration.calibrating import calibrate
+from qbench.calibration.calibrating import calibrate, data_of
+from qbench.calibration.distribution import Distribution
+from qbench.calibration.histogram import Histogram
+from qbench.calibration.interchange import equal_width_text
 from qbench.calibration.profile import PROFILE_VERSION, Profile
 from qbench.calibration.ranges import RangeMethod, get_range_method
+from qbench.calibration.ranges import catalogue as range_method_catalogue
 from qbench.calibration.statistics import Statistics
 from qbench.calibration.units import Unit, units_of
 from qbench.calibration.watch import Watch, prepare_watch
@@ -10,6 +14,8 @@ from qbench.calibration.watched import WatchedValue, watched_values
 
 __all__ = [
     "PROFILE_VERSION",
+    "Distribution",
+    "Histogram",
     "Profile",
     "RangeMethod",
     "Statistics",
@@ -17,8 +23,11 @@ __all__ = [
     "Watch",
     "WatchedValue",
     "calibrate",
+    "data_of",
+    "equal_width_text",
     "get_range_method",
     "prepare_watch",
+    "range_method_catalogue",
     "units_of",
     "watched_values",
 ]

@@ -1,71 +1,130 @@
-"""Folding one value, batch by batch, into its statistics; nothing of the batch is kept but its extremes."""
+"""Folding one value, run by run, into its statistics; nothing of a run is kept but counts and extremes."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from qbench.calibration.channels import Channels
+from qbench.calibration.counting import MOST, Counter, new_table, unpacked
+from qbench.calibration.histogram import Histogram
 from qbench.calibration.statistics import Statistics
+from qbench.calibration.watched import WatchedValue
 from qbench.errors import InputError
 
-_CHUNK = 1 << 16
-"""Elements whose comparison with zero stays in the cache between making and counting."""
+Floats = npt.NDArray[np.float32]
+
+_PIECE = 1 << 17
+"""Numbers looked at three times in a row (least, greatest, count), which stay in the cache meanwhile."""
 
 
 class Observer:
-    """Watches one value; ``per_sample`` says that its first axis runs over samples."""
+    """Watches one value.
 
-    def __init__(self, value: str, *, per_sample: bool) -> None:
+    Args:
+        value: its name and where it runs over samples.
+        counter: counts into tables; one for all values of a graph.
+        alone: every run is of one sample, so that all numbers are that sample's.
+        fed: it is an input of the graph, where infinite numbers are no result but a mistake.
+        channels: keep extremes of every channel too.
+    """
+
+    def __init__(
+        self, value: WatchedValue, counter: Counter, *, alone: bool = False, fed: bool = False, channels: bool = False
+    ) -> None:
         self._value = value
-        self._per_sample = per_sample
+        self._counter = counter
+        self._alone = alone
+        self._fed = fed
+        self._channels = Channels() if channels and value.sample_axis != 1 else None
         self._low, self._high = np.inf, -np.inf
-        self._count = self._zeros = 0
+        self._infinite = 0
+        self._zeros, self._histogram = 0, Histogram.empty()
+        self._table, self._tabled = new_table(), 0
         self._extremes: dict[str, tuple[float, float]] = {}
 
-    def fold(self, batch: npt.NDArray[np.float32], samples: Sequence[str]) -> None:
-        """Add ``batch``, the value for ``samples`` (their keys, as many as the first axis of the graph's feeds).
+    def fold(self, batch: Floats, samples: Sequence[str]) -> None:
+        """Add ``batch``, the value for ``samples`` (their keys).
 
         Raises:
-            InputError: the batch holds NaN or Inf; the sample is named.
+            InputError: the batch holds NaN, or is fed and holds ±Inf; the sample is named.
         """
         if not batch.size:
             return
-        by_sample = self._per_sample and batch.ndim > 0 and len(batch) == len(samples)
-        rows = batch.reshape(len(batch) if by_sample else 1, -1)
-        # Adding 0.0 makes −0.0 a plain zero: which of the two a minimum picks depends on the order.
-        lows = rows.min(axis=1).astype(np.float64) + 0.0
-        highs = rows.max(axis=1).astype(np.float64) + 0.0
-        finite = np.isfinite(lows) & np.isfinite(highs)
-        if not finite.all():
-            self._refuse(samples[int(np.argmin(finite))] if by_sample else " or ".join(samples))
-        self._low, self._high = min(self._low, float(lows.min())), max(self._high, float(highs.max()))
-        self._count += batch.size
-        self._zeros += _zeros(rows)
-        if by_sample:
-            for sample, low, high in zip(samples, lows.tolist(), highs.tolist(), strict=True):
-                self._note(sample, low, high)
+        axis, given = self._value.sample_axis, batch
+        by_sample = self._alone
+        if not by_sample and axis is not None and batch.ndim > axis and batch.shape[axis] == len(samples):
+            by_sample, batch = True, np.moveaxis(batch, axis, 0)
+        rows = np.ascontiguousarray(batch, np.float32).reshape(len(samples) if by_sample else 1, -1)
+        names = samples if by_sample else [" or ".join(samples)]
+        for row, name in zip(rows, names, strict=True):
+            low, high = self._fold_row(row, name)
+            self._low, self._high = min(self._low, low), max(self._high, high)
+            if by_sample:
+                known = self._extremes.get(name, (np.inf, -np.inf))
+                self._extremes[name] = (min(known[0], low), max(known[1], high))
+        if self._channels is not None:
+            self._channels.fold(given)
 
     def statistics(self, samples: Sequence[str]) -> Statistics:
         """What was seen, extremes of samples in the order of ``samples``."""
-        if not self._per_sample or any(sample not in self._extremes for sample in samples):
-            return Statistics(self._low, self._high, self._count, self._zeros)
-        ends = np.array([self._extremes[sample] for sample in samples], np.float64).reshape(-1, 2)
-        return Statistics(self._low, self._high, self._count, self._zeros, ends[:, 0].copy(), ends[:, 1].copy())
-
-    def _note(self, sample: str, low: float, high: float) -> None:
-        known = self._extremes.get(sample, (np.inf, -np.inf))
-        self._extremes[sample] = (min(known[0], low), max(known[1], high))
-
-    def _refuse(self, sample: str) -> None:
-        raise InputError(
-            f"Watching value '{self._value}' on calibration sample '{sample}'",
-            found="NaN or Inf",
-            expected="finite numbers",
-            remedy="Mend or remove the sample.",
+        keys, counts, lows, zeros = unpacked(self._table, self._tabled)
+        sample_lows = sample_highs = None
+        if all(sample in self._extremes for sample in samples):
+            ends = np.array([self._extremes[sample] for sample in samples], np.float64).reshape(-1, 2)
+            sample_lows, sample_highs = ends[:, 0].copy(), ends[:, 1].copy()
+        channel_lows, channel_highs = (None, None) if self._channels is None else self._channels.ends
+        return Statistics(
+            low=self._low,
+            high=self._high,
+            zeros=self._zeros + zeros,
+            histogram=self._histogram.merge(Histogram(keys, counts, lows)),
+            infinite=self._infinite,
+            sample_lows=sample_lows,
+            sample_highs=sample_highs,
+            channel_lows=channel_lows,
+            channel_highs=channel_highs,
         )
 
+    def _fold_row(self, row: Floats, sample: str) -> tuple[float, float]:
+        """Count the numbers of ``row`` (1-D), piece by piece while each is in the processor's cache; its extremes."""
+        lowest, highest = np.inf, -np.inf
+        for start in range(0, row.size, _PIECE):
+            piece = row[start : start + _PIECE]
+            low, high = float(piece.min()), float(piece.max())
+            if not -np.inf < low <= high < np.inf:
+                piece = self._finite(piece, sample)
+                low, high = float(piece.min(initial=np.inf)), float(piece.max(initial=-np.inf))
+            lowest, highest = min(lowest, low), max(highest, high)
+            if not start:
+                self._counter.warm(self._table, low, high, row.size)
+            self._count(piece)
+        # Adding 0.0 makes −0.0 a plain zero: which of the two a minimum picks depends on the order.
+        return lowest + 0.0, highest + 0.0
 
-def _zeros(rows: npt.NDArray[Any]) -> int:
-    flat = rows.reshape(-1)
-    return sum(int(np.count_nonzero(flat[start : start + _CHUNK] == 0)) for start in range(0, flat.size, _CHUNK))
+    def _finite(self, numbers: Floats, sample: str) -> Floats:
+        """The finite ones among ``numbers``; the infinite are counted here."""
+        if self._fed or np.isnan(numbers).any():
+            raise not_finite(self._value.name, sample, fed=self._fed)
+        finite = numbers[np.isfinite(numbers)]
+        self._infinite += numbers.size - finite.size
+        return finite
+
+    def _count(self, numbers: Floats) -> None:
+        if self._tabled + numbers.size > MOST:
+            keys, counts, lows, zeros = unpacked(self._table, self._tabled)
+            self._histogram = self._histogram.merge(Histogram(keys, counts, lows))
+            self._zeros += zeros
+            self._table, self._tabled = new_table(), 0
+        self._counter.count(numbers, self._table)
+        self._tabled += numbers.size
+
+
+def not_finite(value: str, sample: str, *, fed: bool) -> InputError:
+    """The error for a value that holds NaN, or is ``fed`` and holds NaN or Inf, on ``sample``."""
+    return InputError(
+        f"Watching value '{value}' on calibration sample '{sample}'",
+        found="NaN or Inf" if fed else "NaN",
+        expected="finite numbers" if fed else "numbers",
+        remedy="Mend or remove the sample.",
+    )

@@ -2,30 +2,36 @@
 
 As text (``dump``) it is JSON, one value a line, so that two profiles can be read side by side:
 
-    {"format": "qbench-profile", "version": 1,
+    {"format": "qbench-profile", "version": 2,
      "graph": digest of the canonical graph, "rows": samples seen, repeated ones counted,
-     "samples": {sample key: digest of its content},
-     "values": {name: {"low", "high", "count", "zeros", "sample_lows", "sample_highs"}}}
+     "samples": {sample key: digest of its content}, "repeats": {sample key: how often, where more than once},
+     "values": {name: {"low", "high", "count", "zeros", "infinite", "sample_lows", "sample_highs", "channel_lows",
+                       "channel_highs", "histogram"}}}
 
-A sample's key is its id, or the digest of its content where ids were not given; samples are in the order of their keys,
-and so are ``sample_lows`` and ``sample_highs`` (null for a value without a sample axis). ``low`` and ``high`` are null
-while ``count`` is 0. Numbers are written so that they read back to the same bits.
+A sample's key is its id, or the digest of its content where ids were not given; its content is what the graph was fed,
+after all preprocessing. Samples are in the order of their keys, and so are ``sample_lows`` and ``sample_highs`` (null
+for a value without a sample axis); ``channel_lows`` and ``channel_highs`` are null unless they were asked for. ``low``
+and ``high`` are null while ``count``, of finite numbers, is 0, and so are those of a sample or channel without any.
+``histogram`` is described in ``statistics_text``. Numbers are written so that they read back to the same bits.
+
+Samples form a multiset: one that was seen twice counts twice, in one run or in two profiles that are merged.
 """
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from qbench.calibration.statistics import Floats, Statistics
+from qbench.calibration.merging import merged_statistics
+from qbench.calibration.statistics import Statistics
+from qbench.calibration.statistics_text import packed_histogram, statistics_of, statistics_row
 from qbench.errors import InputError
 from qbench.storage import digest_plain, write_text
 
-FORMAT, PROFILE_VERSION = "qbench-profile", 1
+FORMAT, PROFILE_VERSION = "qbench-profile", 2
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,47 +43,63 @@ class Profile:
         samples: sample key → digest of its content, in the order of keys.
         rows: samples seen, those seen twice counted twice.
         values: value name → statistics.
+        repeats: sample key → how often it was seen, of those seen more than once.
+
+    Raises:
+        ValueError: rows that are not those of the samples.
     """
 
     graph: str
     samples: Mapping[str, str]
     rows: int
     values: Mapping[str, Statistics]
+    repeats: Mapping[str, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "samples", MappingProxyType(dict(sorted(self.samples.items()))))
-        object.__setattr__(self, "values", MappingProxyType(dict(sorted(self.values.items()))))
+        for name in ("samples", "values", "repeats"):
+            object.__setattr__(self, name, MappingProxyType(dict(sorted(getattr(self, name).items()))))
+        if any(times < 2 or key not in self.samples for key, times in self.repeats.items()):
+            raise ValueError("repeats of samples that were not seen, or seen once")
+        if self.rows != len(self.samples) + sum(times - 1 for times in self.repeats.values()):
+            raise ValueError(f"{self.rows} rows of {len(self.samples)} samples with {len(self.repeats)} repeated")
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Profile):
             return NotImplemented
-        return (self.graph, self.samples, self.rows, self.values) == (
-            other.graph,
-            other.samples,
-            other.rows,
-            other.values,
-        )
+        mine, theirs = (self.graph, self.samples, self.repeats), (other.graph, other.samples, other.repeats)
+        return mine == theirs and self.values == other.values
 
     def __hash__(self) -> int:
         return hash((self.graph, self.data))
 
     @property
+    def times(self) -> dict[str, int]:
+        """Sample key → how often it was seen."""
+        return {key: self.repeats.get(key, 1) for key in self.samples}
+
+    @property
     def data(self) -> str:
         """The digest of the calibration data: the contents of its samples, whatever their ids and order."""
-        return digest_plain([sorted(self.samples.values()), self.rows])
+        return data_digest(self.samples[key] for key, times in self.times.items() for _ in range(times))
+
+    @property
+    def repeated(self) -> int:
+        """How many of the rows have the content of an earlier one, under its id or another."""
+        return self.rows - len(set(self.samples.values()))
 
     @property
     def digest(self) -> str:
         """The digest of everything in it."""
-        return digest_plain(_table(self))
+        rows = {name: statistics_row(seen, histogram=seen.histogram.digest) for name, seen in self.values.items()}
+        return digest_plain(_head(self) | {"values": rows})
 
-    def require_graph(self, digest: str, model: str) -> None:
-        """Refuse this profile for any graph but its own.
+    def require_graph(self, digest: str, model: str, lineage: tuple[str, ...] = ()) -> None:
+        """Refuse this profile for any graph but its own, and those rewritten from it (``lineage``).
 
         Raises:
-            InputError: ``digest`` is that of another graph.
+            InputError: ``digest`` is that of a stranger.
         """
-        if digest != self.graph:
+        if digest != self.graph and self.graph not in lineage:
             raise InputError(
                 f"Using a profile for the model '{model}'",
                 found=f"a profile of another graph ({self.graph[:12]}…)",
@@ -85,8 +107,26 @@ class Profile:
                 remedy="Calibrate this model, with the canonical passes its schema names.",
             )
 
+    def require_data(self, digest: str, data: str) -> None:
+        """Refuse this profile for any calibration data but its own.
+
+        Args:
+            digest: of the data, as ``data_digest`` makes it of what the graph is fed, after all preprocessing.
+            data: what to call them.
+
+        Raises:
+            InputError: the data, or what preprocessing makes of them, are others.
+        """
+        if digest != self.data:
+            raise InputError(
+                f"Using a profile for the calibration data '{data}'",
+                found=f"a profile of other samples, or of others preprocessed ({self.data[:12]}…, {self.rows} samples)",
+                expected=f"one of these samples ({digest[:12]}…)",
+                remedy="Calibrate on these data.",
+            )
+
     def merge(self, other: "Profile") -> "Profile":
-        """The profile of the samples of both; equal to profiling them together.
+        """The profile of the samples of both; equal to profiling them together, one after the other.
 
         Raises:
             InputError: the two are of different graphs or values, or one id means two samples.
@@ -103,8 +143,15 @@ class Profile:
         for key, content in other.samples.items():
             note_sample(samples, key, content)
         samples = dict(sorted(samples.items()))
-        values = {name: _merged(name, self, other, tuple(samples)) for name in self.values}
-        return Profile(self.graph, samples, self.rows + other.rows, values)
+        times = Counter(self.times) + Counter(other.times)
+        values = {
+            name: merged_statistics(
+                self.values[name], other.values[name], tuple(self.samples), tuple(other.samples), tuple(samples)
+            )
+            for name in self.values
+        }
+        repeats = {key: count for key, count in times.items() if count > 1}
+        return Profile(self.graph, samples, self.rows + other.rows, values, repeats)
 
     def dump(self, path: Path | str) -> None:
         """Write it to ``path`` as described above.
@@ -112,10 +159,11 @@ class Profile:
         Raises:
             StoreError: the file cannot be written.
         """
-        table = _table(self)
-        head = {key: value for key, value in table.items() if key != "values"}
-        lines = [f"{json.dumps(name)}: {json.dumps(row)}" for name, row in table["values"].items()]
-        text = json.dumps(head)[:-1] + ',\n "values": {\n' + ",\n".join(lines) + "\n}}\n"
+        lines = [
+            f"{json.dumps(name)}: {json.dumps(statistics_row(seen, histogram=packed_histogram(seen.histogram)))}"
+            for name, seen in self.values.items()
+        ]
+        text = json.dumps(_head(self))[:-1] + ',\n "values": {\n' + ",\n".join(lines) + "\n}}\n"
         write_text(Path(path), text)
 
     @classmethod
@@ -132,15 +180,23 @@ class Profile:
             raise InputError(
                 doing, found=error.strerror or str(error), expected="a profile", remedy="Check the path."
             ) from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise _damaged(doing, str(error)) from error
-        if not isinstance(table, dict) or (table.get("format"), table.get("version")) != (FORMAT, PROFILE_VERSION):
-            raise _damaged(doing, "no profile, or one of another version")
+        if not isinstance(table, dict) or table.get("format") != FORMAT:
+            raise _damaged(doing, "no profile")
+        if table.get("version") != PROFILE_VERSION:
+            raise _damaged(doing, f"a profile of version {table.get('version')}")
         try:
-            values = {str(name): _statistics(row) for name, row in table["values"].items()}
-            return cls(table["graph"], table["samples"], table["rows"], values)
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            values = {str(name): statistics_of(row) for name, row in table["values"].items()}
+            return cls(str(table["graph"]), _texts(table["samples"]), table["rows"], values, dict(table["repeats"]))
+        except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
             raise _damaged(doing, f"a field missing or wrong ({error})") from error
+
+
+def data_digest(contents: Iterable[str]) -> str:
+    """The digest of calibration data, from the digests of what each of its samples feeds to the graph."""
+    found = sorted(contents)
+    return digest_plain([found, len(found)])
 
 
 def note_sample(samples: dict[str, str], key: str, content: str) -> None:
@@ -158,63 +214,19 @@ def note_sample(samples: dict[str, str], key: str, content: str) -> None:
         )
 
 
-def _merged(name: str, first: Profile, second: Profile, samples: tuple[str, ...]) -> Statistics:
-    a, b = first.values[name], second.values[name]
-    sums = (min(a.low, b.low), max(a.high, b.high), a.count + b.count, a.zeros + b.zeros)
-    if a.sample_lows is None or b.sample_lows is None or a.sample_highs is None or b.sample_highs is None:
-        return Statistics(*sums)
-    lows = np.minimum(
-        _aligned(a.sample_lows, first.samples, samples, np.inf),
-        _aligned(b.sample_lows, second.samples, samples, np.inf),
-    )
-    highs = np.maximum(
-        _aligned(a.sample_highs, first.samples, samples, -np.inf),
-        _aligned(b.sample_highs, second.samples, samples, -np.inf),
-    )
-    return Statistics(*sums, lows, highs)
-
-
-def _aligned(ends: Floats, own: Mapping[str, str], samples: tuple[str, ...], fill: float) -> Floats:
-    """``ends`` of a profile's own samples spread over all ``samples``."""
-    known = dict(zip(own, ends.tolist(), strict=True))
-    return np.array([known.get(sample, fill) for sample in samples], np.float64)
-
-
-def _table(profile: Profile) -> dict[str, Any]:
+def _head(profile: Profile) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "version": PROFILE_VERSION,
         "graph": profile.graph,
         "rows": profile.rows,
         "samples": dict(profile.samples),
-        "values": {name: _row(statistics) for name, statistics in profile.values.items()},
+        "repeats": dict(profile.repeats),
     }
 
 
-def _row(statistics: Statistics) -> dict[str, Any]:
-    seen = statistics.count > 0
-    return {
-        "low": statistics.low if seen else None,
-        "high": statistics.high if seen else None,
-        "count": statistics.count,
-        "zeros": statistics.zeros,
-        "sample_lows": None if statistics.sample_lows is None else statistics.sample_lows.tolist(),
-        "sample_highs": None if statistics.sample_highs is None else statistics.sample_highs.tolist(),
-    }
-
-
-def _statistics(row: Mapping[str, Any]) -> Statistics:
-    def ends(values: list[float] | None) -> Floats | None:
-        return None if values is None else np.array(values, np.float64)
-
-    return Statistics(
-        low=np.inf if row["low"] is None else float(row["low"]),
-        high=-np.inf if row["high"] is None else float(row["high"]),
-        count=int(row["count"]),
-        zeros=int(row["zeros"]),
-        sample_lows=ends(row["sample_lows"]),
-        sample_highs=ends(row["sample_highs"]),
-    )
+def _texts(table: Mapping[str, Any]) -> dict[str, str]:
+    return {str(key): str(text) for key, text in table.items()}
 
 
 def _damaged(doing: str, found: str) -> InputError:

@@ -1,9 +1,10 @@
 """Units: the operators of a graph as a quantizer sees them, an operator with the bias and the clip it carries.
 
-    unit = head [→ Add of a constant, behind a MatMul] [→ Relu | Clip]
+    unit = head ──correlation── [Add of a constant] ──sum── [Relu | Clip] ──output──
 
-An integer machine computes such a chain in one accumulator, so no value inside it is ever on a grid of its own: inner
-values are neither watched nor quantized.
+The Add stands behind a MatMul, and behind other operators where the bias was split off. An integer machine computes
+such a chain in one accumulator, so no value inside it is on a grid of its own: inner values are neither watched nor
+quantized, unless the graph's canonical passes split biases off for the very purpose.
 """
 
 from collections.abc import Iterator
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from qbench.graph import constant_value, is_constant, node_key, only_consumer
+from qbench.graph import constant_value, is_constant, is_pinned, node_key, only_consumer, operator_facts
+from qbench.passes import bias_split_from, is_product
 
 _CARRIES_A_CLIP = frozenset({"Add", "Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "Sub"})
 
@@ -40,6 +42,34 @@ class Unit:
         return self.last.outputs[0]
 
     @property
+    def bias_operand(self) -> tuple[ir.Node, int, ir.Value] | None:
+        """Where its bias stands, constant or not: the node, the index of the operand, and the value."""
+        node, index = self.bias or self.head, operator_facts(self.head).bias
+        if self.bias is not None:
+            index = 1 if self.bias.inputs[0] is self.head.outputs[0] else 0
+        value = None if index is None or index >= len(node.inputs) else node.inputs[index]
+        return None if index is None or value is None else (node, index, value)
+
+    @property
+    def correlation(self) -> ir.Value | None:
+        """The product before its bias or clip, where that is a value to be watched; never the result itself."""
+        return self._inner(self.head)
+
+    @property
+    def sum(self) -> ir.Value | None:
+        """The product and its bias before the clip, where that is a value to be watched; never the result itself."""
+        return self._inner(self.bias or self.head)
+
+    @property
+    def values(self) -> tuple[ir.Value, ...]:
+        """What it makes that a schema can put on a grid, each once, in order."""
+        inner = dict.fromkeys(value for value in (self.correlation, self.sum) if value is not None)
+        return (*inner, *self.last.outputs[:1])
+
+    def _inner(self, node: ir.Node) -> ir.Value | None:
+        return node.outputs[0] if is_product(self.head) and node is not self.last else None
+
+    @property
     def nodes(self) -> tuple[ir.Node, ...]:
         """Its nodes in order."""
         return tuple(node for node in (self.head, self.bias, self.clip) if node is not None)
@@ -55,7 +85,7 @@ def _units(graph: ir.Graph) -> Iterator[Unit]:
     for node in graph:
         if node in taken:
             continue
-        bias = _bias_behind(node)
+        bias = bias_split_from(node) or _bias_behind(node)
         clip = _clip_behind(bias or node)
         unit = Unit(node, bias, clip)
         taken.update(unit.nodes)
@@ -64,6 +94,8 @@ def _units(graph: ir.Graph) -> Iterator[Unit]:
 
 def _bias_behind(node: ir.Node) -> ir.Node | None:
     """The Add of one constant a column behind a MatMul with constant weights, when nothing else reads the product."""
+    if is_pinned(node.outputs[0]):
+        return None  # it has a grid of its own: it is no inner value
     if node.op_type != "MatMul" or node.domain or not is_constant(node.inputs[1]):
         return None
     follower = only_consumer(node.outputs[0])
@@ -79,7 +111,7 @@ def _bias_behind(node: ir.Node) -> ir.Node | None:
 
 def _clip_behind(node: ir.Node) -> ir.Node | None:
     """The Relu, or Clip with constant ends, that alone reads the result of ``node``."""
-    if node.op_type not in _CARRIES_A_CLIP or node.domain:
+    if node.op_type not in _CARRIES_A_CLIP or node.domain or is_pinned(node.outputs[0]):
         return None
     follower = only_consumer(node.outputs[0])
     if follower is None or follower.domain or follower.inputs[0] is not node.outputs[0]:

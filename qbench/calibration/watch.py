@@ -1,28 +1,27 @@
 """Watching an executor at work: every watched value of every run is folded, and the caller sees the plain outputs.
 
 A task drives a Watch as it drives any executor, so that decode loops calibrate by being run. Rows of a run are samples;
-a row's key is its id, if ids are given, else the digest of what was fed to it.
+a row's key is its id, if ids are given, else the digest of what was fed to it. Rows are run one at a time (``rows``).
 """
 
-import hashlib
-from collections.abc import Iterable, Sequence
-from types import TracebackType
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds, in_slices
-from qbench.calibration.observer import Observer
+from qbench.backends import Array, Backend, Closing, Executor, Feeds, in_slices
+from qbench.calibration.counting import Counter
+from qbench.calibration.nan_constants import refuse_nan
+from qbench.calibration.observer import Observer, not_finite
 from qbench.calibration.profile import Profile, note_sample
+from qbench.calibration.rows import Rows
 from qbench.calibration.watched import WatchedValue, watched_values
 from qbench.errors import InputError
 from qbench.graph import graph_digest
-from qbench.passes import canonicalize
+from qbench.passes import DEFAULT, canonicalize
 
 
-class Watch:
+class Watch(Closing):
     """An executor of a canonical graph whose runs are folded into a profile; a context manager that closes it.
 
     Args:
@@ -30,6 +29,7 @@ class Watch:
         model: the canonical graph that ``executor`` runs.
         values: the watched values, as ``watched_values`` gives them.
         sample_ids: of the rows to come, in their order; None: rows are told apart by content.
+        channels: keep extremes of every channel of the values too.
     """
 
     def __init__(
@@ -38,60 +38,83 @@ class Watch:
         model: ir.Model,
         values: Sequence[WatchedValue],
         sample_ids: Iterable[str] | None = None,
+        *,
+        channels: bool = False,
     ) -> None:
         self._executor = in_slices(executor, model)
         self._graph = graph_digest(model)
-        self._first_input = model.graph.inputs[0].name or ""
+        self._batches = Rows.of(model)
         self._outputs = tuple(value.name or "" for value in model.graph.outputs)
-        self._observers = {value.name: Observer(value.name, per_sample=value.per_sample) for value in values}
+        fed, counter, alone = {value.name for value in model.graph.inputs}, Counter(), self._batches.size == 1
+        self._observers = {
+            value.name: Observer(value, counter, alone=alone, fed=value.name in fed, channels=channels)
+            for value in values
+        }
         self._ids = None if sample_ids is None else iter(sample_ids)
         self._samples: dict[str, str] = {}
-        self._rows = 0
+        self._times: dict[str, int] = {}
+        self._half_folded = False
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: folds the watched values, returns the graph's own outputs.
+        """One batch, sample by sample: folds the watched values, returns the graph's own outputs.
 
         Raises:
-            InputError: NaN or Inf in a watched value, a missing tap, or more rows than sample ids.
+            InputError: NaN in a watched value, NaN or Inf in what is fed, a missing tap, more rows than sample ids.
         """
-        contents = row_digests(feeds, self._first_input)
-        keys = contents if self._ids is None else self._next_ids(len(contents))
-        results = self._executor.run(feeds)
-        for name, observer in self._observers.items():
-            batch = feeds.get(name) if name in feeds else results.get(name)
-            if batch is None:
-                raise _missing_tap(name)
-            observer.fold(np.asarray(batch), keys)
+        count = self._batches.count(feeds)
+        contents = self._batches.digests(feeds, count)
+        keys = contents if self._ids is None else self._next_ids(count)
+        outputs, whole = [], not self._half_folded
+        for start, stop, part in self._batches.parts(feeds, count):
+            results = self._executor.run(part)
+            self._half_folded = True
+            self._fold(part, results, keys[start:stop])
+            outputs.append({name: results[name] for name in self._outputs})
         for key, content in zip(keys, contents, strict=True):
             note_sample(self._samples, key, content)
-        self._rows += len(keys)
-        return {name: results[name] for name in self._outputs}
+            self._times[key] = self._times.get(key, 0) + 1
+        self._half_folded = not whole
+        return self._batches.joined(outputs, self._outputs)
+
+    def _fold(self, feeds: Feeds, results: Mapping[str, Array], keys: Sequence[str]) -> None:
+        for name, array in feeds.items():
+            if name not in self._observers and array.dtype.kind == "f" and not np.isfinite(array).all():
+                raise not_finite(name, " or ".join(keys), fed=True)
+        for name, observer in self._observers.items():
+            value = feeds.get(name) if name in feeds else results.get(name)
+            if value is None:
+                raise _missing_tap(name)
+            observer.fold(np.asarray(value), keys)
+
+    @property
+    def _rows(self) -> int:
+        return sum(self._times.values())
 
     def profile(self) -> Profile:
         """The profile of everything run so far.
 
         Raises:
-            InputError: nothing was run.
+            InputError: nothing was run, or a batch failed halfway: it counted samples that are not listed.
         """
+        if self._half_folded:
+            raise InputError(
+                "Calibrating",
+                found="a batch that failed after some of its numbers were counted",
+                expected="batches that ran to their end",
+                remedy="Mend or remove the sample, and calibrate anew.",
+            )
         if not self._rows:
             raise InputError(
                 "Calibrating", found="no samples", expected="at least one batch", remedy="Give calibration samples."
             )
         samples = dict(sorted(self._samples.items()))
         values = {name: observer.statistics(tuple(samples)) for name, observer in self._observers.items()}
-        return Profile(self._graph, samples, self._rows, values)
+        repeats = {key: times for key, times in self._times.items() if times > 1}
+        return Profile(self._graph, samples, self._rows, values, repeats)
 
     def close(self) -> None:
         """Close the executor."""
         self._executor.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def _next_ids(self, count: int) -> list[str]:
         assert self._ids is not None
@@ -113,6 +136,8 @@ def prepare_watch(
     values: Iterable[str] | None = None,
     sample_ids: Iterable[str] | None = None,
     threads: int = 1,
+    pipeline: str = DEFAULT,
+    channels: bool = False,
 ) -> Watch:
     """A Watch over ``model`` (canonicalized here) on ``backend``, with the taps it needs.
 
@@ -122,42 +147,19 @@ def prepare_watch(
         values: names of values of the canonical graph; None: all that some schema could use.
         sample_ids: of the rows to come.
         threads: of the executor.
+        pipeline: the canonical passes, as the schemas that will use the profile name them.
+        channels: keep extremes of every channel of the values too.
 
     Raises:
-        InputError: an unknown value. What ``prepare`` raises passes through.
+        InputError: an unknown value or pipeline, NaN in a constant. What ``prepare`` raises passes through.
     """
-    canonical = canonicalize(model)
+    refuse_nan(model)
+    canonical = canonicalize(model, pipeline)
     watched = watched_values(canonical, values)
     given = {value.name for value in (*canonical.graph.inputs, *canonical.graph.outputs)}
     taps = tuple(value.name for value in watched if value.name not in given)
-    return Watch(backend.prepare(canonical, taps=taps, threads=threads), canonical, watched, sample_ids)
-
-
-def row_digests(feeds: Feeds, first_input: str) -> list[str]:
-    """The digest of each row of ``feeds``: of every input's part along the first axis of ``first_input``.
-
-    An input of another length belongs whole to every row.
-
-    Raises:
-        InputError: that input is missing or has no axis to count rows by.
-    """
-    first = feeds.get(first_input)
-    if first is None or not np.ndim(first):
-        raise InputError(
-            "Calibrating",
-            found=f"a batch without '{first_input}', or with it as one number",
-            expected="an array whose first axis runs over samples",
-            remedy="Feed the graph's inputs by name.",
-        )
-    states = [hashlib.blake2b(digest_size=16) for _ in range(len(first))]
-    for name in sorted(feeds):
-        array = np.ascontiguousarray(feeds[name])
-        split = array.ndim > 0 and len(array) == len(states)
-        for index, state in enumerate(states):
-            part: npt.NDArray[Any] = array[index] if split else array
-            state.update(f"{name}|{part.dtype.str}|{part.shape}|".encode())
-            state.update(np.ascontiguousarray(part).data if part.dtype != object else repr(part.tolist()).encode())
-    return [state.hexdigest() for state in states]
+    executor = backend.prepare(canonical, taps=taps, threads=threads)
+    return Watch(executor, canonical, watched, sample_ids, channels=channels)
 
 
 def _missing_tap(name: str) -> InputError:

@@ -58,10 +58,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     done: dict[tuple[str, str], list[Acceptance]] = {}
     for text in arguments.runs:
         run = find_run(text, arguments.history)
+        known = _suite(Path(arguments.suites), run)
         for model, measured in _measured(run, arguments.cell).items():
             results = done.setdefault((run.suite, model), [])
-            before = results[-1].baseline if results else _stored(Path(arguments.baselines), run, model)
-            results.append(_accept(before, measured, accepting, _suite(Path(arguments.suites), run)))
+            before = results[-1].baseline if results else _stored(Path(arguments.baselines), run, model, known)
+            results.append(_accept(before, measured, accepting, known))
     if not arguments.dry_run:
         for (suite, model), results in done.items():
             if any(result.rows for result in results):
@@ -111,18 +112,19 @@ def _suite(folder: Path, run: "Run") -> "Suite":
     return load_suite(folder / f"{run.suite}{SUFFIX}")
 
 
-def _stored(folder: Path, run: "Run", model: str) -> "Baseline":
-    from qbench.tracking import baseline_path, load_baseline
+def _stored(folder: Path, run: "Run", model: str, suite: "Suite") -> "Baseline":
+    from qbench.suite import StoredBaselines
 
-    path = baseline_path(folder, run.suite, model)
-    if not path.exists():
+    baseline = StoredBaselines(folder, suite, replacing=False).get(model)
+    if baseline is None:
+        reference = suite.partners[model].id if model in suite.partners else model
         raise InputError(
             f"Accepting results of '{model}' from run '{run.id}'",
-            found=f"no baseline '{path}'",
+            found=f"no baseline of '{reference}' in '{folder / suite.name}'",
             expected="a stored fp32 reference, which a run file does not hold",
-            remedy=f"Run {_reference_command(run.suite, model, 'new')}.",
+            remedy=f"Run {_reference_command(run.suite, reference, 'new')}.",
         )
-    return load_baseline(path)
+    return baseline
 
 
 def _accept(

@@ -5,16 +5,20 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qbench.cli.chosen_schema import choose_schema, refuse_idle_rules
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.printing import print_columns, print_json
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
+    from qbench.backends import Backend
     from qbench.evaluation import SharedWork
-    from qbench.judging import Measurement
+    from qbench.judging import EnvironmentClass, Measurement
     from qbench.metrics import Score
 
 REFUSALS_SHOWN = 10
+FLOAT_BACKEND = "ort-cpu"
+"""Runs the float model beside a backend that counts integers only."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -28,9 +32,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "'PATH.npz' with x and y, or a data set of the zoo",
     )
     parser.add_argument("--backend", metavar="B", default="ort-cpu", help="what runs it (default: ort-cpu)")
-    parser.add_argument("--schema", metavar="S", help="quantize with this schema, too")
+    parser.add_argument("--schema", metavar="S", help="quantize with this schema, too: a name or a .toml")
     parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
     parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
+    parser.add_argument(
+        "--fp32", metavar="MODEL", help="MODEL is quantized already: the float model it is judged against"
+    )
     parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
     parser.add_argument(
         "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
@@ -45,13 +52,24 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
-    if bool(arguments.schema) != bool(arguments.calib):
+    if arguments.fp32 and (arguments.schema or arguments.calib):
+        raise InputError(
+            f"Evaluating '{arguments.model}'",
+            found="--fp32 with --schema or --calib",
+            expected="one of them: a model that is quantized already is measured as it is",
+            remedy="Leave --fp32 out to quantize a float model.",
+        )
+    schema = choose_schema(arguments.schema) if arguments.schema else None
+    needs_samples = schema is not None and (schema.needs_profile or schema.bias_correction)
+    if (needs_samples and not arguments.calib) or (arguments.calib and schema is None):
         missing, given = ("--calib", "--schema") if arguments.schema else ("--schema", "--calib")
         raise InputError(
             f"Evaluating '{arguments.model}'",
             found=f"{given} without {missing}",
             expected="both, or neither",
-            remedy="A schema needs samples to take ranges from: name both.",
+            remedy="This schema needs samples to take ranges from: name both."
+            if schema is not None
+            else "Samples are for the ranges of a schema: name both.",
         )
     shared, measured = _measure(arguments)
     if arguments.json:
@@ -62,46 +80,70 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _measure(arguments: argparse.Namespace) -> "tuple[SharedWork, list[Measurement]]":
-    """The fp32 measurement, and that of the quantized model when a schema is named."""
+    """The fp32 measurement, and that of the quantized model when a schema is named or the model came quantized."""
     from qbench.backends import get_backend
     from qbench.cli.own_subject import build_subject
     from qbench.evaluation import Request, SharedWork, evaluate
-    from qbench.host import package_versions, processor_class
-    from qbench.judging import FP32, Cell, EnvironmentClass
-    from qbench.quantization import get_schema
+    from qbench.graph import Form
+    from qbench.judging import FP32, GIVEN, Cell
     from qbench.storage import Cache
 
     backend = get_backend(arguments.backend)
-    schema = get_schema(arguments.schema) if arguments.schema else None
+    schema = choose_schema(arguments.schema) if arguments.schema else None
     metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
-    subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
-    environment = EnvironmentClass(processor_class(), tuple(sorted(package_versions(backend.packages).items())))
+    subject = build_subject(
+        arguments.fp32 or arguments.model,
+        arguments.data,
+        arguments.calib,
+        metrics,
+        arguments.calib_count,
+        given=arguments.model if arguments.fp32 else None,
+    )
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    # Losses and gains are those of quantization: the reference is the float model on this very backend.
-    shared = SharedWork(subject, cache, backend, str(environment))
+    # Losses and gains are those of quantization: the reference is the float model on this very backend, if it runs one.
+    float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
+    shared = SharedWork(subject, cache, float_backend, str(_environment(float_backend)))
+    if schema is not None or arguments.fp32:
+        shared.require_float()
+    if schema is not None:
+        refuse_idle_rules(schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules)
     reference = shared.reference()
     measured = []
-    for one in (None,) if schema is None else (None, schema):
-        cell = Cell("eval", subject.model.id, backend.name, FP32 if one is None else one.name)
-        request = Request(cell=cell, subject=subject, backend=backend, schema=one, threads=arguments.threads)
-        measured.append(evaluate(request, shared, reference, environment, timer=time.perf_counter))
+    more = [(schema.name, schema)] if schema is not None else [(GIVEN, None)] if arguments.fp32 else []
+    for name, one in [(FP32, None), *more]:
+        runner = float_backend if name == FP32 and more else backend
+        cell = Cell("eval", subject.model.id, runner.name, name)
+        request = Request(cell=cell, subject=subject, backend=runner, schema=one, threads=arguments.threads)
+        measured.append(evaluate(request, shared, reference, _environment(runner), timer=time.perf_counter))
     return shared, measured
+
+
+def _environment(backend: "Backend") -> "EnvironmentClass":
+    """The class of results of ``backend`` here."""
+    from qbench.host import package_versions, processor_class
+    from qbench.judging import EnvironmentClass
+
+    return EnvironmentClass(processor_class(), tuple(sorted(package_versions(backend.packages).items())))
 
 
 def _print(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[Measurement]") -> None:
     subject = shared.subject
     (data,) = subject.data.values()
     print(f"model    {arguments.model}  ({shared.macs / 1e6:.4g} million multiply-accumulates a sample)")
+    if arguments.fp32:
+        print(f"fp32     {arguments.fp32}")
     print(f"data     {arguments.data}  ({len(data)} samples)")
-    print(f"backend  {arguments.backend}  ({measured[0].environment})")
+    print(f"backend  {arguments.backend}  ({measured[-1].environment})")
     if arguments.schema:
         print(f"schema   {arguments.schema}")
-        print(f"calib    {arguments.calib}  ({len(subject.calibration)} samples)")
+        if arguments.calib:
+            print(f"calib    {arguments.calib}  ({len(subject.calibration)} samples)")
     print()
-    if arguments.schema:
-        _print_cost(*measured)
+    fp32, *quantized = measured
+    if quantized:
+        _print_cost(fp32, *quantized)
     else:
-        _print_values(measured[0])
+        _print_values(fp32)
     seconds = ", ".join(f"{one.seconds.get('inference', 0):.2f} s {one.cell.schema}" for one in measured)
     print(f"\ninference took {seconds}")
     for one in measured:
@@ -110,12 +152,13 @@ def _print(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[
                 print(
                     f"{one.cell.schema}: {ties} samples of '{name}' had equal best scores; the lowest class was taken"
                 )
-    if arguments.schema:
-        _print_plan(measured[-1])
+    if quantized:
+        _print_plan(*quantized)
 
 
 def _print_plan(quantized: "Measurement") -> None:
-    print(f"\n{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are planned in integers")
+    came = "" if quantized.cell.is_given else "planned "
+    print(f"\n{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are {came}in integers")
     if quantized.refusals:
         print("left in float:")
         for refusal in quantized.refusals[:REFUSALS_SHOWN]:
@@ -198,7 +241,7 @@ def _table(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[
         "backend": arguments.backend,
         "environment_class": str(measured[0].environment),
         "fp32": one(measured[0]),
-        "quantized": one(measured[1]) if arguments.schema else None,
+        "quantized": one(measured[1]) if len(measured) > 1 else None,
     }
 
 

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.named_extensions import declare_extensions, named_extensions
-from qbench.cli.printing import print_columns, print_json
+from qbench.cli.printing import print_columns, print_json, say
 from qbench.errors import QbenchError
 
 if TYPE_CHECKING:
     from qbench.extension import Catalogue
 
-KINDS = ("models", "datasets", "backends", "schemas", "metrics")
+KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -31,12 +31,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         InputError: two extensions define one name, or --extension names none.
     """
-    from pathlib import Path
-
-    from qbench.suite import gather
-
-    catalogues = gather(named_extensions(arguments.extension), suites=Path(arguments.suites))
-    catalogue: Catalogue[Any] = getattr(catalogues, arguments.kind)
+    catalogue = _catalogue(arguments)
     rows = [
         {"name": name, "owner": catalogue.owner(name), "what": _described(catalogue, name, arguments.kind)}
         for name in catalogue.names()
@@ -45,7 +40,25 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_json(rows)
     else:
         print_columns([(row["name"], row["owner"], row["what"]) for row in rows], ("name", "owner", "what"))
+        if catalogue.grammar is not None:
+            say(f"and every other name of {catalogue.grammar.form} (docs/schemas.md)")
     return ExitCode.FINE
+
+
+def _catalogue(arguments: argparse.Namespace) -> "Catalogue[Any]":
+    """All names of the kind that is asked for; suites name no arithmetics but the backends that count by them."""
+    from pathlib import Path
+
+    extensions = named_extensions(arguments.extension)
+    if arguments.kind == "arithmetics":
+        from qbench.extension import installed_extensions
+        from qbench.numerics import catalogue
+
+        return catalogue((*installed_extensions(), *extensions))
+    from qbench.suite import gather
+
+    found: Catalogue[Any] = getattr(gather(extensions, suites=Path(arguments.suites)), arguments.kind)
+    return found
 
 
 def _described(catalogue: "Catalogue[Any]", name: str, kind: str) -> str:
@@ -66,18 +79,25 @@ def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
     limit = backend.capabilities.max_macs
     forms = ", ".join(sorted(form.value for form in backend.capabilities.forms))
     most = "" if limit is None else f"; up to {limit / 1e6:g} million multiply-accumulates"
-    return f"runs {forms}; counts with {', '.join(backend.packages) or 'nothing outside'}{most}"
+    machine = getattr(backend, "arithmetic", None)
+    counts = f"counts with {', '.join(backend.packages) or 'nothing outside'}"
+    return f"runs {forms}; {counts if machine is None else f'counts as {machine.source}'}{most}"
 
 
 def _schema(schema: Any) -> str:  # noqa: ANN401 - a Schema
-    """Its first rule that puts something on a grid."""
+    """Its first rule that puts something on a grid, and how many rules there are beside it."""
     for rule in schema.rules:
-        parts = [
-            f"{what} {spec}" for what, spec in (("activations", rule.activation), ("weights", rule.weight)) if spec
-        ]
+        specs = (("activations", rule.activation or rule.input), ("weights", rule.weight))
+        parts = [f"{what} {spec}" for what, spec in specs if spec is not None]
+        parts += [f"biases {rule.bias}"] * (rule.bias is not None and rule.bias.kind.value != "float")
         if parts:
-            return ", ".join(parts)
+            more = len(schema.rules) - 1
+            return ", ".join(parts) + (f"; {more} more rule{'s' * (more > 1)}" if more else "")
     return "keeps everything in float"
+
+
+def _arithmetic(arithmetic: Any) -> str:  # noqa: ANN401 - an Arithmetic, whose import would load numpy
+    return f"follows {arithmetic.source}; backend integer-{arithmetic.name}"
 
 
 def _metric(metric: Any) -> str:  # noqa: ANN401 - a Metric
@@ -88,12 +108,13 @@ _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
     "models": _model,
     "backends": _backend,
     "schemas": _schema,
+    "arithmetics": _arithmetic,
     "metrics": _metric,
 }
 
 COMMAND = Command(
     name="list",
-    summary="list the names of models, data sets, backends, schemas or metrics",
+    summary="list the names of models, data sets, backends, schemas, arithmetics or metrics",
     example="qbench list backends",
     declare=declare,
     execute=execute,

@@ -16,7 +16,13 @@ if TYPE_CHECKING:
 
 
 def build_subject(
-    model: str, data: str, calibration: str | None, metrics: Sequence[str], count: int | None
+    model: str,
+    data: str,
+    calibration: str | None,
+    metrics: Sequence[str],
+    count: int | None,
+    *,
+    given: str | None = None,
 ) -> "Subject":
     """What ``qbench eval`` measures.
 
@@ -24,6 +30,7 @@ def build_subject(
         model: an ONNX file, or a name of the zoo. data, calibration: texts as ``dataset_from_text`` takes them; no
             calibration gives an empty one, for float models.
         metrics: names; none: those that fit the task and the labels. count: of calibration samples; None: all.
+        given: ``model`` as it came quantized, a file or a name; None: it did not.
 
     Raises:
         InputError: no such file or name, settings that contradict each other, or calibration samples that are scored.
@@ -35,7 +42,8 @@ def build_subject(
     network = read_network(model, scored, preprocess)
     chosen = _nothing(scored) if calibration is None else _calibration(calibration, network, preprocess, count)
     uses = _uses(network, scored, metrics)
-    return Subject(model=network, data={scored.id: scored}, metrics=uses, calibration=chosen)
+    came = None if given is None else read_network(given, scored, preprocess)
+    return Subject(model=network, data={scored.id: scored}, metrics=uses, calibration=chosen, given=came)
 
 
 def read_network(model: str, data: "Dataset", preprocess: "Preprocess | None") -> "ZooModel":
@@ -62,6 +70,40 @@ def read_network(model: str, data: "Dataset", preprocess: "Preprocess | None") -
         task=Classification(),
         origin=model,
     )
+
+
+def only_graph(network: "ZooModel") -> "ir.Model":
+    """The graph of a model that has one.
+
+    Raises:
+        InputError: it has several, which only its task can drive.
+    """
+    if len(network.graphs) != 1:
+        raise InputError(
+            f"Reading the model '{network.id}'",
+            found=f"{len(network.graphs)} graphs ({', '.join(sorted(network.graphs))})",
+            expected="one",
+            remedy="Measure it with 'qbench eval' or a suite, which drive all its graphs.",
+        )
+    (load,) = network.graphs.values()
+    return load()
+
+
+def read_graph(model: str) -> "ir.Model":
+    """The graph of the ONNX file ``model``, or of the model of the zoo that is called so.
+
+    Raises:
+        InputError: no such file or name, or a model of several graphs.
+    """
+    from qbench.extension import installed_extensions
+    from qbench.graph import load_model
+    from qbench.zoo import model_catalogue
+
+    zoo = model_catalogue(installed_extensions())
+    is_file = Path(model).exists() or Path(model).suffix
+    if model in zoo.names() or not is_file:
+        return only_graph(zoo.get(model, doing=f"Looking for the model '{model}'"))
+    return load_model(model)
 
 
 def _usual(data: "Dataset") -> "Preprocess":

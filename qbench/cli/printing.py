@@ -30,6 +30,11 @@ def print_columns(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> 
         print("  ".join([*cells, line[-1]]).rstrip())
 
 
+def terminal_width() -> int | None:
+    """The columns of the terminal that standard output is; None of a file or a pipe, where no line is folded."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
+
+
 def say(text: str) -> None:
     """One line to people, on standard error, so that what is piped stays clean."""
     print(f"qbench: {text}", file=sys.stderr)

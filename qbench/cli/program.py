@@ -4,7 +4,9 @@ import argparse
 import os
 import signal
 import sys
-from collections.abc import Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from qbench.cli import (
     accept_run,
@@ -19,6 +21,7 @@ from qbench.cli import (
     show_history,
 )
 from qbench.cli.command import Command, ExitCode
+from qbench.cli.printing import say
 from qbench.errors import QbenchError
 
 COMMANDS: tuple[Command, ...] = (
@@ -43,7 +46,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as request:  # argparse ends the process for --help and for what it cannot read
         return int(request.code or 0)
     try:
-        code: ExitCode = arguments.execute(arguments)
+        with warnings.catch_warnings():
+            warnings.showwarning = _noting(warnings.showwarning)
+            code: ExitCode = arguments.execute(arguments)
         sys.stdout.flush()
     except QbenchError as error:
         print(f"qbench: {error}", file=sys.stderr)
@@ -78,6 +83,18 @@ def build_parser() -> argparse.ArgumentParser:
         command.declare(one)
         one.set_defaults(execute=command.execute)
     return parser
+
+
+def _noting(plain: Callable[..., None]) -> Callable[..., None]:
+    """``plain``, how Python shows a warning, for all but our own: they are a note of one line."""
+
+    def show(message: Warning | str, category: type[Warning], *where: Any) -> None:  # noqa: ANN401 - file, line, stream
+        if category.__module__.partition(".")[0] == "qbench":
+            say(f"note: {message}")
+        else:
+            plain(message, category, *where)
+
+    return show
 
 
 def _version() -> str:

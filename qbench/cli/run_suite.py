@@ -61,7 +61,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     bench = Bench(suite, catalogues, _settings(arguments))
     with _opened(arguments, suite, len(planned), len(chosen)) as writer:
-        code = _measure(bench, chosen, writer)
+        code = _measure(bench, chosen, writer, is_whole=len(chosen) == len(planned))
     run = read_run(writer.path)
     _show(run, code, as_json=arguments.json)
     if arguments.report:
@@ -108,11 +108,13 @@ def _opened(arguments: argparse.Namespace, suite: "Suite", planned: int, selecte
     return start.open(Path(arguments.history))
 
 
-def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter") -> ExitCode:
-    """Every chosen cell, each written down as soon as it is judged."""
+def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter", *, is_whole: bool) -> ExitCode:
+    """Every chosen cell, each written down as soon as it is judged; behind a whole suite, the rules that were idle."""
     from qbench.cli.progress import cell_progress
+    from qbench.suite import idle_rule_errors
 
     is_red = False
+    lines = []
     try:
         _fetch(chosen)
         with cell_progress(len(chosen)) as progress:
@@ -120,12 +122,17 @@ def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter
                 progress.begin(str(planned.cell))
                 line, red = _one(bench, planned)
                 writer.write(line)
+                lines.append(line)
                 is_red = is_red or red
                 progress.end(line, is_red=red)
     except KeyboardInterrupt:
         writer.write({"type": "note", "text": f"interrupted after {writer.cells} of {len(chosen)} selected cells"})
         say(f"interrupted; {writer.cells} of {len(chosen)} cells are kept in {writer.path}")
         return ExitCode.INCOMPLETE
+    for sentence in idle_rule_errors(lines) if is_whole else ():
+        writer.write({"type": "note", "text": sentence})
+        say(sentence)
+        is_red = True
     code = ExitCode.GATE_FAILED if is_red else ExitCode.FINE
     writer.close(exit_code=code)
     return code

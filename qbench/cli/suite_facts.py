@@ -77,7 +77,7 @@ def _assets(suite: "Suite", cache: "Cache") -> list[dict[str, Any]]:
         {
             "package": package.requirement,
             "bytes": package.size,
-            "cached": (cache.folder / "packages" / f"{package.sha256}.whl").exists(),
+            "cached": (cache.folder / "packages" / package.file_name).exists(),
         }
         for package in needed_packages(names)
     ]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from qbench.backends import Backend
 from qbench.errors import InputError
+from qbench.evaluation.given_model import refuse_other_road
 from qbench.judging import Cell
 from qbench.metrics import Against, Metric
 from qbench.quantization import Schema
@@ -30,17 +31,22 @@ class Subject:
     Args:
         data: scored data sets by id, the subject's main one first.
         calibration: what ranges are taken from; shares no source with scored data.
+        given: ``model`` as it came quantized, which cells of the schema ``given`` run.
 
     Raises:
-        InputError: calibration and scored data overlap, or a metric needs labels that its data does not have.
+        InputError: calibration and scored data overlap, a metric needs labels that its data does not have, or ``given``
+            takes samples or gives answers in another way than ``model``.
     """
 
     model: ZooModel
     data: Mapping[str, Dataset]
     metrics: tuple[MetricUse, ...]
     calibration: Dataset
+    given: ZooModel | None = None
 
     def __post_init__(self) -> None:
+        if self.given is not None:
+            refuse_other_road(self.given, self.model)
         for dataset in self.data.values():
             refuse_overlap(self.model.id, self.calibration, dataset)
         for use in self.metrics:
@@ -55,7 +61,7 @@ class Subject:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """All that the road of one cell needs. ``schema`` None runs the float model as it is."""
+    """All that the road of one cell needs. ``schema`` None runs a model as it is: the float one, or the given one."""
 
     cell: Cell
     subject: Subject

@@ -45,7 +45,7 @@ def evaluate(
             remedy="Choose another backend for this model.",
         )
     started = timer()
-    quantized = None if request.schema is None else shared.quantized(request.schema, backend.capabilities)
+    quantized = _quantized(request, shared)
     graphs = shared.graphs if quantized is None else quantized.models
     with ExitStack() as stack:
         runners = prepare_runners(backend, graphs, stack, threads=request.threads)
@@ -65,8 +65,16 @@ def evaluate(
         macs=shared.macs,
         integer_macs=0.0 if quantized is None else quantized.integer_macs,
         refusals=() if quantized is None else quantized.refusals,
+        idle_rules=() if quantized is None else quantized.idle_rules,
         seconds={"prepare": round(prepared - started, 3), "inference": round(finished - prepared, 3)},
     )
+
+
+def _quantized(request: Request, shared: SharedWork) -> Quantized | None:
+    """The graphs that the cell runs, None for the float ones."""
+    if request.cell.is_given:
+        return shared.given
+    return None if request.schema is None else shared.quantized(request.schema, request.backend.capabilities)
 
 
 def _scores(request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]) -> tuple[Score, ...]:

@@ -4,7 +4,7 @@ Samples, profiles and the fp32 run are content-addressed on disk, so that they o
 kept for as long as the subject is at work. Measurements are never kept: every cell runs its engine.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Backend, Executor, in_slices
+from qbench.backends import Backend, Executor, Feeds, in_slices
 from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
+from qbench.evaluation.given_model import read_given, refuse_quantized
+from qbench.evaluation.recorded_feeds import recorded_feeds
 from qbench.evaluation.request import Subject
 from qbench.evaluation.usual_sizes import with_usual_sizes
 from qbench.graph import Capabilities, graph_digest, node_macs
 from qbench.metrics import AnswerKind, Answers
-from qbench.passes import canonicalize
-from qbench.quantization import Plan, Schema, make_plan, quantize_model
+from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
+from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, make_plan
 from qbench.storage import Cache, digest_plain
 from qbench.zoo import Dataset, Samples, prepare_samples
 
@@ -48,6 +50,12 @@ class Quantized:
     def refusals(self) -> tuple[str, ...]:
         """What stays in float although the schema asked otherwise, with reasons."""
         return tuple(reason for plan in self.plans.values() for reason in plan.refusals)
+
+    @property
+    def idle_rules(self) -> tuple[str, ...]:
+        """The rules of the schema that spoke about no operator of any graph."""
+        first, *others = [plan.idle_rules for plan in self.plans.values()]
+        return tuple(rule for rule in first if all(rule in more for more in others))
 
 
 def prepare_runners(
@@ -78,6 +86,10 @@ class SharedWork:
         self._fp32_backend = fp32_backend
         self._environment_class = environment_class
         self._samples: dict[str, Samples] = {}
+        self._watched: dict[str, Mapping[str, ir.Model]] = {}
+        self._planned: dict[str, Mapping[str, ir.Model]] = {}
+        self._profiles: dict[tuple[tuple[Pass, ...], bool], Mapping[str, Profile]] = {}
+        self._ranges: dict[tuple[tuple[Pass, ...], bool], Mapping[str, Ranges]] = {}
         self._quantized: dict[tuple[Schema, Capabilities], Quantized] = {}
 
     @cached_property
@@ -87,10 +99,35 @@ class SharedWork:
         loaded = {name: load() for name, load in self.subject.model.graphs.items()}
         return {name: with_usual_sizes(model, lambda: self.samples(main)) for name, model in loaded.items()}
 
+    def require_float(self) -> None:
+        """Check that the graphs can be an fp32 reference, and schemas be planned on them.
+
+        Raises:
+            InputError: one is quantized already.
+        """
+        refuse_quantized(self.subject.model.id, self.graphs)
+
     @cached_property
-    def canonical(self) -> Mapping[str, ir.Model]:
-        """The float graphs that profiles are taken of and schemas are planned on."""
-        return {name: canonicalize(model) for name, model in self.graphs.items()}
+    def given(self) -> Quantized:
+        """The graphs of the subject's model as it came quantized, and what they say about themselves."""
+        main = next(iter(self.subject.data.values()))
+        assert self.subject.given is not None
+        return Quantized(
+            *read_given(self.subject.given, lambda model: with_usual_sizes(model, lambda: self.samples(main)))
+        )
+
+    def canonical(self, pipeline: str = DEFAULT) -> Mapping[str, ir.Model]:
+        """The float graphs after ``pipeline``'s passes before profiling: what is profiled."""
+        if pipeline not in self._watched:
+            self._watched[pipeline] = {name: canonicalize(model, pipeline) for name, model in self.graphs.items()}
+        return self._watched[pipeline]
+
+    def planned(self, pipeline: str = DEFAULT) -> Mapping[str, ir.Model]:
+        """The float graphs after all of ``pipeline``'s passes: what schemas are planned on and written into."""
+        if pipeline not in self._planned:
+            canonical = self.canonical(pipeline)
+            self._planned[pipeline] = {name: plannable(model, pipeline) for name, model in canonical.items()}
+        return self._planned[pipeline]
 
     @cached_property
     def model_digest(self) -> str:
@@ -139,22 +176,31 @@ class SharedWork:
             runners = prepare_runners(backend, graphs, stack, threads=threads)
             return self.subject.model.task.answer(runners, self.samples(dataset))
 
-    @cached_property
-    def profiles(self) -> Mapping[str, Profile]:
-        """The profile of every canonical graph over the calibration samples, taken once for all schemas."""
-        watched = {name: [graph_digest(model), watched_values(model)] for name, model in self.canonical.items()}
-        made_from = [watched, self.samples(self.subject.calibration).key, self.subject.model.task.name]
-        made_by = [self._fp32_backend.name, self._environment_class, PROFILE_VERSION]
-        folder = self._cache.entry("profiles", digest_plain([made_from, made_by]), self._calibrate)
-        return {name: Profile.load(folder / f"{name}.json") for name in self.canonical}
+    def profiles(self, pipeline: str = DEFAULT, *, channels: bool = False) -> Mapping[str, Profile]:
+        """The profile of every graph over the calibration samples, taken once for all schemas of ``pipeline``.
 
-    def _calibrate(self, folder: Path) -> None:
+        Pipelines that do the same before profiling share it. With ``channels`` it keeps extremes of channels too.
+        """
+        key = (CANONICAL[pipeline].watched, channels)
+        if key not in self._profiles:
+            canonical = self.canonical(pipeline)
+            watched = {name: [graph_digest(model), watched_values(model)] for name, model in canonical.items()}
+            made_from = [watched, self.samples(self.subject.calibration).key, self.subject.model.task.name]
+            made_by = [[repr(step) for step in key[0]], self._fp32_backend.name, self._environment_class]
+            identity = digest_plain([made_from, made_by, PROFILE_VERSION, channels])
+            folder = self._cache.entry("profiles", identity, lambda path: self._calibrate(pipeline, path, channels))
+            self._profiles[key] = {name: Profile.load(folder / f"{name}.json") for name in canonical}
+        return self._profiles[key]
+
+    def _calibrate(self, pipeline: str, folder: Path, channels: bool) -> None:
         folder.mkdir()
         with ExitStack() as stack:
             samples = self.samples(self.subject.calibration)
             watches: dict[str, Any] = {
-                name: stack.enter_context(prepare_watch(model, self._fp32_backend, threads=1))
-                for name, model in self.canonical.items()
+                name: stack.enter_context(
+                    prepare_watch(model, self._fp32_backend, threads=1, pipeline=pipeline, channels=channels)
+                )
+                for name, model in self.canonical(pipeline).items()
             }
             self.subject.model.task.answer(watches, samples)
             for name, watch in watches.items():
@@ -164,10 +210,37 @@ class SharedWork:
         """The graphs under ``schema`` for a backend of these capabilities; equal capabilities share them."""
         key = (schema, capabilities)
         if key not in self._quantized:
-            plans = {
-                name: make_plan(model, self.profiles[name], schema, capabilities=capabilities)
-                for name, model in self.canonical.items()
-            }
-            models = {name: quantize_model(model, plans[name]) for name, model in self.canonical.items()}
+            graphs = self.planned(schema.canonical)
+            plans = self._plans(schema, capabilities, graphs)
+            models = {name: insert_qdq(model, plans[name]) for name, model in graphs.items()}
+            if schema.bias_correction:
+                models = self._corrected(graphs, models, plans)
             self._quantized[key] = Quantized(models, plans)
         return self._quantized[key]
+
+    def _plans(self, schema: Schema, capabilities: Capabilities, graphs: Mapping[str, ir.Model]) -> dict[str, Plan]:
+        if not schema.needs_profile and not len(self.subject.calibration):
+            return {name: make_plan(model, None, schema, capabilities=capabilities) for name, model in graphs.items()}
+        profiles = self.profiles(schema.canonical, channels=schema.wants_channels)
+        ranges = self._ranges.setdefault(
+            (CANONICAL[schema.canonical].watched, schema.wants_channels),
+            {name: Ranges(profile) for name, profile in profiles.items()},
+        )
+        return {
+            name: make_plan(model, profiles[name], schema, capabilities=capabilities, ranges=ranges[name])
+            for name, model in graphs.items()
+        }
+
+    def _corrected(
+        self, graphs: Mapping[str, ir.Model], models: Mapping[str, ir.Model], plans: Mapping[str, Plan]
+    ) -> dict[str, ir.Model]:
+        """``models`` with biases corrected on the calibration samples."""
+        feeds = self._calibration_feeds
+        return {name: correct_biases(graphs[name], model, plans[name], feeds[name]) for name, model in models.items()}
+
+    @cached_property
+    def _calibration_feeds(self) -> Mapping[str, Sequence[Feeds]]:
+        """The batches that every graph is fed while the float model answers the calibration samples."""
+        with ExitStack() as stack:
+            runners = prepare_runners(self._fp32_backend, self.graphs, stack, threads=1)
+            return recorded_feeds(self.subject.model.task, runners, self.samples(self.subject.calibration))

@@ -1,24 +1,26 @@
 """ONNX as data: loading, digests, questions, facts of operators, the QDQ convention, capabilities, cost."""
 
-from qbench.graph.capabilities import Capabilities, Form
+from qbench.graph.any_model import AnyModel, as_model
+from qbench.graph.capabilities import Capabilities, Form, ZeroPoints
 from qbench.graph.cost import node_macs
 from qbench.graph.digest import graph_digest
 from qbench.graph.dimensions import declare_dims, declared_dims, fixed_batch
+from qbench.graph.float_levels import is_float_levels, mark_float_levels
+from qbench.graph.foreign_pairs import grid_dtype, grid_of
 from qbench.graph.forms import INTEGER_DOMAIN, form_of, is_qdq
 from qbench.graph.model_files import MESSAGE_LIMIT, constant_bytes, load_model, model_bytes, save_model
 from qbench.graph.operators import (
     OPERATORS,
     OperatorFacts,
-    bias_of,
     float_attribute,
     int_attribute,
     operator_facts,
-    output_channel_axis,
     weight_channel_axis,
-    weight_of,
+    weight_summed_axis,
 )
-from qbench.graph.origin import extend_lineage, lineage_of, origin_of, set_origin
-from qbench.graph.qdq import check_convention
+from qbench.graph.origin import LINEAGE, extend_lineage, forget_lineage, lineage_of, origin_of, set_origin
+from qbench.graph.pinned import Pin, PinKind, is_pinned, pin_of, pin_value
+from qbench.graph.qdq import check_convention, clip_of_levels
 from qbench.graph.query import (
     constant_value,
     consumers,
@@ -33,13 +35,19 @@ from qbench.graph.shapes import infer_shapes, with_shapes
 
 __all__ = [
     "INTEGER_DOMAIN",
+    "LINEAGE",
     "MESSAGE_LIMIT",
     "OPERATORS",
+    "AnyModel",
     "Capabilities",
     "Form",
     "OperatorFacts",
-    "bias_of",
+    "Pin",
+    "PinKind",
+    "ZeroPoints",
+    "as_model",
     "check_convention",
+    "clip_of_levels",
     "constant_bytes",
     "constant_value",
     "consumers",
@@ -48,14 +56,20 @@ __all__ = [
     "extend_lineage",
     "fixed_batch",
     "float_attribute",
+    "forget_lineage",
     "form_of",
     "graph_digest",
+    "grid_dtype",
+    "grid_of",
     "infer_shapes",
     "int_attribute",
     "is_constant",
+    "is_float_levels",
+    "is_pinned",
     "is_qdq",
     "lineage_of",
     "load_model",
+    "mark_float_levels",
     "model_bytes",
     "node_key",
     "node_macs",
@@ -63,12 +77,13 @@ __all__ = [
     "operator_facts",
     "opset",
     "origin_of",
-    "output_channel_axis",
+    "pin_of",
+    "pin_value",
     "producer",
     "save_model",
     "set_origin",
     "values_by_name",
     "weight_channel_axis",
-    "weight_of",
+    "weight_summed_axis",
     "with_shapes",
 ]

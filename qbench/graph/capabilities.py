@@ -13,14 +13,29 @@ class Form(enum.Enum):
     INTEGER = "integer"
 
 
+class ZeroPoints(enum.Enum):
+    """The zero points of activations that a backend counts with."""
+
+    ANY = "any"
+    ZERO = "zero"
+    ZERO_OR_QMIN = "zero or qmin"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capabilities:
     """Limits of one backend.
 
     Args:
         forms: the graph forms it runs.
-        activation_qtypes, weight_qtypes: names of the grids it has (``int8``, ``uint8``, …).
-        weight_per_channel: whether weights may carry one scale a channel.
+        activation_qtypes, weight_qtypes, bias_qtypes: names of the grids it has (``int8``, ``uint8``, …).
+        weight_per_channel, weight_per_block: whether weights may carry one scale a channel, one a block.
+        activation_per_channel: whether activations may carry one scale a channel.
+        integer_products: the pairs (activations, weights) of grids that it multiplies in integers, one scale a tensor
+            or a channel, with a bias at the product's scale; other products run in floats between their grids. None:
+            it multiplies all.
+        zero_points: which zero points of activations it counts with.
+        dynamic: whether it takes parameters that are computed at run time.
+        tables: whether it computes functions of one 8-bit value (sigmoid, tanh, …) by table, or at all.
         max_opset: of the default ONNX domain, for graphs it is handed.
         max_macs: the largest network, in multiply-accumulates of one sample, that it runs in useful time; None: any.
     """
@@ -28,6 +43,13 @@ class Capabilities:
     forms: frozenset[Form] = frozenset({Form.FLOAT, Form.QDQ})
     activation_qtypes: frozenset[str] = frozenset({"int8", "uint8"})
     weight_qtypes: frozenset[str] = frozenset({"int8", "uint8"})
+    bias_qtypes: frozenset[str] = frozenset({"int32"})
     weight_per_channel: bool = True
+    weight_per_block: bool = False
+    activation_per_channel: bool = False
+    integer_products: frozenset[tuple[str, str]] | None = None
+    zero_points: ZeroPoints = ZeroPoints.ANY
+    dynamic: bool = False
+    tables: bool = True
     max_opset: int = 24
     max_macs: int | None = None

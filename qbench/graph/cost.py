@@ -3,6 +3,7 @@
     Conv            N · C_out · ∏out · (C_in / groups) · ∏kernel
     ConvTranspose   N · C_in · ∏in · (C_out / groups) · ∏kernel
     Gemm, MatMul    ∏output · inner
+    LSTM, GRU, RNN  steps · N · (|W| + |R|)         weights of input and state, all directions
 
 Free dimensions (a batch, a length) count as 1 unless the model declares their usual size; a graph of a fixed batch b
 counts the b-th part of a run, rounded up. Bias additions are not counted. A node in a subgraph counts once, as for one
@@ -16,7 +17,7 @@ import onnx_ir as ir
 
 from qbench.graph.dimensions import fixed_batch
 from qbench.graph.query import node_key
-from qbench.graph.shapes import with_shapes
+from qbench.graph.shapes import shapes_alone
 
 
 def node_macs(model: ir.Model) -> dict[str, int]:
@@ -24,16 +25,18 @@ def node_macs(model: ir.Model) -> dict[str, int]:
 
     A node whose shapes cannot be inferred counts as if its unknown dimensions were 1.
     """
-    shaped = with_shapes(model, free_dims=1)
+    shaped = shapes_alone(model, free_dims=1)
     samples = fixed_batch(model) or 1
     counts = {}
     for node in ir.traversal.RecursiveGraphIterator(shaped.graph):
-        if node.domain == "" and node.op_type in _COUNTED:
+        if (node.domain == "" and node.op_type in _COUNTED) or (node.domain, node.op_type) in _OF_THE_ENGINE:
             counts[node_key(node)] = -(-_macs(node) // samples)
     return counts
 
 
-_COUNTED = frozenset({"Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger"})
+_RECURRENT = frozenset({"LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"})
+_COUNTED = frozenset({"Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "LSTM", "GRU", "RNN"})
+_OF_THE_ENGINE = frozenset({("com.microsoft", "DynamicQuantizeLSTM"), ("com.microsoft", "MatMulNBits")})
 
 
 def _macs(node: ir.Node) -> int:
@@ -43,6 +46,10 @@ def _macs(node: ir.Node) -> int:
             return math.prod(output) * math.prod(second[1:])
         case "ConvTranspose":
             return math.prod(first) * math.prod(second[1:])
+        case recurrent if recurrent in _RECURRENT:
+            return math.prod(first[:2]) * (math.prod(second) + math.prod(_dims(node.inputs[2])))
+        case "MatMulNBits":
+            return math.prod(first) * node.attributes["N"].as_int()
         case "Gemm":
             transposed = node.attributes.get("transA")
             return math.prod(output) * _at(first, 0 if transposed and transposed.as_int() else -1)

@@ -92,7 +92,15 @@ def _attribute_value(value: object) -> Plain:
 def _tensor(tensor: ir.TensorProtocol | None) -> Plain:
     if tensor is None:
         return None
-    text = tensor.dtype is ir.DataType.STRING
-    # Bytes of numbers are little-endian by onnx_ir's contract, and packed for 4-bit types.
-    content = repr(tensor.numpy().tolist()).encode() if text else tensor.tobytes()
-    return [tensor.dtype.name, [int(d) for d in tensor.shape], hashlib.sha256(content).hexdigest()]  # type: ignore[arg-type]
+    return [tensor.dtype.name, [int(d) for d in tensor.shape], _content(tensor)]  # type: ignore[arg-type]
+
+
+def _content(tensor: ir.TensorProtocol) -> str:
+    """The digest of a tensor's little-endian bytes, packed for types below 8 bits; of words, of their list."""
+    if tensor.dtype is ir.DataType.STRING:
+        return hashlib.sha256(repr(tensor.numpy().tolist()).encode()).hexdigest()
+    if tensor.dtype.bitwidth >= 8:
+        array = tensor.numpy()
+        if array.dtype.newbyteorder("<") == array.dtype and array.flags.c_contiguous:
+            return hashlib.sha256(array.reshape(-1).view(np.uint8).data).hexdigest()  # hashed where it lies, not copied
+    return hashlib.sha256(tensor.tobytes()).hexdigest()

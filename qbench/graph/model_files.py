@@ -12,12 +12,15 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from qbench.errors import InputError, UnsupportedError
-from qbench.storage import write_bytes
+from qbench.graph.heavy_constants import lightened, put_back
+from qbench.storage import staged_files, write_bytes
 
 MESSAGE_LIMIT = 2_000_000_000
 """Bytes a protobuf message may hold: 2^31 - 1, less room for the structure around the constants."""
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
+_SMALL = 1024
+"""Bytes up to which a constant stays inside: what says a shape or a scale is read by shape inference."""
 
 
 def load_model(path: Path | str) -> ir.Model:
@@ -29,16 +32,11 @@ def load_model(path: Path | str) -> ir.Model:
     """
     path = Path(path)
     doing = f"Loading the model '{path}'"
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(
-            doing, found=error.strerror or str(error), expected="a readable ONNX file", remedy="Check the path."
-        ) from error
-    proto = _parsed(data, doing)
+    proto, heavy = lightened(_parsed(path, doing))
     _check_versions(proto, doing)
     try:
         model = ir.from_proto(proto)
+        put_back(model, heavy)
     except Exception as error:  # onnx_ir raises many kinds for a malformed graph
         raise InputError(
             doing,
@@ -60,10 +58,10 @@ def save_model(model: ir.Model, path: Path | str) -> None:
     if constant_bytes(model) < MESSAGE_LIMIT:
         write_bytes(path, model_bytes(model))
         return
-    outside = model.clone()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    ir.external_data.unload_from_model(outside, path.parent, f"{path.name}.data")
-    write_bytes(path, ir.to_proto(outside).SerializeToString())
+    outside, location = model.clone(), f"{path.name}.data"
+    with staged_files(path) as folder:
+        ir.external_data.unload_from_model(outside, folder, location, size_threshold_bytes=_SMALL)
+        (folder / path.name).write_bytes(ir.to_proto(outside).SerializeToString())
 
 
 def model_bytes(model: ir.Model) -> bytes:
@@ -96,7 +94,13 @@ def constant_bytes(model: ir.Model) -> int:
     )
 
 
-def _parsed(data: bytes, doing: str) -> onnx.ModelProto:
+def _parsed(path: Path, doing: str) -> onnx.ModelProto:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(
+            doing, found=error.strerror or str(error), expected="a readable ONNX file", remedy="Check the path."
+        ) from error
     found = "an empty file" if not data else ""
     proto = onnx.ModelProto()
     if data:

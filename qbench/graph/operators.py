@@ -30,11 +30,6 @@ class OperatorFacts:
     low: float = -math.inf
     high: float = math.inf
 
-    @property
-    def moves_values(self) -> bool:
-        """Whether the result holds values of an input and nothing computed."""
-        return bool(self.moved)
-
 
 _WEIGHTED = OperatorFacts(weight=1, bias=2)
 _MOVES = OperatorFacts(moved=(0,), real=(0,))
@@ -95,21 +90,11 @@ def operator_facts(node: ir.Node) -> OperatorFacts:
     return OPERATORS.get(node.op_type, _UNKNOWN) if node.domain == "" else _UNKNOWN
 
 
-def weight_of(node: ir.Node) -> ir.Value | None:
-    """The input that is the weight of ``node`` (constant or not), or None when its operator has none."""
-    return _input(node, operator_facts(node).weight)
-
-
-def bias_of(node: ir.Node) -> ir.Value | None:
-    """The input that is the bias of ``node``, or None when it has none."""
-    return _input(node, operator_facts(node).bias)
-
-
 def weight_channel_axis(node: ir.Node, rank: int) -> int | None:
     """The axis of the weight of ``node`` that runs over output channels.
 
     Conv 0; ConvTranspose 1 (channels within one group); Gemm 0 when transB, else 1; MatMul the last of ``rank``
-    (none for a vector).
+    (none for a vector); LSTM, GRU and RNN 1, of W and R alike: one gate of one unit, in every direction.
     """
     match node.op_type if node.domain == "" else "":
         case "Conv":
@@ -120,17 +105,29 @@ def weight_channel_axis(node: ir.Node, rank: int) -> int | None:
             return 0 if int_attribute(node, "transB", 0) else 1
         case "MatMul":
             return rank - 1 if rank > 1 else None
+        case "LSTM" | "GRU" | "RNN":
+            return 1
         case _:
             return None
 
 
-def output_channel_axis(node: ir.Node, rank: int) -> int | None:
-    """The axis of the first result of ``node``, of ``rank`` dimensions, that the weight's channels become."""
+def weight_summed_axis(node: ir.Node, rank: int) -> int | None:
+    """The axis of the weight of ``node`` that its products are summed over, before any axis of a window.
+
+    Conv 1 (channels within one group); ConvTranspose 0; Gemm 1 when transB, else 0; MatMul the one before the last of
+    ``rank`` (the only one of a vector); LSTM, GRU and RNN 2.
+    """
     match node.op_type if node.domain == "" else "":
-        case "Conv" | "ConvTranspose" | "Gemm":
+        case "Conv":
             return 1
+        case "ConvTranspose":
+            return 0
+        case "Gemm":
+            return 1 if int_attribute(node, "transB", 0) else 0
         case "MatMul":
-            return rank - 1
+            return max(rank - 2, 0) if rank else None
+        case "LSTM" | "GRU" | "RNN":
+            return 2
         case _:
             return None
 
@@ -145,7 +142,3 @@ def float_attribute(node: ir.Node, name: str, default: float) -> float:
     """The float attribute ``name``, or ``default`` where it is left out."""
     attribute = node.attributes.get(name)
     return default if attribute is None else float(attribute.as_float())
-
-
-def _input(node: ir.Node, index: int | None) -> ir.Value | None:
-    return None if index is None or index >= len(node.inputs) else node.inputs[index]

@@ -1,7 +1,8 @@
 """Where a node and a graph come from, written into the metadata that ONNX keeps and no engine reads.
 
 ``qbench.origin`` of a node names the fp32 node its result stems from; ``qbench.lineage`` of a model lists the digests
-of the graphs it was rewritten from, oldest first, so that a profile of an ancestor can be told from a stranger's.
+of the graphs it was rewritten from, oldest first, so that a profile of an ancestor can be told from a stranger's. A
+value has the same numbers under the same name in all of them; a pass that breaks this begins a new lineage.
 """
 
 import onnx_ir as ir
@@ -25,6 +26,11 @@ def set_origin(node: ir.Node, origin: str) -> None:
 def lineage_of(model: ir.Model) -> tuple[str, ...]:
     """The digests of the graphs that ``model`` was rewritten from, oldest first; its own is not among them."""
     return tuple(model.metadata_props.get(LINEAGE, "").split())
+
+
+def forget_lineage(model: ir.Model) -> None:
+    """Write that values of ``model`` have other numbers than under the same names before: nothing is its ancestor."""
+    model.metadata_props[LINEAGE] = ""
 
 
 def extend_lineage(model: ir.Model, digest: str) -> None:

@@ -9,7 +9,10 @@
 5. Scales are constant, finite and positive; a static zero point is constant, given, of the type of the grid.
 6. Per axis, there is one scale and one zero point a slice.
 
-DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not bind what it feeds.
+DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not bind what it feeds. A grid of 32 bits is
+written in floats (``float_levels``): its Div is bound as a QuantizeLinear is, its Muls as DequantizeLinear are. Grids
+that are narrower than the type that stores them stand behind a clip: of levels, or of the value before its
+QuantizeLinear where ONNX Runtime has no Clip for the type.
 """
 
 from collections.abc import Iterator
@@ -19,10 +22,12 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from qbench.graph.float_levels import breaches_of_float_levels, is_float_levels
 from qbench.graph.operators import int_attribute
 from qbench.graph.query import constant_value, is_constant, node_key, only_consumer
 
 _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
+_DOMAINS = frozenset({"", "com.microsoft"})
 
 
 def check_convention(model: ir.Model) -> tuple[str, ...]:
@@ -30,9 +35,19 @@ def check_convention(model: ir.Model) -> tuple[str, ...]:
     return tuple(_breaches(model.graph))
 
 
+def clip_of_levels(quantize: ir.Node) -> ir.Node | None:
+    """The Clip with constant ends that alone reads the integers of ``quantize``, a Q of any make, if there is one."""
+    if quantize.domain not in _DOMAINS or quantize.op_type not in _QUANTIZERS:
+        return None
+    reader = only_consumer(quantize.outputs[0])
+    if reader is None or not _is(reader, {"Clip"}) or reader.inputs[0] is not quantize.outputs[0]:
+        return None
+    return reader if all(end is None or is_constant(end) for end in reader.inputs[1:]) else None
+
+
 def _breaches(graph: ir.Graph) -> Iterator[str]:
     for value in (*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs)):
-        quantizers = [node_key(use.node) for use in value.uses() if _is(use.node, _QUANTIZERS) and use.idx == 0]
+        quantizers = [node_key(use.node) for use in value.uses() if use.idx == 0 and _puts_on_a_grid(use.node)]
         if len(quantizers) > 1:
             yield f"'{value.name}' is quantized {len(quantizers)} times, by {_listed(quantizers)}; expected once."
     for node in graph:
@@ -42,10 +57,15 @@ def _breaches(graph: ir.Graph) -> Iterator[str]:
             yield from _breaches_of_dequantize(node)
         if _is(node, {"QuantizeLinear", "DequantizeLinear"}):
             yield from _breaches_of_parameters(node)
+        yield from breaches_of_float_levels(node)
+
+
+def _puts_on_a_grid(node: ir.Node) -> bool:
+    return _is(node, _QUANTIZERS) or (_is(node, {"Div"}) and is_float_levels(node))
 
 
 def _breaches_of_quantized(node: ir.Node) -> Iterator[str]:
-    clip = _clip_of_levels(node)
+    clip = clip_of_levels(node)
     quantized = node.outputs[0] if clip is None else clip.outputs[0]
     readers = [use.node for use in quantized.uses()]
     foreign = [node_key(reader) for reader in readers if not _is(reader, {"DequantizeLinear"})]
@@ -66,22 +86,12 @@ def _breaches_of_dequantize(node: ir.Node) -> Iterator[str]:
     maker = None if source is None else source.producer()
     if maker is not None and _is(maker, {"Clip"}):
         before = maker.inputs[0].producer() if maker.inputs[0] is not None else None
-        maker = before if before is not None and _clip_of_levels(before) is maker else maker
+        maker = before if before is not None and clip_of_levels(before) is maker else maker
     if maker is not None and _is(maker, _QUANTIZERS):
         if not _same_grid(maker, node):
             yield f"'{node_key(node)}' and '{node_key(maker)}' have different grids; expected one grid a value."
     elif not is_constant(source):
         yield f"'{node_key(node)}' reads '{source.name if source else ''}'; expected a constant or a quantized value."
-
-
-def _clip_of_levels(quantize: ir.Node) -> ir.Node | None:
-    """The Clip with constant ends that alone reads the integers of ``quantize``, if there is one."""
-    if not _is(quantize, _QUANTIZERS):
-        return None
-    reader = only_consumer(quantize.outputs[0])
-    if reader is None or not _is(reader, {"Clip"}) or reader.inputs[0] is not quantize.outputs[0]:
-        return None
-    return reader if all(end is None or is_constant(end) for end in reader.inputs[1:]) else None
 
 
 def _same_grid(quantize: ir.Node, dequantize: ir.Node) -> bool:

@@ -9,27 +9,25 @@ _SMALL = 1024
 """Bytes of a constant up to which its numbers are handed on, as they may say a shape or axes."""
 
 
-def with_shapes(model: ir.Model, *, free_dims: int | None = None) -> ir.Model:
-    """A copy of ``model`` whose values carry every shape and type that can be inferred.
+def with_shapes(model: ir.Model) -> ir.Model:
+    """A copy of ``model`` whose values carry every shape and type that can be inferred."""
+    copy = model.clone()
+    infer_shapes(copy)
+    return copy
+
+
+def shapes_alone(model: ir.Model, *, free_dims: int) -> ir.Model:
+    """A copy of ``model`` to read whole sizes from: large constants are inputs there, without numbers.
 
     Args:
         model: left untouched.
-        free_dims: the size that symbolic dimensions of graph inputs take, other than those the model declares
-            a usual size for; None leaves all of them symbolic.
+        free_dims: the size that symbolic dimensions of graph inputs take, other than those the model declares a usual
+            size for.
     """
-    copy = model.clone()
-    if free_dims is not None:
-        usual = declared_dims(model)
-        for value in copy.graph.inputs:
-            if value.shape is not None:
-                value.shape = ir.Shape(
-                    d if isinstance(d, int) else usual.get(d.value or "", free_dims) for d in value.shape
-                )
-        for node in ir.traversal.RecursiveGraphIterator(copy.graph):
-            for value in node.outputs:
-                value.shape = None  # a stored symbolic shape would win over the inferred one
-    infer_shapes(copy)
-    return copy
+    light = _skeleton(model)
+    _fix_free_dims(light, model, free_dims)
+    _write_inferred(light, light)
+    return light
 
 
 def infer_shapes(model: ir.Model) -> bool:
@@ -37,17 +35,44 @@ def infer_shapes(model: ir.Model) -> bool:
 
     Where inference fails as a whole (an impossible shape), the model stays as it is.
     """
+    return _write_inferred(model, _skeleton(model))
+
+
+def _write_inferred(model: ir.Model, light: ir.Model) -> bool:
+    """Write into ``model`` what is inferred of ``light``, its skeleton; True when any was new."""
     try:
-        proto = onnx.shape_inference.infer_shapes(ir.to_proto(_skeleton(model)), data_prop=True)
+        proto = onnx.shape_inference.infer_shapes(ir.to_proto(light), data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
         return False
     modified = False
-    for graph, inferred in zip(model.graphs(), ir.from_proto(proto).graphs(), strict=True):
-        found = {value.name: value for node in inferred for value in node.outputs}
+    for graph, found in zip(model.graphs(), _inferred(proto), strict=True):
         for value in (value for node in graph for value in node.outputs):
             if value.name in found:
                 modified |= _take(value, found[value.name])
     return modified
+
+
+def _inferred(proto: onnx.ModelProto) -> list[dict[str | None, ir.Value]]:
+    """Name → a value with type and shape, of every graph of ``proto`` in the order of ``ir.Model.graphs``."""
+    inner = any(part.HasField("g") or part.graphs for node in proto.graph.node for part in node.attribute)
+    if inner or proto.functions:
+        graphs = ir.from_proto(proto).graphs()
+        return [{value.name: value for node in graph for value in node.outputs} for graph in graphs]
+    infos = (*proto.graph.value_info, *proto.graph.output)  # nodes are known: parsing them again takes the longest
+    return [{info.name: ir.serde.deserialize_value_info_proto(info, None) for info in infos}]
+
+
+def _fix_free_dims(copy: ir.Model, model: ir.Model, free_dims: int) -> None:
+    """Give the inputs of ``copy`` whole sizes, and forget what was inferred from names of sizes."""
+    usual = declared_dims(model)
+    for value in copy.graph.inputs:
+        if value.shape is not None:
+            value.shape = ir.Shape(
+                d if isinstance(d, int) else usual.get(d.value or "", free_dims) for d in value.shape
+            )
+    for node in ir.traversal.RecursiveGraphIterator(copy.graph):
+        for value in node.outputs:
+            value.shape = None  # a stored symbolic shape would win over the inferred one
 
 
 def _skeleton(model: ir.Model) -> ir.Model:

@@ -1,6 +1,6 @@
 """Scores → verdict: integers in, an outcome with its rule and its numbers out."""
 
-from qbench.judging.cell import FP32, Cell
+from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.environment import EnvironmentClass
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on
 from qbench.judging.judgement import judge, support_lost
@@ -15,6 +15,7 @@ from qbench.judging.verdict import Gate, GateState, Outcome, Verdict
 __all__ = [
     "DEFAULT_TOLERANCE",
     "FP32",
+    "GIVEN",
     "Accepted",
     "Cell",
     "EnvironmentClass",

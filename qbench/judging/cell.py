@@ -6,6 +6,9 @@ from dataclasses import dataclass
 FP32 = "fp32"
 """The schema of a cell that runs the float model as it is."""
 
+GIVEN = "given"
+"""The schema of a cell that runs a model which came quantized, as it is."""
+
 _NAME = re.compile(r"[a-z0-9_.-]+")
 
 
@@ -35,6 +38,11 @@ class Cell:
     def is_fp32(self) -> bool:
         """Whether the float model itself is run."""
         return self.schema == FP32
+
+    @property
+    def is_given(self) -> bool:
+        """Whether a model that came quantized is run."""
+        return self.schema == GIVEN
 
     def __str__(self) -> str:
         return f"{self.model}::{self.slug}"

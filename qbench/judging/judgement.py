@@ -1,9 +1,9 @@
 """One measurement, what is expected of it, and the rules → one verdict.
 
-In this order: too little of it in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on this class of
-processor; a baseline that cannot judge it → STALE or MISSING; loss or agreement → FAILED; not the accepted result of
-this class → DRIFTED; and last the quarantine list, which excuses these two, and is red itself when it has run out or
-lists a cell that does not fail.
+In this order: too little of it planned in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on this
+class of processor; a baseline that cannot judge it → STALE or MISSING; loss or agreement → FAILED; not the accepted
+result of this class → DRIFTED; and last the quarantine list, which excuses these two, and is red itself when it has run
+out or lists a cell that does not fail.
 """
 
 import datetime
@@ -69,6 +69,14 @@ def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
     """Whether enough of the cell is planned in integers to call it quantized; an fp32 cell is not asked."""
     if measurement.cell.is_fp32:
         return None
+    if measurement.cell.is_given:
+        return Gate(
+            kind="integer",
+            metric="integer_macs",
+            state=GateState.SHOWN,
+            detail=f"{percent(measurement.integer_macs)} of {measurement.macs} multiply-accumulates came in integers",
+            rule="a model that came quantized is measured as it is",
+        )
     enough = measurement.integer_macs >= rules.integer_macs
     return Gate(
         kind="integer",

@@ -23,6 +23,7 @@ class Measurement:
         macs: multiply-accumulates of one pass over the graphs. integer_macs: the planned share of them in
             integers, a fraction; 0 in fp32 cells.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
+        idle_rules: the rules of the schema that matched nothing in this model, in words.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock.
     """
 
@@ -36,6 +37,7 @@ class Measurement:
     macs: int = 0
     integer_macs: float = 0.0
     refusals: tuple[str, ...] = ()
+    idle_rules: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
 
     def score(self, metric: str) -> Score:

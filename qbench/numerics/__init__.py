@@ -1,24 +1,67 @@
-"""Numbers, and arrays of them: integer grids, their parameters, quantizing and its gradients."""
+"""Numbers, and arrays of them: integer grids, their parameters, quantizing, its gradients, and how machines count."""
 
+from qbench.numerics.addition import add_quantized
 from qbench.numerics.affine import ScaleKind, Symmetry, choose_qparams, dequantize, fake_quantize, quantize
+from qbench.numerics.arithmetic import (
+    Accumulator,
+    Adding,
+    AddScheme,
+    Arithmetic,
+    Averaging,
+    MultiplierForm,
+    PairsIn,
+    Quantizing,
+    Scaling,
+    Stage,
+    ZeroPoint,
+)
 from qbench.numerics.gradient import FakeQuantizeGrad, fake_quantize_grad
 from qbench.numerics.grid import clip_levels
 from qbench.numerics.interval import Interval
+from qbench.numerics.kind import GridKind
+from qbench.numerics.multiplier import fixed_multiplier, real_multiplier
+from qbench.numerics.named import catalogue, get_arithmetic, list_arithmetics, load_arithmetic
 from qbench.numerics.qparams import QParams, parameter_shape
 from qbench.numerics.qtype import QType
+from qbench.numerics.requantization import Scales, held, requantize, scaler
+from qbench.numerics.rounding import Rounding
 
 __all__ = [
+    "Accumulator",
+    "AddScheme",
+    "Adding",
+    "Arithmetic",
+    "Averaging",
     "FakeQuantizeGrad",
+    "GridKind",
     "Interval",
+    "MultiplierForm",
+    "PairsIn",
     "QParams",
     "QType",
+    "Quantizing",
+    "Rounding",
     "ScaleKind",
+    "Scales",
+    "Scaling",
+    "Stage",
     "Symmetry",
+    "ZeroPoint",
+    "add_quantized",
+    "catalogue",
     "choose_qparams",
     "clip_levels",
     "dequantize",
     "fake_quantize",
     "fake_quantize_grad",
+    "fixed_multiplier",
+    "get_arithmetic",
+    "held",
+    "list_arithmetics",
+    "load_arithmetic",
     "parameter_shape",
     "quantize",
+    "real_multiplier",
+    "requantize",
+    "scaler",
 ]

@@ -14,12 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
+from qbench.numerics.arithmetic import Arithmetic, ZeroPoint
 from qbench.numerics.interval import Floats
+from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qparams import QParams
-from qbench.numerics.qtype import QType
+from qbench.numerics.qtype import QType, qtype_of
+from qbench.numerics.rounding import round_reals
 
 Symmetry = Literal["asymmetric", "symmetric", "symmetric_unsigned"]
-ScaleKind = Literal["real", "pow2"]
+ScaleKind = Literal["real", "pow2", "pow2_nearest"]
 FloatArray = npt.NDArray[np.float32]
 
 SMALLEST_SCALE = 2.0**-126
@@ -30,7 +33,7 @@ def choose_qparams(
     low: npt.ArrayLike,
     high: npt.ArrayLike,
     /,
-    qtype: QType,
+    qtype: QType | str,
     *,
     symmetry: Symmetry,
     narrow_range: bool = False,
@@ -42,15 +45,17 @@ def choose_qparams(
 
     Args:
         low, high: numbers, or arrays of one shape: 1-d per channel, the blocks' shape per block.
-        qtype: the grid.
+        qtype: the grid, or its name.
         symmetry: ``symmetric`` keeps the zero point at 0 (2^(bits−1) if unsigned); ``symmetric_unsigned`` puts it at
             qmin where low ≥ 0 and is symmetric elsewhere.
         narrow_range: leave out the lowest level.
-        scale_kind: ``pow2`` rounds the scale up to a power of two (at most 2¹²⁷), before the zero point is chosen.
+        scale_kind: ``pow2`` rounds the scale up to a power of two (at most 2¹²⁷), ``pow2_nearest`` to the nearest in
+            ratio (the ends may then saturate), before the zero point is chosen.
         axis, block_size: granularity, as in ``QParams``.
 
     Raises:
-        InputError: a range that is not finite or runs backwards, an unknown family, arrays without an axis.
+        InputError: a range that is not finite or runs backwards, an unknown grid or family, arrays without an axis,
+            one range with an axis.
     """
     lows, highs = _ends(low, high)
     if symmetry not in get_args(Symmetry):
@@ -59,11 +64,14 @@ def choose_qparams(
         raise unknown_name("Choosing quantization parameters", "scale kind", scale_kind, get_args(ScaleKind))
     if lows.ndim and axis is None:
         raise _refused("arrays of ranges without an axis", "an axis that they run along")
+    if not lows.ndim and (axis is not None or block_size is not None):
+        raise _refused("one range with an axis or a block_size", "arrays of ranges, or neither of the two")
+    qtype = qtype_of(qtype)
     qmin = qtype.qmin + int(narrow_range)
     spans = _spans(lows, highs, (qmin, qtype.middle, qtype.qmax), symmetry)
     scale = np.where(spans < SMALLEST_SCALE, 1.0, spans)
-    if scale_kind == "pow2":
-        scale = _power_of_two_above(scale)
+    if scale_kind != "real":
+        scale = _power_of_two_above(scale) if scale_kind == "pow2" else _nearest_power_of_two(scale)
     scale = scale.astype(np.float32).astype(np.float64)
     if symmetry == "asymmetric":
         point = np.rint(qmin - lows / scale)
@@ -73,37 +81,66 @@ def choose_qparams(
     return QParams(scale, point, qtype, axis=axis, block_size=block_size, narrow_range=narrow_range)
 
 
-def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: None = None) -> npt.NDArray[Any]:
+def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None) -> npt.NDArray[Any]:
     """``x`` on the grid, as ONNX QuantizeLinear: float32 division, half to even, then the zero point, saturated.
 
     Args:
         x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime.
         qparams: the grid.
-        arithmetic: how the machine counts; None, the rule above, is the only one.
+        arithmetic: a machine, or its name, whose ``quantizing`` replaces the rule above; None: that rule.
 
     Returns:
         An array of x's shape and the grid's storage dtype.
 
     Raises:
-        ValueError: an arithmetic is named, or the parameters do not fit the shape.
+        InputError: there is no such machine.
+        ValueError: the parameters do not fit the shape.
     """
-    if arithmetic is not None:
-        raise ValueError(f"quantize counts as ONNX does (arithmetic=None); {arithmetic!r} is not available")
     real = np.asarray(x, np.float32)
+    if arithmetic is not None:
+        machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
+        return _quantized_by(real, qparams, machine)
     scale, point = qparams.expanded(real.shape)
     # Rounded values beyond 2^24 saturate on a grid of 16 bits, so that float32 holds every sum that matters there.
     counting = np.float32 if qparams.qtype.bits <= 16 else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
-        levels = np.divide(real, scale, dtype=np.float32).astype(counting, copy=False)
-        levels = np.rint(levels)
-        levels = levels + point.astype(counting)
-        levels = np.fmin(np.fmax(levels, counting(qparams.qmin)), counting(qparams.qmax))
+        levels = np.asarray(np.divide(real, scale, dtype=np.float32).astype(counting, copy=False))
+        # In place: a constant of 1 GB must not be there four times.
+        np.rint(levels, out=levels)
+        np.add(levels, point.astype(counting), out=levels)
+        np.fmax(levels, counting(qparams.qmin), out=levels)
+        np.fmin(levels, counting(qparams.qmax), out=levels)
+    return np.asarray(levels.astype(qparams.qtype.storage_dtype))
+
+
+def _quantized_by(real: FloatArray, qparams: QParams, machine: Arithmetic) -> npt.NDArray[Any]:
+    """In float32: x / s or x · (1 / s), the zero point before or behind the rounding (before it, by one fused step)."""
+    rule, (low, high) = machine.quantizing, machine.limits(qparams)
+    scale, point = qparams.expanded(real.shape)
+    with np.errstate(over="ignore", invalid="ignore"):
+        ratio = np.divide(real, scale, dtype=np.float32)
+        if rule.reciprocal:
+            inverse = np.divide(np.float32(1), scale, dtype=np.float32)
+            ratio = np.multiply(real, inverse, dtype=np.float32)
+            if rule.zero_point is ZeroPoint.BEFORE:  # a product of two float32 is exact in float64
+                ratio = (real.astype(np.float64) * inverse + point).astype(np.float32)
+        elif rule.zero_point is ZeroPoint.BEFORE:
+            ratio = np.add(ratio, point.astype(np.float32), dtype=np.float32)
+        levels = round_reals(ratio.astype(np.float64), rule.rounding)
+        if rule.zero_point is ZeroPoint.AFTER:
+            levels = levels + point
+        levels = np.fmin(np.fmax(levels, float(low)), float(high))
     return np.asarray(levels.astype(qparams.qtype.storage_dtype))
 
 
 def dequantize(q: npt.ArrayLike, qparams: QParams) -> FloatArray:
-    """The real values of levels ``q`` (integers of any type): float32(q − zero_point) · scale, float32."""
+    """The real values of levels ``q`` (integers of any type): float32(q − zero_point) · scale, float32.
+
+    Raises:
+        ValueError: numbers that are no levels of the grid, or parameters that do not fit the shape.
+    """
     levels = np.asarray(q)
+    _require_levels(levels, qparams.qtype)
     scale, point = qparams.expanded(levels.shape)
     counting = np.int32 if qparams.qtype.bits <= 16 else np.int64
     centred = levels.astype(counting) - point.astype(counting)
@@ -113,6 +150,16 @@ def dequantize(q: npt.ArrayLike, qparams: QParams) -> FloatArray:
 def fake_quantize(x: npt.ArrayLike, qparams: QParams) -> FloatArray:
     """``x`` after a round trip over the grid: real values, float32, of x's shape."""
     return dequantize(quantize(x, qparams), qparams)
+
+
+def _require_levels(levels: npt.NDArray[Any], qtype: QType) -> None:
+    if levels.size and levels.dtype.kind in "fcbO":
+        raise ValueError(f"levels of a grid are integers, not {levels.dtype}")
+    # A type that holds the grid's levels and no others needs no look; those of 2 and 4 bits are of no kind of numpy's.
+    if levels.size and levels.dtype.kind in "iu" and levels.dtype.name != qtype.name:
+        low, high = levels.min(), levels.max()
+        if low < qtype.qmin or high > qtype.qmax:
+            raise ValueError(f"levels of {qtype} lie in {qtype.qmin} … {qtype.qmax}, not {low} … {high}")
 
 
 def _ends(low: npt.ArrayLike, high: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -140,6 +187,12 @@ def _spans(lows: Floats, highs: Floats, grid: tuple[int, int, int], symmetry: Sy
 def _power_of_two_above(scale: Floats) -> Floats:
     fraction, exponent = np.frexp(scale)
     return np.asarray(np.minimum(np.ldexp(1.0, exponent - (fraction == 0.5)), _LARGEST_POW2))
+
+
+def _nearest_power_of_two(scale: Floats) -> Floats:
+    """2^round(log₂ scale), a tie (√2 exactly is no float) going up."""
+    fraction, exponent = np.frexp(scale)
+    return np.asarray(np.ldexp(1.0, np.minimum(exponent - (fraction < np.sqrt(0.5)), 127)))
 
 
 def _refused(found: str, expected: str) -> InputError:

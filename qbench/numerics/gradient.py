@@ -48,14 +48,16 @@ def fake_quantize_grad(
 
     Raises:
         InputError: an unknown rule.
-        ValueError: the parameters do not fit the shape, or are per block.
+        ValueError: the parameters or ``upstream`` do not fit the shape, or the parameters are per block.
     """
     if rule not in get_args(Rule):
         raise unknown_name("Differentiating a fake quantization", "gradient rule", rule, get_args(Rule))
     if qparams.block_size is not None:
         raise ValueError("gradients are given per tensor and per channel, not per block")
     real = np.asarray(x, np.float32).astype(np.float64)
-    back = np.ones_like(real) if upstream is None else np.broadcast_to(np.asarray(upstream, np.float64), real.shape)
+    back = np.ones_like(real) if upstream is None else np.asarray(upstream, np.float64)
+    if back.shape != real.shape:
+        raise ValueError(f"upstream has x's shape {real.shape}, not {back.shape}")
     scale, point = (part.astype(np.float64) for part in qparams.expanded(real.shape))
     # The division is the forward pass's own, in float32: the band that passes is the one that did not saturate.
     with np.errstate(over="ignore"):

@@ -44,10 +44,6 @@ class Interval:
         """The smallest interval that holds both."""
         return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
 
-    def including_zero(self) -> "Interval":
-        """Widened, where it must be, until it holds zero."""
-        return Interval(np.minimum(self.low, 0.0), np.maximum(self.high, 0.0))
-
     def mirrored(self) -> "Interval":
         """The smallest interval [−a, a] that holds it."""
         ends = np.maximum(np.abs(self.low), np.abs(self.high))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.qtype import QType
+from qbench.numerics.qtype import QType, qtype_of
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,7 +19,7 @@ class QParams:
     Args:
         scale: positive and finite as float32; a number or an array.
         zero_point: inside the grid; a number stands for every channel.
-        qtype: the grid.
+        qtype: the grid, or its name.
         axis: of the tensor, that the parameters run along; None: one pair for the tensor.
         block_size: consecutive elements along ``axis`` that share a pair.
         narrow_range: leave out the lowest level, so that a signed grid is symmetric (−127 … 127).
@@ -39,7 +39,7 @@ class QParams:
         self,
         scale: npt.ArrayLike,
         zero_point: npt.ArrayLike,
-        qtype: QType,
+        qtype: QType | str,
         *,
         axis: int | None = None,
         block_size: int | None = None,
@@ -56,7 +56,7 @@ class QParams:
         for name, value in (
             ("scale", scales),
             ("zero_point", points),
-            ("qtype", qtype),
+            ("qtype", qtype_of(qtype)),
             ("axis", axis),
             ("block_size", block_size),
             ("narrow_range", narrow_range),

@@ -31,13 +31,13 @@ class QType:
             raise ValueError(f"a grid has 2 to 16 or 32 bits, not {self.bits}")
 
     @classmethod
-    def parse(cls, name: str) -> "QType":
+    def parse(cls, name: object) -> "QType":
         """The grid called ``name``, as in ``int8``, ``uint4``, ``int32``.
 
         Raises:
             InputError: no grid has that name.
         """
-        match = _PATTERN.fullmatch(name)
+        match = _PATTERN.fullmatch(name) if isinstance(name, str) else None
         if match is None or int(match[2]) not in _WIDTHS:
             raise InputError(
                 "Reading the name of an integer grid",
@@ -75,3 +75,12 @@ class QType:
 
     def __str__(self) -> str:
         return self.name
+
+
+def qtype_of(qtype: QType | str) -> QType:
+    """``qtype``, or the grid of that name.
+
+    Raises:
+        InputError: no grid has that name, or it is neither.
+    """
+    return qtype if isinstance(qtype, QType) else QType.parse(qtype)

@@ -1,51 +1,141 @@
 """The canonical passes: float → float before profiling, so that they decide which values there are to watch."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from types import MappingProxyType
 
 import onnx_ir as ir
 
+from qbench.errors import unknown_name
+from qbench.graph import graph_digest
 from qbench.passes.canonical.absorb_pad import AbsorbPad
+from qbench.passes.canonical.batchnorm_to_conv import BatchNormToConv
+from qbench.passes.canonical.equalize import Equalize
 from qbench.passes.canonical.fold_batchnorm import FoldBatchNorm
 from qbench.passes.canonical.fold_constants import FoldConstants
+from qbench.passes.canonical.fold_gemm_factors import FoldGemmFactors
 from qbench.passes.canonical.infer_shapes import InferShapes
 from qbench.passes.canonical.inline_functions import InlineFunctions
 from qbench.passes.canonical.lift_constants import LiftConstants
 from qbench.passes.canonical.name_nodes import NameNodes
+from qbench.passes.canonical.open_clips import OpenClips
 from qbench.passes.canonical.remove_dead import RemoveDead
 from qbench.passes.canonical.remove_identity import RemoveIdentity
+from qbench.passes.canonical.split_bias import SplitBias
 from qbench.passes.canonical.split_shared import SplitShared
 from qbench.passes.canonical.upgrade_opset import UpgradeOpset
 from qbench.passes.contract import Pass
+from qbench.passes.qdq.lift_pairs import LiftPairs
+from qbench.passes.qdq.raise_operators import RaiseOperators
+from qbench.passes.qdq.raise_products import RaiseProducts
 from qbench.passes.rewriting import rewrite
+from qbench.storage import digest_plain
 
 DEFAULT = "default"
+MARK = "qbench.canonical"
+"""Metadata key of a model that ``plannable`` made: the digests of the passes and of the graph they gave."""
 
-CANONICAL: Mapping[str, tuple[Pass, ...]] = MappingProxyType(
+
+@dataclass(frozen=True, slots=True)
+class Canonical:
+    """Passes before profiling, and those that run between profiling and planning.
+
+    A value keeps its name through the second only while it keeps its numbers, so that its statistics stay true.
+    """
+
+    watched: tuple[Pass, ...]
+    planned: tuple[Pass, ...] = ()
+
+
+_TIDIED = (
+    InlineFunctions(),
+    LiftConstants(),
+    UpgradeOpset(),
+    LiftConstants(),  # the converter turns attributes into Constant nodes
+    NameNodes(),
+    RaiseOperators(),
+    RaiseProducts(),
+    RemoveIdentity(),
+    FoldConstants(),
+    AbsorbPad(),
+    FoldGemmFactors(),
+)
+_FOLDED = (
+    FoldBatchNorm(),
+    RemoveDead(),
+    SplitShared(),
+    InferShapes(),
+    BatchNormToConv(),
+    RemoveDead(),
+)
+_KEPT = (
+    RemoveDead(),
+    SplitShared(),
+    InferShapes(),
+    BatchNormToConv(),
+    FoldBatchNorm(),  # of rows, which are no convolution's
+    RemoveDead(),
+)
+_PLAIN = (*_TIDIED, *_FOLDED)
+
+CANONICAL: Mapping[str, Canonical] = MappingProxyType(
     {
-        DEFAULT: (
-            InlineFunctions(),
-            LiftConstants(),
-            UpgradeOpset(),
-            LiftConstants(),  # the converter turns attributes into Constant nodes
-            NameNodes(),
-            RemoveIdentity(),
-            FoldConstants(),
-            AbsorbPad(),
-            FoldBatchNorm(),
-            RemoveDead(),
-            SplitShared(),
-            InferShapes(),
-        )
+        DEFAULT: Canonical(_PLAIN),
+        "equalized": Canonical((*_PLAIN, Equalize())),
+        "equalized_relu": Canonical((*_PLAIN, OpenClips(), RemoveDead(), Equalize())),
+        "fold_after": Canonical((*_TIDIED, RemoveDead(), SplitShared(), InferShapes()), planned=_FOLDED),
+        "keep_batchnorm": Canonical((*_TIDIED, *_KEPT)),
+        "split_bias": Canonical((*_PLAIN, SplitBias(), InferShapes())),
     }
 )
-"""Named pipelines of canonical passes; schemas with one name share one profile."""
+"""Pipelines of canonical passes by name; schemas with one name share one profile."""
 
 
-def canonicalize(model: ir.Model) -> ir.Model:
-    """The canonical form of the float ``model``, as a new model: same function, same interface, idempotent.
+def canonicalize(model: ir.Model, pipeline: str = DEFAULT) -> ir.Model:
+    """The form of the float ``model`` that is profiled, as a new model: same function, same interface, idempotent.
 
     Raises:
-        UnsupportedError: the model cannot be brought to the opset that QDQ is written at.
+        InputError: there is no such pipeline.
+        UnsupportedError: the model cannot be brought to the opset that QDQ is written at, or be equalized.
     """
-    return rewrite(model, CANONICAL[DEFAULT])
+    return rewrite(model, _named(pipeline).watched)
+
+
+def plannable(model: ir.Model, pipeline: str = DEFAULT) -> ir.Model:
+    """The form of the float ``model`` that is planned on and written into; a descendant of what was profiled.
+
+    Q/DQ pairs that the model came with leave the graph here and are pinned to their values (``graph.pinned``): the
+    profile is taken with them in place, so that what lies behind a pair is profiled as the pair lets it through.
+
+    The result is marked with its digest: given again, it is known for what it is, no pass runs, and it is given back
+    itself. So who plans and writes many times over calls this once and hands the result on; nothing of it stays with
+    ``model``, which is not touched.
+
+    Raises:
+        InputError: a Q or DQ that means nothing.
+        What ``canonicalize`` raises.
+    """
+    chosen = _named(pipeline)
+    planned = (LiftPairs(), *chosen.planned)
+    settings = digest_plain([repr(step) for step in (*chosen.watched, *planned)])
+    if model.metadata_props.get(MARK) == f"{settings} {graph_digest(model)}" and _has_types(model):
+        return model
+    made = rewrite(rewrite(model, chosen.watched), planned)
+    made.metadata_props[MARK] = f"{settings} {graph_digest(made)}"
+    return made
+
+
+def plannable_digest(model: ir.Model) -> str:
+    """The digest of what ``plannable`` just gave, from its mark: large graphs take long to digest."""
+    return model.metadata_props[MARK].split()[-1]
+
+
+def _has_types(model: ir.Model) -> bool:
+    """Whether no tool took away what was inferred; the digest does not see that."""
+    return all(value.type is not None for node in model.graph for value in node.outputs if value.name)
+
+
+def _named(pipeline: str) -> Canonical:
+    if pipeline not in CANONICAL:
+        raise unknown_name("Choosing canonical passes", "canonical pipeline", pipeline, CANONICAL)
+    return CANONICAL[pipeline]

@@ -5,18 +5,22 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from qbench.errors import InputError, QbenchError
-from qbench.graph import extend_lineage, graph_digest
+from qbench.graph import LINEAGE, extend_lineage, graph_digest, lineage_of
 from qbench.passes.contract import Pass
 
 
 def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
     """A new model: ``model`` after ``passes`` in order, with its lineage written; ``model`` is not touched.
 
+    A pass that gives other numbers to values that keep their names forgets the lineage: it begins behind that pass.
+
     Raises:
         QbenchError: a pass refused the model.
         InputError: a pass broke down on it; the pass is named.
     """
     copy = model.clone()
+    if not lineage_of(copy):
+        copy.metadata_props.pop(LINEAGE, None)  # so that one forgotten from here on can be told
     modified = False
     for step in passes:
         try:
@@ -31,7 +35,8 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
                 expected="a graph the pass understands",
                 remedy="Leave the pass out, or report the model.",
             ) from error
-    if modified and (before := graph_digest(model)) != graph_digest(copy):
+    forgotten = LINEAGE in copy.metadata_props and not lineage_of(copy)
+    if modified and not forgotten and (before := graph_digest(model)) != graph_digest(copy):
         extend_lineage(copy, before)
     return copy
 

@@ -64,7 +64,7 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """End the run files, accept, draw reports; what could not be written turns a green exit code red."""
+        """End the run files, accept, draw reports; what could not be written, or a rule that is idle, is red."""
         if self._recorder is None:
             return
         from qbench.plugin.ending import finish

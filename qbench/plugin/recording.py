@@ -26,7 +26,7 @@ class OpenRun:
     Args:
         facts: the suite's, as its reports carry them. header, environment: the first lines of the file.
         writer: None when the file could not be opened, or broke. cells, notes: what was or would be in it.
-        finished: items of the suite file that ended their protocol.
+        finished: node ids of its items that gave a record, or ended without one.
     """
 
     facts: Mapping[str, Any]
@@ -35,7 +35,7 @@ class OpenRun:
     writer: "RunWriter | None"
     cells: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    finished: int = 0
+    finished: set[str] = field(default_factory=set)
     complete: bool = False
 
     @property
@@ -54,7 +54,7 @@ class OpenRun:
 
 
 class Recorder:
-    """Every run file of this session; ``problems`` are the sentences of what could not be written."""
+    """Every run file of this session; ``problems`` are sentences: what could not be written, which rules were idle."""
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self.config = config
@@ -70,9 +70,9 @@ class Recorder:
                 self._lost(report)
             return
         run = self._run(facts)
-        if report.when == "teardown" and facts["is_cell"]:
-            run.finished += 1
         record = getattr(report, "qbench", None)
+        if facts["is_cell"] and (record is not None or report.when == "teardown"):
+            run.finished.add(report.nodeid)  # before it is written: an interrupt may come at any line
         if record is not None:
             run.cells.append(record)
             self._write(run, record)
@@ -84,13 +84,15 @@ class Recorder:
             exit_code: pytest's. crashes: a sentence a worker that died. stopped: whether the session ended early.
         """
         for run in self.runs.values():
-            missing = run.facts["selected"] - run.finished
+            missing = run.facts["selected"] - len(run.finished)
             run.complete = not (stopped or crashes or missing > 0)
             if not run.complete:
                 for crash in crashes:
                     self._note(run, crash)
                 if missing > 0:
                     self._note(run, f"ended early: {missing} of {run.facts['selected']} selected cells were not run")
+            elif run.facts["selected"] == run.facts["planned"]:
+                exit_code = self._tell_idle_rules(run) or exit_code
             if run.writer is None:
                 continue
             try:
@@ -100,6 +102,16 @@ class Recorder:
                     run.writer.abandon()
             except StoreError as error:
                 self._broke(run, error)
+
+    def _tell_idle_rules(self, run: OpenRun) -> int:
+        """Note the rules that matched nothing in the whole suite; pytest's exit code for that, 0 when all did."""
+        from qbench.suite import idle_rule_errors
+
+        sentences = idle_rule_errors(run.cells)
+        for sentence in sentences:
+            self._note(run, sentence)
+        self.problems += sentences
+        return int(pytest.ExitCode.TESTS_FAILED) if sentences else 0
 
     def _run(self, facts: Mapping[str, Any]) -> OpenRun:
         key = facts["file"]
@@ -145,7 +157,7 @@ class Recorder:
         if run is None:
             return  # not one cell of the suite was ever finished: there is no file to write to
         record = {**line, "suite": run.facts["suite"], "headline": "the worker process died while running it"}
-        run.finished += 1
+        run.finished.add(report.nodeid)
         run.cells.append(record)
         self._write(run, record)
 

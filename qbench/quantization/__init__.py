@@ -5,9 +5,17 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.quantization.bias_correction import BiasCorrection as BiasCorrection
+    from qbench.quantization.bias_correction import bias_correction_of as bias_correction_of
+    from qbench.quantization.bias_correction import correct_biases as correct_biases
+    from qbench.quantization.bias_spec import BiasKind as BiasKind
+    from qbench.quantization.bias_spec import BiasSpec as BiasSpec
+    from qbench.quantization.bias_spec import Finer as Finer
     from qbench.quantization.decision import Decision as Decision
     from qbench.quantization.decision import Derived as Derived
+    from qbench.quantization.decision import Dynamic as Dynamic
     from qbench.quantization.decision import Fixed as Fixed
+    from qbench.quantization.decision import Given as Given
     from qbench.quantization.decision import KeptFloat as KeptFloat
     from qbench.quantization.decision import Shared as Shared
     from qbench.quantization.decision import Static as Static
@@ -18,9 +26,14 @@ if TYPE_CHECKING:
     from qbench.quantization.plan_text import load_plan as load_plan
     from qbench.quantization.plan_text import save_plan as save_plan
     from qbench.quantization.planning import make_plan as make_plan
-    from qbench.quantization.schema import BiasKind as BiasKind
-    from qbench.quantization.schema import Rule as Rule
+    from qbench.quantization.ranges_of_values import Ranges as Ranges
+    from qbench.quantization.reading import is_quantized as is_quantized
+    from qbench.quantization.reading import read_plan as read_plan
+    from qbench.quantization.rule import Rule as Rule
+    from qbench.quantization.rule import Share as Share
     from qbench.quantization.schema import Schema as Schema
+    from qbench.quantization.schema import Wishes as Wishes
+    from qbench.quantization.schema import load_schema as load_schema
     from qbench.quantization.schema import schema_from_table as schema_from_table
     from qbench.quantization.slot import Role as Role
     from qbench.quantization.slot import Slot as Slot
@@ -32,12 +45,27 @@ else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
-            "decision": ("Decision", "Derived", "Fixed", "KeptFloat", "Shared", "Static", "qparams_of"),
+            "bias_correction": ("BiasCorrection", "bias_correction_of", "correct_biases"),
+            "bias_spec": ("BiasKind", "BiasSpec", "Finer"),
+            "decision": (
+                "Decision",
+                "Derived",
+                "Dynamic",
+                "Fixed",
+                "Given",
+                "KeptFloat",
+                "Shared",
+                "Static",
+                "qparams_of",
+            ),
             "named": ("catalogue", "get_schema"),
             "plan": ("Plan",),
             "plan_text": ("load_plan", "save_plan"),
             "planning": ("make_plan",),
-            "schema": ("BiasKind", "Rule", "Schema", "schema_from_table"),
+            "ranges_of_values": ("Ranges",),
+            "reading": ("is_quantized", "read_plan"),
+            "rule": ("Rule", "Share"),
+            "schema": ("Schema", "Wishes", "load_schema", "schema_from_table"),
             "slot": ("Role", "Slot"),
             "spec": ("Granularity", "Spec"),
             "writing": ("insert_qdq", "quantize_model"),

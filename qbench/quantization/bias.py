@@ -1,16 +1,24 @@
-"""Weights and the biases they are added with: int32 at scale s_x · s_w, zero point 0.
+"""The grid of a bias: the product's, or one of its own, and the weights that make room for it.
 
-    q_b = round_half_even(b / (s_x · s_w))        |q_b| ≤ 2³⁰: the other half of int32 is the products'
+derived    q_b = round_half_even(b / (s_x · s_w)), int32          |q_b| ≤ 2³⁰: the other half of int32 is the products'
+own        q_b = round_half_even(b / s_b) on a grid of its own width, s_b the smallest scale that covers max |b|
 
-Where the bias would not fit, the weight's scale is raised until it does: a weight that coarse is small beside its bias.
-A channel of zeros takes a scale from the others, so that its bias keeps its precision: the scale that zeros themselves
-ask for is none.
+    finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum stands on the finer of both grids, where nothing more is lost
+    product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's grid
+    bias            round(s_x·s_w · q_xw / s_b) + q_b: the product is rounded to the bias's grid, int32
+
+Where a bias that is added on the product's grid would not fit there, the weight's scale is raised until it does: a
+weight that coarse is small beside its bias. A channel of zeros takes a scale from the others, so that its bias keeps
+its precision: the scale that zeros themselves ask for is none.
+
+Sources: TVM relay quantization (AddRealize, and the patch that gave biases 16 bits), Glow's channelwise rules.
 """
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics import QParams, QType
+from qbench.quantization.bias_spec import BiasKind, BiasSpec, Finer
 
 LIMIT = 2.0**30
 _SMALLEST_PRODUCT = 2.0**-126
@@ -18,6 +26,11 @@ _DEAD_LEVELS = 20
 
 Floats = npt.NDArray[np.float64]
 INT32 = QType.parse("int32")
+
+
+def added_on_product(spec: BiasSpec) -> bool:
+    """Whether the sum of product and bias may stand on the product's grid, where the bias has to fit."""
+    return spec.kind is BiasKind.DERIVED or (spec.kind is BiasKind.OWN and spec.finer is not Finer.BIAS)
 
 
 def without_dead_channels(weight: QParams, dead: npt.NDArray[np.bool_]) -> QParams:
@@ -59,9 +72,19 @@ def raised_for_bias(
 
 
 def bias_qparams(weight: QParams, input_scale: float, axis: int) -> QParams:
-    """The int32 grid of a bias: the float32 product of both scales, along ``axis`` of the bias where they are many."""
+    """The int32 grid of a product: the float32 product of both scales, of many along ``axis`` of its bias."""
     product = np.float32(input_scale) * weight.scale
     return QParams(product, 0, INT32, axis=None if weight.axis is None else axis)
+
+
+def own_qparams(spec: BiasSpec, bias: Floats) -> QParams:
+    """The grid of a bias's own, one a tensor, that covers all of ``bias``."""
+    return spec.grid_kind.choose(bias.min(), bias.max())
+
+
+def no_finer_than(own: QParams, product: QParams) -> QParams:
+    """``own`` with its scale raised to that of ``product`` where it is finer; per channel where the product is."""
+    return QParams(np.maximum(own.scale, product.scale), 0, own.qtype, axis=product.axis)
 
 
 def _with_scale(weight: QParams, scale: Floats) -> QParams:

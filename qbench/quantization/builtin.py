@@ -1,29 +1,12 @@
-"""The schemas that come with qbench, by the grammar of their names.
-
-w8a8_<asym|sym|symu8>_<pt|pc>[_pow2]
-
-asym   activations uint8 with any zero point
-sym    activations int8 with zero point 0
-symu8  activations uint8, zero point 0 where nothing is negative, else 128
-pt pc  weights (int8, symmetric, −127 … 127) per tensor, per output channel
-pow2   scales of both rounded up to a power of two
-"""
+"""The names of the grammar that are listed: one or two for every idea, so that people see what can be asked for."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from qbench.quantization.schema import Schema
 
-_ACTIVATIONS: Mapping[str, tuple[str, str]] = MappingProxyType(
-    {
-        "asym": ("uint8", "asymmetric"),
-        "sym": ("int8", "symmetric"),
-        "symu8": ("uint8", "symmetric_unsigned"),
-    }
-)
 _NAMES = (
     "w8a8_asym_pc",
     "w8a8_asym_pc_pow2",
@@ -37,6 +20,21 @@ _NAMES = (
     "w8a8_symu8_pc_pow2",
     "w8a8_symu8_pt",
     "w8a8_symu8_pt_pow2",
+    "w8a8_asym_pc_dyn",
+    "w8a8_asym_pc_entropy",
+    "w8a8_asym_pc_mse",
+    "w8a8_asym_pc_percentile",
+    "w8a8_sym_pc_entropy",
+    "w8a8_sym_pt_pow2_bias8",
+    "w8a8_sym_pt_pow2_bias16",
+    "w8a16_asym_pc",
+    "w8a16_sym_pc",
+    "w4a8_asym_pc",
+    "w4a8_asym_pc_mse",
+    "w8_sym_pc",
+    "w4_sym_b32",
+    "w4_asym_b32",
+    "w4_sym_b32_mse",
 )
 
 
@@ -46,18 +44,10 @@ def builtin_schemas() -> Mapping[str, Callable[[], "Schema"]]:
 
 
 def _schema(name: str) -> "Schema":
-    from qbench.quantization.schema import Rule, Schema
-    from qbench.quantization.spec import Granularity, Spec
+    from qbench.quantization.grammar import SchemaGrammar
 
-    _, family, granularity, *kinds = name.split("_")
-    qtype, symmetry = _ACTIVATIONS[family]
-    scale_kind = "pow2" if "pow2" in kinds else "real"
-    activation = Spec(qtype=qtype, symmetry=symmetry, scale_kind=scale_kind)
-    weight = Spec(
-        qtype="int8",
-        symmetry="symmetric",
-        granularity=Granularity.CHANNEL if granularity == "pc" else Granularity.TENSOR,
-        narrow_range=True,
-        scale_kind=scale_kind,
-    )
-    return Schema(name=name, rules=(Rule(activation=activation, weight=weight),))
+    grammar = SchemaGrammar()
+    make = grammar.maker(name)
+    if make is None:
+        raise grammar.unknown("Looking up a schema", name, _NAMES)
+    return make()

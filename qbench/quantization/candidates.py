@@ -4,29 +4,33 @@ Reasons are of two kinds: the schema wants the unit in float, or something it as
 silent.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from qbench.calibration import Profile, Unit, units_of
-from qbench.graph import Capabilities, Form, is_constant, operator_facts
-from qbench.quantization.constraints import Demand, demand_of, float_reason
-from qbench.quantization.schema import Rule, Schema
-from qbench.quantization.spec import Granularity, Spec
+from qbench.calibration import Unit, units_of
+from qbench.graph import Capabilities, Form, is_constant, is_pinned, operator_facts
+from qbench.quantization.constraints import Demand, Output, demand_of, float_reason
+from qbench.quantization.inner_grids import inner_problem
+from qbench.quantization.limits import beyond_activations, beyond_weights
+from qbench.quantization.ranges_of_values import Ranges
+from qbench.quantization.schema import Schema, Wishes
+from qbench.quantization.spec import Spec
 
 QDQ_OPSET = 21
 """The first opset whose QuantizeLinear has 16-bit, 4-bit and blocked forms, and that the onnx evaluator has."""
 
-_ONNX_BITS = frozenset({4, 8, 16})
+_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A unit, what its operator demands, and the rule that the schema has for it."""
+    """A unit, what its operator demands, and what the schema asks of its slots."""
 
     unit: Unit
     demand: Demand
-    rule: Rule
+    wishes: Wishes
 
     @property
     def weight_index(self) -> int | None:
@@ -48,6 +52,26 @@ class Candidate:
         """The float results."""
         return tuple(v for v in self.unit.last.outputs if v.dtype == ir.DataType.FLOAT)
 
+    @property
+    def input(self) -> Spec | None:
+        """What is asked of its data inputs, where parameters are known beforehand."""
+        return _beforehand(self.wishes.input)
+
+    @property
+    def output(self) -> Spec | None:
+        """What is asked of its results, where parameters are known beforehand."""
+        return _beforehand(self.wishes.output)
+
+    @property
+    def dynamic(self) -> bool:
+        """Whether parameters of its data are computed at run time."""
+        return self.wishes.input is not None and self.wishes.input.dynamic
+
+    @property
+    def moves(self) -> bool:
+        """Whether its result has the parameters of what it moves."""
+        return self.demand.output is Output.SHARED
+
 
 @dataclass(frozen=True, slots=True)
 class Float:
@@ -58,72 +82,119 @@ class Float:
 
 
 def candidates_of(
-    model: ir.Model, profile: Profile, schema: Schema, capabilities: Capabilities
+    wished: Iterable[tuple[Unit, Wishes]], ranges: Ranges, capabilities: Capabilities
 ) -> tuple[list[Candidate], dict[str, Float]]:
-    """The units of a canonical ``model`` (with shapes) that can be quantized, in graph order, and why others are not.
-
-    Units without a float result, such as arithmetic on shapes, are in neither.
-    """
+    """Those of ``wished`` units that can be quantized, in graph order, and why others are not."""
     candidates, floats = [], {}
-    for unit in units_of(model.graph):
-        if not any(value.dtype == ir.DataType.FLOAT for value in unit.last.outputs):
-            continue
-        rule = schema.rule_for(unit.head.op_type, unit.name)
-        if rule is None or (rule.activation is None and rule.weight is None):
-            reason = (
-                "no rule of the schema matches it" if rule is None else rule.reason or "the schema keeps it in float"
-            )
-            floats[unit.name] = Float(reason, refused=False)
-            continue
-        candidate = Candidate(unit, demand_of(unit.head) or Demand(), rule)
-        problem = float_reason(unit.head) or _missing(candidate, profile) or _beyond(candidate, capabilities)
-        if problem:
-            floats[unit.name] = Float(problem, refused=True)
-        else:
+    for unit, wish in wished:
+        candidate = Candidate(unit, demand_of(unit.head) or Demand(), wish)
+        found = _kept(candidate) or _refused(candidate, ranges, capabilities)
+        if found is None:
             candidates.append(candidate)
+        else:
+            floats[unit.name] = found
     return candidates, floats
+
+
+def wished_units(model: ir.Model, schema: Schema) -> list[tuple[Unit, Wishes]]:
+    """The units of a canonical ``model`` (with shapes) and what ``schema`` asks of each.
+
+    Units without a float result, such as arithmetic on shapes, are left out.
+    """
+    units = [u for u in units_of(model.graph) if any(v.dtype == ir.DataType.FLOAT for v in u.last.outputs)]
+    return list(zip(units, schema.wishes_of([(u.head.op_type, u.name) for u in units]), strict=True))
+
+
+def is_recurrent(node: ir.Node) -> bool:
+    """Whether ``node`` is a whole recurrence, whose inside no Q/DQ pair reaches."""
+    return node.domain == "" and node.op_type in _RECURRENT
+
+
+def _beforehand(spec: Spec | None) -> Spec | None:
+    return None if spec is None or spec.dynamic else spec
 
 
 def _operands(node: ir.Node, demand: Demand) -> list[tuple[int, ir.Value]]:
     bias = operator_facts(node).bias
     found = [(i, value) for i, value in enumerate(node.inputs) if value is not None and i != bias]
-    return found if demand.all_data else found[:1]
+    return found if demand.data is None else [(i, value) for i, value in found if i in demand.data]
 
 
-def _missing(candidate: Candidate, profile: Profile) -> str | None:
+def _kept(candidate: Candidate) -> Float | None:
+    """Why the schema asks for nothing here, where it does not."""
+    wishes, head = candidate.wishes, candidate.unit.head
+    if wishes.silent:
+        words = "the schema keeps it in float" if wishes.rules else "no rule of the schema matches it"
+        return Float(wishes.reason or words, refused=False)
+    if candidate.input is not None or candidate.output is not None:
+        return None
+    if candidate.dynamic and candidate.weight_index is None and not is_recurrent(head):
+        return Float("the schema computes parameters at run time, for products with constant weights", refused=False)
+    if not candidate.dynamic and candidate.weight_index is None and not is_recurrent(head):
+        return Float("it has no weight, and the schema asks for nothing else", refused=False)
+    return None
+
+
+def _refused(candidate: Candidate, ranges: Ranges, capabilities: Capabilities) -> Float | None:
+    """Why what the schema asks for cannot be had, where it cannot."""
+    problem = (
+        _no_form(candidate)
+        or _missing(candidate, ranges)
+        or _beyond(candidate, capabilities)
+        or inner_problem(candidate.unit, candidate.wishes, ranges)
+    )
+    return None if problem is None else Float(problem, refused=True)
+
+
+def _no_form(candidate: Candidate) -> str | None:
+    head = candidate.unit.head
+    if not is_recurrent(head):
+        return float_reason(head)
+    if candidate.wishes.input is not None or candidate.wishes.output is not None:
+        return (
+            f"{head.op_type} keeps its products inside, where no Q/DQ pair reaches; its weights alone can be integers"
+        )
+    return None
+
+
+def _missing(candidate: Candidate, ranges: Ranges) -> str | None:
     """What of the data this unit needs and the profile lacks."""
     if not candidate.data_inputs:
         return "it reads constants only"
     if any(value.dtype != ir.DataType.FLOAT for _, value in (*candidate.data_inputs, *candidate.constant_inputs)):
         return "an operand is no float32 tensor"
-    if candidate.rule.activation is None:
-        return None
-    for value in (*(v for _, v in candidate.data_inputs), *candidate.outputs):
-        statistics = profile.values.get(value.name or "")
-        if statistics is None or not statistics.count:
-            return f"the profile has no statistics of '{value.name}'"
+    if candidate.dynamic and not any(i == candidate.weight_index for i, _ in candidate.constant_inputs):
+        return "parameters at run time are for products with constant weights, and its weight is computed"
+    inputs = [v for _, v in candidate.data_inputs] if _calibrated(candidate.input) else []
+    outputs = candidate.outputs if _calibrated(candidate.output) and not candidate.moves else ()
+    for value in (*inputs, *outputs):
+        if is_pinned(value):
+            continue  # it came with its grid
+        if (problem := ranges.problem(value.name or "")) is not None:
+            return problem
     return None
 
 
+def _calibrated(spec: Spec | None) -> bool:
+    return spec is not None and spec.fixed is None
+
+
 def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
-    """What of the rule the backend cannot do."""
+    """What of the wishes the backend cannot do."""
     if not capabilities.forms - {Form.FLOAT}:
         return "the backend runs float graphs only"
     if capabilities.max_opset < QDQ_OPSET:
         return f"the backend ends at opset {capabilities.max_opset}, QDQ is written at {QDQ_OPSET}"
-    activation, weight = candidate.rule.activation, candidate.rule.weight
-    if activation is not None and (problem := _beyond_types(activation, capabilities.activation_qtypes, "activations")):
-        return problem
-    if activation is not None and activation.granularity is not Granularity.TENSOR:
-        return "activations have one grid a tensor"
-    if weight is None or not any(i == candidate.weight_index for i, _ in candidate.constant_inputs):
+    wishes, head = candidate.wishes, candidate.unit.head
+    if candidate.demand.table and not capabilities.tables:
+        return f"the backend has no tables, hence computes {head.op_type} in float"
+    for spec in dict.fromkeys((wishes.input, candidate.output)):
+        if spec is not None and (problem := beyond_activations(spec, capabilities, moved=candidate.moves)):
+            return problem
+    if wishes.weight is None or not (is_recurrent(head) or _has_weight(candidate)):
         return None
-    if weight.granularity is Granularity.CHANNEL and not capabilities.weight_per_channel:
-        return "the backend has no weights per channel"
-    return _beyond_types(weight, capabilities.weight_qtypes, "weights")
+    return beyond_weights(wishes.weight, capabilities)
 
 
-def _beyond_types(spec: Spec, known: frozenset[str], what: str) -> str | None:
-    if spec.qtype not in known:
-        return f"the backend has no {spec.qtype} {what}"
-    return None if spec.grid.bits in _ONNX_BITS else f"ONNX has no type of {spec.grid.bits} bits"
+def _has_weight(candidate: Candidate) -> bool:
+    return any(i == candidate.weight_index for i, _ in candidate.constant_inputs)

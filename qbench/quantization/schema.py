@@ -1,52 +1,54 @@
-"""What a schema says: rules that match operators, and for each the specs of the slots it governs.
+"""What a schema says: rules that match operators, and for each the specs of the slots it speaks about.
 
-The first rule that matches an operator decides about it. A slot without a spec stays float.
+For every slot of a unit the first rule that matches the unit and speaks about that slot decides. A slot that no rule
+speaks about stays float; a bias that no rule speaks about is int32 at the product's scale, where products are integers.
 """
 
-import enum
-from collections.abc import Mapping
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
-from qbench.errors import unknown_name
+from qbench.errors import InputError, unknown_name
 from qbench.passes import CANONICAL
-from qbench.quantization.spec import Spec
-from qbench.storage import value_from_table
+from qbench.quantization.bias_spec import FLOAT_BIAS, BiasSpec
+from qbench.quantization.rule import Rule, Share
+from qbench.quantization.slot import Role
+from qbench.quantization.spec import Granularity, Spec
+from qbench.storage import read_toml, value_from_table
 
-
-class BiasKind(enum.Enum):
-    """What a bias is added as."""
-
-    INT32 = "int32"
-    FLOAT = "float"
+SUFFIX = ".toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rule:
-    """Operators that match ``operators`` and ``names``, and what is asked of their slots.
+class Wishes:
+    """What a schema asks of the slots of one unit; None is float.
 
-    Args:
-        operators: kinds, as in ``Conv``; none given: every kind.
-        names: patterns of node names with ``*`` and ``?``; none given: every name.
-        activation: for inputs and outputs; None keeps them in float.
-        weight: for constants that are multiplied; None keeps them in float.
-        bias: int32 at (scale of the input · scale of the weight), or float.
-        reason: why, for a rule that keeps something in float.
+    ``reason`` says why, of a unit that a rule keeps in float; ``rules`` are the indices of the rules that spoke.
     """
 
-    operators: tuple[str, ...] = ()
-    names: tuple[str, ...] = ()
-    activation: Spec | None = None
+    input: Spec | None = None
     weight: Spec | None = None
-    bias: BiasKind = BiasKind.INT32
+    correlation: Spec | None = None
+    bias: BiasSpec = field(default_factory=BiasSpec)
+    sum: Spec | None = None
+    output: Spec | None = None
+    share: frozenset[Share] = frozenset()
     reason: str = ""
+    rules: tuple[int, ...] = ()
 
-    def matches(self, operator: str, name: str) -> bool:
-        """Whether the node ``name`` of kind ``operator`` is this rule's."""
-        if self.operators and operator not in self.operators:
-            return False
-        return not self.names or any(fnmatchcase(name, pattern) for pattern in self.names)
+    @property
+    def silent(self) -> bool:
+        """Whether nothing is asked."""
+        return all(spec is None for spec in (self.input, self.weight, self.correlation, self.sum, self.output))
+
+    def __str__(self) -> str:
+        named = (("input", self.input), ("weight", self.weight), ("correlation", self.correlation))
+        words = [f"{name} {spec}" for name, spec in named if spec is not None]
+        words += [f"bias {self.bias}"] * (self.weight is not None)
+        words += [f"{name} {spec}" for name, spec in (("sum", self.sum), ("output", self.output)) if spec is not None]
+        words += [f"one grid for its {share.value}" for share in sorted(self.share, key=lambda s: s.value)]
+        return "; ".join(words) or "float"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +59,7 @@ class Schema:
         name: how suites call it.
         rules: tried in order.
         canonical: name of the canonical passes before profiling; schemas with the same share profiles.
+        bias_correction: move every bias by the mean error that quantization leaves on calibration samples.
 
     Raises:
         ValueError, InputError: no rules, or no such canonical passes.
@@ -65,20 +68,80 @@ class Schema:
     name: str
     rules: tuple[Rule, ...]
     canonical: str = "default"
+    bias_correction: bool = False
 
     def __post_init__(self) -> None:
         if not self.rules:
-            raise ValueError("a schema has at least one rule")
+            raise ValueError("a schema without rules")
         if self.canonical not in CANONICAL:
             raise unknown_name(f"Reading the schema '{self.name}'", "canonical pipeline", self.canonical, CANONICAL)
 
-    def rule_for(self, operator: str, name: str) -> Rule | None:
-        """The first rule that matches, or None."""
-        return next((rule for rule in self.rules if rule.matches(operator, name)), None)
+    @property
+    def wants_channels(self) -> bool:
+        """Whether it asks for grids per channel of anything that is calibrated; profiles keep channels on request."""
+        specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)
+        return any(spec is not None and spec.granularity is Granularity.CHANNEL for spec in specs)
+
+    @property
+    def needs_profile(self) -> bool:
+        """Whether any range is to be taken from statistics; weights and parameters of run time need none."""
+        specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)
+        return any(spec is not None and not spec.dynamic and spec.fixed is None for spec in specs)
+
+    def wishes_of(self, units: Sequence[tuple[str, str]]) -> tuple[Wishes, ...]:
+        """What is asked of each of ``units``, (operator, name) in graph order: positions count over all of them."""
+        matching = [_matching(rule, units) for rule in self.rules]
+        return tuple(
+            self._wishes(tuple(i for i, found in enumerate(matching) if at in found)) for at in range(len(units))
+        )
+
+    def idle_rules(self, wishes: Sequence[Wishes]) -> tuple[str, ...]:
+        """The rules that spoke in none of ``wishes``, counted from 1 and in words."""
+        spoke = {index for one in wishes for index in one.rules}
+        return tuple(f"rule {i + 1} ({rule})" for i, rule in enumerate(self.rules) if i not in spoke)
 
     def preceded_by(self, rules: tuple[Rule, ...]) -> "Schema":
         """This schema with further ``rules`` tried first: an override."""
-        return Schema(name=self.name, rules=rules + self.rules, canonical=self.canonical)
+        return replace(self, rules=rules + self.rules)
+
+    def _wishes(self, matching: Sequence[int]) -> Wishes:
+        deciding = {role: next((i for i in matching if self.rules[i].speaks_about(role)), None) for role in Role}
+        sharing = next((i for i in matching if self.rules[i].share), None)
+        rules = tuple(sorted({index for index in (*deciding.values(), sharing) if index is not None}))
+        specs = {r: None if i is None else self.rules[i].spec_of(r) for r, i in deciding.items()}
+        return Wishes(
+            input=specs[Role.INPUT],
+            weight=specs[Role.WEIGHT],
+            correlation=specs[Role.CORRELATION],
+            bias=self._bias(deciding[Role.BIAS]),
+            sum=specs[Role.SUM],
+            output=specs[Role.OUTPUT],
+            share=frozenset() if sharing is None else frozenset(self.rules[sharing].share),
+            reason=next((self.rules[index].reason for index in rules if self.rules[index].reason), ""),
+            rules=rules,
+        )
+
+    def _bias(self, rule: int | None) -> BiasSpec:
+        """Of the rule that speaks about it; that one's None is float, and where none speaks it is derived."""
+        return BiasSpec() if rule is None else self.rules[rule].bias or FLOAT_BIAS
+
+
+def load_schema(path: Path) -> Schema:
+    """The schema in the TOML file at ``path``, which is called as the file is.
+
+    Raises:
+        InputError: the file is not there, is no TOML, has another name inside, or says what no schema can.
+    """
+    where, name = f"schema '{path.name}'", path.name.removesuffix(SUFFIX)
+    table = read_toml(path)
+    if table.get("name", name) != name:
+        raise InputError(
+            f"Reading {where}",
+            found=f"the name {table['name']!r} in it",
+            expected=f"'{name}', as the file is called",
+            remedy="Remove the name from the file, or rename the file.",
+        )
+    return schema_from_table({**table, "name": name}, where)
 
 
 def schema_from_table(table: Mapping[str, Any], where: str) -> Schema:
@@ -88,3 +151,10 @@ def schema_from_table(table: Mapping[str, Any], where: str) -> Schema:
         InputError: an unknown key, a wrong type, or an impossible spec.
     """
     return value_from_table(Schema, table, where)
+
+
+def _matching(rule: Rule, units: Sequence[tuple[str, str]]) -> frozenset[int]:
+    found = [index for index, (operator, name) in enumerate(units) if rule.fits(operator, name)]
+    if rule.first is None and rule.last is None:
+        return frozenset(found)
+    return frozenset(found[: rule.first or 0]) | frozenset(found[len(found) - min(rule.last or 0, len(found)) :])

@@ -1,4 +1,13 @@
-"""Slots: the places of a node that can have parameters."""
+"""Slots: the places of a node that can have parameters.
+
+    x ──input──┐
+               × ──correlation──┐
+    w ──weight─┘                + ──sum── clip ──output──
+    b ──bias────────────────────┘
+
+An integer machine that adds the bias in the accumulator has no grid for correlation and sum; a schema that asks for
+one names canonical passes that split the bias off, so that both are values of the graph.
+"""
 
 import enum
 from dataclasses import dataclass
@@ -9,7 +18,9 @@ class Role(enum.Enum):
 
     INPUT = "input"
     WEIGHT = "weight"
+    CORRELATION = "correlation"
     BIAS = "bias"
+    SUM = "sum"
     OUTPUT = "output"
 
 
@@ -17,7 +28,8 @@ class Role(enum.Enum):
 class Slot:
     """The ``index``-th input (or output) of node ``node``, which is ``value``.
 
-    WEIGHT is every constant that meets data in a product or a sum, BIAS one that is added in the accumulator.
+    WEIGHT is every constant that meets data in a product or a sum, BIAS one that is added in the accumulator;
+    CORRELATION is the product before the bias, SUM the result before a clip, OUTPUT what leaves the unit.
     """
 
     node: str

@@ -1,6 +1,6 @@
 """Values on disk: TOML and JSON ↔ frozen values, digests, atomic writes, a content-addressed cache."""
 
-from qbench.storage.atomic import write_bytes, write_text
+from qbench.storage.atomic import require_writable, staged_files, write_bytes, write_text
 from qbench.storage.cache import Cache
 from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
 from qbench.storage.plain_values import Plain, json_line, json_text, plain
@@ -17,6 +17,8 @@ __all__ = [
     "json_text",
     "plain",
     "read_toml",
+    "require_writable",
+    "staged_files",
     "value_from_table",
     "write_bytes",
     "write_text",

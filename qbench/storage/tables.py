@@ -62,6 +62,8 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
             )
     try:
         return cls(**values)
+    except InputError as error:  # about a word in the table: say which table
+        raise InputError(f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy) from error
     except ValueError as error:
         raise InputError(
             f"Reading {where}", found=str(error), expected="a value that makes sense there", remedy="Mend the table."

@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from qbench.suite.catalogues import gather as gather
     from qbench.suite.expansion import PlannedCell as PlannedCell
     from qbench.suite.expansion import expand as expand
+    from qbench.suite.idle_rules import idle_rule_errors as idle_rule_errors
+    from qbench.suite.judged_cell import JudgedCell as JudgedCell
     from qbench.suite.selection import Selection as Selection
     from qbench.suite.session import Bench as Bench
-    from qbench.suite.session import JudgedCell as JudgedCell
     from qbench.suite.session import Settings as Settings
+    from qbench.suite.stored_baselines import StoredBaselines as StoredBaselines
     from qbench.suite.suite import SUFFIX as SUFFIX
     from qbench.suite.suite import CalibrationChoice as CalibrationChoice
     from qbench.suite.suite import ModelTable as ModelTable
@@ -31,8 +33,11 @@ else:
             "beginning": ("Extent", "RunStart", "describe_start"),
             "catalogues": ("Catalogues", "gather"),
             "expansion": ("PlannedCell", "expand"),
+            "idle_rules": ("idle_rule_errors",),
+            "judged_cell": ("JudgedCell",),
             "selection": ("Selection",),
-            "session": ("Bench", "JudgedCell", "Settings"),
+            "session": ("Bench", "Settings"),
+            "stored_baselines": ("StoredBaselines",),
             "suite": ("SUFFIX", "CalibrationChoice", "ModelTable", "Suite", "SuiteTable", "load_suite"),
         },
     )

@@ -10,7 +10,6 @@ from qbench.backends import catalogue as backend_catalogue
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.quantization import catalogue as schema_catalogue
-from qbench.storage import read_toml
 from qbench.zoo import dataset_catalogue, model_catalogue
 
 if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
@@ -54,7 +53,6 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
 
 
 def _read_schema(path: Path) -> "Schema":
-    """The schema in the TOML file at ``path``, which is called as the file is."""
-    from qbench.quantization import schema_from_table
+    from qbench.quantization import load_schema
 
-    return schema_from_table({"name": path.stem, **read_toml(path)}, f"schema '{path.name}'")
+    return load_schema(path)

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from qbench.errors import InputError, nearest, unknown_name
-from qbench.judging import FP32, Cell, EnvironmentClass, QuarantineEntry, Tolerance, resolve_tolerance
+from qbench.extension import Catalogue
+from qbench.judging import FP32, GIVEN, Cell, EnvironmentClass, QuarantineEntry, Tolerance, resolve_tolerance
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
 
@@ -21,6 +22,11 @@ class PlannedCell:
     suite: Suite
     model: ModelTable
     calibration: CalibrationChoice
+
+    @property
+    def partner(self) -> ModelTable | None:
+        """The float model that this one, which came quantized, is judged against."""
+        return self.suite.partners.get(self.model.id)
 
     @property
     def line(self) -> int:
@@ -85,6 +91,11 @@ def _is_about(key: str, cell: Cell) -> bool:
 
 def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogues) -> Iterable[PlannedCell]:
     backends = _names(doing, "backend", suite.table.backends if model.backends is None else model.backends, catalogues)
+    if model.fp32:
+        listed = model.schemas is None or GIVEN in model.schemas  # a Python test may have cut them
+        for backend in backends if listed else ():
+            yield _planned(doing, suite, model, (backend, GIVEN, ""), model.calibration)
+        return
     schemas = _names(doing, "schema", suite.table.schemas if model.schemas is None else model.schemas, catalogues)
     for backend in backends:
         for schema in ((FP32,) if suite.table.fp32 else ()) + schemas:
@@ -119,7 +130,7 @@ def _varied(
                 remedy=f"Did you mean '{close}'?" if close else "Remove it.",
             )
     data = settings.get("calibration.data", model.calibration.data)
-    _known(doing, "dataset", data, catalogues.datasets.names())
+    _require(doing, catalogues.datasets, data)
     try:
         return replace(model.calibration, count=settings.get("calibration.count", model.calibration.count), data=data)
     except (TypeError, ValueError) as error:
@@ -132,26 +143,26 @@ def _varied(
 
 
 def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
-    _known(doing, "model", model.id, catalogues.models.names())
+    _require(doing, catalogues.models, model.id)
     metrics, _, data = zip(*(m.partition("@") for m in model.metrics), strict=True)
     for name in (model.data, model.calibration.data, *filter(None, data)):
-        _known(doing, "dataset", name, catalogues.datasets.names())
+        _require(doing, catalogues.datasets, name)
     for name in metrics:
-        _known(doing, "metric", name, catalogues.metrics.names())
+        _require(doing, catalogues.metrics, name)
     _refuse_twice(doing, f"metrics of '{model.id}'", model.metrics)
 
 
 def _names(doing: str, kind: str, names: tuple[str, ...], catalogues: Catalogues) -> tuple[str, ...]:
-    known = catalogues.backends.names() if kind == "backend" else catalogues.schemas.names()
+    catalogue: Catalogue[Any] = catalogues.backends if kind == "backend" else catalogues.schemas
     for name in names:
-        _known(doing, kind, name, known)
+        _require(doing, catalogue, name)
     _refuse_twice(doing, f"{kind}s", names)
     return names
 
 
-def _known(doing: str, kind: str, name: str, known: tuple[str, ...]) -> None:
-    if name not in known:
-        raise unknown_name(doing, kind, name, known)
+def _require(doing: str, catalogue: Catalogue[Any], name: str) -> None:
+    if not catalogue.knows(name):
+        raise catalogue.unknown(name, doing)
 
 
 def _refuse_twice(doing: str, what: str, names: tuple[str, ...]) -> None:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from qbench.errors import QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import Request, SharedWork, evaluate
@@ -21,6 +20,7 @@ from qbench.judging import (
     GateState,
     Measurement,
     Outcome,
+    State,
     Verdict,
     accepted_on,
     judge,
@@ -30,6 +30,8 @@ from qbench.metrics import Answers
 from qbench.storage import Cache
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell
+from qbench.suite.judged_cell import JudgedCell
+from qbench.suite.stored_baselines import StoredBaselines
 from qbench.suite.subjects import make_subject
 from qbench.suite.suite import CalibrationChoice, Suite
 from qbench.tracking import (
@@ -38,10 +40,6 @@ from qbench.tracking import (
     Baseline,
     accept_measurements,
     accept_reference,
-    baseline_path,
-    cell_line,
-    load_baseline,
-    save_baseline,
 )
 
 
@@ -68,34 +66,6 @@ class Settings:
     timer: Callable[[], float] = time.perf_counter
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JudgedCell:
-    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line for the run file."""
-
-    planned: PlannedCell
-    verdict: Verdict
-    measurement: Measurement | None
-
-    @classmethod
-    def unmeasured(cls, planned: PlannedCell, error: Exception) -> "JudgedCell":
-        """The cell that ``error`` kept from being measured: unsupported where that is what it says, else an error.
-
-        What has a sentence says it; a fault of ours is told by its type and its first line.
-        """
-        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedError) else Outcome.ERROR
-        if isinstance(error, QbenchError):
-            verdict = Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
-        else:
-            first = (str(error).strip() or "no message").splitlines()[0]
-            verdict = Verdict(outcome=outcome, headline=f"{type(error).__name__}: {first}", rule="")
-        return cls(planned=planned, verdict=verdict, measurement=None)
-
-    @property
-    def line(self) -> dict[str, Any]:
-        """The plain ``cell`` line."""
-        return cell_line(self.planned.cell, self.verdict, self.measurement)
-
-
 class Bench:
     """The cells of one suite in this process; keeps the shared work of one model at a time."""
 
@@ -104,7 +74,7 @@ class Bench:
         self._catalogues = catalogues
         self._settings = settings
         self._at_work: tuple[tuple[str, CalibrationChoice], SharedWork] | None = None
-        self._baselines: dict[str, Baseline | None] = {}
+        self._baselines = StoredBaselines(settings.baselines, suite, replacing=self._accepts_reference)
 
     @cached_property
     def processor(self) -> str:
@@ -153,7 +123,7 @@ class Bench:
             cell=cell,
             subject=shared.subject,
             backend=self._catalogues.backends.get(cell.backend),
-            schema=None if cell.is_fp32 else self._catalogues.schemas.get(cell.schema),
+            schema=None if cell.is_fp32 or cell.is_given else self._catalogues.schemas.get(cell.schema),
             threads=self.suite.table.threads,
         )
         return evaluate(
@@ -162,14 +132,18 @@ class Bench:
 
     def judge(self, planned: PlannedCell, measurement: Measurement) -> Verdict:
         """The verdict on ``measurement`` under this suite's rules."""
+        expectation = self.expectation(planned, measurement)
+        # What is missing then is the partner's reference: the remedy names the node that makes it.
+        borrows = expectation.state is not State.KNOWN and planned.partner is not None
+        cell = replace(planned.cell, model=planned.partner.id) if borrows and planned.partner else planned.cell
         return judge(
             measurement,
-            self.expectation(planned, measurement),
+            expectation,
             tolerance=planned.tolerance(measurement.environment),
             rules=self.suite.rules(planned.model.id),
             quarantine=planned.quarantine(measurement.environment),
             today=self._settings.today,
-            node_id=f"{self._settings.suite_path}::{planned.cell}",
+            node_id=f"{self._settings.suite_path}::{cell}",
         )
 
     def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
@@ -184,7 +158,8 @@ class Bench:
             return replace(expected, cell_known=expected.cell_known or planned.is_listed)
         if self._accepts_reference:
             return Expectation(cell_known=False)
-        return Expectation.missing(f"no baseline of '{model}' in suite '{self.suite.name}'")
+        reference = model if planned.partner is None else planned.partner.id
+        return Expectation.missing(f"no baseline of '{reference}' in suite '{self.suite.name}'")
 
     def baseline(self, model: str) -> Baseline | None:
         """The stored baseline of ``model``, or None when there is none.
@@ -192,15 +167,7 @@ class Bench:
         Raises:
             StoreError: its file is damaged, and this run does not accept a new one.
         """
-        if model not in self._baselines:
-            path = self._baseline_path(model)
-            try:
-                self._baselines[model] = load_baseline(path) if path.exists() else None
-            except StoreError:
-                if not self._accepts_reference:
-                    raise
-                self._baselines[model] = None
-        return self._baselines[model]
+        return self._baselines.get(model)
 
     def acceptance(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
         """What this run's accepting would make of the baseline of ``planned``'s model; None: it cannot have any.
@@ -214,18 +181,8 @@ class Bench:
         accepting, baseline = self._settings.accepting, self.baseline(planned.model.id)
         if accepting is None or not measurements:
             return None
-        replaced = None
-        if accepting.fp32:
-            backend = self.suite.table.reference
-            replaced = accept_reference(
-                baseline,
-                measurements[0],
-                self.shared(planned).reference(),
-                backend=backend,
-                environment_class=str(self.environment(backend)),
-                reason=accepting.reason,
-            )
-            baseline = replaced.baseline
+        replaced = self._replaced(planned, measurements[0], accepting, baseline) if accepting.fp32 else None
+        baseline = baseline if replaced is None else replaced.baseline
         if baseline is None:
             return None
         taken = accept_measurements(
@@ -237,14 +194,31 @@ class Bench:
         )
         return taken if replaced is None else replace(taken, rows=replaced.rows + taken.rows)
 
+    def _replaced(
+        self, planned: PlannedCell, measurement: Measurement, accepting: Accepting, baseline: Baseline | None
+    ) -> Acceptance:
+        """Today's fp32 run as the reference; that of a partner is accepted with the partner, and borrowed here."""
+        backend = self.suite.table.reference
+        replaced = accept_reference(
+            baseline if planned.partner is None else None,
+            measurement,
+            self.shared(planned).reference(),
+            backend=backend,
+            environment_class=str(self.environment(backend)),
+            reason=accepting.reason,
+        )
+        if planned.partner is None:
+            return replaced
+        model = planned.model.id
+        return Acceptance(baseline=replaced.baseline.lent(model, self._baselines.own(model)))
+
     def store(self, model: str, baseline: Baseline) -> None:
         """Write ``baseline`` as the one of ``model``.
 
         Raises:
             StoreError: the folder cannot be written.
         """
-        save_baseline(self._baseline_path(model), baseline)
-        self._baselines[model] = baseline
+        self._baselines.store(model, baseline)
 
     def reference(self, planned: PlannedCell) -> Mapping[str, Answers]:
         """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run."""
@@ -261,11 +235,18 @@ class Bench:
             self._at_work = None  # free before making: two large models need not fit at once
             backend = self.suite.table.reference
             shared = SharedWork(
-                make_subject(planned.model, planned.calibration, self._catalogues, limit=self._settings.limit),
+                make_subject(
+                    planned.model,
+                    planned.calibration,
+                    self._catalogues,
+                    limit=self._settings.limit,
+                    partner=planned.partner,
+                ),
                 self._settings.cache,
                 self._catalogues.backends.get(backend),
                 str(self.environment(backend)),
             )
+            shared.require_float()
             self._at_work = (key, shared)
         return self._at_work[1]
 
@@ -281,9 +262,6 @@ class Bench:
             return False
         known = None if baseline is None else baseline.cells.get(planned.cell.slug)
         return known is not None and accepted_on(known.accepted, self.processor)
-
-    def _baseline_path(self, model: str) -> Path:
-        return baseline_path(self._settings.baselines, self.suite.name, model)
 
     def _accepted(self, planned: PlannedCell, measurement: Measurement, verdict: Verdict) -> Verdict:
         """ACCEPTED where this run takes over what was new or had changed; a loss beyond its rule stays red."""

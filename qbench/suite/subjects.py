@@ -8,9 +8,18 @@ from qbench.zoo import Dataset
 
 
 def make_subject(
-    table: ModelTable, calibration: CalibrationChoice, catalogues: Catalogues, *, limit: int | None
+    table: ModelTable,
+    calibration: CalibrationChoice,
+    catalogues: Catalogues,
+    *,
+    limit: int | None,
+    partner: ModelTable | None = None,
 ) -> Subject:
-    """What the cells of ``table`` under ``calibration`` measure; ``limit``: at most that many scored samples a set.
+    """What the cells of ``table`` under ``calibration`` measure.
+
+    Args:
+        limit: at most that many scored samples a set.
+        partner: the float model that ``table``, which came quantized, is judged against.
 
     Raises:
         InputError: a data set holds fewer samples than the suite asks for.
@@ -26,7 +35,8 @@ def make_subject(
     if limit is not None:
         data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
     return Subject(
-        model=catalogues.models.get(table.id),
+        model=catalogues.models.get((partner or table).id),
+        given=None if partner is None else catalogues.models.get(table.id),
         data=data,
         metrics=tuple(uses),
         calibration=_some(catalogues.datasets.get(calibration.data), calibration.count),

@@ -12,6 +12,7 @@ from typing import Any
 from qbench.errors import InputError
 from qbench.judging import QuarantineEntry, Rules, Tolerance
 from qbench.storage import read_toml, value_from_table
+from qbench.suite.partners import refuse_other_data, with_borrowed
 
 SUFFIX = ".qbench.toml"
 QUARANTINE_SUFFIX = ".quarantine.toml"
@@ -43,9 +44,10 @@ class ModelTable:
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by schema or by a ``backend+schema`` pattern (first match
-    wins). ``agreement`` replaces the suite's least share. ``backends`` and ``schemas`` replace the suite's. ``samples``
-    scores that many of the data, spread evenly. A variant replaces settings (``calibration.count``,
-    ``calibration.data``) and may name its own ``schemas`` and ``backends``.
+    wins). ``agreement``, ``integer_macs``, ``backends`` and ``schemas`` replace the suite's. ``samples`` scores that
+    many of the data, spread evenly. A variant replaces settings (``calibration.count``, ``calibration.data``) and may
+    name its own ``schemas`` and ``backends``. ``fp32`` names the float model that this one is a quantized form of
+    (``partners``).
     """
 
     id: str
@@ -56,8 +58,10 @@ class ModelTable:
     backends: tuple[str, ...] | None = None
     schemas: tuple[str, ...] | None = None
     agreement: float | None = None
+    integer_macs: float | None = None
     samples: int | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    fp32: str = ""
 
     def __post_init__(self) -> None:
         if not self.metrics:
@@ -67,8 +71,7 @@ class ModelTable:
             values = [t if isinstance(t, float) else t.value for t in self.tolerance.values()]
         for value in values:
             Tolerance(value)  # refuses the impossible
-        if self.agreement is not None:
-            Rules(agreement=self.agreement)  # likewise
+        Rules(agreement=self.agreement or 0.0, integer_macs=self.integer_macs or 0.0)  # likewise
 
     def own_tolerance(self) -> Tolerance | None:
         """The tolerance of the whole model, when it sets one."""
@@ -122,7 +125,11 @@ class QuarantineText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suite:
-    """A suite read from ``path``; ``name`` is its file name without ``.qbench.toml``."""
+    """A suite read from ``path``; ``name`` is its file name without ``.qbench.toml``.
+
+    ``partners``: id of a model that came quantized → the float model it is judged against, in a suite cut to a part
+    too.
+    """
 
     name: str
     path: Path
@@ -130,15 +137,18 @@ class Suite:
     models: tuple[ModelTable, ...]
     quarantine: tuple[QuarantineEntry, ...]
     lines: Mapping[str, int]
+    partners: Mapping[str, ModelTable] = field(default_factory=dict)
 
     def rules(self, model: str) -> Rules:
         """The numbers beside the tolerance that cells of ``model`` are judged by: the suite's, or its own."""
-        own = next((table.agreement for table in self.models if table.id == model), None)
+        table = next((table for table in self.models if table.id == model), None)
+        agreement, macs = (None, None) if table is None else (table.agreement, table.integer_macs)
+        suite, own = f"suite {self.name}", f"model {model}"
         return Rules(
-            integer_macs=self.table.integer_macs,
-            agreement=self.table.agreement if own is None else own,
-            rule=f"suite {self.name}",
-            agreement_rule=f"suite {self.name}" if own is None else f"model {model}",
+            integer_macs=self.table.integer_macs if macs is None else macs,
+            agreement=self.table.agreement if agreement is None else agreement,
+            rule=suite if macs is None else own,
+            agreement_rule=suite if agreement is None else own,
         )
 
     def own_tolerance(self) -> Tolerance | None:
@@ -153,7 +163,8 @@ def load_suite(path: Path) -> Suite:
         InputError: not a suite file; an unknown key, a wrong type, an impossible value, a model twice.
     """
     name = path.name.removesuffix(SUFFIX)
-    text = value_from_table(SuiteText, read_toml(path), f"suite '{path.name}'")
+    doing = f"Reading suite '{path.name}'"
+    text = value_from_table(SuiteText, with_borrowed(read_toml(path), doing), f"suite '{path.name}'")
     listed = path.with_name(name + QUARANTINE_SUFFIX)
     entries: tuple[QuarantineEntry, ...] = ()
     if listed.exists():
@@ -161,13 +172,25 @@ def load_suite(path: Path) -> Suite:
     ids = [model.id for model in text.model]
     for twice in {i for i in ids if ids.count(i) > 1}:
         raise InputError(
-            f"Reading suite '{path.name}'",
+            doing,
             found=f"the model '{twice}' {ids.count(twice)} times",
             expected="one [[model]] a model",
             remedy="Merge the two, or give one of them a variant.",
         )
     lines = _lines(path.read_text(encoding="utf-8"))  # TOML is UTF-8 whatever the machine's own encoding is
-    return Suite(name=name, path=path, table=text.suite, models=text.model, quarantine=entries, lines=lines)
+    tables = {model.id: model for model in text.model}
+    partners = {model.id: tables[model.fp32] for model in text.model if model.fp32}
+    for model, partner in partners.items():
+        refuse_other_data(doing, tables[model], partner)
+    return Suite(
+        name=name,
+        path=path,
+        table=text.suite,
+        models=text.model,
+        quarantine=entries,
+        lines=lines,
+        partners=partners,
+    )
 
 
 def _lines(text: str) -> dict[str, int]:

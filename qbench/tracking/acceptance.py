@@ -222,7 +222,8 @@ def _unacceptable(
     stale = baseline.expectation(measurement.cell, measurement.digests).what
     if stale:
         return f"the stored fp32 reference does not fit it: {stale}; accept that first (--qbench-accept-fp32)"
-    if not measurement.cell.is_fp32 and not measurement.integer_macs >= rules.integer_macs:  # so written for NaN
+    planned = not measurement.cell.is_fp32 and not measurement.cell.is_given
+    if planned and not measurement.integer_macs >= rules.integer_macs:  # so written for NaN
         return f"only {100 * measurement.integer_macs:.0f} % of its multiply-accumulates are planned in integers"
     return ""
 

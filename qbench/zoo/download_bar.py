@@ -4,15 +4,15 @@ import contextlib
 import sys
 from collections.abc import Iterator
 
-from qbench.zoo.package_client import Package, Progress
+from qbench.zoo.pinned import Pinned, Progress
 
 
-def silent(package: Package, done: int) -> None:
+def silent(package: Pinned, done: int) -> None:
     """No drawing."""
 
 
 @contextlib.contextmanager
-def terminal_bar(package: Package) -> Iterator[Progress]:
+def terminal_bar(package: Pinned) -> Iterator[Progress]:
     """A listener that draws a bar naming the package and its size while the context is open."""
     if not sys.stderr.isatty():
         yield silent

@@ -14,7 +14,8 @@ class ZooModel:
     """A network with weights, lazily loaded.
 
     Args:
-        id: name in suites. graphs: name → loader of a float ONNX graph; names as ``task.graphs`` has them.
+        id: name in suites. graphs: name → loader of an ONNX graph, float unless a suite names
+            its ``fp32`` partner; names as ``task.graphs`` has them.
         preprocess, task: how a raw sample becomes a feed, and outputs an answer.
         origin: where the weights come from and under which licence, for lists.
     """

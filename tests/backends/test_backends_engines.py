@@ -13,7 +13,7 @@ from qbench.extension import Extension
 from qbench.graph import check_convention, graph_digest, save_model
 from qbench.host import DotProduct, probe_dot_product
 
-NAMES = ("onnx-reference", "ort-cpu", "ort-cpu-noopt", "ort-cpu-precise")
+NAMES = ("onnx-reference", "ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "ort-cpu-qoperator")
 ORT = NAMES[1:]
 
 
@@ -267,7 +267,8 @@ def test_capabilities_and_packages():
 def test_extensions_add_backends_and_names_are_suggested():
     added = Extension(name="mine", backends={"ort-mine": lambda: OrtBackend(name="ort-mine", optimized=False)})
     found = catalogue([added])
-    assert found.names() == tuple(sorted((*NAMES, "ort-mine")))
+    assert found.names() == tuple(sorted((*catalogue().names(), "ort-mine")))
+    assert set(NAMES) <= set(catalogue().names())
     assert found.get("ort-mine").name == "ort-mine"
     with pytest.raises(InputError, match="Did you mean 'ort-cpu'"):
         get_backend("ort_cpu")

@@ -217,3 +217,13 @@ def test_a_profile_of_another_model_is_refused(blobs_files, qbench):
     assert code == 2
     assert "Calibrate" in err
     assert not Path("q.onnx").exists()
+
+
+def test_a_machine_that_counts_integers_is_held_against_a_float_engine(blobs_files, qbench):
+    asked = ("eval", "net.onnx", "--data", "test.npz", "--schema", "w8a8_asym_pc", "--calib", "train.npz")
+    code, out, err = qbench(*asked, "--backend", "integer-gemmlowp", "--json")
+    assert code == 0, err
+    table = json.loads(out)
+    assert table["backend"] == "integer-gemmlowp"
+    assert table["fp32"]["cell"]["backend"] == "ort-cpu"
+    assert table["quantized"]["cell"]["backend"] == "integer-gemmlowp"

@@ -67,7 +67,7 @@ def made(cache, engine, environment=HERE, what=None):
     engine = replace(engine, prepared=[])
     shared = SharedWork(what or subject(), cache, engine, environment)
     shared.reference()
-    assert shared.profiles["model"].rows == 5
+    assert shared.profiles()["model"].rows == 5
     return engine.prepared
 
 

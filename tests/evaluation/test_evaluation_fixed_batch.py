@@ -99,7 +99,7 @@ def test_a_cell_measures_the_same(batch, name, schema, tmp_path):
     np.testing.assert_array_equal(work.reference()["scored"].ids, free_work.reference()["scored"].ids)
     assert fixed.digests["model"] != free.digests["model"]
     if schema is not None:
-        same_statistics(work.profiles["model"], free_work.profiles["model"])
+        same_statistics(work.profiles()["model"], free_work.profiles()["model"])
 
 
 @pytest.mark.parametrize("batch", [1, 4])

@@ -114,3 +114,52 @@ def test_outside_data_missing_short_or_elsewhere(tmp_path):
     proto = onnx.load(path, load_external_data=False)
     proto.graph.initializer[0].external_data[0].value = "../secret"
     assert "outside the model's folder" in broken(path, proto.SerializeToString())
+
+
+def test_large_constants_of_one_message_are_arrays_that_are_there_once(tmp_path):
+    array = np.random.default_rng(0).normal(size=(600, 600)).astype(np.float32)
+    halves = array.astype(np.float16).repeat(2, axis=0)
+    net = onnx.parser.parse_model(TEXT)
+    net.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(array, "w"))
+    net.graph.initializer.append(onnx.numpy_helper.from_array(halves, "half"))
+    net.graph.initializer.append(onnx.helper.make_tensor("t", onnx.TensorProto.FLOAT, [2], [1.5, 2]))
+    onnx.save(net, tmp_path / "net.onnx")
+    loaded = load_model(tmp_path / "net.onnx")
+    plain = ir.from_proto(net)
+    assert graph_digest(loaded) == graph_digest(plain)
+    for name, expected in (("w", array), ("half", halves)):
+        tensor = loaded.graph.initializers[name].const_value
+        assert isinstance(tensor, ir.Tensor)
+        assert tensor.numpy() is tensor.numpy()
+        np.testing.assert_array_equal(tensor.numpy(), expected)
+    save_model(loaded, tmp_path / "again.onnx")
+    assert graph_digest(load_model(tmp_path / "again.onnx")) == graph_digest(plain)
+
+
+def test_a_large_constant_of_the_wrong_size_is_left_as_it_is(tmp_path):
+    net = onnx.parser.parse_model(TEXT)
+    net.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.ones((600, 600), np.float32), "w"))
+    net.graph.initializer[0].dims[0] = 7
+    (tmp_path / "net.onnx").write_bytes(net.SerializeToString())
+    model = load_model(tmp_path / "net.onnx")
+    with pytest.raises(ValueError, match="reshape"):
+        model.graph.initializers["w"].const_value.numpy()
+
+
+def test_outside_data_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch):
+    from qbench.graph import model_files
+
+    monkeypatch.setattr(model_files, "MESSAGE_LIMIT", 10)
+    big = model()
+    big.graph.initializers["w"].const_value = ir.tensor(np.ones((3, 200), np.float32), name="w")
+    path = tmp_path / "big.onnx"
+    save_model(big, path)
+    before = {p.name: p.read_bytes() for p in tmp_path.iterdir()}
+    again = load_model(path)
+    save_model(again, path)  # over the very file its constants are mapped from
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before
+    big.graph.initializers["w"].const_value = ir.tensor(np.zeros((3, 200), np.float32), name="w")
+    monkeypatch.setattr(model_files.ir, "to_proto", lambda _: (_ for _ in ()).throw(MemoryError))
+    with pytest.raises(MemoryError):
+        save_model(big, path)
+    assert {p.name: p.read_bytes() for p in tmp_path.iterdir()} == before

@@ -3,7 +3,7 @@
 import onnx_ir as ir
 import pytest
 
-from qbench.graph import Form, check_convention, form_of
+from qbench.graph import Form, check_convention, form_of, mark_float_levels
 
 HEAD = """<ir_version: 10, opset_import: ["" : 21]>
 net (float[N, 2] x) => (float[N, 2] y)
@@ -101,3 +101,44 @@ def test_a_quantized_node_in_a_branch_counts():
                   else_branch = e () => (float[N] b) { b = Relu(x) }>
     }"""
     assert form_of(ir.from_onnx_text(text)) is Form.QDQ
+
+
+FLOATS = """<ir_version: 10, opset_import: ["" : 21]>
+net (float[N, 2] x) => (float[N, 2] y) <float s = {0.5}, float t = {0.25}, float low = {-8}, float high = {7}> {
+  [divide] a = Div(x, s)
+  [round] b = Round(a)
+  [clip] c = Clip(b, low, high)
+  [one] d = Mul(c, s)
+  [two] e = Mul(c, s)
+  [sum] y = Add(d, e)
+}"""
+
+
+def grid_in_floats(old="", new=""):
+    assert old in FLOATS
+    net = ir.from_onnx_text(FLOATS.replace(old, new))
+    for node in net.graph:
+        if node.op_type in ("Div", "Round", "Clip", "Mul"):
+            mark_float_levels(node, "int32")
+    return net
+
+
+def test_a_grid_in_floats_is_a_quantized_form():
+    assert check_convention(grid_in_floats()) == ()
+    assert form_of(grid_in_floats()) is Form.QDQ
+    assert form_of(ir.from_onnx_text(FLOATS)) is Form.FLOAT
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("[two] e = Mul(c, s)", "[two] e = Mul(c, t)", "read by 'two'; expected a Mul by the very scale"),
+        ("[two] e = Mul(c, s)", "[two] e = Neg(c)", "read by 'two'"),
+        ("Add(d, e)", "Add(d, d)", "What 'one' gives has not one reader"),
+        ("c = Clip(b, low, high)", "c = Clip(b, x)", "no Round and Clip of their own"),
+        ("float s = {0.5}", "float s = {-1}", "The scale of 'divide' is not constant, finite and positive"),
+        ("[sum] y = Add(d, e)", "[q] q = Div(x, t) [sum] y = Sum(d, e, q)", "'x' is quantized 2 times"),
+    ],
+)
+def test_each_rule_of_a_grid_in_floats_can_be_broken(old, new, words):
+    assert any(words in sentence for sentence in check_convention(grid_in_floats(old, new)))

@@ -186,11 +186,6 @@ def test_non_finite_values_saturate() -> None:
     assert quantize([np.nan, 3e38], QParams(1e-3, 0, QType.parse("int32"))).tolist() == [-(2**31), 2**31 - 1]
 
 
-def test_only_the_rule_of_onnx_is_at_hand() -> None:
-    with pytest.raises(ValueError, match="gemmlowp"):
-        quantize([1.0], QParams(1.0, 0, QType.parse("int8")), "gemmlowp")  # type: ignore[arg-type]
-
-
 ONNX_TYPES = {
     "int8": TensorProto.INT8,
     "uint8": TensorProto.UINT8,

@@ -77,7 +77,6 @@ def test_parameter_shapes() -> None:
 def test_intervals() -> None:
     a, b = Interval(1.0, 3.0), Interval(-2.0, 2.0)  # type: ignore[arg-type]
     assert a.union(b) == Interval(-2.0, 3.0)  # type: ignore[arg-type]
-    assert a.including_zero() == Interval(0.0, 3.0)  # type: ignore[arg-type]
     assert b.union(a).mirrored() == Interval(-3.0, 3.0)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="does not exceed"):
         Interval(1.0, 0.0)  # type: ignore[arg-type]

@@ -33,6 +33,16 @@ MORE = {"backends": {"odd": Engine}}
 '''
 
 
+INTERRUPTED = """
+MORE = {}
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_logreport(report):
+    if hasattr(report, "qbench"):
+        raise KeyboardInterrupt
+"""
+
+
 @pytest.fixture
 def odd(project):
     text = project.suite_path.read_text()
@@ -78,6 +88,16 @@ def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, worke
     assert [cell["model"] for cell in run.cells] == ["tiny_a"]
     if how == signal.SIGINT:
         assert any("3 of 4 selected cells were not run" in note for note in run.notes)
+
+
+def test_an_interrupt_before_teardown_counts_the_recorded_cell_as_run(project):
+    project.accept()
+    project.write_conftest(INTERRUPTED)
+    project.run("-k", "tiny_a", process=True)
+    run = read_run(project.run_files[-1])
+    assert not run.complete
+    assert len(run.cells) == 1
+    assert run.notes == ("ended early: 3 of 4 selected cells were not run",)
 
 
 def test_a_worker_that_dies_marks_the_run_and_its_cell(odd, monkeypatch):

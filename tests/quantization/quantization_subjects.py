@@ -9,7 +9,7 @@ from onnx.reference import ReferenceEvaluator
 
 from qbench.graph import node_key
 from qbench.numerics import fake_quantize
-from qbench.passes import canonicalize
+from qbench.passes import plannable
 from qbench.quantization import Plan
 
 Array = np.ndarray[Any, Any]
@@ -152,7 +152,7 @@ def fake_quantized(model: ir.Model, plan: Plan, feeds: dict[str, Array]) -> dict
 
     A graph output leaves as computed; everything else that has a grid is read through it.
     """
-    canonical = canonicalize(model)
+    canonical = plannable(model, plan.canonical)
     grids, constants = plan.values, {(s.node, s.index): q for s, q in plan.constants.items()}
     real: dict[str, Array] = dict(feeds)
     for name, value in canonical.graph.initializers.items():

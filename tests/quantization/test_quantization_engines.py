@@ -1,5 +1,6 @@
 """What is written computes what was planned: engines against the float graph with a round trip at every slot."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -12,13 +13,15 @@ from qbench.calibration import calibrate
 from qbench.graph import Form, check_convention, form_of, graph_digest, model_bytes, opset
 from qbench.quantization import catalogue, insert_qdq, make_plan, quantize_model
 
+STATIC = re.compile(r"w8a8_[a-z0-9]+_p[tc](_pow2)?")
+
 
 def run(model: Any, feeds: Any, backend: str) -> dict[str, Any]:
     with get_backend(backend).prepare(model) as executor:
         return executor.run(feeds)
 
 
-@pytest.mark.parametrize("schema", catalogue().names())
+@pytest.mark.parametrize("schema", [name for name in catalogue().names() if STATIC.fullmatch(name)])
 @pytest.mark.parametrize("name", SUBJECTS)
 def test_the_engine_computes_the_plan(name: str, schema: str) -> None:
     model = SUBJECTS[name]()

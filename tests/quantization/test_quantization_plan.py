@@ -1,5 +1,6 @@
 """Plans as values: read, compared, saved; and the bias arithmetic alone."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -12,8 +13,9 @@ from quantization_subjects import SUBJECTS, feeds_of
 from qbench.calibration import calibrate
 from qbench.errors import InputError
 from qbench.numerics import QParams, QType
-from qbench.quantization import load_plan, make_plan, save_plan
+from qbench.quantization import Role, Static, load_plan, make_plan, save_plan
 from qbench.quantization.bias import bias_qparams, raised_for_bias, without_dead_channels
+from qbench.quantization.plan_text import plan_digest
 
 INT8 = QType.parse("int8")
 
@@ -37,10 +39,11 @@ def test_lines_and_differences_are_for_people() -> None:
     lines = real.lines()
     assert "100.0% of" in lines[0]
     assert any("6 scales" in line and "along axis 0" in line for line in lines)
-    assert any("clip absorbed" in line for line in lines)
+    assert lines[-2] == "clips"
+    assert lines[-1].endswith("absorbed")
     difference = real.diff(pow2)
     assert any(line.startswith("- ") for line in difference)
-    assert any(line.startswith("+ ") and "clip integer" in line for line in difference)
+    assert any(line.startswith("+ ") and line.endswith(" clip: integer") for line in difference)
 
 
 @pytest.mark.parametrize(
@@ -87,3 +90,16 @@ def test_the_median_of_the_living_stands_in_for_the_dead() -> None:
     assert without_dead_channels(params, dead).scale.tolist() == [4, 2, 8, 4, 4]
     assert without_dead_channels(params, np.zeros(5, bool)) is params
     assert without_dead_channels(params, np.ones(5, bool)) is params
+
+
+def test_a_plan_per_block_has_a_digest_of_its_numbers() -> None:
+    """Every change of a scale, however small, is another plan; a plan read back is the same one."""
+    model = SUBJECTS["conv_relu"]()
+    plan = make_plan(model, calibrate(model, [feeds_of(model)]), "w8a8_sym_pc")
+    slot, decision = next((s, d) for s, d in plan.decisions.items() if s.role is Role.WEIGHT)
+    assert isinstance(decision, Static)
+    scale = np.nextafter(decision.qparams.scale, np.float32(9), dtype=np.float32)
+    other = QParams(scale, decision.qparams.zero_point, decision.qparams.qtype, axis=0, narrow_range=True)
+    moved = replace(plan, decisions={**plan.decisions, slot: Static(other, decision.note)})
+    assert len({plan_digest(one) for one in (plan, moved, replace(plan, schema="another"))}) == 3
+    assert plan_digest(replace(plan)) == plan_digest(plan)

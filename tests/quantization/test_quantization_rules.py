@@ -1,4 +1,4 @@
-"""The corners where others lose accuracy silently, and what a plan refuses."""
+"""What a plan decides and refuses, rule by rule; where others go wrong is in test_quantization_correctness.py."""
 
 from typing import Any
 
@@ -14,6 +14,7 @@ from qbench.graph import Capabilities, Form
 from qbench.numerics import QParams, QType
 from qbench.quantization import (
     BiasKind,
+    BiasSpec,
     Derived,
     Fixed,
     Granularity,
@@ -55,66 +56,6 @@ def decision(plan: Plan, slot: str) -> Any:
     return next(d for s, d in plan.decisions.items() if str(s) == slot)
 
 
-def conv_then(body: str, w: Any, b: Any, **constants: Any) -> ir.Model:
-    channels = w.shape[0]
-    return model_of(
-        "float[N,3,5,5] x",
-        f"float[N,{channels},5,5] z",
-        f"c = Conv(x, w, b)\n{body}\nz = Mul(y, half)",
-        w=w,
-        b=b,
-        half=np.array(0.5, np.float32),
-        **constants,
-    )
-
-
-@pytest.mark.parametrize("schema", ["w8a8_sym_pt", "w8a8_sym_pc_pow2", "w8a8_asym_pc", "w8a8_symu8_pt"])
-@pytest.mark.parametrize("backend", ["ort-cpu", "ort-cpu-noopt"])
-def test_a_relu_dead_in_calibration_outputs_zero(schema: str, backend: str) -> None:
-    model = conv_then("y = Relu(c)", weights(0, 4, 3, 1, 1), np.full(4, -50, np.float32))
-    plan, feeds = planned(model, schema)
-    assert not outputs(model, feeds)["z"].any()
-    assert not outputs(quantize_model(model, plan), feeds, backend)["z"].any()
-
-
-@pytest.mark.parametrize("schema", ["w8a8_asym_pt", "w8a8_sym_pt", "w8a8_asym_pt_pow2"])
-@pytest.mark.parametrize("backend", ["ort-cpu", "ort-cpu-noopt"])
-def test_a_clip_with_a_lower_end_above_zero_keeps_it(schema: str, backend: str) -> None:
-    ends = {"low": np.array(1, np.float32), "high": np.array(4, np.float32)}
-    model = conv_then("y = Clip(c, low, high)", weights(0, 4, 3, 1, 1, size=1), weights(1, 4, size=2), **ends)
-    plan, feeds = planned(model, schema)
-    got = outputs(quantize_model(model, plan), feeds, backend)["z"]
-    step = max(float(q.scale) for q in plan.values.values())
-    assert got.min() == pytest.approx(0.5, abs=step)
-    assert np.unique(got).size > 10
-
-
-@pytest.mark.parametrize("attributes", ["alpha=0.5", "beta=2.0", "alpha=3.0, beta=0.25"])
-def test_gemm_with_factors_stays_right(attributes: str) -> None:
-    model = model_of(
-        "float[N,6] x",
-        "float[N,4] z",
-        f"z = Gemm<transB=1, {attributes}>(x, w, b)",
-        w=weights(0, 4, 6),
-        b=weights(1, 4, size=3),
-    )
-    plan, feeds = planned(model, "w8a8_asym_pc")
-    real, got = outputs(model, feeds)["z"], outputs(quantize_model(model, plan), feeds, "ort-cpu")["z"]
-    assert np.abs(real - got).max() < 0.03 * np.abs(real).max()
-
-
-@pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_asym_pc_pow2", "w8a8_asym_pt"])
-@pytest.mark.parametrize("dead", [[2], [0, 1, 2, 3]])
-def test_a_channel_of_zeros_keeps_its_bias(schema: str, dead: list[int]) -> None:
-    w, b = weights(0, 4, 3, 1, 1), np.array([0.013, -0.7, 0.013, 3.0], np.float32)
-    w[dead] = 0
-    model = model_of("float[N,3,5,5] x", "float[N,4,5,5] z", "z = Conv(x, w, b)", w=w, b=b)
-    plan, feeds = planned(model, schema)
-    got = outputs(quantize_model(model, plan), feeds)["z"]
-    for channel in dead:
-        assert np.abs(got[:, channel] - b[channel]).max() < 0.005 * abs(float(b[channel]))
-
-
 @pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_sym_pt", "w8a8_asym_pc_pow2"])
 def test_a_weight_gets_coarser_when_its_bias_would_not_fit(schema: str) -> None:
     w, b = weights(0, 3, 3, 1, 1), np.array([0.1, 5.0, 2e6], np.float32)
@@ -129,22 +70,6 @@ def test_a_weight_gets_coarser_when_its_bias_would_not_fit(schema: str) -> None:
         assert (np.frexp(weight.qparams.scale)[0] == 0.5).all()
     got = outputs(quantize_model(model, plan), feeds)["z"]
     assert np.abs(got[:, 2] / b[2] - 1).max() < 1e-6
-
-
-def test_a_bias_shared_by_two_convolutions_is_quantized_for_each() -> None:
-    model = model_of(
-        "float[N,3,5,5] x",
-        "float[N,4,5,5] z",
-        "a = Conv(x, w, b)\nc = Conv(x, v, b)\nz = Add(a, c)",
-        w=weights(0, 4, 3, 1, 1),
-        v=weights(1, 4, 3, 1, 1, size=40),
-        b=weights(2, 4),
-    )
-    plan, feeds = planned(model, "w8a8_asym_pt")
-    scales = {float(q.scale) for s, q in plan.constants.items() if s.role is Role.BIAS}
-    assert len(scales) == 2
-    real, got = outputs(model, feeds)["z"], outputs(quantize_model(model, plan), feeds)["z"]
-    assert np.abs(real - got).max() < 0.05 * np.abs(real).max()
 
 
 def test_a_bias_is_the_product_of_its_scales() -> None:
@@ -271,7 +196,9 @@ def test_two_grids_for_one_value_are_refused() -> None:
     wide = Spec(qtype="uint16", symmetry="asymmetric")
     rules = (Rule(names=(str(last),), activation=wide, weight=INT8), Rule(activation=UINT8, weight=INT8))
     plan, _ = planned(model, schema_of(*rules))
-    assert any("wants 'y' as uint16 asymmetric, where it is uint8 asymmetric" in reason for reason in plan.refusals)
+    first = get_plan_nodes(model)[0].name
+    words = f"wants 'y' as uint16 asymmetric, where '{first}' has it as uint8 asymmetric"
+    assert plan.refusals == (f"{last} stays float: it {words}",)
 
 
 def test_weights_alone() -> None:
@@ -290,7 +217,9 @@ def test_weights_alone() -> None:
 
 def test_float_biases_and_16_bit_activations() -> None:
     model = SUBJECTS["residual"]()
-    rule = Rule(activation=Spec(qtype="uint16", symmetry="asymmetric"), weight=CHANNELS, bias=BiasKind.FLOAT)
+    rule = Rule(
+        activation=Spec(qtype="uint16", symmetry="asymmetric"), weight=CHANNELS, bias=BiasSpec(kind=BiasKind.FLOAT)
+    )
     plan, feeds = planned(model, schema_of(rule))
     assert all(s.role is not Role.BIAS for s in plan.constants)
     fine = outputs(quantize_model(model, plan), feeds)["z"]

@@ -17,6 +17,7 @@ from qbench.storage import (
     json_line,
     json_text,
     plain,
+    staged_files,
     write_bytes,
     write_text,
 )
@@ -107,3 +108,30 @@ def test_a_race_ends_with_the_first_entry(tmp_path: Path) -> None:
     entry = cache.entry("kind", "key", slow)
     assert (entry / "who").read_text() == "fast"
     assert os.listdir(tmp_path / "kind") == ["key"]
+
+
+def test_files_that_belong_together_appear_together(tmp_path):
+    path = tmp_path / "deep" / "net.onnx"
+    with staged_files(path) as folder:
+        (folder / "net.onnx.data").write_bytes(b"data")
+        (folder / "net.onnx").write_bytes(b"model")
+        assert not path.exists()
+    assert sorted(p.name for p in path.parent.iterdir()) == ["net.onnx", "net.onnx.data"]
+    assert path.read_bytes() == b"model"
+    assert path.stat().st_mode & 0o777 == 0o644
+
+
+def test_nothing_is_left_of_files_that_were_not_finished(tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(b"old")
+
+    def write_half():
+        with staged_files(path) as folder:
+            (folder / "net.onnx.data").write_bytes(b"new data")
+            raise KeyError("half")
+
+    with pytest.raises(KeyError):
+        write_half()
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("net.onnx", b"old")]
+    with pytest.raises(StoreError, match="Writing"), staged_files(path / "beneath_a_file" / "x"):
+        pass

@@ -240,3 +240,39 @@ def test_other_machines_and_other_files_are_refused() -> None:
         read_torch_legacy(b"", "empty.pth")
     with pytest.raises(InputError, match="No such file"):
         load_torch_legacy(Path("nowhere.pth"))
+
+
+def training_run() -> tuple[bytes, dict[str, np.ndarray[Any, Any]]]:
+    """What a training run leaves: the network's state, a step, and an optimizer with storages of its own."""
+    numbers: dict[str, np.ndarray[Any, Any]] = {"1": np.arange(3, dtype="<f4"), "2": np.arange(5, dtype="<f4") + 7}
+    optimizer = {"state": {140178894849152: {"step": 9, "mean": View("1", "FloatStorage", 0, (3,), (1,))}}, "lr": 1e-4}
+    weight = View("2", "FloatStorage", 1, (2, 2), (2, 1))
+    return checkpoint({"step": 9, "optimizer": optimizer, "network": {"weight": weight}}, numbers), numbers
+
+
+def test_one_entry_of_a_training_run_is_read() -> None:
+    data, numbers = training_run()
+    found = read_torch_legacy(data, "run.pt", entry="network")
+    assert list(found) == ["weight"]
+    np.testing.assert_array_equal(found["weight"], numbers["2"][1:].reshape(2, 2))
+
+
+@pytest.mark.parametrize(("entry", "words"), [("step", "int"), ("optimizer", "'state'"), ("model", "no entry 'model'")])
+def test_an_entry_that_is_no_state_is_refused(entry: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read_torch_legacy(training_run()[0], "run.pt", entry=entry)
+    assert words in caught.value.found
+
+
+def test_what_stands_beside_an_entry_is_held_to_the_same_list(tmp_path: Path) -> None:
+    evil = {"network": {}, "step": Calls(os.mkdir, str(tmp_path / "made"))}
+    with pytest.raises(InputError, match="mkdir"):
+        read_torch_legacy(checkpoint(evil, {}), "evil.pt", entry="network")
+    assert not (tmp_path / "made").exists()
+
+
+def test_a_training_run_cut_short_anywhere_is_refused() -> None:
+    data, _ = training_run()
+    for length in range(len(data)):
+        with pytest.raises(InputError):
+            read_torch_legacy(data[:length], "short.pt", entry="network")

@@ -1,29 +1,29 @@
-"""A range method turns what is known of a value into the interval that its grid is to represent."""
+"""A range method turns what is known of a tensor into the interval that its grid is to represent."""
 
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 
-from qbench.calibration.statistics import Statistics
-from qbench.numerics import Interval, QType, Symmetry
+from qbench.calibration.distribution import Distribution
+from qbench.numerics import GridKind, Interval
 
 
+@runtime_checkable
 class RangeMethod(Protocol):
-    """A frozen value whose fields are its settings. The grid is given for methods that weigh its rounding error."""
+    """A frozen value whose fields are its settings; ``str()`` of it is the text that schemas name it by.
 
-    @property
-    def name(self) -> str:
-        """Short word, as in the names of schemas."""
-        ...
+    The kind of grid is given for methods that weigh its rounding error. What is asked of one tensor and what is asked
+    of the rows of another agree: ``of_rows(rows, kind)[i] == of_distribution(Distribution.of(rows[i]), kind)``.
+    """
 
-    def of_statistics(self, statistics: Statistics, qtype: QType, symmetry: Symmetry) -> Interval:
-        """One interval for a watched value, from its statistics alone.
+    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:
+        """One interval (0-d) for a tensor; it holds zero when it was searched for.
 
         Raises:
-            InputError: the statistics hold too little for this method.
+            InputError: the distribution holds too little for this method.
         """
         ...
 
-    def of_rows(self, rows: npt.NDArray[Any], qtype: QType, symmetry: Symmetry) -> Interval:
-        """One interval for each row of ``rows``, (n, elements) real: the channels of a constant."""
+    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
+        """One interval for each row of ``rows``, (n, elements) real: the channels or blocks of a constant."""
         ...

@@ -6,32 +6,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.calibration.statistics import Statistics
-from qbench.errors import InputError
-from qbench.numerics import Interval, QType, Symmetry
+from qbench.calibration.distribution import Distribution
+from qbench.numerics import GridKind, Interval
 
 
 @dataclass(frozen=True, slots=True)
 class MinMax:
     """Everything seen is inside, whatever the grid."""
 
-    name: str = "minmax"
+    def of_distribution(self, distribution: Distribution, kind: GridKind) -> Interval:  # noqa: ARG002
+        """The exact extremes."""
+        return Interval(np.asarray(distribution.low), np.asarray(distribution.high))
 
-    def of_statistics(self, statistics: Statistics, qtype: QType, symmetry: Symmetry) -> Interval:  # noqa: ARG002
-        """The exact extremes.
-
-        Raises:
-            InputError: nothing was seen.
-        """
-        if not statistics.count:
-            raise InputError(
-                "Taking the range of a watched value",
-                found="no elements",
-                expected="at least one",
-                remedy="Calibrate on samples that reach it.",
-            )
-        return Interval(np.asarray(statistics.low), np.asarray(statistics.high))
-
-    def of_rows(self, rows: npt.NDArray[Any], qtype: QType, symmetry: Symmetry) -> Interval:  # noqa: ARG002
+    def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:  # noqa: ARG002
         """The exact extremes of every row."""
         return Interval(rows.min(axis=1).astype(np.float64), rows.max(axis=1).astype(np.float64))
+
+    def __str__(self) -> str:
+        return "minmax"

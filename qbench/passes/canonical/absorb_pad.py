@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value
+from qbench.graph import constant_value, is_pinned
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class AbsorbPad:
 
 def _absorbed(conv: ir.Node) -> bool:
     pad = None if conv.inputs[0] is None else conv.inputs[0].producer()
-    if pad is None or pad.domain or pad.op_type != "Pad" or pad.graph is not conv.graph:
+    if pad is None or pad.domain or pad.op_type != "Pad" or pad.graph is not conv.graph or is_pinned(pad.outputs[0]):
         return False
     auto = conv.attributes.get("auto_pad")
     if auto is not None and auto.as_string() not in ("NOTSET", "VALID"):

@@ -22,16 +22,15 @@ from qbench.graph import (
     float_attribute,
     int_attribute,
     is_constant,
+    is_pinned,
     only_consumer,
     weight_channel_axis,
 )
-from qbench.passes.constants import add_constant
+from qbench.passes.canonical.normalization import Doubles, affine_of, is_constant_normalization
+from qbench.passes.constants import set_constant_operand
 from qbench.passes.naming import NameScope
 
 _FOLDED_INTO = frozenset({"Conv", "ConvTranspose", "Gemm"})
-_EPSILON = 1e-5
-
-Doubles = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +46,7 @@ class FoldBatchNorm:
     def run(self, model: ir.Model) -> bool:
         """Fold them; True when there were any."""
         names = NameScope.of_values(model)
-        return sum(_folded(node, names) for node in list(model.graph) if _is_normalization(node)) > 0
-
-
-def _is_normalization(node: ir.Node) -> bool:
-    if node.domain or node.op_type != "BatchNormalization" or int_attribute(node, "training_mode", 0):
-        return False
-    return len(node.outputs) == 1 and all(is_constant(value) for value in node.inputs[1:5])
+        return sum(_folded(node, names) for node in list(model.graph) if is_constant_normalization(node)) > 0
 
 
 def _folded(norm: ir.Node, names: NameScope) -> bool:
@@ -64,29 +57,24 @@ def _folded(norm: ir.Node, names: NameScope) -> bool:
         return False
     if linear.domain or linear.op_type not in _FOLDED_INTO or only_consumer(product) is not norm:
         return False
+    if is_pinned(product):
+        return False  # it has a grid of its own
     bias = linear.inputs[2] if len(linear.inputs) > 2 else None
-    weight = constant_value(linear.inputs[1])
-    if weight is None or (bias is not None and not is_constant(bias)):
+    weight = None if is_pinned(linear.inputs[1]) else constant_value(linear.inputs[1])
+    if weight is None or (bias is not None and (not is_constant(bias) or is_pinned(bias))):
         return False
-    scale, shift = _affine(norm)
+    scale, shift = affine_of(norm)
     old = _bias(linear, constant_value(bias), scale.size)
     if old is None:
         return False
     scaled = _scaled(linear, weight.astype(np.float64), scale)
-    _set_operand(linear, 1, scaled.astype(weight.dtype), names)
-    _set_operand(linear, 2, (scale * old + shift).astype(weight.dtype), names)
+    set_constant_operand(linear, 1, scaled.astype(weight.dtype), names)
+    set_constant_operand(linear, 2, (scale * old + shift).astype(weight.dtype), names)
     if linear.op_type == "Gemm":
         linear.attributes.pop("beta", None)
     _take_place(linear, norm)
     graph.remove(norm, safe=True)
     return True
-
-
-def _affine(norm: ir.Node) -> tuple[Doubles, Doubles]:
-    """(s, t) of BN(y) = s·y + t, each of shape [channels]."""
-    gamma, beta, mean, variance = (np.asarray(constant_value(v), np.float64) for v in norm.inputs[1:5])
-    scale = gamma / np.sqrt(variance + float_attribute(norm, "epsilon", _EPSILON))
-    return scale, beta - mean * scale
 
 
 def _bias(linear: ir.Node, bias: npt.NDArray[Any] | None, channels: int) -> Doubles | None:
@@ -108,22 +96,6 @@ def _scaled(linear: ir.Node, weight: Doubles, scale: Doubles) -> Doubles:
         by_row = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
         return weight * by_row.reshape(weight.shape[0], weight.shape[1], *ones)
     return weight * (scale.reshape(-1, 1, *ones) if axis == 0 else scale.reshape(1, -1))
-
-
-def _set_operand(linear: ir.Node, index: int, array: npt.NDArray[Any], names: NameScope) -> None:
-    """A new constant instead of operand ``index``; named after it, or after the node when there was none."""
-    graph = linear.graph
-    assert isinstance(graph, ir.Graph)
-    old = linear.inputs[index] if index < len(linear.inputs) else None
-    wanted = str(old.name) if old is not None else f"{linear.name or linear.outputs[0].name}.bias"
-    if index >= len(linear.inputs):
-        linear.resize_inputs(index + 1)
-    alone = old is not None and len(old.uses()) == 1 and not old.is_graph_output() and old.is_initializer()
-    linear.replace_input_with(index, None)
-    if alone and old is not None:
-        graph.initializers.pop(wanted)
-        names.release(wanted)
-    linear.replace_input_with(index, add_constant(graph, wanted, array, names))
 
 
 def _take_place(linear: ir.Node, norm: ir.Node) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
-from qbench.graph import constant_value, is_constant, is_qdq, opset
+from qbench.graph import constant_value, is_constant, is_pinned, is_qdq, opset
 from qbench.passes.constants import add_constant
 from qbench.passes.naming import NameScope
 
@@ -65,6 +65,8 @@ def _foldable(node: ir.Node) -> bool:
     if any(value.is_graph_output() for value in node.outputs):
         return False
     if any(a.type in (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS) for a in node.attributes.values()):
+        return False
+    if any(is_pinned(value) for value in node.inputs):
         return False
     return all(value is None or is_constant(value) for value in node.inputs) and _announced_size(node) <= _SMALL
 

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from qbench.graph import constant_value
+from qbench.graph import constant_value, is_pinned
 
 
 @dataclass(frozen=True, slots=True)
 class RemoveIdentity:
-    """Requires nothing. Ensures: no Identity and no idle Dropout is left, except between two names of the interface."""
+    """Requires nothing. Ensures: no Identity and no idle Dropout stays but where it parts two names or grids."""
 
     name: str = "remove-identity"
 
@@ -38,7 +38,7 @@ def _idle(node: ir.Node) -> bool:
 
 def _removed(node: ir.Node) -> bool:
     source, result, graph = node.inputs[0], node.outputs[0], node.graph
-    if source is None or graph is None:
+    if source is None or graph is None or is_pinned(source) or is_pinned(result):  # it keeps two grids apart
         return False
     if result.is_graph_output():
         maker = source.producer()

@@ -43,5 +43,6 @@ def _has_role(node: ir.Node, index: int) -> bool:
 def _copy(graph: ir.Graph, value: ir.Value, names: NameScope) -> ir.Value:
     name = names.fresh(str(value.name))
     copy = ir.val(name, value.dtype, value.shape, const_value=value.const_value)
+    copy.metadata_props.update(value.metadata_props)
     graph.register_initializer(copy)
     return copy

@@ -93,6 +93,10 @@ _NAMES: Mapping[tuple[str, str], Any] = {
 
 
 class _Unpickler(pickle.Unpickler):
+    def __init__(self, stream: BinaryIO) -> None:
+        super().__init__(stream, encoding="utf-8")
+        self.storages: dict[str, _Storage] = {}
+
     def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - the signature of the standard library
         if (module, name) not in _NAMES:
             raise pickle.UnpicklingError(f"the name '{module}.{name}'")
@@ -101,7 +105,7 @@ class _Unpickler(pickle.Unpickler):
     def persistent_load(self, pid: Any) -> _Storage:  # noqa: ANN401 - the signature of the standard library
         match pid:
             case ("storage", _Kind(dtype), str(key), str(), int(count), None) if count >= 0:
-                return _Storage(key, dtype, count)
+                return self.storages.setdefault(key, _Storage(key, dtype, count))
         raise pickle.UnpicklingError("a persistent id that is no storage")
 
 
@@ -114,17 +118,19 @@ def load_torch_legacy(path: Path) -> dict[str, npt.NDArray[Any]]:
     return read_torch_legacy(data, str(path))
 
 
-def read_torch_legacy(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
+def read_torch_legacy(data: bytes, name: str, *, entry: str | None = None) -> dict[str, npt.NDArray[Any]]:
     """The state dict in the checkpoint ``data``, parameter name → array, in the file's order.
 
     Args:
         data: the bytes of the file. name: how errors call it.
+        entry: which entry of the file the state dict is, where a training run left its optimizer beside it; what
+            stands there besides is held to the same short lists and dropped. None: the file is the state dict.
 
     Raises:
         InputError: it is no such checkpoint, is cut short, or holds anything but named tensors (what is named).
     """
     try:
-        return _read_checkpoint(io.BytesIO(data))
+        return _read_checkpoint(io.BytesIO(data), entry)
     except (EOFError, struct.error) as error:
         raise _refusal(name, f"that it ends after {len(data)} bytes in the middle", "Get the file again.") from error
     except (
@@ -140,22 +146,26 @@ def read_torch_legacy(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
         raise _refusal(name, str(error), remedy) from error
 
 
-def _read_checkpoint(stream: BinaryIO) -> dict[str, npt.NDArray[Any]]:
-    if _read_pickle(stream) != _MAGIC or _read_pickle(stream) != _PROTOCOL:
+def _read_checkpoint(stream: BinaryIO, entry: str | None) -> dict[str, npt.NDArray[Any]]:
+    if _read_pickle(stream)[0] != _MAGIC or _read_pickle(stream)[0] != _PROTOCOL:
         raise pickle.UnpicklingError("another magic number or protocol")
-    facts = _read_pickle(stream)
+    facts, _ = _read_pickle(stream)
     if not isinstance(facts, dict) or facts.get("little_endian") is not True:
         raise pickle.UnpicklingError("numbers of a big-endian machine")
-    tensors = _named_tensors(_read_pickle(stream))
-    storages = _read_storages(stream, _read_pickle(stream), tensors)
+    state, declared = _read_pickle(stream)
+    tensors = _named_tensors(state if entry is None else _entry(state, entry))
+    keys, _ = _read_pickle(stream)
+    storages = _read_storages(stream, keys, declared, tensors)
     return {name: _array(name, tensor, storages) for name, tensor in tensors.items()}
 
 
-def _read_pickle(stream: BinaryIO) -> Any:  # noqa: ANN401 - a plain value, a storage or a tensor
+def _read_pickle(stream: BinaryIO) -> tuple[Any, dict[str, _Storage]]:
+    """What is written there, plain values and tensors, and the storages it speaks of by key."""
     start = stream.tell()
     _inspect(stream)
     stream.seek(start)
-    return _Unpickler(stream, encoding="utf-8").load()
+    unpickler = _Unpickler(stream)
+    return unpickler.load(), unpickler.storages
 
 
 def _inspect(stream: BinaryIO) -> None:
@@ -177,6 +187,12 @@ def _inspect(stream: BinaryIO) -> None:
             raise pickle.UnpicklingError(f"the memo index {argument}")
 
 
+def _entry(checkpoint: object, name: str) -> object:
+    if not isinstance(checkpoint, dict) or name not in checkpoint:
+        raise pickle.UnpicklingError(f"no entry '{name}'")
+    return checkpoint[name]
+
+
 def _named_tensors(state: object) -> dict[str, _Tensor]:
     if not isinstance(state, dict):
         raise pickle.UnpicklingError(f"a {type(state).__name__} where the state dict should be")
@@ -186,13 +202,16 @@ def _named_tensors(state: object) -> dict[str, _Tensor]:
     return dict(state)
 
 
-def _read_storages(stream: BinaryIO, keys: object, tensors: Mapping[str, _Tensor]) -> dict[str, npt.NDArray[Any]]:
+def _read_storages(
+    stream: BinaryIO, keys: object, declared: Mapping[str, _Storage], tensors: Mapping[str, _Tensor]
+) -> dict[str, npt.NDArray[Any]]:
+    """The numbers of the storages that ``tensors`` view; those of others are passed over."""
     if not isinstance(keys, list):
         raise pickle.UnpicklingError("no list of storage keys")
-    declared: dict[object, _Storage] = {tensor.storage.key: tensor.storage for tensor in tensors.values()}
+    wanted = {tensor.storage.key for tensor in tensors.values()}
     storages: dict[str, npt.NDArray[Any]] = {}
     for key in keys:
-        storage = declared.get(key)
+        storage = declared.get(key) if isinstance(key, str) else None
         if storage is None:
             raise pickle.UnpicklingError(f"a storage {key!r} that no tensor uses")
         (count,) = struct.unpack("<q", stream.read(8))
@@ -201,8 +220,9 @@ def _read_storages(stream: BinaryIO, keys: object, tensors: Mapping[str, _Tensor
         raw = stream.read(count * np.dtype(storage.dtype).itemsize)
         if len(raw) != count * np.dtype(storage.dtype).itemsize:
             raise EOFError
-        storages[storage.key] = np.frombuffer(raw, storage.dtype)
-    if missing := sorted({tensor.storage.key for tensor in tensors.values()} - set(storages)):
+        if storage.key in wanted:
+            storages[storage.key] = np.frombuffer(raw, storage.dtype)
+    if missing := sorted(wanted - set(storages)):
         raise pickle.UnpicklingError(f"no numbers for storage '{missing[0]}'")
     return storages
 

@@ -13,7 +13,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.zoo.networks.building import GraphBuilder
-from qbench.zoo.networks.parameters import Parameters
+from qbench.zoo.networks.parameters import TrainedArrays
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,7 +41,7 @@ class Unit:
 class Layers:
     """Writes layers into one graph from one state dict; ``epsilon`` is batch normalization's ε."""
 
-    def __init__(self, graph: GraphBuilder, parameters: Parameters, *, epsilon: float) -> None:
+    def __init__(self, graph: GraphBuilder, parameters: TrainedArrays, *, epsilon: float) -> None:
         self._graph = graph
         self._take = parameters.take
         self._epsilon = epsilon

@@ -4,12 +4,20 @@ A network written by hand can forget a layer and still run; a parameter nobody a
 """
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
+
+
+class TrainedArrays(Protocol):
+    """Where a network's arrays come from: a checkpoint, or a random start."""
+
+    def take(self, name: str, shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+        """The float32 array called ``name``, of this shape."""
+        ...
 
 
 class Parameters:

@@ -1,7 +1,8 @@
 """Tasks: samples → answers; each owns its loop over the graphs of its model."""
 
 from qbench.zoo.tasks.classification import Classification
+from qbench.zoo.tasks.nearest_neighbour import NearestNeighbour
 from qbench.zoo.tasks.task import Runner, Task
 from qbench.zoo.tasks.transduction import Transduction
 
-__all__ = ["Classification", "Runner", "Task", "Transduction"]
+__all__ = ["Classification", "NearestNeighbour", "Runner", "Task", "Transduction"]

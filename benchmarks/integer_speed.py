@@ -1,0 +1,74 @@
+"""What counting exactly costs: our integer machines beside ONNX Runtime's own int8 time, one thread, one process.
+
+    ratio = time of integer-<machine> / time of the engine that counts the same, on the same QDQ model
+
+Exact machines are held against ``ort-cpu-precise`` (the engine with exact sums on every processor), the saturating one
+against ``ort-cpu``. Times are the least of interleaved runs.
+
+    python benchmarks/integer_speed.py [--quick]
+"""
+
+import sys
+import time
+from collections.abc import Mapping
+
+import numpy as np
+import onnx_ir as ir
+from resnet50_shape import resnet50_shape
+
+from qbench.backends import Executor, get_backend
+from qbench.calibration import calibrate
+from qbench.quantization import make_plan, quantize_model
+from qbench.zoo import get_model
+
+SCHEMA = "w8a8_asym_pc"
+MACHINES = {
+    "integer-ort-x64": "ort-cpu-precise",
+    "integer-gemmlowp": "ort-cpu-precise",
+    "integer-xnnpack": "ort-cpu-precise",
+    "integer-ort-x64-avx2": "ort-cpu",
+}
+ROUNDS = 7
+
+
+def subjects() -> Mapping[str, ir.Model]:
+    """Name → float graph, pictures of 224 × 224."""
+    named = {name: next(iter(get_model(name).graphs.values()))() for name in ("mobilenet_v2", "efficientnet_lite0")}
+    return {"ResNet-50 shape": resnet50_shape(), **named}
+
+
+def seconds(executors: Mapping[str, Executor], feeds: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """The least time of each over interleaved runs, after one that is not counted."""
+    best = dict.fromkeys(executors, float("inf"))
+    for turn in range(ROUNDS + 1):
+        for name, executor in executors.items():
+            start = time.process_time()
+            executor.run(feeds)
+            if turn:
+                best[name] = min(best[name], time.process_time() - start)
+    return best
+
+
+def main() -> None:
+    """Print the table."""
+    batches = (1,) if "--quick" in sys.argv else (1, 8)
+    print(f"{'network':<20}{'batch':>6}  {'machine':<22}{'ms':>9}{'engine ms':>11}{'ratio':>8}")
+    for name, model in subjects().items():
+        random = np.random.default_rng(0)
+        (source,) = model.graph.inputs
+        shape = (8, *(dim if isinstance(dim, int) else 224 for dim in source.shape[1:]))
+        x = random.normal(0, 1, shape).astype(np.float32)
+        quantized = quantize_model(model, make_plan(model, calibrate(model, [{source.name: x[:2]}]), SCHEMA))
+        names = dict.fromkeys((*MACHINES, *MACHINES.values()))
+        executors = {backend: get_backend(backend).prepare(quantized) for backend in names}
+        for batch in batches:
+            found = seconds(executors, {source.name: x[:batch]})
+            for machine, engine in MACHINES.items():
+                ours, theirs = 1e3 * found[machine], 1e3 * found[engine]
+                print(f"{name:<20}{batch:>6}  {machine:<22}{ours:>9.1f}{theirs:>11.1f}{ours / theirs:>8.2f}")
+        for executor in executors.values():
+            executor.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,109 @@
+"""Our own integer machines: ``integer-<arithmetic>`` counts a quantized graph exactly as the named arithmetic does.
+
+A QDQ graph is lowered to operators on integers; what has none runs in float between a visible dequantize and quantize.
+No engine's own quantized graph is called.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+
+import onnx_ir as ir
+
+from qbench.backends.closing import Closing
+from qbench.backends.feeds import FeedCheck
+from qbench.backends.protocol import Array, Executor, Feeds
+from qbench.backends.tapping import loaded
+from qbench.errors import InputError, UnsupportedError, nearest
+from qbench.graph import Capabilities, Form, form_of
+from qbench.interpreter import KERNELS, Program
+from qbench.numerics import Arithmetic
+from qbench.passes import Target, lower_to_qoperator
+
+PREFIX = "integer-"
+_BYTES = ("int8", "uint8")
+_COUNTED = Target(frozenset(KERNELS), computed_products=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegerBackend:
+    """The interpreter under one arithmetic; one thread, whatever is asked for."""
+
+    arithmetic: Arithmetic
+    capabilities: Capabilities = field(
+        default_factory=lambda: Capabilities(
+            forms=frozenset({Form.QDQ, Form.QOPERATOR}), integer_products=frozenset(product(_BYTES, _BYTES))
+        )
+    )
+    packages: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """``integer-`` and the arithmetic's name."""
+        return PREFIX + self.arithmetic.name
+
+    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
+        """A compiled program over the lowered ``model``; taps are values of the lowered graph and change nothing.
+
+        Raises:
+            InputError: no ONNX model, a tap that names no value, or a multiplier that the machine cannot hold.
+            UnsupportedError: a float graph, or an operator that is not counted here.
+        """
+        graph = loaded(model)
+        if form_of(graph) is Form.FLOAT:
+            raise UnsupportedError(
+                f"Preparing '{graph.graph.name}' on '{self.name}'",
+                found="a float graph",
+                expected="a quantized one: this backend counts integers",
+                remedy="Quantize the model, or choose a float backend.",
+            )
+        lowered = lower_to_qoperator(graph, _COUNTED) if form_of(graph) is Form.QDQ else graph
+        _check_taps(lowered, taps)
+        program = Program(lowered, self.arithmetic, taps)
+        return _IntegerExecutor(program, FeedCheck.of(graph, self.name))
+
+
+class _IntegerExecutor(Closing):
+    """One program."""
+
+    def __init__(self, program: Program, check: FeedCheck) -> None:
+        self._program: Program | None = program
+        self._check = check
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: input name → array, to output or tap name → array.
+
+        Raises:
+            InputError: an input does not fit the graph, or the batch as a whole does not.
+        """
+        if self._program is None:
+            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
+        arrays = self._check.checked(feeds)
+        try:
+            return self._program.run(arrays)
+        except (ValueError, IndexError) as error:
+            raise InputError(
+                f"Running '{self._check.graph}' on '{self._check.backend}'",
+                found=" ".join(str(error).split())[:300],
+                expected="a batch that the graph can compute",
+                remedy="Check that the data fits the model.",
+            ) from error
+
+    def close(self) -> None:
+        """Let the program go."""
+        self._program = None
+
+
+def _check_taps(model: ir.Model, taps: Sequence[str]) -> None:
+    names = {value.name or "" for node in model.graph for value in node.outputs}
+    names |= {value.name or "" for value in model.graph.inputs}
+    for name in taps:
+        if name not in names:
+            close = nearest(name, names)
+            raise InputError(
+                f"Tapping '{model.graph.name}'",
+                found=f"no value '{name}' in the lowered graph",
+                expected="a value that is computed there",
+                remedy=f"Did you mean '{close}'?" if close else "Look the names up in the lowered graph.",
+            )

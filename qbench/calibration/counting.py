@@ -1,0 +1,133 @@
+"""Counting float32 numbers by their bits: one addition into a table for every number.
+
+    table[bits(x) >> 13] += 2^38 + bits(x)        zeros, of either sign, into one of eight cells behind the table
+
+Cell c, which n numbers went into, holds n · (2^38 + c · 2^13) + Σ low (``cells``), and Σ low ≤ n · (2^13 − 1) < 2^38
+for n ≤ 2^24: one division gives count and sum back. Zeros, half of what a ReLU lets through, take turns in eight cells,
+because a processor stumbles over an addition to a cell that the addition before it has not finished with; how many
+they are is what is missing in the other cells.
+
+The compiled loop (numba, optional) and numpy's give the same bits.
+"""
+
+import functools
+import mmap
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.calibration.cells import CELL_BITS, LOW_BITS, MAGNITUDES, Ints
+from qbench.calibration.counting_loop import ONE, ZERO_CELLS, count_bits, read_cells
+
+Bits = npt.NDArray[np.uint32]
+Floats = npt.NDArray[np.float32]
+
+MOST = 1 << 24
+"""Numbers that a table can take before it must be emptied."""
+_CELLS = 2 * MAGNITUDES + ZERO_CELLS
+_CHUNK = 1 << 15
+"""Numbers whose keys stay in the processor's cache between making and using them."""
+_WORTH_LOADING = 1 << 24
+"""Numbers that are enough for the compiled loops (half a second and 100 MB to load) to be worth it."""
+_OCTAVES = 18
+"""Powers of two below the greatest magnitude that hold all but a few of a tensor's numbers."""
+_WORTH_READING = 1 << 13
+"""Numbers that find it quicker to have their cells read in order first."""
+
+
+class Compiled(NamedTuple):
+    """The loops of ``counting_loop``, compiled."""
+
+    add: Callable[[Bits, Ints], None]
+    read: Callable[[Ints, int, int], int]
+
+
+def new_table() -> Ints:
+    """An empty table: 4 MB of addresses, for which the system finds memory page by page as cells are first used.
+
+    A number's neighbours share its page, so that a usual value of a network takes some hundred kilobytes.
+    """
+    if not hasattr(mmap, "MAP_ANONYMOUS"):
+        return np.zeros(_CELLS, np.int64)
+    memory = mmap.mmap(-1, _CELLS * 8, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    if hasattr(mmap, "MADV_NOHUGEPAGE"):
+        memory.madvise(mmap.MADV_NOHUGEPAGE)  # or some systems would give each table two pages of 2 MB
+    return np.frombuffer(memory, np.int64)
+
+
+def count_with_numpy(bits: Bits, table: Ints) -> None:
+    """Add the numbers whose bits are ``bits`` (1-D, finite) to ``table``; at most MOST in all."""
+    turns = np.arange(_CHUNK, dtype=np.uint32) % ZERO_CELLS + np.uint32(2 * MAGNITUDES)
+    for start in range(0, bits.size, _CHUNK):
+        part = bits[start : start + _CHUNK]
+        cells = np.where(part << np.uint32(1) == 0, turns[: part.size], part >> np.uint32(LOW_BITS))
+        np.add.at(table, cells.astype(np.intp), part.astype(np.int64) | ONE)
+
+
+@functools.cache
+def compiled() -> Compiled | None:
+    """The compiled twin of ``count_with_numpy``, and what goes with it; None where numba is not installed."""
+    try:
+        import numba
+    except ImportError:
+        return None
+    jit: Any = numba.njit
+    table = numba.int64[::1]
+    add, read = numba.void(numba.uint32[::1], table), numba.int64(table, numba.int64, numba.int64)
+    try:
+        return Compiled(jit(add, nogil=True, cache=True)(count_bits), jit(read, nogil=True, cache=True)(read_cells))
+    except RuntimeError:  # no folder to keep compiled code in
+        return Compiled(jit(add, nogil=True)(count_bits), jit(read, nogil=True)(read_cells))
+
+
+class Counter:
+    """Counts with numpy, and with the compiled loops (if there are) from when that pays for loading them."""
+
+    def __init__(self, worth_loading: int = _WORTH_LOADING) -> None:
+        self._worth_loading = worth_loading
+        self._seen = 0
+        self._compiled: Compiled | None = None
+
+    def count(self, numbers: Floats, table: Ints) -> None:
+        """Add ``numbers`` (1-D, contiguous, finite) to ``table``."""
+        if self._seen <= self._worth_loading < self._seen + numbers.size:
+            self._compiled = compiled()
+        self._seen += numbers.size
+        bits = numbers.view(np.uint32)
+        if self._compiled is None:
+            count_with_numpy(bits, table)
+        else:
+            self._compiled.add(bits, table)
+
+    def warm(self, table: Ints, low: float, high: float, size: int) -> None:
+        """Bring the cells of ``table`` near that ``size`` numbers between ``low`` and ``high`` will mostly go into.
+
+        Memory gives cells in order several times as quickly as here one and there one. Nothing depends on it.
+        """
+        if self._compiled is None or size < _WORTH_READING:
+            return
+        for end, first in ((high, 0), (-low, MAGNITUDES)):
+            if end > 0:
+                octave = int(np.float32(end).view(np.uint32)) >> 23
+                start, stop = max(octave + 1 - _OCTAVES, 0) << CELL_BITS, octave + 1 << CELL_BITS
+                self._compiled.read(table, first + start, first + stop)
+
+
+def unpacked(table: Ints, seen: int) -> tuple[Ints, Ints, Ints, int]:
+    """What is in ``table`` after ``seen`` numbers.
+
+    Returns:
+        Ascending keys, counts and Σ low of the cells that are not empty; and how many numbers were zeros.
+    """
+    cells = np.flatnonzero(table[: 2 * MAGNITUDES])
+    counts, lows = np.divmod(table[cells], ONE + (cells << LOW_BITS))
+    keys = np.where(cells < MAGNITUDES, cells, ~(cells - MAGNITUDES))
+    zeros = seen - int(counts.sum())
+    if zeros and 0 in keys:  # with positive numbers so tiny that they share the cell of zero
+        counts[keys == 0] += zeros
+    elif zeros:
+        keys, counts, lows = np.append(keys, 0), np.append(counts, zeros), np.append(lows, 0)
+    order = np.argsort(keys)
+    return keys[order], counts[order], lows[order], zeros

@@ -1,0 +1,214 @@
+"""The search for the range whose grid represents values with the least error: coarse to fine, many tensors at once.
+
+    minimise Σ c·|x − x̂|ᵖ over [low′, high′], x̂ on the very grid that the kind chooses for [low′, high′]
+
+Which ranges are worth a try is bounded: an end clipped by d costs at least dᵖ, so that d never exceeds the p-th root of
+the error of the whole range. Within the bounds a ladder of ratios is tried, then its best rung's surroundings, finer
+and finer. Two ends that are free (asymmetric grids, values of both signs) are shrunk to one threshold first, then one
+after the other, then about the best in every combination. Where scales are powers of two only those scales are tried,
+each with several zero points where it has them. The whole range wins ties.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.calibration.distribution import Distribution, Floats
+from qbench.calibration.ranges.rounding_error import ErrorOfPoints, ErrorOfRows, RoundingError
+from qbench.numerics import GridKind, Interval
+
+_RUNGS = 24  # ratios of a ladder
+_END_RUNGS = 12  # ratios of one end's own ladder
+_OCTAVES = 12  # how far a threshold is followed below the largest magnitude, and how many powers of two are tried
+_PLACES = 5  # zero points tried with each power of two
+_AROUND = np.array([-1.0, -0.5, 0.0, 0.5, 1.0])  # places about either end, in parts of how far it is known
+_NARROWING = (3.0, 0.7)
+_SLACK = 0.998  # a cell of a histogram is up to a thousandth away from what was seen
+_MARGIN = 1e-9  # less is the noise of sums, not a smaller error
+_ELEMENTS_AT_ONCE = 1 << 17
+_LARGEST = float(np.finfo(np.float32).max)
+
+Path = Callable[[Floats], tuple[Floats, Floats]]
+
+
+def least_error_of_distribution(distribution: Distribution, kind: GridKind, exponent: float) -> Interval:
+    """The range of least error of one tensor (0-d); it holds zero."""
+    low, high = np.array([min(distribution.low, 0.0)]), np.array([max(distribution.high, 0.0)])
+    reference = _scales(kind, low, high)[0]
+    errors = ErrorOfPoints.of(distribution, float(reference[0]), kind, exponent)
+    found = _Search(low, high, reference, kind, exponent, errors).run()
+    return Interval(found.low[0], found.high[0])
+
+
+def least_error_of_rows(rows: npt.NDArray[Any], kind: GridKind, exponent: float) -> Interval:
+    """The range of least error of every row of ``rows`` (n, elements); each holds zero."""
+    at_once = max(1, _ELEMENTS_AT_ONCE // max(1, rows.shape[1]))
+    lows = np.minimum(rows.min(axis=1), 0.0).astype(np.float64)
+    highs = np.maximum(rows.max(axis=1), 0.0).astype(np.float64)
+    for start in range(0, len(rows), at_once):
+        some = slice(start, start + at_once)
+        reference = _scales(kind, lows[some], highs[some])[0]
+        errors = ErrorOfRows.of(rows[some], reference, kind, exponent)
+        found = _Search(lows[some], highs[some], reference, kind, exponent, errors).run()
+        lows[some], highs[some] = found.low, found.high
+    return Interval(lows, highs)
+
+
+def _scales(kind: GridKind, lows: Floats, highs: Floats) -> tuple[Floats, Floats]:
+    """Scales and zero points, of the shape of the ends, that the kind gives these ranges."""
+    chosen = kind.choose(lows.ravel(), highs.ravel(), axis=0)
+    return chosen.scale.astype(np.float64).reshape(lows.shape), chosen.zero_point.astype(np.float64).reshape(lows.shape)
+
+
+@dataclass(slots=True)
+class _Search:
+    """The search over n tensors; ``low`` and ``high`` (n,) hold the best ranges so far."""
+
+    low: Floats
+    high: Floats
+    reference: Floats
+    kind: GridKind
+    exponent: float
+    errors: RoundingError
+    best: Floats = None  # type: ignore[assignment]
+
+    def run(self) -> Interval:
+        """The best ranges found."""
+        seen = Interval(self.low, self.high)
+        self.best = self._errors(self.low[np.newaxis], self.high[np.newaxis])[0]
+        with np.errstate(over="ignore"):
+            clipped = self.best ** (1 / self.exponent) * self.reference
+        if self.kind.scale_kind != "real":
+            self._powers_of_two(seen)
+        elif self.kind.symmetry == "asymmetric":
+            self._two_ends(seen, clipped)
+        else:
+            self._one_scale(seen, clipped)
+        return Interval(self.low, self.high)
+
+    def _errors(self, lows: Floats, highs: Floats) -> Floats:
+        scales, points = _scales(self.kind, lows, highs)
+        return self.errors(scales / self.reference, points)
+
+    def _offer(self, lows: Floats, highs: Floats) -> npt.NDArray[np.int64]:
+        """Keeps the best of k ranges (k, n) where it beats what is kept; which of them is best, (n,)."""
+        found = self._errors(lows, highs)
+        which, columns = found.argmin(axis=0), np.arange(found.shape[1])
+        least = found[which, columns]
+        better = least < self.best * (1 - _MARGIN)
+        self.best = np.where(better, least, self.best)
+        self.low = np.where(better, lows[which, columns], self.low)
+        self.high = np.where(better, highs[which, columns], self.high)
+        return np.asarray(which)
+
+    def _line(self, ladder: Floats, path: Path, zooms: tuple[int, ...]) -> tuple[Floats, Floats]:
+        """Ranges ``path(r)`` for the rungs r of ``ladder`` (k, n), then between the neighbours of the best, repeatedly.
+
+        Returns:
+            The ends between which the last zoom's best lies.
+        """
+        rungs, columns = ladder, np.arange(ladder.shape[1])
+        for zoom in (*zooms, 0):
+            which = self._offer(*path(rungs))
+            before, after = np.maximum(which - 1, 0), np.minimum(which + 1, len(rungs) - 1)
+            first, last = rungs[before, columns], rungs[after, columns]
+            rungs = first + (last - first) * _between(zoom)
+        return first, last
+
+    def _one_scale(self, seen: Interval, clipped: Floats) -> None:
+        """Both ends follow one scale: ratio r stands for r times the scale that covers what was seen."""
+        largest = np.maximum(-seen.low, seen.high)
+        below, above = self._grid_ends(seen)
+        whole = self.reference
+
+        def path(ratios: Floats) -> tuple[Floats, Floats]:
+            return np.maximum(seen.low, ratios * whole * below), np.minimum(seen.high, ratios * whole * above)
+
+        self._line(_ladder(largest, clipped, _RUNGS), path, (8, 6, 4))
+
+    def _two_ends(self, seen: Interval, clipped: Floats) -> None:
+        """The ends are free: one threshold for both, then each on its own, twice."""
+        largest = np.maximum(-seen.low, seen.high)
+
+        def both(ratios: Floats) -> tuple[Floats, Floats]:
+            return np.maximum(seen.low, -ratios * largest), np.minimum(seen.high, ratios * largest)
+
+        self._line(_ladder(largest, clipped, _RUNGS), both, (6,))
+
+        def lower(ends: Floats) -> tuple[Floats, Floats]:
+            return ends, np.broadcast_to(self.high, ends.shape)
+
+        def upper(ends: Floats) -> tuple[Floats, Floats]:
+            return np.broadcast_to(self.low, ends.shape), ends
+
+        # The zero point is rounded to a level, which moves either end of the grid by up to half a step.
+        reach = clipped + self.reference
+        reaches = []
+        for end, path in ((seen.high, upper), (seen.low, lower)):
+            first, last = self._line(_ladder(np.abs(end), reach, _END_RUNGS) * end, path, (6,))
+            reaches.append(np.abs(last - first))
+        # The zero point jumps from level to level as either end moves: last the two are tried in every combination.
+        square = np.stack(np.meshgrid(_AROUND, _AROUND)).reshape(2, -1, 1)
+        for narrowing in _NARROWING:
+            highs = np.clip(self.high + square[0] * reaches[0] * narrowing, 0.0, seen.high)
+            lows = np.clip(self.low + square[1] * reaches[1] * narrowing, seen.low, 0.0)
+            self._offer(lows, highs)
+
+    def _grid_ends(self, seen: Interval) -> tuple[Floats, Floats]:
+        """The ends of the grid in steps from zero, (n,) each, of a kind whose zero point does not follow the range."""
+        point = _scales(self.kind, seen.low, seen.high)[1]
+        return self.kind.qmin - point, self.kind.qmax - point
+
+    def _powers_of_two(self, seen: Interval) -> None:
+        """Every power of two below the one that covers, and the next above where the kind rounds to the nearest."""
+        above = int(self.kind.scale_kind == "pow2_nearest")
+        scales = self.reference * 2.0 ** np.arange(above, -_OCTAVES - 1, -1.0)[:, np.newaxis]
+        scales = np.minimum(scales, 2.0**127)
+        if self.kind.symmetry == "asymmetric":
+            self._windows(seen, scales)
+            return
+        below, beyond = self._grid_ends(seen)
+        lows, highs = scales * below, scales * beyond
+        inside = (lows > seen.low) | (highs < seen.high) | (above == 0)
+        # What is wider than what was seen is offered as the grid's own ends: no smaller range has that scale.
+        lows = np.where(inside, np.maximum(lows, seen.low), lows)
+        highs = np.where(inside, np.minimum(highs, seen.high), highs)
+        self._offer(np.maximum(lows, -_LARGEST), np.minimum(highs, _LARGEST))
+
+    def _windows(self, seen: Interval, scales: Floats) -> None:
+        """Windows of all levels, whole steps from zero: aligned with one end, with the other, and in between."""
+        steps = self.kind.levels - 1
+        first = np.clip(np.rint(-seen.low / scales), 0, steps)
+        last = np.clip(steps - np.rint(seen.high / scales), 0, steps)
+        share = np.linspace(0.0, 1.0, _PLACES)[:, np.newaxis, np.newaxis]
+        places = np.rint(first + (last - first) * share)
+
+        def offer(places: Floats, scales: Floats) -> npt.NDArray[np.int64]:
+            lows, highs = -places * scales, (steps - places) * scales
+            return self._offer(np.maximum(lows, -_LARGEST), np.minimum(highs, _LARGEST))
+
+        columns = np.arange(places.shape[2])
+        shape = places.shape
+        which = offer(places.reshape(-1, shape[2]), np.broadcast_to(scales, shape).reshape(-1, shape[2]))
+        place, scale = np.unravel_index(which, shape[:2])
+        chosen, around = scales[scale, columns], places[place, scale, columns]
+        step = np.abs(last - first)[scale, columns] / (_PLACES - 1)
+        for _ in range(3):
+            nearby = np.clip(np.rint(around + step * np.linspace(-1, 1, 7)[:, np.newaxis]), 0, steps)
+            around = nearby[offer(nearby, np.broadcast_to(chosen, nearby.shape)), columns]
+            step = step / 3
+
+
+def _ladder(largest: Floats, clipped: Floats, rungs: int) -> Floats:
+    """Ratios (rungs + 1, n) from 1 down to what clipping by ``clipped`` leaves of ``largest``, geometrically."""
+    room = np.divide(clipped, largest, out=np.ones_like(clipped), where=largest > 0)
+    floor = np.clip(_SLACK - room, 2.0**-_OCTAVES, _SLACK)
+    return np.asarray(floor ** (np.arange(rungs + 1)[:, np.newaxis] / rungs))
+
+
+def _between(count: int) -> Floats:
+    """``count`` even steps strictly between 0 and 1, as a column."""
+    return np.linspace(0.0, 1.0, count + 2)[1:-1, np.newaxis]

@@ -1,0 +1,9 @@
+"""Running graphs by the rules of any machine: programs of kernels, compiled once, that count as it counts."""
+
+from qbench.interpreter.accumulate import risky_pairs
+from qbench.interpreter.gemm import float_gemm
+from qbench.interpreter.kernel import Counters, Means
+from qbench.interpreter.kernel_table import KERNELS
+from qbench.interpreter.program import Program, best_means, counting_means
+
+__all__ = ["KERNELS", "Counters", "Means", "Program", "best_means", "counting_means", "float_gemm", "risky_pairs"]

@@ -1,0 +1,1 @@
+"""Operators that have no integer form, between a visible dequantize and quantize."""

@@ -1,0 +1,43 @@
+"""Any operator by the ONNX reference implementation, one node at a time: slow, and right by definition."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import onnx
+import onnx_ir as ir
+
+from qbench.interpreter.arrays import Array
+from qbench.interpreter.kernel import Making, Run
+
+_SUBGRAPHS = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS})
+
+
+def reference(making: Making) -> Run:
+    """The operator as ONNX's own evaluator computes it.
+
+    Raises:
+        ValueError: an operator that it does not know.
+    """
+    from onnx.reference import ReferenceEvaluator
+
+    if any(attribute.type in _SUBGRAPHS for attribute in making.node.attributes.values()):
+        raise ValueError(f"{making.node.op_type} with graphs of its own")
+    node = ir.to_proto(making.node)
+    if making.node.domain:
+        raise ValueError(f"no kernel of {making.node.domain}.{making.node.op_type}")
+    given = [name for name in node.input if name]
+    graph = onnx.helper.make_graph(
+        [node],
+        "one",
+        [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(given)],
+        [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", making.opset)])
+    evaluator = ReferenceEvaluator(model)
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name}
+        found = evaluator.run(None, feeds)
+        return tuple(np.asarray(value) for value in found)
+
+    return run

@@ -1,0 +1,148 @@
+"""Sums of products of 8-bit integers by the fastest means that counts as the machine does, on this very computer.
+
+    Σ_k (x[m, k] − z_x) (w[k, n] − z_w[n])
+
+``float_gemm`` needs numpy only: a float32 product is exact in any order of summation while
+max|x| · max_n Σ_k |w[k, n]| ≤ 2²⁴; where that fails, K is split into as few parts as pass. ``engine_gemm`` is ONNX
+Runtime's MatMulInteger, whose u8 × s8 sums a probe has to show to be exact, or to saturate in pairs, before they are
+used as either.
+"""
+
+import enum
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.interpreter.arrays import Array
+
+Ints64 = npt.NDArray[np.int64]
+Product = Callable[[Array], npt.NDArray[Any]]
+"""(M, K) levels → (M, N) accumulators, int32."""
+
+DEEPEST = 2**31 // (255 * 255)
+"""The K up to which no sum of 8-bit products leaves an int32."""
+_EXACT = 2.0**24
+
+
+class Pairs(enum.Enum):
+    """What a processor does with the sum of two neighbouring u8 × s8 products."""
+
+    EXACT = "exact"
+    SATURATE = "saturate"
+
+
+class Gemm(Protocol):
+    """Makes products by constant weights."""
+
+    def __call__(self, operands: "Operands") -> Product:
+        """What multiplies levels, less z_x, by the weight, less z_w; every sum is exact."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operands:
+    """What is known of a product before its first batch.
+
+    Args:
+        weight: (K, N) 8-bit levels.
+        weight_zero: zero points of the columns, (N,) or (1,).
+        input_zero: z_x.
+        levels: dtype of x.
+    """
+
+    weight: Array
+    weight_zero: Ints64
+    input_zero: int
+    levels: "np.dtype[Any]"
+
+
+def float_gemm(operands: Operands) -> Product:
+    """By float32 BLAS, exactly."""
+    weight = operands.weight
+    centred = weight.astype(np.int64) - operands.weight_zero
+    middle = 0 if operands.levels.kind == "i" else 128  # x − 128 has half the magnitude: half as many splits
+    parts = _parts(np.abs(centred), 128)
+    factors = [(part, np.ascontiguousarray(centred[part], np.float32)) for part in parts]
+    constant = ((middle - operands.input_zero) * centred.sum(axis=0)).astype(np.int32)
+
+    def product(x: Array) -> npt.NDArray[Any]:
+        real = x.astype(np.float32)
+        real -= np.float32(middle)
+        total = np.broadcast_to(constant, (len(x), weight.shape[1])).copy()
+        for part, factor in factors:
+            total += (real[:, part] @ factor).astype(np.int32)
+        return total
+
+    return product
+
+
+def engine_gemm(operands: Operands) -> Product:
+    """By MatMulInteger; signed weights are moved to unsigned ones where their fast products would saturate."""
+    weight, point = operands.weight, operands.weight_zero
+    if weight.dtype == np.int8 and operands.levels == np.uint8 and pairs_here() is not Pairs.EXACT:
+        weight, point = (weight.view(np.uint8) ^ np.uint8(128)), point + 128
+    return _session(weight, point.astype(weight.dtype), np.asarray(operands.input_zero, operands.levels))
+
+
+def saturating_gemm(operands: Operands) -> Product:
+    """By MatMulInteger on a processor that saturates pairs: what its u8 × s8 products are."""
+    weight = operands.weight
+    return _session(weight, operands.weight_zero.astype(weight.dtype), np.asarray(operands.input_zero, operands.levels))
+
+
+@functools.cache
+def pairs_here() -> Pairs | None:
+    """What u8 × s8 products do here: [255, 255] · [127, 127] is 64,770, or saturates; None: no engine."""
+    try:
+        product = _session(np.full((4, 1), 127, np.int8), np.zeros(1, np.int8), np.zeros((), np.uint8))
+    except ImportError:
+        return None
+    found = int(product(np.array([[255, 255, 0, 0]], np.uint8))[0, 0])
+    return {64770: Pairs.EXACT, 32767: Pairs.SATURATE}.get(found)
+
+
+def best_gemm() -> Gemm:
+    """The fastest exact one that there is here."""
+    return float_gemm if pairs_here() is None else engine_gemm
+
+
+def _session(weight: Array, weight_zero: Array, input_zero: Array) -> Product:
+    """One MatMulInteger in a session of one thread: many sessions of many threads would spin against each other."""
+    import onnxruntime
+    from onnx import TensorProto, helper, numpy_helper
+
+    kinds = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
+    point = weight_zero.reshape(()) if weight_zero.size == 1 else weight_zero
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])],
+        "product",
+        [helper.make_tensor_value_info("x", kinds[input_zero.dtype.name], ["m", len(weight)])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, ["m", weight.shape[1]])],
+        [
+            numpy_helper.from_array(np.ascontiguousarray(weight), "w"),
+            numpy_helper.from_array(input_zero, "zx"),
+            numpy_helper.from_array(point, "zw"),
+        ],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda x: session.run(["y"], {"x": x})[0]
+
+
+def _parts(sizes: Ints64, largest: int) -> list[slice]:
+    """Slices of K, each with max_n Σ_k |w| · largest ≤ 2²⁴."""
+    running = np.cumsum(sizes, axis=0)
+    parts, start, done = [], 0, np.zeros(sizes.shape[1], np.int64)
+    while start < len(sizes):
+        fits = ((running[start:] - done).max(axis=1, initial=0) * largest) <= _EXACT
+        stop = start + max(int(np.argmin(fits)) if not fits.all() else len(fits), 1)
+        parts.append(slice(start, stop))
+        start, done = stop, running[stop - 1]
+    return parts

@@ -1,0 +1,1 @@
+"""Operators that count in integers, one family a file."""

@@ -1,0 +1,110 @@
+"""A kernel: one node compiled under one arithmetic, arrays in, arrays out.
+
+What can be known before the first batch (weights, multipliers, tables) is computed when a kernel is made; a run then
+touches data only. Arrays have the logical shape of ONNX; where channels lie last in memory, a kernel may leave them so.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import constant_value
+from qbench.interpreter.arrays import Array
+from qbench.interpreter.gemm import Gemm
+from qbench.numerics import Arithmetic, QParams, QType
+
+Run = Callable[[Sequence[Array | None]], Sequence[Array]]
+"""Inputs of the node in order (None where left out) → its outputs."""
+
+_NEWEST = 21
+_GRIDS: Mapping[str, str] = {
+    "int8": "int8",
+    "uint8": "uint8",
+    "int16": "int16",
+    "uint16": "uint16",
+    "int32": "int32",
+    "int4": "int4",
+    "uint4": "uint4",
+}
+
+
+@dataclass(slots=True)
+class Counters:
+    """What happened at one product since it was prepared: levels clipped at an end, sums and pairs that overflowed.
+
+    Complete under ``counting_means``; compiled loops, and engines that saturate by themselves, do not count.
+    """
+
+    clipped: int = 0
+    overflowed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Means:
+    """What kernels compute with: how products are made, and whether inner loops are compiled. No bit depends on it."""
+
+    gemm: Gemm
+    compiled: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Making:
+    """All that a kernel is made from.
+
+    Args:
+        node: what it computes.
+        arithmetic: how the machine counts at this node.
+        means: what it is computed with.
+        counters: where its events are counted.
+    """
+
+    node: ir.Node
+    arithmetic: Arithmetic
+    means: "Means"
+    counters: Counters = field(default_factory=Counters)
+
+    def constant(self, index: int) -> Array | None:
+        """The constant at input ``index``; None where there is none, or it is computed."""
+        return constant_value(self.node.inputs[index]) if index < len(self.node.inputs) else None
+
+    def absent(self, index: int) -> bool:
+        """Whether input ``index`` is left out."""
+        return index >= len(self.node.inputs) or self.node.inputs[index] is None
+
+    @property
+    def opset(self) -> int:
+        """Of the node's domain, as the graph imports it."""
+        graph = self.node.graph
+        return _NEWEST if graph is None else graph.opset_imports.get(self.node.domain, _NEWEST)
+
+    def needed(self, index: int) -> Array:
+        """The constant at input ``index``.
+
+        Raises:
+            ValueError: it is computed or left out.
+        """
+        found = self.constant(index)
+        if found is None:
+            raise ValueError(f"input {index} of {self.node.op_type} is no constant")
+        return found
+
+    def grid(self, scale: int, zero_point: int, *, axis: int | None = None) -> QParams:
+        """The grid whose scale and zero point stand at these inputs.
+
+        Raises:
+            ValueError: they are computed, or no grid has the zero point's type.
+        """
+        scales = self.needed(scale)
+        points = np.zeros(scales.shape, np.uint8) if self.absent(zero_point) else self.needed(zero_point)
+        if points.dtype.name not in _GRIDS:
+            raise ValueError(f"a zero point of type {points.dtype} is of no grid")
+        qtype = QType.parse(_GRIDS[points.dtype.name])
+        if scales.size == 1:
+            return QParams(float(scales.reshape(-1)[0]), int(points.reshape(-1)[0]), qtype)
+        return QParams(scales, points.astype(np.int64), qtype, axis=axis)
+
+
+Maker = Callable[[Making], Run]
+"""Makes the kernel of a node; a ValueError says in words why this node has none."""

@@ -1,0 +1,51 @@
+"""Operator → what makes its kernel. Whatever is not listed is computed by ONNX's reference implementation."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from qbench.errors import UnsupportedError
+from qbench.graph import node_key
+from qbench.interpreter.float_kernels.reference import reference
+from qbench.interpreter.integer_kernels import borders, pooling, products, tables
+from qbench.interpreter.kernel import Maker, Making, Run
+
+_ENGINE = "com.microsoft"
+
+KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
+    {
+        ("", "QuantizeLinear"): borders.quantize_linear,
+        ("", "DequantizeLinear"): borders.dequantize_linear,
+        ("", "Clip"): borders.clip,
+        ("", "MaxPool"): pooling.max_pool,
+        ("", "QLinearConv"): products.conv,
+        ("", "QLinearMatMul"): products.matmul,
+        (_ENGINE, "QGemm"): products.gemm,
+        (_ENGINE, "QLinearAdd"): tables.add,
+        (_ENGINE, "QLinearMul"): tables.mul,
+        (_ENGINE, "QLinearSigmoid"): tables.sigmoid,
+        (_ENGINE, "QLinearLeakyRelu"): tables.leaky_relu,
+        (_ENGINE, "QLinearConcat"): tables.concat,
+        (_ENGINE, "QLinearAveragePool"): pooling.average_pool,
+        (_ENGINE, "QLinearGlobalAveragePool"): pooling.global_average,
+    }
+)
+"""(domain, operator) → maker."""
+
+
+def make_kernel(making: Making) -> Run:
+    """The kernel of a node under its arithmetic.
+
+    Raises:
+        UnsupportedError: no kernel of this operator, or not of such a node.
+    """
+    node = making.node
+    maker = KERNELS.get((node.domain, node.op_type), reference)
+    try:
+        return maker(making)
+    except ValueError as error:
+        raise UnsupportedError(
+            f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic '{making.arithmetic.name}'",
+            found=str(error),
+            expected="an operator that the interpreter counts",
+            remedy="Keep the node in float, or choose another backend.",
+        ) from error

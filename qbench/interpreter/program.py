@@ -1,0 +1,112 @@
+"""A graph compiled under one arithmetic: a list of kernels in order, and when each value is last needed.
+
+Values live in numbered places; a place is emptied after its last reader, so that memory is bounded by the widest cut of
+the graph. A tap keeps a value; nothing else changes for it.
+"""
+
+import importlib.util
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import constant_value, node_key
+from qbench.interpreter.arrays import Array
+from qbench.interpreter.gemm import Pairs, best_gemm, engine_gemm, float_gemm, pairs_here
+from qbench.interpreter.kernel import Counters, Making, Means, Run
+from qbench.interpreter.kernel_table import make_kernel
+from qbench.numerics import Arithmetic
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """One kernel: the places it reads and writes, and those nobody reads behind it."""
+
+    run: Run
+    reads: tuple[int | None, ...]
+    writes: tuple[int, ...]
+    empties: tuple[int, ...]
+
+
+class Program:
+    """A compiled graph; ``run`` may be called any number of times.
+
+    Args:
+        model: a graph in operator form (what is left in QDQ or float runs as that).
+        arithmetic: how its integer operators count.
+        taps: names of further values to give back.
+        means: what kernels compute with; None: the fastest that there are here.
+
+    Raises:
+        UnsupportedError: a node that has no kernel.
+    """
+
+    def __init__(
+        self, model: ir.Model, arithmetic: Arithmetic, taps: Sequence[str] = (), means: Means | None = None
+    ) -> None:
+        graph, using = model.graph, means or best_means()
+        self._places: dict[ir.Value, int] = {}
+        self._constants: dict[int, Array] = {}
+        self.counters: dict[str, Counters] = {}
+        wanted = {value.name or "": value for value in graph.outputs}
+        values = {v.name or "": v for v in (*graph.inputs, *(v for node in graph for v in node.outputs))}
+        wanted |= {name: values[name] for name in taps if name in values}
+        self._inputs = {value.name or "": self._place(value) for value in graph.inputs}
+        compiled = []
+        for node in graph:
+            counters = self.counters.setdefault(node_key(node), Counters())
+            reads = tuple(None if value is None else self._read(value) for value in node.inputs)
+            run = make_kernel(Making(node, arithmetic, using, counters))
+            compiled.append((run, reads, tuple(self._place(value) for value in node.outputs)))
+        self._outputs = {name: self._read(value) for name, value in wanted.items()}
+        self._steps = _with_ends(compiled, set(self._outputs.values()) | set(self._constants))
+
+    def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
+        """One batch: input name → array, to output or tap name → array, channels first in memory."""
+        held: dict[int, Array] = dict(self._constants)
+        held.update({place: np.asarray(feeds[name]) for name, place in self._inputs.items() if name in feeds})
+        for step in self._steps:
+            results = step.run([None if place is None else held[place] for place in step.reads])
+            held.update(zip(step.writes, results, strict=False))
+            for place in step.empties:
+                held.pop(place, None)
+        return {name: np.ascontiguousarray(held[place]) for name, place in self._outputs.items()}
+
+    def _place(self, value: ir.Value) -> int:
+        return self._places.setdefault(value, len(self._places))
+
+    def _read(self, value: ir.Value) -> int:
+        """The place of ``value``, filled beforehand when it is a constant."""
+        place = self._place(value)
+        if place not in self._constants and value.producer() is None and not value.is_graph_input():
+            array = constant_value(value)
+            if array is not None:
+                self._constants[place] = array
+        return place
+
+
+def best_means() -> Means:
+    """The fastest exact products here, and compiled loops where numba is installed."""
+    return Means(best_gemm(), compiled=importlib.util.find_spec("numba") is not None)
+
+
+def counting_means() -> Means:
+    """Exact products and loops of numpy, under which every clip, wrap and saturation of a product is counted."""
+    return Means(engine_gemm if pairs_here() is Pairs.EXACT else float_gemm, compiled=False)
+
+
+def _with_ends(
+    compiled: Sequence[tuple[Run, tuple[int | None, ...], tuple[int, ...]]], kept: set[int]
+) -> tuple[_Step, ...]:
+    """Steps that know which places they empty: those read or written for the last time, unless ``kept``."""
+    last: dict[int, int] = {}
+    for index, (_, reads, writes) in enumerate(compiled):
+        last.update(dict.fromkeys((*(r for r in reads if r is not None), *writes), index))
+    empties: dict[int, list[int]] = {}
+    for place, index in last.items():
+        if place not in kept:
+            empties.setdefault(index, []).append(place)
+    return tuple(
+        _Step(run, reads, writes, tuple(empties.get(index, ()))) for index, (run, reads, writes) in enumerate(compiled)
+    )

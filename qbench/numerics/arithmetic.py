@@ -1,0 +1,225 @@
+"""How a machine counts, as one value: multiplier, rounding, accumulator, and the schemes of its operators.
+
+    acc = Σ (x − z_x)(w − z_w) + bias                          the accumulator
+    M   = s_x · s_w / s_y                                      a real number, which no two machines hold alike
+    y   = clamp(round(acc · M) + z_y)                          where, how often and before what it rounds: here
+
+A value of this type stands for an engine wherever one is taken. It is data: printable, readable from TOML, and part of
+every measurement by its digest.
+"""
+
+import enum
+from dataclasses import dataclass, field
+
+from qbench.numerics.qparams import QParams
+from qbench.numerics.rounding import Rounding
+
+
+class MultiplierForm(enum.Enum):
+    """What a machine keeps of the real multiplier M.
+
+    EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ with
+    2^(bits−1) ≤ m < 2^bits. SHORT: Glow's eight or nine bits between two shifts. POWER: a power of two.
+    """
+
+    EXACT = "exact"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FIXED = "fixed"
+    SHORT = "short"
+    POWER = "power"
+
+
+class Precision(enum.Enum):
+    """In what s_x · s_w / s_y is computed before it is brought to its form."""
+
+    DOUBLE = "double"
+    SINGLE = "single"
+
+
+WIDEST_FACTOR = 31
+"""Bits of a fixed multiplier: a product with 32 more fits 64."""
+
+
+class Overflow(enum.Enum):
+    """What a full register does."""
+
+    WRAP = "wrap"
+    SATURATE = "saturate"
+
+
+class ZeroPoint(enum.Enum):
+    """Whether the zero point is added to the rounded level or to the real number."""
+
+    AFTER = "after"
+    BEFORE = "before"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One rounding shift of a fixed multiplier: by ``bits``, or by all that is left (None)."""
+
+    rounding: Rounding
+    bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """From an accumulator to a level: y = clamp(round(acc · M) + z).
+
+    Args:
+        form: what is kept of M.
+        bits: significant bits of a FIXED multiplier; 0 elsewhere.
+        precision: of M before that.
+        stages: the shifts of a FIXED or POWER multiplier, in order; of a float one the last stage's rounding.
+        zero_point: added after the last rounding, or before it.
+        product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
+        inner_bits: width to which the rounded product saturates before the zero point is added; 0: none.
+        shift_powers: an M that is a power of two shifts once (the first stage's rounding) instead of multiplying.
+
+    Raises:
+        ValueError: settings that no machine has together.
+    """
+
+    form: MultiplierForm
+    bits: int = 0
+    precision: Precision = Precision.DOUBLE
+    stages: tuple[Stage, ...] = (Stage(Rounding.HALF_EVEN),)
+    zero_point: ZeroPoint = ZeroPoint.AFTER
+    product_bits: int = 0
+    inner_bits: int = 0
+    shift_powers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form is MultiplierForm.EXACT and self.precision is not Precision.DOUBLE:
+            raise ValueError("a rational multiplier is taken from the scales as they are: its precision is double")
+        if self.product_bits and self.form is not MultiplierForm.SHORT:
+            raise ValueError("'product_bits' is of short multipliers")
+        if not 0 <= self.bits <= WIDEST_FACTOR:
+            raise ValueError(f"a fixed multiplier has up to {WIDEST_FACTOR} bits, not {self.bits}")
+        if not self.stages or any(stage.bits is None for stage in self.stages[:-1]) or self.stages[-1].bits is not None:
+            raise ValueError("every stage but the last shifts by a stated number of bits, the last by the rest")
+        if (self.form is MultiplierForm.FIXED) != (self.bits > 0):
+            raise ValueError("'bits' is of fixed multipliers, and only of them")
+        if self.zero_point is ZeroPoint.BEFORE and self.form not in (
+            MultiplierForm.EXACT,
+            MultiplierForm.FLOAT32,
+            MultiplierForm.FLOAT64,
+        ):
+            raise ValueError("a zero point before the rounding is added to a real number: the multiplier is no float")
+
+
+class PairsIn(enum.Enum):
+    """Where neighbouring products are summed in pairs: in sums over many channels, in those over one, or in both."""
+
+    DENSE = "dense"
+    DEPTHWISE = "depthwise"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulator:
+    """Where products are summed.
+
+    Args:
+        bits: width of the register.
+        overflow: when a sum does not fit it.
+        pair_bits: two neighbours' products are first summed in so many bits, with saturation; 0: they are not.
+            Neighbours lie along the window, rows first, channels fastest; of an odd number the last stands alone.
+        pairs_in: the convolutions that do so.
+    """
+
+    bits: int = 32
+    overflow: Overflow = Overflow.WRAP
+    pair_bits: int = 0
+    pairs_in: PairsIn = PairsIn.BOTH
+
+    def pairs(self, *, depthwise: bool) -> int:
+        """``pair_bits`` of such a product."""
+        other = PairsIn.DENSE if depthwise else PairsIn.DEPTHWISE
+        return 0 if self.pairs_in is other else self.pair_bits
+
+
+class AddScheme(enum.Enum):
+    """How two quantized operands find a common scale.
+
+    EXACT     round((s_a (a − z_a) + s_b (b − z_b)) / s_y), rational
+    FUSED     two fused multiply-adds in float32 on the raw levels, zero points folded in          (ONNX Runtime)
+    REAL      dequantize, add in float32, quantize by the reciprocal                                  (PyTorch)
+    HEADROOM  both to 2·max(s_a, s_b) with 20 bits of headroom, three fixed multiplications           (TFLite)
+    WEIGHTED  integer weights of both ratios, one shift                                     (XNNPACK, QNNPACK)
+    EACH      each operand to the output's scale, then an integer sum                                (TVM, Glow)
+    GRID      each operand to a grid of 2⁻¹⁵, then one product                               (Glow's interpreter)
+    FINEST    the coarser operand to the finer one's scale, then one product                   (TVM's quantizer)
+    """
+
+    EXACT = "exact"
+    FUSED = "fused"
+    REAL = "real"
+    HEADROOM = "headroom"
+    WEIGHTED = "weighted"
+    EACH = "each"
+    GRID = "grid"
+    FINEST = "finest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adding:
+    """The add: its scheme, and for WEIGHTED the bits and the rounding of its weights and its shift."""
+
+    scheme: AddScheme
+    bits: int = 0
+    rounding: Rounding = Rounding.HALF_EVEN
+
+
+class Averaging(enum.Enum):
+    """How the levels of a window become their mean.
+
+    SCALED   Σ (x − z_x), scaled by s_x / (s_y · count) as any accumulator
+    RAW      Σ x / count, rounded half away on the raw sum, zero point left in; where both grids are one      (TFLite)
+    REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
+    """
+
+    SCALED = "scaled"
+    RAW = "raw"
+    REAL = "real"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantizing:
+    """From floats to levels: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it."""
+
+    rounding: Rounding = Rounding.HALF_EVEN
+    reciprocal: bool = False
+    zero_point: ZeroPoint = ZeroPoint.AFTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arithmetic:
+    """One machine.
+
+    Args:
+        name: how backends and suites call it.
+        source: what it follows, for people.
+        scaling: of accumulators.
+        accumulator: where they come from.
+        adding: of two quantized operands.
+        averaging: of the levels of a window.
+        multiplying: of the product of two quantized operands; None: as accumulators are.
+        quantizing: of floats.
+        narrow: levels never reach the lowest one of a signed grid.
+    """
+
+    name: str
+    source: str
+    scaling: Scaling
+    accumulator: Accumulator = field(default_factory=Accumulator)
+    adding: Adding = field(default_factory=lambda: Adding(scheme=AddScheme.EXACT))
+    averaging: Averaging = Averaging.SCALED
+    multiplying: Scaling | None = None
+    quantizing: Quantizing = field(default_factory=Quantizing)
+    narrow: bool = False
+
+    def limits(self, output: QParams) -> tuple[int, int]:
+        """The levels between which this machine clamps results on ``output``."""
+        return max(output.qmin, output.qtype.qmin + int(self.narrow and output.qtype.signed)), output.qmax

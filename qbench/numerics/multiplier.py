@@ -1,0 +1,116 @@
+"""The real multiplier M = s_x · s_w / s_y in the forms that machines hold it in.
+
+FIXED   M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)   gemmlowp, QuantizeMultiplier
+SHORT   M ≈ m · 2^−(pre + post): doubled while M < ½ or (M < 256 and post < 15), then, pre growing, while M < 255 and
+        pre < post // 2; m = round_half_away(M). A power of two is a shift alone.       Glow, quantizeScaleOffset32To8
+POWER   M = 2^−shift exactly
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.errors import InputError
+from qbench.numerics.arithmetic import MultiplierForm, Precision, Scaling
+from qbench.numerics.rounding import Ints
+
+Floats = npt.NDArray[np.float64]
+LONGEST_SHIFT, LONGEST_LEFT_SHIFT = 62, 31
+
+
+@dataclass(frozen=True, slots=True)
+class Fixed:
+    """M ≈ ``factor`` · 2^−``shift``, one pair a channel; a negative ``shift`` shifts left before the product."""
+
+    factor: Ints
+    shift: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Short:
+    """M ≈ ``factor`` · 2^−(``pre`` + ``post``), one triple a channel."""
+
+    pre: Ints
+    factor: Ints
+    post: Ints
+
+
+def real_multiplier(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], precision: Precision) -> Floats:
+    """s_x · s_w / s_y computed in ``precision``, as float64; of the shape of the weight's scales."""
+    if precision is Precision.DOUBLE:
+        x, w, y = (np.asarray(scale, np.float64) for scale in scales)
+        return np.asarray(x * w / y)
+    x32, w32, y32 = (np.asarray(scale, np.float32) for scale in scales)
+    return np.asarray(np.asarray(x32 * w32, np.float32) / y32, np.float32).astype(np.float64)
+
+
+def exact_multipliers(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]) -> npt.NDArray[np.object_]:
+    """s_x · s_w / s_y as rationals, of the scales at the precision given and of the shape they broadcast to."""
+    x, w, y = np.broadcast_arrays(*(np.asarray(scale, np.float64) for scale in scales))
+    exact = [
+        Fraction(a) * Fraction(b) / Fraction(c)
+        for a, b, c in zip(*(p.reshape(-1).tolist() for p in (x, w, y)), strict=True)
+    ]
+    return np.array(exact, object).reshape(x.shape)
+
+
+def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
+    """``multiplier`` as ``scaling`` (FIXED or POWER) holds it.
+
+    Raises:
+        InputError: it needs a shift that no 64-bit product has, or is no power of two where only shifts are.
+    """
+    fraction, exponent = np.frexp(multiplier)
+    match scaling.form:
+        case MultiplierForm.POWER:
+            if (fraction != 0.5).any():
+                raise _beyond(multiplier[fraction != 0.5], "a power of two")
+            factor, shift = np.ones_like(exponent, np.int64), 1 - exponent.astype(np.int64)
+        case _:
+            factor = np.floor(np.ldexp(fraction, scaling.bits) + 0.5).astype(np.int64)
+            carried = factor == 1 << scaling.bits
+            factor = np.where(carried, factor >> 1, factor)
+            shift = scaling.bits - (exponent.astype(np.int64) + carried)
+    beyond = (shift > LONGEST_SHIFT) | (shift < -LONGEST_LEFT_SHIFT)
+    if beyond.any():
+        raise _beyond(multiplier[beyond], "one that shifts within 64 bits reach")
+    return Fixed(factor, shift)
+
+
+def short_multiplier(multiplier: Floats) -> Short:
+    """``multiplier`` in Glow's form, from its float32 value.
+
+    Raises:
+        InputError: it needs a shift beyond an int32.
+    """
+    if not (np.isfinite(multiplier).all() and (multiplier.astype(np.float32) > 0).all()):
+        raise _beyond(multiplier, "positive float32 numbers")
+    triples = [_short(float(np.float32(one))) for one in multiplier.reshape(-1)]
+    pre, factor, post = (np.array(part, np.int64).reshape(multiplier.shape) for part in zip(*triples, strict=True))
+    if (post > 31).any():
+        raise _beyond(multiplier[post > 31], "one whose shift an int32 has")
+    return Short(pre, factor, post)
+
+
+def _short(scale: float) -> tuple[int, int, int]:
+    fraction, exponent = np.frexp(scale)
+    if fraction == 0.5:
+        power = int(exponent) - 1
+        return (0, 1 << power, 0) if power > 0 else (0, 1, -power)
+    pre = post = 0
+    while scale < 0.5 or (scale < 256 and post < 15):
+        scale, post = scale * 2, post + 1
+    while scale < 255 and pre < post // 2:
+        scale, pre = scale * 2, pre + 1
+    return pre, int(np.floor(scale + 0.5)), post
+
+
+def _beyond(multipliers: Floats, expected: str) -> InputError:
+    return InputError(
+        "Bringing a multiplier to the form that a machine holds it in",
+        found=f"{float(multipliers.reshape(-1)[0])!r}",
+        expected=expected,
+        remedy="Choose other scales, or another arithmetic.",
+    )

@@ -1,0 +1,47 @@
+"""The arithmetics that can be asked for by name: one TOML file each in ``presets``, and those of extensions."""
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
+
+from qbench.extension import Catalogue, Extension, installed_extensions
+from qbench.numerics.arithmetic import Arithmetic
+from qbench.storage import read_toml, value_from_table
+
+_FOLDER = Path(__file__).parent / "presets"
+
+
+def catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[Arithmetic]:
+    """Our own machines and those of ``extensions``."""
+    own: Catalogue[Arithmetic] = Catalogue("arithmetic", _presets())
+    return own.extended(extensions)
+
+
+def get_arithmetic(name: str) -> Arithmetic:
+    """The machine called ``name``, installed extensions included.
+
+    Raises:
+        InputError: no such machine; the nearest name is suggested.
+    """
+    return catalogue(installed_extensions()).get(name)
+
+
+def list_arithmetics() -> tuple[str, ...]:
+    """The names of all machines, sorted, installed extensions included."""
+    return catalogue(installed_extensions()).names()
+
+
+def load_arithmetic(path: Path | str) -> Arithmetic:
+    """The machine that the TOML file at ``path`` spells.
+
+    Raises:
+        InputError: no such file, an unknown key, or settings that no machine has together.
+    """
+    return value_from_table(Arithmetic, read_toml(Path(path)), f"'{path}'")
+
+
+@functools.cache
+def _presets() -> Mapping[str, Callable[[], Arithmetic]]:
+    return MappingProxyType({path.stem: partial(load_arithmetic, path) for path in sorted(_FOLDER.glob("*.toml"))})

@@ -1,0 +1,202 @@
+"""From an accumulator to a level, as any machine does it: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y.
+
+The forms of M are in ``multiplier``, the rounding rules in ``rounding``; which of them, how often and in what order is
+an ``Arithmetic``. ``exact`` is the yardstick: M a rational, one rounding, nothing overflows. Everything that depends on
+the scales alone is computed once, by ``scaler``.
+"""
+
+from collections.abc import Callable
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.numerics.arithmetic import Accumulator, Arithmetic, MultiplierForm, Overflow, Scaling, ZeroPoint
+from qbench.numerics.multiplier import exact_multipliers, fixed_multiplier, real_multiplier, short_multiplier
+from qbench.numerics.named import get_arithmetic
+from qbench.numerics.qtype import QType, qtype_of
+from qbench.numerics.rounding import Ints, Rounding, round_reals, shift_right
+
+Scales = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
+Scaler = Callable[[Ints], Ints]
+"""Accumulators (int64) → round(acc · M) + z, not yet clamped."""
+
+_WIDEST = 2.0**40
+"""Outputs have at most 32 bits: what lies beyond this is clamped anyway, and an int64 holds it."""
+
+
+def requantize(
+    acc: npt.ArrayLike,
+    scales: Scales,
+    zero_point: int,
+    qtype: QType | str,
+    arithmetic: Arithmetic | str,
+    *,
+    bias: npt.ArrayLike | None = None,
+    axis: int = -1,
+    limits: tuple[int, int] | None = None,
+) -> npt.NDArray[Any]:
+    """``acc`` on the output's grid.
+
+    Args:
+        acc: accumulators, integers of any shape.
+        scales: of input, weight and output; the weight's a number or 1-d along ``axis``. Kept at the precision given: a
+            machine that counts in float32 rounds them itself.
+        zero_point: of the output.
+        qtype: the output's grid, or its name.
+        arithmetic: a machine or its name.
+        bias: integers at s_x · s_w, a number or 1-d along ``axis``.
+        axis: of ``acc``, that channels run along.
+        limits: levels to clamp to, (lo, hi); None: the ends of the grid.
+
+    Returns:
+        An array of acc's shape and the grid's storage dtype.
+
+    Raises:
+        InputError: an unknown machine or grid, or a multiplier that this one cannot hold.
+        ValueError: channels that do not fit the axis.
+    """
+    machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
+    qtype = qtype_of(qtype)
+    sums = np.asarray(acc).astype(np.int64)
+    spread = tuple(-1 if index == axis % max(sums.ndim, 1) else 1 for index in range(sums.ndim))
+    weight = np.asarray(scales[1], np.float64)
+    along: Scales = (scales[0], weight.reshape(spread) if weight.ndim else weight, scales[2])
+    if bias is not None:
+        added = np.asarray(bias).astype(np.int64)
+        sums = sums + (added.reshape(spread) if added.ndim else added)
+    low, high = limits or (qtype.qmin + int(machine.narrow and qtype.signed), qtype.qmax)
+    levels = scaler(along, machine.scaling, zero_point)(held(sums, machine.accumulator))
+    return np.clip(levels, low, high).astype(qtype.storage_dtype)
+
+
+def held(sums: Ints, accumulator: Accumulator) -> Ints:
+    """``sums`` as a register of the accumulator's width holds them."""
+    return _held(sums, accumulator.bits, accumulator.overflow)
+
+
+def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0) -> Scaler:
+    """What multiplies accumulators by M, rounds and adds ``zero_point``; ``scales`` broadcast against them.
+
+    Raises:
+        InputError: a multiplier that this scaling cannot hold.
+    """
+    match scaling.form:
+        case MultiplierForm.EXACT:
+            return _in_rationals(scales, scaling, zero_point)
+        case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64:
+            return _in_floats(scales, scaling, zero_point)
+        case MultiplierForm.SHORT:
+            rounded = _in_short(scales, scaling)
+        case MultiplierForm.FIXED | MultiplierForm.POWER:
+            rounded = _in_integers(scales, scaling)
+    return lambda sums: _inner(rounded(sums), scaling) + zero_point
+
+
+def _held(sums: Ints, bits: int, overflow: Overflow) -> Ints:
+    half = 1 << (bits - 1)
+    if overflow is Overflow.SATURATE:
+        return np.clip(sums, -half, half - 1)
+    return sums if bits >= 64 else ((sums + half) & ((1 << bits) - 1)) - half
+
+
+def _inner(levels: Ints, scaling: Scaling) -> Ints:
+    return _held(levels, scaling.inner_bits, Overflow.SATURATE) if scaling.inner_bits else levels
+
+
+def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
+    """float64 wherever its error cannot reach a tie or a step, rationals where it could."""
+    rounding, offset = scaling.stages[-1].rounding, zero_point if scaling.zero_point is ZeroPoint.BEFORE else 0
+    multiplier = real_multiplier(scales, scaling.precision)
+    exact = exact_multipliers(scales)
+
+    def scale(sums: Ints) -> Ints:
+        real = sums * multiplier + offset
+        levels = round_reals(real, rounding).astype(np.int64)
+        step = real - np.floor(real)
+        near = np.minimum(np.abs(step - 0.5), np.minimum(step, 1 - step)) <= np.abs(real) * 2.0**-50 + 2.0**-60
+        if near.any():
+            where = np.nonzero(near)
+            rationals = np.broadcast_to(exact, sums.shape)[where].tolist()
+            levels[where] = [
+                _round_fraction(int(s) * m + offset, rounding)
+                for s, m in zip(sums[where].tolist(), rationals, strict=True)
+            ]
+        return _inner(levels, scaling) + (zero_point - offset)
+
+    return scale
+
+
+def _in_floats(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
+    dtype: np.dtype[Any] = np.dtype(np.float32 if scaling.form is MultiplierForm.FLOAT32 else np.float64)
+    multiplier = real_multiplier(scales, scaling.precision).astype(dtype)
+    rounding, offset = scaling.stages[-1].rounding, dtype.type(zero_point)
+    if scaling.zero_point is ZeroPoint.BEFORE:
+
+        def scale_with_offset(sums: Ints) -> Ints:
+            real = np.multiply(sums.astype(dtype), multiplier, dtype=dtype) + offset
+            return round_reals(np.clip(real, -_WIDEST, _WIDEST), rounding).astype(np.int64)
+
+        return scale_with_offset
+
+    def scale(sums: Ints) -> Ints:
+        real = np.multiply(sums.astype(dtype), multiplier, dtype=dtype)
+        levels = round_reals(np.clip(real, -_WIDEST, _WIDEST), rounding).astype(np.int64)
+        return _inner(levels, scaling) + zero_point
+
+    return scale
+
+
+def _in_integers(scales: Scales, scaling: Scaling) -> Scaler:
+    real = real_multiplier(scales, scaling.precision)
+    fixed = fixed_multiplier(real, scaling)
+    planned = sum(stage.bits or 0 for stage in scaling.stages)
+    left = np.maximum(planned - fixed.shift, 0)
+    rest = fixed.shift + left - planned
+
+    def multiply(sums: Ints) -> Ints:
+        values = (_held(sums << left, 32, Overflow.WRAP) if np.any(left) else sums) * fixed.factor
+        for stage in scaling.stages:
+            values = shift_right(values, rest if stage.bits is None else stage.bits, stage.rounding)
+        return values
+
+    if not scaling.shift_powers:
+        return multiply
+    fraction, exponent = np.frexp(real)
+    right = 1 - exponent.astype(np.int64)
+
+    def shift_or_multiply(sums: Ints) -> Ints:
+        down = shift_right(sums, np.clip(right, 0, None), scaling.stages[0].rounding)
+        up = _held(sums << np.clip(-right, 0, None), 32, Overflow.WRAP)
+        return np.where(fraction == 0.5, np.where(right >= 0, down, up), multiply(sums))
+
+    return shift_or_multiply
+
+
+def _in_short(scales: Scales, scaling: Scaling) -> Scaler:
+    short = short_multiplier(real_multiplier(scales, scaling.precision))
+    nudge = np.where(short.post > 0, np.int64(1) << np.maximum(short.post - 1, 0), 0)
+
+    def scale(sums: Ints) -> Ints:
+        product = shift_right(sums, short.pre, Rounding.FLOOR) * short.factor
+        return _held(product + nudge, scaling.product_bits or 64, Overflow.WRAP) >> short.post
+
+    return scale
+
+
+def _round_fraction(value: Fraction, rounding: Rounding) -> int:
+    low = value.numerator // value.denominator
+    rest = value - low
+    half = Fraction(1, 2)
+    match rounding:
+        case Rounding.FLOOR:
+            return low
+        case Rounding.TRUNCATE:
+            return low + (value < 0 and rest > 0)
+        case Rounding.HALF_UP:
+            return low + (rest >= half)
+        case Rounding.HALF_AWAY:
+            return low + (rest >= half if value >= 0 else rest > half)
+        case Rounding.HALF_EVEN:
+            return low + (rest > half or (rest == half and low % 2 == 1))

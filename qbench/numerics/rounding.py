@@ -1,0 +1,78 @@
+"""Rounding real numbers and shifting integers: five rules, each the same for floats and for shifts.
+
+    half_even   nearest, a tie to the even neighbour          half_up    floor(v + 1/2)
+    half_away   nearest, a tie away from zero                 truncate   towards zero            floor   downwards
+
+A shift by n divides by 2ⁿ and rounds by the rule; it never overflows int64 for |x| < 2⁶² and 0 ≤ n ≤ 62.
+"""
+
+import enum
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Reals = npt.NDArray[np.floating[Any]]
+
+
+class Rounding(enum.Enum):
+    """What becomes of the part that a narrower grid cannot hold."""
+
+    HALF_EVEN = "half_even"
+    HALF_AWAY = "half_away"
+    HALF_UP = "half_up"
+    TRUNCATE = "truncate"
+    FLOOR = "floor"
+
+
+def round_reals(values: Reals, rounding: Rounding) -> Reals:
+    """``values`` (float32 or float64) rounded to whole numbers, in their type.
+
+    Half up and half away look at the fraction, not at v + 1/2, which would be rounded itself.
+    """
+    return _REALS[rounding](values)
+
+
+def shift_right(values: Ints, shift: npt.ArrayLike, rounding: Rounding) -> Ints:
+    """``values`` / 2^``shift``, rounded; ``shift`` (0 … 62) broadcasts against ``values``, which are int64."""
+    by = np.asarray(shift, np.int64)
+    whole = values >> by
+    rest = values - (whole << by)  # 0 ≤ rest < 2^shift
+    # Doubled comparison would overflow at 62 bits: compare with the half, which does not exist for a shift by 0.
+    half = np.where(by > 0, np.int64(1) << np.maximum(by - 1, 0), np.iinfo(np.int64).max)
+    match rounding:
+        case Rounding.FLOOR:
+            return whole
+        case Rounding.TRUNCATE:
+            return whole + ((values < 0) & (rest > 0))
+        case Rounding.HALF_UP:
+            return whole + (rest >= half)
+        case Rounding.HALF_AWAY:
+            return whole + np.where(values >= 0, rest >= half, rest > half)
+        case Rounding.HALF_EVEN:
+            return np.asarray(whole + ((rest > half) | ((rest == half) & (whole & 1 == 1))), np.int64)
+
+
+def _half_up(values: Reals) -> Reals:
+    low = np.floor(values)
+    return np.asarray(low + (values - low >= 0.5), values.dtype)
+
+
+def _half_away(values: Reals) -> Reals:
+    size = np.abs(values)
+    low = np.floor(size)
+    return np.asarray(np.copysign(low + (size - low >= 0.5), values), values.dtype)
+
+
+_REALS: Mapping[Rounding, Callable[[Reals], Reals]] = MappingProxyType(
+    {
+        Rounding.HALF_EVEN: np.rint,
+        Rounding.HALF_AWAY: _half_away,
+        Rounding.HALF_UP: _half_up,
+        Rounding.TRUNCATE: np.trunc,
+        Rounding.FLOOR: np.floor,
+    }
+)

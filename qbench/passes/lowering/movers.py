@@ -1,0 +1,88 @@
+"""Operators that only move or pick values work on the integers themselves, when both sides have one grid.
+
+    v_q ──DQ(s, z)── move ──Q(s, z)── w_q      →      v_q ── move ── w_q
+
+A Pad with zeros pads with the zero point.
+"""
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import constant_value, operator_facts
+from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, result_of
+from qbench.passes.lowering.site import Site
+
+_PICKERS = frozenset({"ReduceMax", "ReduceMin"})
+_WITHOUT_KERNEL = frozenset({"GlobalMaxPool"})
+
+
+def is_mover(node: ir.Node) -> bool:
+    """Whether all results of ``node`` hold values of its first input and nothing computed."""
+    if node.op_type == "Resize":
+        return _word(node, "mode", "nearest") == "nearest"
+    return operator_facts(node).moved == (0,) or (not node.domain and node.op_type in _PICKERS)
+
+
+def lower_mover(site: Site, node: ir.Node) -> str | None:
+    """Any mover on the integers themselves; returns why not, or None when it was done."""
+    data = operand_of(node.inputs[0])
+    if data is None:
+        return "what it moves is real"
+    if data.dtype not in EIGHT_BITS or data.axis is not None or data.block:
+        return "only integers of 8 bits with one scale are moved"
+    if node.op_type in _WITHOUT_KERNEL:
+        return f"{node.op_type} takes no integers"
+    results = [result_of(value) for value in node.outputs if value.dtype == ir.DataType.FLOAT and _is_read(value)]
+    if not results or any(result is None or not data.same_grid(result[1]) for result in results):
+        return "what it moves and what it gives have not one grid"
+    inputs = list(node.inputs)
+    inputs[0] = data.integers
+    if node.op_type == "Pad":
+        if not _pads_with_zeros(node):
+            return "it pads with a number other than 0"
+        if _word(node, "mode", "constant") == "constant":
+            inputs[2:3] = [data.point]
+    _move(site, node, inputs, data)
+    return None
+
+
+def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operand) -> None:
+    """``node`` itself reads integers from now on, and what its Q gave is what it gives."""
+    fed = node.inputs[0].producer() if node.inputs[0] is not None else None
+    if len(inputs) > len(node.inputs):
+        node.resize_inputs(len(inputs))
+    for index, value in enumerate(inputs):
+        node.replace_input_with(index, value)
+    for value in node.outputs:
+        if value.dtype != ir.DataType.FLOAT:
+            continue
+        value.type = data.integers.type  # not its dtype: clones share the type
+        quantizer = next((use.node for use in value.uses() if use.node.op_type == "QuantizeLinear"), None)
+        if quantizer is None:
+            continue
+        old = quantizer.outputs[0]
+        old.replace_all_uses_with(value, replace_graph_outputs=True)
+        site.graph.remove(quantizer, safe=True)
+    if fed is not None and not fed.outputs[0].uses() and not fed.outputs[0].is_graph_output():
+        site.graph.remove(fed, safe=True)
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _pads_with_zeros(node: ir.Node) -> bool:
+    filler = node.inputs[2] if len(node.inputs) > 2 else None
+    if _word(node, "mode", "constant") != "constant" or filler is None:
+        return True
+    known = constant_value(filler)
+    stored = operand_of(filler)
+    if stored is not None and stored.is_constant and not stored.is_dynamic:
+        levels = constant_value(stored.integers)
+        return levels is not None and not np.any(levels.astype(np.int64) - stored.points.astype(np.int64))
+    return known is not None and not np.any(known)
+
+
+def _word(node: ir.Node, name: str, default: str) -> str:
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_string()

@@ -1,0 +1,175 @@
+"""Conv, MatMul and Gemm between Q and DQ as QLinearConv, QLinearMatMul and QGemm.
+
+    y_q = clip(round(acc · s_x·s_w/s_y) + z_y),   acc = Σ (x_q − z_x)(w_q − z_w) + b_q
+
+Where no Q follows, a matrix product is QGemm or MatMulIntegerToFloat, whose result is real. Each rule returns why it
+declines, or None when it lowered. Types are those that ONNX Runtime 1.31 has kernels of: the result has the type of the
+data, and weights of signed data are signed.
+"""
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import int_attribute, only_consumer
+from qbench.passes.lowering.operands import (
+    EIGHT_BITS,
+    Operand,
+    bias_per_column,
+    on_the_product,
+    operand_of,
+    result_of,
+)
+from qbench.passes.lowering.site import Site, has_unit_factors, kept_attributes
+from qbench.passes.lowering.target import ENGINE_DOMAIN
+
+_WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+
+
+def lower_convolution(site: Site, node: ir.Node) -> str | None:
+    """Conv → QLinearConv."""
+    pair = _data_and_weight(node)
+    if isinstance(pair, str):
+        return pair
+    data, weight = pair
+    result = result_of(node.outputs[0])
+    if problem := site.target.lacks("QLinearConv") or _types(data, weight, result) or _channels(weight, 0):
+        return problem
+    if not weight.is_constant:
+        return "its weight is computed"
+    if np.unique(weight.points).size != 1:
+        return "QLinearConv has one zero point for all channels"
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    added = operand_of(bias)
+    if bias is not None and (added is None or not on_the_product(added, data, weight)):
+        return "its bias is not on the grid of the product"
+    if result is None:
+        return "its result is real: no QuantizeLinear alone reads it"
+    quantizer, output = result
+    weight = site.widened(weight)
+    inputs = [*_three(data), *_three(weight), output.scale, output.point]
+    inputs += [] if added is None else [added.integers]
+    site.replace([node, quantizer], "QLinearConv", inputs, kept_attributes(node, *_WINDOW))
+    return None
+
+
+def lower_gemm(site: Site, node: ir.Node) -> str | None:
+    """Gemm → QGemm, its result on a grid or real."""
+    pair = _data_and_weight(node)
+    if isinstance(pair, str):
+        return pair
+    if not has_unit_factors(node):
+        return "QGemm scales its bias with alpha, and has no beta"
+    transposed = int_attribute(node, "transB", 0)
+    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    return _gemm(site, [node], pair, bias, transposed=bool(transposed))
+
+
+def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
+    """MatMul → QLinearMatMul; with a bias behind it QGemm; with a real result MatMulIntegerToFloat."""
+    pair = _data_and_weight(node)
+    if isinstance(pair, str):
+        return pair
+    data, weight = pair
+    if data.rank == weight.rank == 2 and (behind := _bias_behind(node, data, weight)) is not None:
+        return _gemm(site, [node, behind[0]], pair, behind[1], transposed=False)
+    result = result_of(node.outputs[0])
+    operator, domain = ("MatMulIntegerToFloat", ENGINE_DOMAIN) if result is None else ("QLinearMatMul", "")
+    lacking = site.target.lacks_product(operator, weight, domain)
+    if problem := lacking or _types(data, weight, result) or _columns(weight):
+        return problem
+    weight = site.widened(weight)
+    if result is None:
+        inputs = [data.integers, weight.integers, data.scale, weight.scale, data.point, weight.point]
+        site.replace([node], operator, inputs, domain=domain)
+    else:
+        quantizer, output = result
+        inputs = [*_three(data), *_three(weight), output.scale, output.point]
+        site.replace([node, quantizer], operator, inputs)
+    return None
+
+
+def _gemm(
+    site: Site, chain: list[ir.Node], pair: tuple[Operand, Operand], bias: ir.Value | None, *, transposed: bool
+) -> str | None:
+    data, weight = pair
+    result = result_of(chain[-1].outputs[0])
+    lacking, columns = site.target.lacks_product("QGemm", weight, ENGINE_DOMAIN), 0 if transposed else 1
+    if problem := lacking or _types(data, weight, result) or _channels(weight, columns):
+        return problem
+    added = operand_of(bias)
+    if bias is not None and (added is None or not on_the_product(added, data, weight)):
+        return "its bias is not on the grid of the product"
+    if added is not None and not bias_per_column(added, _size(weight, columns)):
+        return "its bias is not one a column"
+    weight = site.widened(weight)
+    inputs = [*_three(data), *_three(weight), None if added is None else added.integers]
+    nodes = list(chain)
+    if result is not None:
+        quantizer, output = result
+        nodes.append(quantizer)
+        inputs += [output.scale, output.point]
+    attributes = [ir.AttrInt64("transB", int(transposed))]
+    while inputs[-1] is None:
+        inputs.pop()
+    site.replace(nodes, "QGemm", inputs, attributes, domain=ENGINE_DOMAIN)
+    return None
+
+
+def _bias_behind(node: ir.Node, data: Operand, weight: Operand) -> tuple[ir.Node, ir.Value] | None:
+    """The Add of an integer bias, one a column, that alone reads a product; and the bias."""
+    follower = only_consumer(node.outputs[0])
+    if follower is None or follower.op_type != "Add" or follower.domain:
+        return None
+    bias = follower.inputs[1] if follower.inputs[0] is node.outputs[0] else follower.inputs[0]
+    added = operand_of(bias)
+    if bias is None or added is None or not on_the_product(added, data, weight):
+        return None
+    return (follower, bias) if bias_per_column(added, _size(weight, 1)) else None
+
+
+def _size(weight: Operand, axis: int) -> int | ir.SymbolicDim | None:
+    return None if weight.integers.shape is None else weight.integers.shape[axis]
+
+
+def _data_and_weight(node: ir.Node) -> tuple[Operand, Operand] | str:
+    data, weight = operand_of(node.inputs[0]), operand_of(node.inputs[1])
+    if data is None or weight is None:
+        return "an operand is real"
+    if data.is_dynamic or weight.is_dynamic:
+        return "an operand has parameters of its batch"
+    return (data, weight) if data.axis is None and not data.block else "its data has more than one scale"
+
+
+def _types(data: Operand, weight: Operand, result: tuple[ir.Node, Operand] | None) -> str | None:
+    """Why no kernel takes these types; 4-bit constants count as 8-bit ones."""
+    known = {ir.DataType.INT4: ir.DataType.INT8, ir.DataType.UINT4: ir.DataType.UINT8}
+    kind = known.get(weight.dtype, weight.dtype) if weight.dtype and weight.is_constant else weight.dtype
+    if data.dtype not in EIGHT_BITS or kind not in EIGHT_BITS:
+        return f"it multiplies {_name(data)} and {_name(weight)}, kernels 8 bits"
+    if data.dtype is ir.DataType.INT8 and kind is ir.DataType.UINT8:
+        return "no kernel multiplies int8 data and uint8 weights"
+    if result is not None and (result[1].dtype != data.dtype or result[1].axis is not None):
+        return f"kernels give the type of their data, {_name(data)}, on one grid"
+    return None
+
+
+def _channels(weight: Operand, axis: int) -> str | None:
+    if weight.block:
+        return "its weight has blocks"
+    return None if weight.axis in (None, axis) else f"its weight has scales along axis {weight.axis}"
+
+
+def _columns(weight: Operand) -> str | None:
+    if weight.block:
+        return "its weight has blocks"
+    if weight.axis is None:
+        return None
+    return None if weight.rank == 2 and weight.axis == 1 else "its weight has scales that are not one a column"
+
+
+def _three(operand: Operand) -> tuple[ir.Value, ir.Value, ir.Value]:
+    return operand.integers, operand.scale, operand.point
+
+
+def _name(operand: Operand) -> str:
+    return "integers" if operand.dtype is None else operand.dtype.name.lower()

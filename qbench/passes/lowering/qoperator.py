@@ -1,0 +1,102 @@
+"""QDQ → the operator-oriented form: QLinearConv and its kin of ONNX and ONNX Runtime, and movers on integers.
+
+What has no such operator, or none on the ``Target``, stays float between DequantizeLinear and QuantizeLinear, with its
+reason (``declined``). Clips of levels stay. On u8 data ONNX Runtime gives for this form, bit for bit, what it makes of
+the QDQ form itself.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import onnx_ir as ir
+
+from qbench.graph import infer_shapes
+from qbench.passes.canonical.remove_dead import RemoveDead
+from qbench.passes.declining import decline
+from qbench.passes.lowering.dynamic_products import is_dynamic_product, lower_dynamic_product
+from qbench.passes.lowering.elementwise import lower_concat, lower_pointwise
+from qbench.passes.lowering.movers import is_mover, lower_mover
+from qbench.passes.lowering.operands import is_quantize, operand_of
+from qbench.passes.lowering.products import lower_convolution, lower_gemm, lower_matrix_product
+from qbench.passes.lowering.site import Site
+from qbench.passes.lowering.target import ONNX_RUNTIME, Target
+from qbench.passes.lowering.zero_points import write_zero_points
+from qbench.passes.rewriting import rewrite
+
+Rule = Callable[[Site, ir.Node], str | None]
+"""Lowers a node and returns None, or says why it does not."""
+
+_RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        "Conv": lower_convolution,
+        "Gemm": lower_gemm,
+        "MatMul": lower_matrix_product,
+        "Concat": lower_concat,
+        **dict.fromkeys(
+            ("Add", "Mul", "AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax"), lower_pointwise
+        ),
+    }
+)
+_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
+
+
+@dataclass(frozen=True, slots=True)
+class LowerToQOperator:
+    """Requires: the QDQ convention. Ensures: no operator that the target counts in integers is left in floats.
+
+    Nodes that read integers through a DequantizeLinear and stay float carry the reason.
+
+    Args:
+        target: the integer operators that may be brought in; others are declined, and their Q and DQ stay.
+        name: of the pass.
+    """
+
+    target: Target = ONNX_RUNTIME
+    name: str = "lower-to-qoperator"
+
+    def run(self, model: ir.Model) -> bool:
+        """Lower the main graph in order; True when anything changed, reasons included."""
+        if any(value.dtype is None for node in model.graph for value in node.outputs):
+            infer_shapes(model)  # files of others say less about inner values than ours
+        site = Site(model, self.target)
+        changed = write_zero_points(site)
+        for node in list(model.graph):
+            if node.graph is None or is_quantize(node) or not _reads_integers(node):
+                continue
+            reason = _rule(node)(site, node)
+            changed |= True if reason is None else decline(node, reason)
+        if changed:
+            RemoveDead().run(model)
+        return changed
+
+
+def lower_to_qoperator(model: ir.Model, target: Target = ONNX_RUNTIME) -> ir.Model:
+    """The operator-oriented form of a QDQ ``model``, as a new model; what was left, and why, says ``declined``.
+
+    Args:
+        model: not changed.
+        target: the integer operators that there are where it will run.
+
+    Raises:
+        InputError: a Q or DQ that means nothing.
+    """
+    return rewrite(model, (LowerToQOperator(target),))
+
+
+def _rule(node: ir.Node) -> Rule:
+    if node.domain:
+        return _no_operator
+    if node.op_type in _PRODUCTS and is_dynamic_product(node):
+        return lower_dynamic_product
+    return lower_mover if is_mover(node) else _RULES.get(node.op_type, _no_operator)
+
+
+def _no_operator(_: Site, node: ir.Node) -> str:
+    return f"there is no integer operator for {node.op_type}"
+
+
+def _reads_integers(node: ir.Node) -> bool:
+    """Whether an operand is what a DequantizeLinear made of computed integers."""
+    operands = [operand_of(value) for value in node.inputs]
+    return any(operand is not None and not operand.is_constant for operand in operands)

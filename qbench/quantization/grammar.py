@@ -1,0 +1,261 @@
+"""The names that are schemas by how they are built, and what each word of them means.
+
+w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]
+
+w, a      bits of weights and of activations; without ``a`` activations stay float, and family and method are of weights
+asym      an unsigned grid with any zero point
+sym       a signed grid with zero point 0
+symu8     uint8, zero point 0 where nothing is negative, else 128
+pt pc b   weights per tensor, per output channel, per block of N elements of what is summed over
+pow2      every scale rounded up to a power of two
+dyn       activations get their parameters from every batch at run time
+bias      biases at a scale of their own, signed, of that many bits
+method    the rule that takes a range from statistics, as in ``entropy``; the extremes when left out
+"""
+
+import re
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from qbench.errors import InputError, nearest
+from qbench.extension import installed_extensions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from qbench.quantization.bias_spec import BiasSpec
+    from qbench.quantization.schema import Schema
+
+FORM = "w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]"
+
+_NUMBER = r"(0|[1-9]\d*)"
+_PATTERN = re.compile(
+    rf"w{_NUMBER}(?:a{_NUMBER})?_(asym|sym|symu8)_(?:(pt|pc)|b{_NUMBER})"
+    rf"(_pow2)?(_dyn)?(?:_bias{_NUMBER})?(?:_([a-z0-9][a-z0-9_.-]*))?"
+)
+_FAMILIES = {"asym": ("uint", "asymmetric"), "sym": ("int", "symmetric"), "symu8": ("uint", "symmetric_unsigned")}
+_BITS = range(2, 17)
+_BIAS_BITS = (*_BITS, 32)
+_FULL_GRID_BELOW = 8
+_WIDEST_PRODUCT = 24
+
+
+class ImpossibleNameError(ValueError):
+    """A name of the right form that no schema can have; ``found`` and ``expected`` are two parts of its sentence."""
+
+    def __init__(self, found: str, expected: str) -> None:
+        super().__init__(f"{found}, expected {expected}")
+        self.found = found
+        self.expected = expected
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaName:
+    """The words of a name; ``block_size`` is None for ``pt`` and ``pc``, ``method`` empty for the extremes.
+
+    Raises:
+        ImpossibleNameError: words that exclude each other, or a width that no grid has.
+    """
+
+    weight_bits: int
+    activation_bits: int | None
+    family: str
+    granularity: str
+    block_size: int | None = None
+    pow2: bool = False
+    dynamic: bool = False
+    bias_bits: int | None = None
+    method: str = ""
+
+    def __post_init__(self) -> None:
+        _refuse_widths(self)
+        if self.block_size == 0:
+            raise ImpossibleNameError("blocks of 0", "at least one element a block")
+        if self.family == "symu8" and (self.activation_bits or self.weight_bits) != 8:
+            raise ImpossibleNameError(f"'symu8' of {self.activation_bits or self.weight_bits} bits", "8 bits")
+        if self.dynamic:
+            _refuse_dynamic(self)
+        if self.bias_bits is not None and self.activation_bits is None:
+            raise ImpossibleNameError("a bias in integers beside activations in float", "activations in integers too")
+        if self.method:
+            _refuse_method(self.method)
+
+    @classmethod
+    def parse(cls, text: str) -> "SchemaName | None":
+        """The words of ``text``; None when it is built otherwise.
+
+        Raises:
+            ImpossibleNameError: it is built like a name, but no schema can have it.
+        """
+        match = _PATTERN.fullmatch(text)
+        if match is None:
+            return None
+        weight, activation, family, tensor, block, pow2, dynamic, bias, method = match.groups()
+        return cls(
+            weight_bits=int(weight),
+            activation_bits=None if activation is None else int(activation),
+            family=family,
+            granularity=tensor or "b",
+            block_size=None if block is None else int(block),
+            pow2=pow2 is not None,
+            dynamic=dynamic is not None,
+            bias_bits=None if bias is None else int(bias),
+            method=method or "",
+        )
+
+    def __str__(self) -> str:
+        head = f"w{self.weight_bits}" + (f"a{self.activation_bits}" if self.activation_bits is not None else "")
+        words = [head, self.family, self.granularity + ("" if self.block_size is None else str(self.block_size))]
+        words += ["pow2"] * self.pow2 + ["dyn"] * self.dynamic
+        words += [f"bias{self.bias_bits}"] * (self.bias_bits is not None) + [self.method] * bool(self.method)
+        return "_".join(words)
+
+    def schema(self) -> "Schema":
+        """The schema of this name: one rule for every operator."""
+        from qbench.quantization.rule import Rule
+        from qbench.quantization.schema import Schema
+        from qbench.quantization.spec import Granularity, Spec
+
+        scale_kind, method = "pow2" if self.pow2 else "real", self.method or "minmax"
+        sign, symmetry = _FAMILIES[self.family]
+        activation = None
+        if self.activation_bits is not None:
+            activation = Spec(
+                qtype=f"{sign}{self.activation_bits}",
+                symmetry=symmetry,
+                scale_kind=scale_kind,
+                range_method=method,
+                dynamic=self.dynamic,
+            )
+            sign, symmetry, method = "int", "symmetric", "minmax"
+        weight = Spec(
+            qtype=f"{sign}{self.weight_bits}",
+            symmetry=symmetry,
+            granularity={"pt": Granularity.TENSOR, "pc": Granularity.CHANNEL, "b": Granularity.BLOCK}[self.granularity],
+            block_size=self.block_size,
+            # One level of few is worth more than a grid with the same number on both sides.
+            narrow_range=sign == "int" and self.weight_bits >= _FULL_GRID_BELOW,
+            scale_kind=scale_kind,
+            range_method=method,
+        )
+        return Schema(name=str(self), rules=(Rule(activation=activation, weight=weight, bias=self._bias()),))
+
+    def _bias(self) -> "BiasSpec | None":
+        """Its own grid where named; float where the product has no scale, or one too fine for int32; else derived."""
+        from qbench.quantization.bias_spec import FLOAT_BIAS, BiasKind, BiasSpec
+
+        if self.bias_bits is not None:
+            scale_kind = "pow2" if self.pow2 else "real"
+            return BiasSpec(kind=BiasKind.OWN, qtype=f"int{self.bias_bits}", scale_kind=scale_kind)
+        if self.activation_bits is None or self.dynamic:
+            return FLOAT_BIAS
+        return FLOAT_BIAS if self.weight_bits + self.activation_bits > _WIDEST_PRODUCT else None
+
+
+class SchemaGrammar:
+    """The names of this grammar, as a catalogue asks for them."""
+
+    form = FORM
+
+    def maker(self, name: str) -> "Callable[[], Schema] | None":
+        """What makes the schema called ``name``; None when that is no name of the grammar."""
+        try:
+            parsed = SchemaName.parse(name)
+        except ImpossibleNameError:
+            return None
+        return None if parsed is None else parsed.schema
+
+    def unknown(self, doing: str, name: str, listed: "Iterable[str]") -> InputError:
+        """Why ``name`` is no schema, and which of the grammar or of those ``listed`` is nearest."""
+        try:
+            SchemaName.parse(name)
+        except ImpossibleNameError as problem:
+            found, expected = f"{problem.found} in the schema name '{name}'", f"{problem.expected}, in a name of {FORM}"
+        else:
+            found, expected = f"unknown schema '{name}'", f"a listed schema, or a name of {FORM}"
+        close = _mended(name) or nearest(name, listed)
+        remedy = f"Did you mean '{close}'?" if close else "See 'qbench list schemas'."
+        return InputError(doing, found=found, expected=expected, remedy=remedy)
+
+
+def _refuse_widths(name: SchemaName) -> None:
+    if name.weight_bits not in _BITS:
+        raise ImpossibleNameError(f"weights of {_bits(name.weight_bits)}", "2 to 16 bits")
+    if name.activation_bits is not None and name.activation_bits not in _BITS:
+        raise ImpossibleNameError(f"activations of {_bits(name.activation_bits)}", "2 to 16 bits")
+    if name.bias_bits is not None and name.bias_bits not in _BIAS_BITS:
+        raise ImpossibleNameError(f"biases of {_bits(name.bias_bits)}", "2 to 16 or 32 bits")
+
+
+def _refuse_dynamic(name: SchemaName) -> None:
+    if name.activation_bits is None:
+        raise ImpossibleNameError("'dyn' without activations in integers", "'a8'")
+    if name.activation_bits != 8 or name.family != "asym":
+        raise ImpossibleNameError(
+            f"dynamic activations 'a{name.activation_bits}_{name.family}'", "'a8_asym', as ONNX has it"
+        )
+    if name.pow2:
+        raise ImpossibleNameError("'pow2' with 'dyn'", "real scales, as run time computes them")
+    if name.method:
+        raise ImpossibleNameError(
+            f"the method '{name.method}' with 'dyn'", "no method: each batch has its own extremes"
+        )
+
+
+def _refuse_method(method: str) -> None:
+    from qbench.calibration import get_range_method
+
+    if re.match(r"(pow2|dyn|bias\d+)(_|$)", method):
+        raise ImpossibleNameError(f"'{method}' at the end", "the words in their order")
+    try:
+        get_range_method(method)
+    except InputError:
+        if method in _methods():
+            raise ImpossibleNameError(
+                f"the method '{method}', which needs settings", "a schema file that gives them"
+            ) from None
+        raise ImpossibleNameError(f"the unknown range method '{method}'", f"one of {', '.join(_methods())}") from None
+
+
+def _methods() -> tuple[str, ...]:
+    from qbench.calibration import range_method_catalogue
+
+    return range_method_catalogue(installed_extensions()).names()
+
+
+def _bits(count: int) -> str:
+    return f"{count} bit{'' if count == 1 else 's'}"
+
+
+def _mended(text: str) -> str | None:
+    """The name of the grammar that someone who wrote ``text`` may have meant; None when that cannot be guessed."""
+    head, *words = text.split("_")
+    bits = re.fullmatch(r"w(\d+)(?:a(\d+))?", head)
+    family = nearest(words[0], _FAMILIES) if words else None
+    place = words[1] if len(words) > 1 else ""
+    block = re.fullmatch(r"b(\d+)", place)
+    granularity = "b" if block else nearest(place, ("pt", "pc"))
+    if bits is None or family is None or granularity is None:
+        return None
+    biases = [int(word.removeprefix("bias")) for word in words[2:] if re.fullmatch(r"bias\d+", word)]
+    flags = [nearest(word, ("pow2", "dyn")) for word in words[2:]]
+    others = [w for w, flag in zip(words[2:], flags, strict=True) if flag is None and not re.fullmatch(r"bias\d+", w)]
+    try:
+        mended = SchemaName(
+            weight_bits=_closest(int(bits[1]), _BITS),
+            activation_bits=None if bits[2] is None else _closest(int(bits[2]), _BITS),
+            family=family,
+            granularity=granularity,
+            block_size=max(1, int(block[1])) if block else None,
+            pow2="pow2" in flags,
+            dynamic="dyn" in flags,
+            bias_bits=_closest(biases[0], _BIAS_BITS) if biases and bits[2] else None,
+            method=nearest("_".join(others), _methods()) or "",
+        )
+    except ImpossibleNameError:
+        return None
+    return str(mended)
+
+
+def _closest(width: int, widths: "Iterable[int]") -> int:
+    return min(widths, key=lambda known: (abs(known - width), known))

@@ -1,0 +1,37 @@
+"""A cell that was run: what became of it, in the words of its verdict and as the line of a run file."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from qbench.errors import QbenchError, UnsupportedError
+from qbench.judging import Measurement, Outcome, Verdict
+from qbench.suite.expansion import PlannedCell
+from qbench.tracking import cell_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCell:
+    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line for the run file."""
+
+    planned: PlannedCell
+    verdict: Verdict
+    measurement: Measurement | None
+
+    @classmethod
+    def unmeasured(cls, planned: PlannedCell, error: Exception) -> "JudgedCell":
+        """The cell that ``error`` kept from being measured: unsupported where that is what it says, else an error.
+
+        What has a sentence says it; a fault of ours is told by its type and its first line.
+        """
+        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedError) else Outcome.ERROR
+        if isinstance(error, QbenchError):
+            verdict = Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
+        else:
+            first = (str(error).strip() or "no message").splitlines()[0]
+            verdict = Verdict(outcome=outcome, headline=f"{type(error).__name__}: {first}", rule="")
+        return cls(planned=planned, verdict=verdict, measurement=None)
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The plain ``cell`` line."""
+        return cell_line(self.planned.cell, self.verdict, self.measurement)

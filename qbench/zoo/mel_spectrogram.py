@@ -1,0 +1,118 @@
+"""Speech at 8 kHz → a mel spectrogram at 16 kHz, as the voice encoder was trained on it.
+
+    x₁₆(m) = Σ_k x₈(k) · sinc((m - 2k)/2) · w(m - 2k)         band-limited doubling; w: Kaiser window, β = 8, ±64 taps
+    x′ = x₁₆ · 10^((L + 30) / -20)  where L = 20·log₁₀ rms(x₁₆) < -30 dB         quiet speech is raised
+    S(t, b) = Σ_f M(b, f) · |Σ_k x′(160·t + k - 200) · hann(k) · e^(-2πi·f·k/400)|²
+
+25 ms windows in steps of 10 ms, zeros beyond the ends, power and no logarithm; M: triangles that overlap by half,
+equally far apart on Slaney's mel scale from 0 to 8 kHz, of equal area (Slaney 1998, Auditory Toolbox: mfcc.m).
+Settings: Resemblyzer 0.1.4, ``hparams.py`` and ``audio.py``.
+"""
+
+import functools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.errors import InputError
+from qbench.zoo.networks.resemblyzer import FRAMES, MELS
+from qbench.zoo.preprocess import Array
+
+SPEECH = "speech_8k"
+"""The kind of raw sample: (12800,) int16, 1.6 s at 8 kHz."""
+
+RATE = 16_000
+SAMPLES = 12_800
+_WINDOW, _STEP = 400, 160
+_LEAST_DB = -30.0
+_TAPS, _BETA = 64, 8.0
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class MelSpectrogram:
+    """1.6 s of speech (12800,) int16 → ``mel`` (160, 40) float32."""
+
+    @property
+    def name(self) -> str:
+        """Every setting in one line."""
+        return (
+            f"mel spectrogram(8 kHz doubled by sinc·kaiser({_BETA:g}, {_TAPS}), at least {_LEAST_DB:g} dB, "
+            f"window={_WINDOW}, step={_STEP}, slaney mels={MELS}, frames={FRAMES})"
+        )
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Windows of speech."""
+        return (SPEECH,)
+
+    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - a window of speech, as ``kinds`` says
+        """The spectrogram.
+
+        Raises:
+            InputError: the window has another length.
+        """
+        window = np.asarray(sample)
+        if window.shape != (SAMPLES,):
+            raise InputError(
+                "Reading a window of speech",
+                found=f"an array of shape {window.shape}",
+                expected=f"({SAMPLES},): 1.6 s at 8 kHz",
+                remedy="Cut the speech into such windows.",
+            )
+        speech = at_least(doubled(window / 32768), _LEAST_DB)
+        return {"mel": mel_spectrogram(speech)[:FRAMES].astype(np.float32)}
+
+    def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
+        """As it is."""
+        return batch
+
+
+def doubled(speech: Floats) -> Floats:
+    """``speech`` (n,) at twice its rate, (2n,); the given samples stay as they are."""
+    taps = np.arange(-_TAPS, _TAPS + 1)
+    spread = np.zeros(2 * len(speech))
+    spread[::2] = speech
+    return np.convolve(spread, np.sinc(taps / 2) * np.kaiser(len(taps), _BETA))[_TAPS:-_TAPS]
+
+
+def at_least(speech: Floats, decibels: float) -> Floats:
+    """``speech`` raised to a level of ``decibels`` below full scale if it is quieter; silence is let be."""
+    level = float(np.sqrt(np.mean(speech**2)))
+    wanted = 10 ** (decibels / 20)
+    return speech * (wanted / level) if 0 < level < wanted else speech
+
+
+def mel_spectrogram(speech: Floats) -> Floats:
+    """``speech`` (n,) at 16 kHz → power in 40 bands, (1 + n // 160, 40)."""
+    frames = np.lib.stride_tricks.sliding_window_view(np.pad(speech, _WINDOW // 2), _WINDOW)[::_STEP]
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)
+    power = np.abs(np.fft.rfft(frames * hann, axis=1)) ** 2
+    return np.asarray(power @ mel_bands().T)
+
+
+@functools.cache
+def mel_bands() -> Floats:
+    """The triangles M, (40, 201): bands by frequencies of 40 Hz."""
+    frequencies = np.arange(_WINDOW // 2 + 1) * RATE / _WINDOW
+    corners = _hertz(np.linspace(0.0, float(_mels(RATE / 2)), MELS + 2))
+    low, middle, high = corners[:-2, None], corners[1:-1, None], corners[2:, None]
+    rising, falling = (frequencies - low) / (middle - low), (high - frequencies) / (high - middle)
+    return np.asarray(np.maximum(0, np.minimum(rising, falling)) * 2 / (high - low))
+
+
+# Slaney's scale: 15 mels to 1 kHz in equal steps, from there on 27 mels to a factor of 6.4.
+_KNEE_HERTZ, _KNEE_MELS, _STEPS = 1000.0, 15.0, 27 / np.log(6.4)
+
+
+def _mels(hertz: float) -> float:
+    """Of a frequency of at least 1 kHz."""
+    return float(_KNEE_MELS + _STEPS * np.log(hertz / _KNEE_HERTZ))
+
+
+def _hertz(mels: Floats) -> Floats:
+    above = _KNEE_HERTZ * np.exp((np.maximum(mels, _KNEE_MELS) - _KNEE_MELS) / _STEPS)
+    return np.where(mels < _KNEE_MELS, mels * _KNEE_HERTZ / _KNEE_MELS, above)

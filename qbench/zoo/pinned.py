@@ -1,0 +1,127 @@
+"""What comes from outside is pinned: known by the digest of what it holds, and got by a package client.
+
+    pin.download(folder, progress)  →  a zip archive, unverified;    pin.digest_of(archive) = pin.sha256  →  kept
+
+Where packages come from is the user's configuration of the clients alone.
+"""
+
+import contextlib
+import os
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+_POLL_SECONDS = 0.2
+
+
+class Pinned(Protocol):
+    """A package of some kind of archive, pinned to its content; a frozen value."""
+
+    @property
+    def sha256(self) -> str:
+        """The pinned digest, 64 hexadecimal digits."""
+        ...
+
+    @property
+    def size(self) -> int:
+        """Bytes to download, for progress and lists."""
+        ...
+
+    @property
+    def requirement(self) -> str:
+        """Name and version, as the package client writes them."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """Name, version and size, for people."""
+        ...
+
+    @property
+    def file_name(self) -> str:
+        """Of the zip archive in the cache."""
+        ...
+
+    def download(self, folder: Path, progress: "Progress") -> Path:
+        """A zip archive of the package's files, unverified, in ``folder``, which is empty before and ours alone.
+
+        Raises:
+            UnavailableError: it cannot be had; the client's last error line is quoted.
+        """
+        ...
+
+    def digest_of(self, archive: Path) -> str:
+        """What ``sha256`` must be for ``archive`` to be the package. Raises OSError."""
+        ...
+
+
+Progress = Callable[[Pinned, int], None]
+"""Told of a running download now and then: the package, and the bytes that are here."""
+
+
+def check_digest(package: str, sha256: str) -> None:
+    """Refuse a pin that pins nothing.
+
+    Raises:
+        ValueError: ``sha256`` is not one.
+    """
+    if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
+        raise ValueError(f"'{sha256}' is not a SHA-256 of package '{package}'")
+
+
+def run_client(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    log: Path,
+    progress: Callable[[int], None],
+    environment: Mapping[str, str],
+    cwd: Path | None = None,
+) -> int:
+    """The exit status of ``command``, whose messages go to ``log``.
+
+    Args:
+        progress: told the bytes of all files in ``folder`` while it runs. environment: variables beside ours.
+        cwd: where it runs; None: where we do.
+    """
+    with (
+        log.open("wb") as errors,
+        subprocess.Popen(
+            command,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=errors,
+            env={**os.environ, **environment},
+        ) as process,
+    ):
+        try:
+            while (status := _status(process)) is None:
+                progress(_bytes_in(folder))
+        except BaseException:  # Ctrl-C too: no client may outlive us and go on writing
+            process.kill()
+            raise
+    return status
+
+
+def last_error(log: Path, prefix: str, otherwise: str) -> str:
+    """The last line in ``log`` that begins with ``prefix``, or its last line; warnings mean nothing for a download."""
+    lines = [line.strip() for line in log.read_text(errors="replace").splitlines() if line.strip()]
+    errors = [line.removeprefix(prefix).strip() for line in lines if line.startswith(prefix)]
+    return (errors or lines or [otherwise])[-1].rstrip(".")
+
+
+def _status(process: "subprocess.Popen[bytes]") -> int | None:
+    try:
+        return process.wait(_POLL_SECONDS)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _bytes_in(folder: Path) -> int:
+    total = 0
+    for path in folder.rglob("*"):
+        with contextlib.suppress(OSError):  # clients move and remove files while we look
+            total += path.stat().st_size if path.is_file() else 0
+    return total

@@ -1,0 +1,58 @@
+"""A schema that corrects biases, on real digits: the cell uses the calibration samples, and more answers stay."""
+
+import time
+from dataclasses import replace
+
+import pytest
+
+from qbench.backends import get_backend
+from qbench.cli.own_subject import build_subject
+from qbench.evaluation import Request, SharedWork, evaluate
+from qbench.judging import Cell, EnvironmentClass
+from qbench.metrics import Answers
+from qbench.quantization import Rule, Schema, Spec, bias_correction_of
+from qbench.storage import Cache
+
+COARSE = Schema(
+    name="coarse",
+    rules=(
+        Rule(
+            activation=Spec(qtype="uint8", symmetry="asymmetric"),
+            weight=Spec(qtype="int3", symmetry="symmetric"),
+        ),
+    ),
+)
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedWork:
+    subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 128)
+    return SharedWork(subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here")
+
+
+def agreement(shared: SharedWork, schema: Schema) -> float:
+    backend = get_backend("ort-cpu-noopt")
+    cell = Cell("own", shared.subject.model.id, backend.name, schema.name)
+    request = Request(cell=cell, subject=shared.subject, backend=backend, schema=schema)
+    reference: dict[str, Answers] = dict(shared.reference())
+    measured = evaluate(request, shared, reference, EnvironmentClass("here", ()), timer=time.perf_counter)
+    (score,) = measured.scores
+    return score.value
+
+
+def test_more_answers_stay_with_corrected_biases(shared: SharedWork) -> None:
+    corrected = replace(COARSE, name="corrected", bias_correction=True)
+    assert agreement(shared, corrected) > agreement(shared, COARSE) + 0.01
+
+
+def test_the_samples_are_those_of_calibration_and_plans_are_the_same(shared: SharedWork) -> None:
+    capabilities = get_backend("ort-cpu-noopt").capabilities
+    plain = shared.quantized(COARSE, capabilities)
+    corrected = shared.quantized(replace(COARSE, bias_correction=True), capabilities)
+    report = bias_correction_of(corrected.models["model"])
+    assert report is not None
+    assert (report.samples, report.saturated) == (128, 0)
+    assert report.biases == sum(node.op_type in ("Conv", "Gemm") for node in plain.models["model"].graph)
+    assert bias_correction_of(plain.models["model"]) is None
+    assert plain.digest != corrected.digest
+    assert plain.plans["model"].values == corrected.plans["model"].values
