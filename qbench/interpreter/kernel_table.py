@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import onnx_ir as ir
+
 from qbench.errors import UnsupportedError
 from qbench.graph import node_key
 from qbench.interpreter.float_kernels.reference import reference
@@ -30,6 +32,15 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
     }
 )
 """(domain, operator) → maker."""
+
+
+_PREFIX = "QLinear"
+_FLOAT_NAMES = MappingProxyType({"QGemm": "Gemm", "ConvInteger": "Conv", "MatMulInteger": "MatMul"})
+
+
+def float_operator(node: ir.Node) -> str:
+    """What a node of a lowered graph was called in the float graph: ``Conv`` of a QLinearConv."""
+    return _FLOAT_NAMES.get(node.op_type, node.op_type.removeprefix(_PREFIX))
 
 
 def make_kernel(making: Making) -> Run:

@@ -15,7 +15,7 @@ from qbench.graph import constant_value, node_key
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.gemm import Pairs, best_gemm, engine_gemm, float_gemm, pairs_here
 from qbench.interpreter.kernel import Counters, Making, Means, Run
-from qbench.interpreter.kernel_table import make_kernel
+from qbench.interpreter.kernel_table import float_operator, make_kernel
 from qbench.numerics import Arithmetic
 
 
@@ -57,7 +57,8 @@ class Program:
         for node in graph:
             counters = self.counters.setdefault(node_key(node), Counters())
             reads = tuple(None if value is None else self._read(value) for value in node.inputs)
-            run = make_kernel(Making(node, arithmetic, using, counters))
+            here = arithmetic.at(float_operator(node), node_key(node))
+            run = make_kernel(Making(node, here, using, counters))
             compiled.append((run, reads, tuple(self._place(value) for value in node.outputs)))
         self._outputs = {name: self._read(value) for name, value in wanted.items()}
         self._steps = _with_ends(compiled, set(self._outputs.values()) | set(self._constants))

@@ -9,7 +9,8 @@ every measurement by its digest.
 """
 
 import enum
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from fnmatch import fnmatchcase
 
 from qbench.numerics.qparams import QParams
 from qbench.numerics.rounding import Rounding
@@ -176,13 +177,28 @@ class Averaging(enum.Enum):
     """How the levels of a window become their mean.
 
     SCALED   Σ (x − z_x), scaled by s_x / (s_y · count) as any accumulator
+    FOLDED   the same, the count divided into the fixed multiplier by truncation                        (TFLite's MEAN)
     RAW      Σ x / count, rounded half away on the raw sum, zero point left in; where both grids are one      (TFLite)
     REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
     """
 
     SCALED = "scaled"
+    FOLDED = "folded"
     RAW = "raw"
     REAL = "real"
+
+
+class Softmax(enum.Enum):
+    """How softmax of levels becomes levels.
+
+    REAL     dequantize, softmax in float32, quantize
+    TABLE    exp of differences to the largest level from a table; sum and quotient in float32       (ONNX Runtime)
+    FIXED    differences in Q5.26, a fixed-point exp, sums in 12 integer bits, Newton's reciprocal         (TFLite)
+    """
+
+    REAL = "real"
+    TABLE = "table"
+    FIXED = "fixed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +208,49 @@ class Quantizing:
     rounding: Rounding = Rounding.HALF_EVEN
     reciprocal: bool = False
     zero_point: ZeroPoint = ZeroPoint.AFTER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Override:
+    """Some nodes of a machine that count otherwise: what is given here stands there instead of the machine's own.
+
+    Args:
+        operators: operators it applies to, as a float graph calls them (``Conv``); empty: any.
+        names: patterns (``*``, ``?``) of node names; empty: any.
+        scaling, accumulator, adding, averaging, mean, softmax, multiplying, rescaling: as in ``Arithmetic``;
+            None: the machine's own.
+
+    Raises:
+        ValueError: it applies to every node, or changes nothing.
+    """
+
+    operators: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    scaling: Scaling | None = None
+    accumulator: Accumulator | None = None
+    adding: Adding | None = None
+    averaging: Averaging | None = None
+    mean: Averaging | None = None
+    softmax: Softmax | None = None
+    multiplying: Scaling | None = None
+    rescaling: Scaling | None = None
+
+    def __post_init__(self) -> None:
+        if not self.operators and not self.names:
+            raise ValueError("an override names operators or nodes; what holds everywhere is the machine's own")
+        if not self.changes:
+            raise ValueError("an override that changes nothing")
+
+    @property
+    def changes(self) -> dict[str, object]:
+        """What it puts in the place of the machine's own, by field."""
+        given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("operators", "names")}
+        return {name: value for name, value in given.items() if value is not None}
+
+    def applies(self, operator: str, name: str) -> bool:
+        """Whether the node called ``name`` is meant, which was ``operator`` in the float graph."""
+        fits = not self.names or any(fnmatchcase(name, pattern) for pattern in self.names)
+        return fits and (not self.operators or operator in self.operators)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,9 +264,14 @@ class Arithmetic:
         accumulator: where they come from.
         adding: of two quantized operands.
         averaging: of the levels of a window.
+        mean: of all levels along some axes.
+        softmax: of levels.
         multiplying: of the product of two quantized operands; None: as accumulators are.
+        rescaling: of levels from one grid to another; None: dequantized and quantized where multipliers are floats, as
+            accumulators are where they are integers.
         quantizing: of floats.
         narrow: levels never reach the lowest one of a signed grid.
+        overrides: nodes that count otherwise; the first that applies holds.
     """
 
     name: str
@@ -216,10 +280,20 @@ class Arithmetic:
     accumulator: Accumulator = field(default_factory=Accumulator)
     adding: Adding = field(default_factory=lambda: Adding(scheme=AddScheme.EXACT))
     averaging: Averaging = Averaging.SCALED
+    mean: Averaging = Averaging.SCALED
+    softmax: Softmax = Softmax.REAL
     multiplying: Scaling | None = None
+    rescaling: Scaling | None = None
     quantizing: Quantizing = field(default_factory=Quantizing)
     narrow: bool = False
+    overrides: tuple[Override, ...] = ()
 
     def limits(self, output: QParams) -> tuple[int, int]:
         """The levels between which this machine clamps results on ``output``."""
         return max(output.qmin, output.qtype.qmin + int(self.narrow and output.qtype.signed)), output.qmax
+
+    def at(self, operator: str, name: str) -> "Arithmetic":
+        """How the node called ``name``, ``operator`` in the float graph, is counted; no overrides are left."""
+        override = next((one for one in self.overrides if one.applies(operator, name)), None)
+        changes = {} if override is None else override.changes
+        return replace(self, overrides=(), **changes) if self.overrides else self  # type: ignore[arg-type]
