@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from qbench.passes.lowering.operands import Operand
 
 ENGINE_DOMAIN = "com.microsoft"
+INTEGER_DOMAIN = "qbench.integer"
+"""Of operators that no engine has: integer machines alone count them."""
 
 
 @dataclass(frozen=True, slots=True)
