@@ -9,6 +9,7 @@ WORKERS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+ORACLES := $(VENV)/.oracles
 PYTEST := $(BIN)/python -m pytest
 REPORTS := --qbench-report html --qbench-report md --qbench-report png
 
@@ -19,7 +20,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench test test-slow lint format nightly report doctor benchmarks bias-table help clean
+.PHONY: setup bench test test-slow test-oracles lint format nightly report doctor benchmarks bias-table help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -28,10 +29,13 @@ bench: $(STAMP)  ## run the smoke suite on real models: measure, judge, remember
 	$(PYTEST) suites/smoke.qbench.toml -n $(WORKERS) --dist loadscope $(REPORTS)
 
 test: $(STAMP)  ## run the tests that take seconds
-	$(PYTEST) -n $(WORKERS) -m "not slow"
+	$(PYTEST) -n $(WORKERS) -m "not slow and not oracle"
 
 test-slow: $(STAMP)  ## run the tests that take minutes (pytest's code 5: there are none)
-	$(PYTEST) -n $(WORKERS) -m slow || test $$? -eq 5
+	$(PYTEST) -n $(WORKERS) -m "slow and not oracle" || test $$? -eq 5
+
+test-oracles: $(ORACLES)  ## install the engines of the extra, and let them judge our arithmetics
+	$(PYTEST) -n $(WORKERS) -m oracle -rs
 
 lint: $(STAMP)  ## format check, lint, types, layers
 	$(BIN)/python -m ruff format --check .
@@ -67,8 +71,14 @@ $(STAMP): pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev,fast]"
 	@printf '%s' "$(CURDIR)" >$(STAMP)
 
+# Engines that are not to be had here judge nothing: their tests skip and say so.
+$(ORACLES): $(STAMP)
+	@echo "installing the engines of the extra 'oracle'"
+	@if $(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[oracle]"; \
+		then touch $(ORACLES); else echo "the extra 'oracle' cannot be installed here: tests that need it skip" >&2; fi
+
 help:  ## list what can be made
-	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-12s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*##  *\(.*\)/\1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "make %-13s %s\n", $$1, $$2 }'
 
 clean:  ## remove .venv and caches; baselines, history and reports stay
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis
