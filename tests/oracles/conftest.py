@@ -1,4 +1,4 @@
-"""The engines that judge, each by a fixture: they are an extra, so a test that asks for a missing one skips and says so.
+"""The engines that judge, each by a fixture: they are an extra, and a test that asks for a missing one skips.
 
 The fixtures import; a test file here must not, or collecting the quick tests would load every engine.
 """
