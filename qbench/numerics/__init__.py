@@ -8,14 +8,10 @@ from qbench.numerics.arithmetic import (
     AddScheme,
     Arithmetic,
     Averaging,
-    MultiplierForm,
     Override,
     PairsIn,
     Quantizing,
-    Scaling,
     Softmax,
-    Stage,
-    ZeroPoint,
 )
 from qbench.numerics.gradient import FakeQuantizeGrad, fake_quantize_grad
 from qbench.numerics.grid import clip_levels
@@ -27,6 +23,7 @@ from qbench.numerics.qparams import QParams, parameter_shape
 from qbench.numerics.qtype import QType
 from qbench.numerics.requantization import Scales, held, requantize, scaler
 from qbench.numerics.rounding import Rounding
+from qbench.numerics.scaling import MultiplierForm, Scaling, Stage, ZeroPoint
 
 __all__ = [
     "Accumulator",

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
-from qbench.numerics.arithmetic import Arithmetic, ZeroPoint
+from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.interval import Floats
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qparams import QParams
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import round_reals
+from qbench.numerics.scaling import ZeroPoint
 
 Symmetry = Literal["asymmetric", "symmetric", "symmetric_unsigned"]
 ScaleKind = Literal["real", "pow2", "pow2_nearest"]

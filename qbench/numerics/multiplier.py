@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
-from qbench.numerics.arithmetic import MultiplierForm, Precision, Scaling
 from qbench.numerics.rounding import Ints
+from qbench.numerics.scaling import MultiplierForm, Precision, Scaling
 
 Floats = npt.NDArray[np.float64]
 LONGEST_SHIFT, LONGEST_LEFT_SHIFT = 62, 31

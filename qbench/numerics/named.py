@@ -6,10 +6,12 @@ from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
+from qbench.errors import InputError
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.numerics.arithmetic import Arithmetic
 from qbench.storage import read_toml, value_from_table
 
+SUFFIX = ".toml"
 _FOLDER = Path(__file__).parent / "presets"
 
 
@@ -34,12 +36,21 @@ def list_arithmetics() -> tuple[str, ...]:
 
 
 def load_arithmetic(path: Path | str) -> Arithmetic:
-    """The machine that the TOML file at ``path`` spells.
+    """The machine that the TOML file at ``path`` spells, which is called as the file is.
 
     Raises:
-        InputError: no such file, an unknown key, or settings that no machine has together.
+        InputError: no such file, another name in it, an unknown key, or settings that no machine has together.
     """
-    return value_from_table(Arithmetic, read_toml(Path(path)), f"'{path}'")
+    file = Path(path)
+    where, table, name = f"arithmetic '{file.name}'", read_toml(file), file.name.removesuffix(SUFFIX)
+    if table.get("name", name) != name:
+        raise InputError(
+            f"Reading {where}",
+            found=f"the name {table['name']!r} in it",
+            expected=f"'{name}', as the file is called",
+            remedy="Remove the name from the file, or rename the file.",
+        )
+    return value_from_table(Arithmetic, {**table, "name": name}, where)
 
 
 @functools.cache

@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.arithmetic import Accumulator, Arithmetic, MultiplierForm, Overflow, Scaling, ZeroPoint
+from qbench.numerics.arithmetic import Accumulator, Arithmetic, Overflow
 from qbench.numerics.multiplier import exact_multipliers, fixed_multiplier, real_multiplier, short_multiplier
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import Ints, Rounding, round_reals, shift_right
+from qbench.numerics.scaling import MultiplierForm, Scaling, ZeroPoint
 
 Scales = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 Scaler = Callable[[Ints], Ints]

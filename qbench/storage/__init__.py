@@ -5,6 +5,7 @@ from qbench.storage.cache import Cache
 from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
 from qbench.storage.plain_values import Plain, json_line, json_text, plain
 from qbench.storage.tables import read_toml, value_from_table
+from qbench.storage.written_tables import table_from_value, toml_text
 
 __all__ = [
     "Cache",
@@ -19,6 +20,8 @@ __all__ = [
     "read_toml",
     "require_writable",
     "staged_files",
+    "table_from_value",
+    "toml_text",
     "value_from_table",
     "write_bytes",
     "write_text",

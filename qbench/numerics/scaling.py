@@ -1,0 +1,96 @@
+"""How a machine multiplies by a real number: what it keeps of it, where and how often it rounds.
+
+M = s_x · s_w / s_y;   y = clamp(round(acc · M) + z_y)
+"""
+
+import enum
+from dataclasses import dataclass
+
+from qbench.numerics.rounding import Rounding
+
+
+class MultiplierForm(enum.Enum):
+    """What a machine keeps of the real multiplier M.
+
+    EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ with
+    2^(bits−1) ≤ m < 2^bits. SHORT: Glow's eight or nine bits between two shifts. POWER: a power of two.
+    """
+
+    EXACT = "exact"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FIXED = "fixed"
+    SHORT = "short"
+    POWER = "power"
+
+
+class Precision(enum.Enum):
+    """In what s_x · s_w / s_y is computed before it is brought to its form."""
+
+    DOUBLE = "double"
+    SINGLE = "single"
+
+
+WIDEST_FACTOR = 31
+"""Bits of a fixed multiplier: a product with 32 more fits 64."""
+
+
+class ZeroPoint(enum.Enum):
+    """Whether the zero point is added to the rounded level or to the real number."""
+
+    AFTER = "after"
+    BEFORE = "before"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One rounding shift of a fixed multiplier: by ``bits``, or by all that is left (None)."""
+
+    rounding: Rounding
+    bits: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """From an accumulator to a level: y = clamp(round(acc · M) + z).
+
+    Args:
+        form: what is kept of M.
+        bits: significant bits of a FIXED multiplier; 0 elsewhere.
+        precision: of M before that.
+        stages: the shifts of a FIXED or POWER multiplier, in order; of a float one the last stage's rounding.
+        zero_point: added after the last rounding, or before it.
+        product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
+        inner_bits: width to which the rounded product saturates before the zero point is added; 0: none.
+        shift_powers: an M that is a power of two shifts once (the first stage's rounding) instead of multiplying.
+
+    Raises:
+        ValueError: settings that no machine has together.
+    """
+
+    form: MultiplierForm
+    bits: int = 0
+    precision: Precision = Precision.DOUBLE
+    stages: tuple[Stage, ...] = (Stage(Rounding.HALF_EVEN),)
+    zero_point: ZeroPoint = ZeroPoint.AFTER
+    product_bits: int = 0
+    inner_bits: int = 0
+    shift_powers: bool = False
+
+    def __post_init__(self) -> None:
+        if self.form is MultiplierForm.EXACT and self.precision is not Precision.DOUBLE:
+            raise ValueError("a rational multiplier is taken from the scales as they are: its precision is double")
+        if self.product_bits and self.form is not MultiplierForm.SHORT:
+            raise ValueError("'product_bits' is of short multipliers")
+        if not 0 <= self.bits <= WIDEST_FACTOR:
+            raise ValueError(f"a fixed multiplier has up to {WIDEST_FACTOR} bits, not {self.bits}")
+        if not self.stages or any(stage.bits is None for stage in self.stages[:-1]) or self.stages[-1].bits is not None:
+            raise ValueError("every stage but the last shifts by a stated number of bits, the last by the rest")
+        if (self.form is MultiplierForm.FIXED) != (self.bits > 0):
+            raise ValueError("'bits' is of fixed multipliers, and only of them")
+        if self.zero_point is ZeroPoint.BEFORE and self.form not in (
+            MultiplierForm.EXACT,
+            MultiplierForm.FLOAT32,
+            MultiplierForm.FLOAT64,
+        ):
+            raise ValueError("a zero point before the rounding is added to a real number: the multiplier is no float")
