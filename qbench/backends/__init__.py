@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from qbench.backends.closing import Closing as Closing
     from qbench.backends.named import catalogue as catalogue
     from qbench.backends.named import get_backend as get_backend
+    from qbench.backends.named import integer_machines as integer_machines
     from qbench.backends.onnx_reference import OnnxReferenceBackend as OnnxReferenceBackend
     from qbench.backends.ort import OrtBackend as OrtBackend
     from qbench.backends.protocol import Array as Array
@@ -20,7 +21,7 @@ else:
         __name__,
         {
             "closing": ("Closing",),
-            "named": ("catalogue", "get_backend"),
+            "named": ("catalogue", "get_backend", "integer_machines"),
             "onnx_reference": ("OnnxReferenceBackend",),
             "ort": ("OrtBackend",),
             "protocol": ("Array", "Backend", "Executor", "Feeds"),

@@ -100,6 +100,12 @@ def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
     return Catalogue("backend", _OWN, plain.added + machines)
 
 
+def integer_machines(extensions: Iterable[Extension] = ()) -> frozenset[str]:
+    """The backends that are a machine of ours and so run no float graph; none is made to find out."""
+    names = (*_ARITHMETICS, *(name for one in extensions for name in one.arithmetics))
+    return frozenset(f"integer-{name}" for name in names)
+
+
 def get_backend(name: str) -> "Backend":
     """The backend called ``name``, installed extensions included.
 

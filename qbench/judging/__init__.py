@@ -2,6 +2,7 @@
 
 from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.environment import EnvironmentClass
+from qbench.judging.equality import Compared, Criterion, FirstNode, holds
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on
 from qbench.judging.judgement import judge, support_lost
 from qbench.judging.loss import least_agreement
@@ -18,8 +19,11 @@ __all__ = [
     "GIVEN",
     "Accepted",
     "Cell",
+    "Compared",
+    "Criterion",
     "EnvironmentClass",
     "Expectation",
+    "FirstNode",
     "Gate",
     "GateState",
     "Measurement",
@@ -30,6 +34,7 @@ __all__ = [
     "Tolerance",
     "Verdict",
     "accepted_on",
+    "holds",
     "judge",
     "least_agreement",
     "mcnemar_midp",

@@ -1,5 +1,6 @@
 """A cell of the matrix: one model on one backend under one schema, in one variant."""
 
+import fnmatch
 import re
 from dataclasses import dataclass
 
@@ -43,6 +44,10 @@ class Cell:
     def is_given(self) -> bool:
         """Whether a model that came quantized is run."""
         return self.schema == GIVEN
+
+    def is_named_by(self, pattern: str) -> bool:
+        """Whether ``pattern`` is its schema, its backend, or matches its slug (``*`` stands for anything)."""
+        return pattern in (self.schema, self.backend) or fnmatch.fnmatchcase(self.slug, pattern)
 
     def __str__(self) -> str:
         return f"{self.model}::{self.slug}"

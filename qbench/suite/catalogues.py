@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.backends import catalogue as backend_catalogue
+from qbench.backends import integer_machines
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.quantization import catalogue as schema_catalogue
@@ -23,7 +24,7 @@ SCHEMA_FOLDER = "schemas"
 
 @dataclass(frozen=True, slots=True)
 class Catalogues:
-    """One catalogue a kind."""
+    """One catalogue a kind; ``integer_machines`` are the backends that run no float graph, by name alone."""
 
     models: "Catalogue[ZooModel]"
     datasets: "Catalogue[Dataset]"
@@ -32,6 +33,7 @@ class Catalogues:
     metrics: "Catalogue[Metric]"
 
 
+    integer_machines: frozenset[str] = frozenset()
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
     """Everything known here: our own, what is installed, ``extensions``, and ``suites``/schemas/*.toml.
 
@@ -51,6 +53,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
         metrics=metric_catalogue(added),
     )
 
+        integer_machines=integer_machines(added),
 
 def _read_schema(path: Path) -> "Schema":
     from qbench.quantization import load_schema

@@ -7,8 +7,18 @@ from typing import Any
 
 from qbench.errors import InputError, nearest, unknown_name
 from qbench.extension import Catalogue
-from qbench.judging import FP32, GIVEN, Cell, EnvironmentClass, QuarantineEntry, Tolerance, resolve_tolerance
+from qbench.judging import (
+    FP32,
+    GIVEN,
+    Cell,
+    Criterion,
+    EnvironmentClass,
+    QuarantineEntry,
+    Tolerance,
+    resolve_tolerance,
+)
 from qbench.suite.catalogues import Catalogues
+from qbench.suite.criteria import Asked, criterion_for, refuse_idle
 from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
 
 _VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends")
@@ -16,12 +26,13 @@ _VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """A cell with the settings that hold for it, before anything is loaded."""
+    """A cell with the settings that hold for it, before anything is loaded; ``criterion`` beside another backend."""
 
     cell: Cell
     suite: Suite
     model: ModelTable
     calibration: CalibrationChoice
+    criterion: Criterion | None = None
 
     @property
     def partner(self) -> ModelTable | None:
@@ -54,17 +65,21 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
 
     Raises:
         InputError: an unknown model, data set, backend, schema or metric (the nearest name is suggested); a name
-            twice in a list; a tolerance or quarantine entry that is about no cell.
+            twice in a list; a tolerance, a criterion or a quarantine entry that is about no cell; a cell that is to be
+            compared with itself, or in two ways.
     """
     doing = f"Expanding suite '{suite.name}'"
     planned: list[PlannedCell] = []
+    _check_criteria(doing, suite.asked(), catalogues)
     for model in suite.models:
         _check_names(doing, model, catalogues)
         cells = tuple(_cells_of(doing, suite, model, catalogues))
         if whole:
             _refuse_idle_tolerances(doing, model, cells)
+            refuse_idle(model.asked(), (planned.cell for planned in cells), doing)
         planned += cells
     if whole:
+        refuse_idle(suite.asked(), (one.cell for one in planned), doing)
         _refuse_idle_entries(doing, suite, planned)
     return tuple(planned)
 
@@ -74,7 +89,7 @@ def cell_tolerance(model: ModelTable, cell: Cell, environment: EnvironmentClass 
     if not isinstance(model.tolerance, Mapping):
         return None
     for key, setting in model.tolerance.items():
-        if not _is_about(key, cell):
+        if not cell.is_named_by(key):
             continue
         if isinstance(setting, float):
             return Tolerance(setting, f"cell {model.id}::{key}")
@@ -83,10 +98,6 @@ def cell_tolerance(model: ModelTable, cell: Cell, environment: EnvironmentClass 
                 setting.value, f"cell {model.id}::{key}" + (f" ({setting.reason})" if setting.reason else "")
             )
     return None
-
-
-def _is_about(key: str, cell: Cell) -> bool:
-    return key == cell.schema or fnmatch.fnmatchcase(cell.slug, key)
 
 
 def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogues) -> Iterable[PlannedCell]:
@@ -98,7 +109,8 @@ def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogue
         return
     schemas = _names(doing, "schema", suite.table.schemas if model.schemas is None else model.schemas, catalogues)
     for backend in backends:
-        for schema in ((FP32,) if suite.table.fp32 else ()) + schemas:
+        floats = suite.table.fp32 and backend not in catalogues.integer_machines
+        for schema in ((FP32,) if floats else ()) + schemas:
             yield _planned(doing, suite, model, (backend, schema, ""), model.calibration)
     for variant, settings in model.variants.items():
         calibration = _varied(doing, model, variant, settings, catalogues)
@@ -114,7 +126,8 @@ def _planned(
         cell = Cell(suite.name, model.id, *axes)
     except ValueError as error:
         raise InputError(doing, found=str(error), expected="names that fit a node id", remedy="Rename it.") from error
-    return PlannedCell(cell=cell, suite=suite, model=model, calibration=calibration)
+    criterion = criterion_for(cell, (suite.asked(), model.asked()), doing)
+    return PlannedCell(cell=cell, suite=suite, model=model, calibration=calibration, criterion=criterion)
 
 
 def _varied(
@@ -150,6 +163,15 @@ def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
     for name in metrics:
         _require(doing, catalogues.metrics, name)
     _refuse_twice(doing, f"metrics of '{model.id}'", model.metrics)
+    _check_criteria(doing, model.asked(), catalogues)
+
+
+def _check_criteria(doing: str, asked: Iterable[Asked], catalogues: Catalogues) -> None:
+    for setting in asked:
+        if setting.criterion.backend:
+            _require(
+                f"{doing}, {setting.key} ({setting.criterion.rule})", catalogues.backends, setting.criterion.backend
+            )
 
 
 def _names(doing: str, kind: str, names: tuple[str, ...], catalogues: Catalogues) -> tuple[str, ...]:
@@ -179,8 +201,8 @@ def _refuse_twice(doing: str, what: str, names: tuple[str, ...]) -> None:
 def _refuse_idle_tolerances(doing: str, model: ModelTable, cells: tuple[PlannedCell, ...]) -> None:
     keys = model.tolerance if isinstance(model.tolerance, Mapping) else {}
     for key in keys:
-        if not any(_is_about(key, planned.cell) for planned in cells):
-            known = {planned.cell.schema for planned in cells} | {planned.cell.slug for planned in cells}
+        if not any(planned.cell.is_named_by(key) for planned in cells):
+            known = {name for planned in cells for name in (planned.cell.schema, planned.cell.slug)}
             raise unknown_name(f"{doing}, tolerances of '{model.id}'", "cell", key, known)
 
 

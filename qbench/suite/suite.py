@@ -12,6 +12,7 @@ from typing import Any
 from qbench.errors import InputError
 from qbench.judging import QuarantineEntry, Rules, Tolerance
 from qbench.storage import read_toml, value_from_table
+from qbench.suite.criteria import Asked, CloseTo, EqualTo, asked_by
 from qbench.suite.partners import refuse_other_data, with_borrowed
 
 SUFFIX = ".qbench.toml"
@@ -43,10 +44,11 @@ class CellTolerance:
 class ModelTable:
     """A ``[[model]]`` of a suite.
 
-    ``tolerance`` is one number for the model, or numbers by schema or by a ``backend+schema`` pattern (first match
-    wins). ``agreement``, ``integer_macs``, ``backends`` and ``schemas`` replace the suite's. ``samples`` scores that
-    many of the data, spread evenly. A variant replaces settings (``calibration.count``, ``calibration.data``) and may
-    name its own ``schemas`` and ``backends``. ``fp32`` names the float model that this one is a quantized form of
+    ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
+    (first match wins); ``equal_to`` and ``close_to`` name another backend in the same style (``criteria``).
+    ``agreement``, ``integer_macs``, ``backends`` and ``schemas`` replace the suite's. ``samples`` scores that many of
+    the data, spread evenly. A variant replaces settings (``calibration.count``, ``calibration.data``) and may name its
+    own ``schemas`` and ``backends``. ``fp32`` names the float model that this one is a quantized form of
     (``partners``).
     """
 
@@ -55,6 +57,8 @@ class ModelTable:
     calibration: CalibrationChoice
     metrics: tuple[str, ...]
     tolerance: float | Mapping[str, float | CellTolerance] | None = None
+    equal_to: EqualTo = None
+    close_to: CloseTo = None
     backends: tuple[str, ...] | None = None
     schemas: tuple[str, ...] | None = None
     agreement: float | None = None
@@ -72,10 +76,15 @@ class ModelTable:
         for value in values:
             Tolerance(value)  # refuses the impossible
         Rules(agreement=self.agreement or 0.0, integer_macs=self.integer_macs or 0.0)  # likewise
+        self.asked()
 
     def own_tolerance(self) -> Tolerance | None:
         """The tolerance of the whole model, when it sets one."""
         return Tolerance(self.tolerance, f"model {self.id}") if isinstance(self.tolerance, float) else None
+
+    def asked(self) -> tuple[Asked, ...]:
+        """What its cells must be beside other backends."""
+        return asked_by("model", self.id, self.equal_to, self.close_to)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,11 +95,14 @@ class SuiteTable:
         tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
             multiply-accumulates in integers. agreement: least share of samples answered as fp32 does.
         backends, schemas: what models are crossed with. fp32: whether each backend also runs the float model.
+        equal_to, close_to: what quantized cells must be beside another backend (``criteria``).
         reference: the backend whose fp32 run makes references and profiles.
         threads: of one engine.
     """
 
     tolerance: float | None = None
+    equal_to: EqualTo = None
+    close_to: CloseTo = None
     integer_macs: float = 0.5
     agreement: float = 0.85
     backends: tuple[str, ...] = ()
@@ -106,6 +118,7 @@ class SuiteTable:
                 raise ValueError(f"{name} = {getattr(self, name)}, which is no share between 0 and 1")
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads}")
+        asked_by("suite", "", self.equal_to, self.close_to)  # refuses the impossible
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +167,10 @@ class Suite:
     def own_tolerance(self) -> Tolerance | None:
         """The suite's tolerance, when it sets one."""
         return None if self.table.tolerance is None else Tolerance(self.table.tolerance, f"suite {self.name}")
+
+    def asked(self) -> tuple[Asked, ...]:
+        """What its cells must be beside other backends."""
+        return asked_by("suite", self.name, self.table.equal_to, self.table.close_to)
 
 
 def load_suite(path: Path) -> Suite:
