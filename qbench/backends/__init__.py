@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import Backend as Backend
     from qbench.backends.protocol import Executor as Executor
     from qbench.backends.protocol import Feeds as Feeds
+    from qbench.backends.protocol import Ruled as Ruled
     from qbench.backends.slicing import in_slices as in_slices
 else:
     __getattr__, __dir__, __all__ = open_on_use(
@@ -24,7 +25,7 @@ else:
             "named": ("catalogue", "get_backend", "integer_machines"),
             "onnx_reference": ("OnnxReferenceBackend",),
             "ort": ("OrtBackend",),
-            "protocol": ("Array", "Backend", "Executor", "Feeds"),
+            "protocol": ("Array", "Backend", "Executor", "Feeds", "Ruled"),
             "slicing": ("in_slices",),
         },
     )

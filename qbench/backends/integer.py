@@ -4,7 +4,7 @@ A QDQ graph is lowered to operators on integers; what has none runs in float bet
 No engine's own quantized graph is called.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -42,6 +42,11 @@ class IntegerBackend:
     def name(self) -> str:
         """``integer-`` and the arithmetic's name."""
         return PREFIX + self.arithmetic.name
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """That of the arithmetic."""
+        return {"arithmetic": self.arithmetic.digest}
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
         """A compiled program over the lowered ``model``; taps are values of the lowered graph and change nothing.

@@ -65,4 +65,14 @@ class Backend(Protocol):
         ...
 
 
-__all__ = ["Array", "Backend", "Executor", "Feeds"]
+@runtime_checkable
+class Ruled(Protocol):
+    """A backend that counts by rules which are data, not code of a package; most have none."""
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """What the rules are called → their digest, for every measurement: another digest may mean other numbers."""
+        ...
+
+
+__all__ = ["Array", "Backend", "Executor", "Feeds", "Ruled"]

@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
@@ -19,7 +20,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench list``."""
     parser.add_argument("kind", choices=KINDS, help="what to list")
     parser.add_argument(
-        "--suites", metavar="DIR", default="suites", help="folder with schemas/*.toml (default: suites)"
+        "--suites",
+        metavar="DIR",
+        default="suites",
+        help="folder with schemas/*.toml and arithmetics/*.toml (default: suites)",
     )
     declare_extensions(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -46,15 +50,14 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _catalogue(arguments: argparse.Namespace) -> "Catalogue[Any]":
-    """All names of the kind that is asked for; suites name no arithmetics but the backends that count by them."""
-    from pathlib import Path
-
+    """All names of the kind that is asked for; of arithmetics suites name the backends ``integer-…``."""
     extensions = named_extensions(arguments.extension)
     if arguments.kind == "arithmetics":
         from qbench.extension import installed_extensions
         from qbench.numerics import catalogue
+        from qbench.suite import written_extensions
 
-        return catalogue((*installed_extensions(), *extensions))
+        return catalogue((*installed_extensions(), *extensions, *written_extensions(Path(arguments.suites))))
     from qbench.suite import gather
 
     found: Catalogue[Any] = getattr(gather(extensions, suites=Path(arguments.suites)), arguments.kind)

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 
+from qbench.backends import Backend, Ruled
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.request import MetricUse, Request
 from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
@@ -58,7 +59,7 @@ def evaluate(
         cell=request.cell,
         environment=environment,
         scores=_scores(request, answers, reference),
-        digests=_digests(shared, quantized, answers, reference),
+        digests=_digests(shared, quantized, answers, reference) | dict(_rules(backend)),
         changed={name: ids[:LISTED] for name, ids in changed.items()},
         changed_count={name: len(ids) for name, ids in changed.items()},
         ties={name: given.ties for name, given in answers.items()},
@@ -104,6 +105,11 @@ def _digests(
         digests["quantized"] = quantized.digest
     digests |= {f"predictions:{name}": given.digest for name, given in answers.items()}
     return digests | {f"reference:{name}": reference[name].digest for name in answers}
+
+
+def _rules(backend: Backend) -> Mapping[str, str]:
+    """The digests of what ``backend`` counts by, where that is data."""
+    return backend.digests if isinstance(backend, Ruled) else {}
 
 
 def _changed(ids: tuple[str, ...], answers: Answers, reference: Answers) -> tuple[str, ...]:

@@ -1,6 +1,7 @@
 """Scores → verdict: integers in, an outcome with its rule and its numbers out."""
 
 from qbench.judging.cell import FP32, GIVEN, Cell
+from qbench.judging.drift import arithmetic_change
 from qbench.judging.environment import EnvironmentClass
 from qbench.judging.equality import Compared, Criterion, FirstNode, holds
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on
@@ -34,6 +35,7 @@ __all__ = [
     "Tolerance",
     "Verdict",
     "accepted_on",
+    "arithmetic_change",
     "holds",
     "judge",
     "least_agreement",

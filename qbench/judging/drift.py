@@ -9,6 +9,8 @@ from qbench.judging.measurement import Measurement
 from qbench.judging.verdict import Gate, GateState
 from qbench.judging.wording import counted, listed
 
+_SHOWN = 8
+"""Digits of a digest, for people."""
 RULE = "identical predictions in one environment class"
 
 
@@ -22,9 +24,15 @@ def drift_gate(measurement: Measurement, expectation: Expectation) -> Gate:
     moved = [data for data, digest in _predictions(measurement).items() if accepted.predictions.get(data) != digest]
     if not moved:
         return _gate(GateState.HOLDS, f"predictions on {', '.join(_predictions(measurement))} as accepted")
-    return _gate(
-        GateState.BROKEN, f"predictions on {', '.join(moved)} changed; {metric_changes(measurement, accepted)}"
-    )
+    changed = f"predictions on {', '.join(moved)} changed; {metric_changes(measurement, accepted)}"
+    cause = arithmetic_change(accepted.arithmetic, measurement.digests.get("arithmetic", ""))
+    return _gate(GateState.BROKEN, f"{cause}; {changed}" if cause else changed)
+
+
+def arithmetic_change(before: str, after: str) -> str:
+    """The cause of other answers that an integer machine's own digests tell; empty where they tell none."""
+    known = before and after and before != after
+    return f"arithmetic changed: {before[:_SHOWN]} → {after[:_SHOWN]}" if known else ""
 
 
 def reference_gate(measurement: Measurement, expectation: Expectation, drift: Gate) -> Gate:

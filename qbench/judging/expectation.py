@@ -22,11 +22,13 @@ class Accepted:
     Args:
         metrics: metric as the suite writes it → hits. predictions: data set → digest of the predictions.
         reason: why it replaced an earlier one; empty for the first.
+        arithmetic: digest of how an integer machine counted then; empty where it is not known, or none did.
     """
 
     metrics: Mapping[str, int]
     predictions: Mapping[str, str]
     reason: str = ""
+    arithmetic: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

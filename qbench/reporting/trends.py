@@ -75,6 +75,7 @@ _CAUSES = (
     ("preprocessing", "preprocessing changed"),
     ("data", "data changed"),
     ("quantized", "quantized graph changed"),
+    ("arithmetic", "arithmetic changed"),
 )
 """What a digest is of (its key up to a colon), and the words for another one."""
 

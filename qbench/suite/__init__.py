@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from qbench.suite.beginning import describe_start as describe_start
     from qbench.suite.catalogues import Catalogues as Catalogues
     from qbench.suite.catalogues import gather as gather
+    from qbench.suite.catalogues import written_extensions as written_extensions
     from qbench.suite.expansion import PlannedCell as PlannedCell
     from qbench.suite.expansion import expand as expand
     from qbench.suite.idle_rules import idle_rule_errors as idle_rule_errors
@@ -31,7 +32,7 @@ else:
         {
             "approval": ("approve_run",),
             "beginning": ("Extent", "RunStart", "describe_start"),
-            "catalogues": ("Catalogues", "gather"),
+            "catalogues": ("Catalogues", "gather", "written_extensions"),
             "expansion": ("PlannedCell", "expand"),
             "idle_rules": ("idle_rule_errors",),
             "judged_cell": ("JudgedCell",),

@@ -1,4 +1,4 @@
-"""All that a suite can name: the rooms' own tables, installed extensions, the conftest's, and TOML schemas."""
+"""All that a suite can name: rooms' own tables, installed extensions, the conftest's, TOML schemas and arithmetics."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,10 +16,12 @@ from qbench.zoo import dataset_catalogue, model_catalogue
 if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
     from qbench.backends import Backend
     from qbench.metrics import Metric
+    from qbench.numerics import Arithmetic
     from qbench.quantization import Schema
     from qbench.zoo import Dataset, ZooModel
 
 SCHEMA_FOLDER = "schemas"
+ARITHMETIC_FOLDER = "arithmetics"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,29 +33,50 @@ class Catalogues:
     backends: "Catalogue[Backend]"
     schemas: "Catalogue[Schema]"
     metrics: "Catalogue[Metric]"
-
-
     integer_machines: frozenset[str] = frozenset()
+
+
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
-    """Everything known here: our own, what is installed, ``extensions``, and ``suites``/schemas/*.toml.
+    """Everything known here: our own, what is installed, ``extensions``, and what TOML files under ``suites`` spell.
+
+    ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend ``integer-mine``.
 
     Raises:
         InputError: two owners define one name.
     """
     added = (*installed_extensions(), *extensions)
-    files = sorted((suites / SCHEMA_FOLDER).glob("*.toml")) if suites is not None else []
-    written = {path.stem: partial(_read_schema, path) for path in files}
-    if written:
-        added = (*added, Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=written))
+    if suites is not None:
+        added = (*added, *written_extensions(suites))
     return Catalogues(
         models=model_catalogue(added),
         datasets=dataset_catalogue(added),
         backends=backend_catalogue(added),
         schemas=schema_catalogue(added),
         metrics=metric_catalogue(added),
+        integer_machines=integer_machines(added),
     )
 
-        integer_machines=integer_machines(added),
+
+def written_extensions(suites: Path) -> tuple[Extension, ...]:
+    """What the TOML files under ``suites`` add to the names that are known."""
+    schemas = {path.stem: partial(_read_schema, path) for path in _files(suites / SCHEMA_FOLDER)}
+    machines = {path.stem: partial(_read_arithmetic, path) for path in _files(suites / ARITHMETIC_FOLDER)}
+    found = (
+        Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=schemas),
+        Extension(name=f"{ARITHMETIC_FOLDER}/*.toml", arithmetics=machines),
+    )
+    return tuple(one for one, files in zip(found, (schemas, machines), strict=True) if files)
+
+
+def _files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("*.toml"))
+
+
+def _read_arithmetic(path: Path) -> "Arithmetic":
+    from qbench.numerics import load_arithmetic
+
+    return load_arithmetic(path)
+
 
 def _read_schema(path: Path) -> "Schema":
     from qbench.quantization import load_schema

@@ -234,7 +234,8 @@ def _in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | Non
     if old is None:
         return scope in (Scope.NEW, Scope.ALL)
     if not _is_change(measurement, old):
-        return any(s.metric not in old.metrics for s in measurement.scores)  # the suite asks for one more metric
+        more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite asks for one more metric
+        return more or _arithmetic(measurement) not in ("", old.arithmetic)  # another one with the same answers
     return scope in (Scope.CHANGED, Scope.ALL) or (scope is Scope.IMPROVED and _improves(measurement, old))
 
 
@@ -262,7 +263,12 @@ def _accepted(measurement: Measurement, reason: str) -> Accepted:
         metrics={score.metric: score.hits for score in measurement.scores},
         predictions={k.removeprefix(prefix): v for k, v in measurement.digests.items() if k.startswith(prefix)},
         reason=reason,
+        arithmetic=_arithmetic(measurement),
     )
+
+
+def _arithmetic(measurement: Measurement) -> str:
+    return measurement.digests.get("arithmetic", "")
 
 
 def _with_floors(cell: AcceptedCell, measurement: Measurement, rules: Rules) -> AcceptedCell:

@@ -115,7 +115,7 @@ def _table(baseline: Baseline) -> dict[str, Any]:
 
 
 def _short(accepted: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in accepted.items() if key != "reason" or value}
+    return {key: value for key, value in accepted.items() if key not in ("reason", "arithmetic") or value}
 
 
 def _parsed(path: Path) -> _File:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from qbench.errors import IncomparableError
-from qbench.judging import Cell
+from qbench.judging import Cell, arithmetic_change
 from qbench.tracking.runs import Run, cell_of_line
 
 
@@ -36,7 +36,10 @@ class MetricChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellChange:
-    """One row of a comparison. ``why`` says why a cell is incomparable; outcomes are empty where it is absent."""
+    """One row of a comparison; outcomes are empty where the cell is absent.
+
+    ``why`` says why a cell is incomparable, or, where the digests tell, why it changed.
+    """
 
     cell: Cell
     relation: Relation
@@ -81,10 +84,13 @@ def _change(cell: Cell, old: Mapping[str, Any] | None, new: Mapping[str, Any] | 
             metrics=_metrics(old or {}, new or {}),
         )
     why = _incomparable(old, new)
-    relation = Relation.SAME if _digests(old, "predictions:") == _digests(new, "predictions:") else Relation.CHANGED
+    same = _digests(old, "predictions:") == _digests(new, "predictions:")
+    relation = Relation.INCOMPARABLE if why else Relation.SAME if same else Relation.CHANGED
+    if relation is Relation.CHANGED:
+        why = arithmetic_change(*(_digests(line, "arithmetic").get("arithmetic", "") for line in (old, new)))
     return CellChange(
         cell=cell,
-        relation=Relation.INCOMPARABLE if why else relation,
+        relation=relation,
         old_outcome=_outcome(old),
         new_outcome=_outcome(new),
         metrics=_metrics(old, new),
