@@ -5,11 +5,12 @@ Only operators that lowering brings in are asked for. Those that merely move int
 
 from dataclasses import dataclass
 
+from qbench.graph import INTEGER_DOMAIN
 from qbench.passes.lowering.operands import Operand
 
+__all__ = ["ENGINE_DOMAIN", "INTEGER_DOMAIN", "ONNX_RUNTIME", "Target"]
+
 ENGINE_DOMAIN = "com.microsoft"
-INTEGER_DOMAIN = "qbench.integer"
-"""Of operators that no engine has: integer machines alone count them."""
 
 
 @dataclass(frozen=True, slots=True)
