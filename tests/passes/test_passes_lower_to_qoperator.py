@@ -338,6 +338,13 @@ def test_taps_are_answered() -> None:
     assert got["d"].shape == (2, 8, 6, 6)
 
 
+@pytest.mark.parametrize("name", NETS)
+def test_integers_keep_the_names_of_what_quantized_them(name: str) -> None:
+    pairs = quantized(NETS[name](), "w8a8_asym_pc")
+    wanted = {node.outputs[0].name for node in pairs.graph if node.op_type == "QuantizeLinear"}
+    assert wanted <= {value.name for node in lowered(pairs).graph for value in node.outputs}
+
+
 def test_the_padding_is_the_zero_point() -> None:
     result = lowered(quantized(image_net(), "w8a8_asym_pc"))
     pad = next(node for node in result.graph if node.op_type == "Pad")

@@ -63,6 +63,7 @@ def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operan
         old = quantizer.outputs[0]
         old.replace_all_uses_with(value, replace_graph_outputs=True)
         site.graph.remove(quantizer, safe=True)
+        value.name = old.name  # the integers keep their name, so that runs of both forms can be compared
     if fed is not None and not fed.outputs[0].uses() and not fed.outputs[0].is_graph_output():
         site.graph.remove(fed, safe=True)
 
