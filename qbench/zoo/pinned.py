@@ -8,9 +8,13 @@ Where packages come from is the user's configuration of the clients alone.
 import contextlib
 import os
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
+
+from qbench.storage import digest_bytes
 
 _POLL_SECONDS = 0.2
 
@@ -68,6 +72,29 @@ def check_digest(package: str, sha256: str) -> None:
     """
     if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
         raise ValueError(f"'{sha256}' is not a SHA-256 of package '{package}'")
+
+
+def digest_of_members(archive: Path) -> str:
+    """SHA-256 of the lines "<SHA-256 of a file>  <its path>", sorted by path; no digest for a broken archive.
+
+    Raises OSError.
+    """
+    try:
+        with zipfile.ZipFile(archive) as files:
+            lines = [f"{digest_bytes(files.read(name))}  {name}\n" for name in sorted(files.namelist())]
+    except zipfile.BadZipFile:
+        return "(not a zip archive)"
+    return digest_bytes("".join(lines).encode())
+
+
+def pack_members(members: Iterable[tuple[str, bytes]], wanted: Sequence[str], folder: Path) -> Path:
+    """A new zip archive in ``folder`` of those ``members`` (path, content) that a pattern of ``wanted`` fits."""
+    archive = folder / "files.zip"
+    with zipfile.ZipFile(archive, "w") as files:
+        for name, data in members:
+            if any(fnmatchcase(name, pattern) for pattern in wanted):
+                files.writestr(name, data)
+    return archive
 
 
 def run_client(

@@ -1,6 +1,7 @@
 """The hand-written networks: real weights give real answers, and every parameter has its place."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from qbench.errors import InputError
 from qbench.storage import Cache
 from qbench.zoo import ZooModel, get_dataset, get_model, prepare_samples
 from qbench.zoo.networks.building import GraphBuilder
-from qbench.zoo.networks.efficientnet_lite import build_efficientnet_lite0, same_pads
+from qbench.zoo.networks.efficientnet_lite import build_efficientnet_lite, same_pads
 from qbench.zoo.networks.inverted_residual import Layers, Unit
 from qbench.zoo.networks.mobilenet_v2 import build_mobilenet_v2
 from qbench.zoo.networks.parameters import Parameters
@@ -81,7 +82,10 @@ def shapes() -> dict[str, dict[str, tuple[int, ...]]]:
     """Parameter shapes of both networks, found by asking for them."""
 
     found: dict[str, dict[str, tuple[int, ...]]] = {}
-    for name, build in (("mobilenet_v2", build_mobilenet_v2), ("efficientnet_lite0", build_efficientnet_lite0)):
+    for name, build in (
+        ("mobilenet_v2", build_mobilenet_v2),
+        ("efficientnet_lite0", partial(build_efficientnet_lite, 0)),
+    ):
         taken: dict[str, tuple[int, ...]] = {}
 
         def take(self: Parameters, key: str, shape: tuple[int, ...], taken: Any = taken) -> np.ndarray:
@@ -95,7 +99,7 @@ def shapes() -> dict[str, dict[str, tuple[int, ...]]]:
     return found
 
 
-BUILDERS = [("mobilenet_v2", build_mobilenet_v2), ("efficientnet_lite0", build_efficientnet_lite0)]
+BUILDERS = [("mobilenet_v2", build_mobilenet_v2), ("efficientnet_lite0", partial(build_efficientnet_lite, 0))]
 
 
 @pytest.mark.parametrize(("name", "build"), BUILDERS)

@@ -13,7 +13,6 @@ Source: torch/serialization.py, ``_legacy_save`` (torch 1.5).
 import io
 import math
 import pickle
-import pickletools
 import struct
 from collections import OrderedDict
 from collections.abc import Mapping
@@ -25,6 +24,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
+from qbench.zoo.formats.pickle_inspection import inspect_pickle
 
 _MAGIC = 0x1950A86A20F9469CFC6C
 _PROTOCOL = 1001
@@ -39,16 +39,6 @@ _DTYPES: Mapping[str, str] = {
     "ByteStorage": "|u1",
     "BoolStorage": "|b1",
 }
-# What a protocol-2 pickle of plain values, tensors and persistent ids needs. Absent on purpose: every instruction that
-# calls or finds something by another road (INST, OBJ, NEWOBJ, STACK_GLOBAL, EXT*).
-_INSTRUCTIONS = frozenset(
-    {
-        *("PROTO", "STOP", "MARK", "POP", "POP_MARK", "DUP", "BINPUT", "LONG_BINPUT", "BINGET", "LONG_BINGET"),
-        *("NONE", "NEWTRUE", "NEWFALSE", "BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE"),
-        *("EMPTY_TUPLE", "TUPLE", "TUPLE1", "TUPLE2", "TUPLE3", "EMPTY_LIST", "APPEND", "APPENDS"),
-        *("EMPTY_DICT", "SETITEM", "SETITEMS", "GLOBAL", "REDUCE", "BUILD", "BINPERSID"),
-    }
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,30 +151,9 @@ def _read_checkpoint(stream: BinaryIO, entry: str | None) -> dict[str, npt.NDArr
 
 def _read_pickle(stream: BinaryIO) -> tuple[Any, dict[str, _Storage]]:
     """What is written there, plain values and tensors, and the storages it speaks of by key."""
-    start = stream.tell()
-    _inspect(stream)
-    stream.seek(start)
+    inspect_pickle(stream, _NAMES)
     unpickler = _Unpickler(stream)
     return unpickler.load(), unpickler.storages
-
-
-def _inspect(stream: BinaryIO) -> None:
-    """Refuse the pickle at the stream's position before any of it is run."""
-    here = stream.tell()
-    size = stream.seek(0, io.SEEK_END)
-    stream.seek(here)
-    if here == size:
-        raise EOFError
-    for instruction, argument, _ in pickletools.genops(stream):
-        if instruction.name not in _INSTRUCTIONS:
-            raise pickle.UnpicklingError(f"the pickle instruction {instruction.name}")
-        if instruction.name == "GLOBAL":
-            module, _, title = str(argument).partition(" ")
-            if (module, title) not in _NAMES:
-                raise pickle.UnpicklingError(f"the name '{module}.{title}'")
-        # The memo is an array as long as its largest index: one short instruction could claim all memory.
-        if instruction.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > size:
-            raise pickle.UnpicklingError(f"the memo index {argument}")
 
 
 def _entry(checkpoint: object, name: str) -> object:

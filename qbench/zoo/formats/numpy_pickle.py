@@ -1,0 +1,120 @@
+"""A pickled dictionary of lists of numpy arrays, read so that nothing but float arrays can come out of it.
+
+    {"layer": [array, …], …}      →      {"layer.0": array, …}
+
+The pickle is inspected as text first, and then unpickled with three names of numpy, which stand for inert values here:
+an array's bytes, shape and number format. numpy itself makes the arrays, from the bytes.
+
+Source: numpy/core/multiarray.py, ``ndarray.__reduce__`` and ``dtype.__reduce__`` (numpy 1).
+"""
+
+import io
+import math
+import pickle
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.errors import InputError
+from qbench.zoo.formats.pickle_inspection import inspect_pickle
+
+_FORMATS = frozenset({"f2", "f4", "f8"})
+
+
+class _Format:
+    """Stands for a dtype: its code, little-endian."""
+
+    def __init__(self, code: object, *_: object) -> None:
+        if code not in _FORMATS:
+            raise pickle.UnpicklingError(f"numbers of type {code!r}")
+        self.code = f"<{code}"
+
+    def __setstate__(self, state: tuple[object, ...]) -> None:
+        if len(state) < 2 or state[1] != "<":
+            raise pickle.UnpicklingError("numbers of a big-endian machine")
+
+
+class _Array:
+    """Stands for an array, empty until its state comes."""
+
+    value: npt.NDArray[Any] | None = None
+
+    def __setstate__(self, state: tuple[object, ...]) -> None:
+        match state:
+            case (1, tuple(shape), _Format(code=code), False, bytes(data)) if all(isinstance(n, int) for n in shape):
+                if math.prod(shape) * np.dtype(code).itemsize != len(data) or min(shape, default=1) < 1:
+                    raise pickle.UnpicklingError(f"{len(data)} bytes for an array of shape {shape}")
+                self.value = np.frombuffer(data, code).reshape(shape)
+            case _:
+                raise pickle.UnpicklingError("an array that is not of numbers in the order of C")
+
+
+class _ArrayType:
+    """Stands for ``numpy.ndarray`` where it is merely named."""
+
+
+def _reconstruct(kind: object, *_: object) -> _Array:
+    if kind is not _ArrayType:
+        raise pickle.UnpicklingError("a subclass of numpy's array")
+    return _Array()
+
+
+_NAMES: Mapping[tuple[str, str], Any] = {
+    ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+    ("numpy", "ndarray"): _ArrayType,
+    ("numpy", "dtype"): _Format,
+}
+
+
+class _Unpickler(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:  # noqa: ANN401 - the signature of the standard library
+        if (module, name) not in _NAMES:
+            raise pickle.UnpicklingError(f"the name '{module}.{name}'")
+        return _NAMES[module, name]
+
+
+def read_numpy_pickle(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays in the pickle ``data``, a key and its place in the list each; ``name`` is how errors call the file.
+
+    Raises:
+        InputError: it is no such pickle, is cut short, or holds anything but lists of float arrays (what is named).
+    """
+    try:
+        stream = io.BytesIO(data)
+        inspect_pickle(stream, _NAMES)
+        return _arrays(_Unpickler(stream).load())
+    except EOFError as error:
+        raise _refusal(name, f"that it ends after {len(data)} bytes in the middle") from error
+    except (
+        pickle.UnpicklingError,
+        ValueError,
+        TypeError,
+        KeyError,
+        IndexError,
+        AttributeError,
+        OverflowError,
+    ) as error:
+        raise _refusal(name, str(error)) from error
+
+
+def _arrays(content: object) -> dict[str, npt.NDArray[Any]]:
+    if not isinstance(content, dict):
+        raise pickle.UnpicklingError(f"a {type(content).__name__} where the dictionary of layers should be")
+    found: dict[str, npt.NDArray[Any]] = {}
+    for key, entries in content.items():
+        for place, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+            if not isinstance(key, str) or not isinstance(entry, _Array) or entry.value is None:
+                raise pickle.UnpicklingError(f"an entry {key!r} that is a {type(entry).__name__} and no array")
+            found[f"{key}.{place}"] = entry.value
+    return found
+
+
+def _refusal(name: str, found: str) -> InputError:
+    return InputError(
+        f"Reading the pickle '{name}'",
+        found=found,
+        expected="a pickled dictionary of numpy arrays and nothing else",
+        remedy="Get the file again, from someone you trust.",
+    )

