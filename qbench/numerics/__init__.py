@@ -8,22 +8,26 @@ from qbench.numerics.arithmetic import (
     AddScheme,
     Arithmetic,
     Averaging,
+    NotANumber,
     Override,
     PairsIn,
     Quantizing,
     Softmax,
 )
+from qbench.numerics.averaging import averager
 from qbench.numerics.gradient import FakeQuantizeGrad, fake_quantize_grad
 from qbench.numerics.grid import clip_levels
 from qbench.numerics.interval import Interval
 from qbench.numerics.kind import GridKind
-from qbench.numerics.multiplier import fixed_multiplier, real_multiplier
+from qbench.numerics.multiplier import fixed_multiplier, real_multiplier, short_multiplier
 from qbench.numerics.named import catalogue, get_arithmetic, list_arithmetics, load_arithmetic
 from qbench.numerics.qparams import QParams, parameter_shape
 from qbench.numerics.qtype import QType
 from qbench.numerics.requantization import Scales, held, requantize, scaler
+from qbench.numerics.rescaling import rescale_quantized, rescaler, scaling_of_levels
 from qbench.numerics.rounding import Rounding
 from qbench.numerics.scaling import MultiplierForm, Scaling, Stage, ZeroPoint
+from qbench.numerics.softmax import softmax_of_levels
 
 __all__ = [
     "Accumulator",
@@ -35,6 +39,7 @@ __all__ = [
     "GridKind",
     "Interval",
     "MultiplierForm",
+    "NotANumber",
     "Override",
     "PairsIn",
     "QParams",
@@ -49,6 +54,7 @@ __all__ = [
     "Symmetry",
     "ZeroPoint",
     "add_quantized",
+    "averager",
     "catalogue",
     "choose_qparams",
     "clip_levels",
@@ -64,5 +70,10 @@ __all__ = [
     "quantize",
     "real_multiplier",
     "requantize",
+    "rescale_quantized",
+    "rescaler",
     "scaler",
+    "short_multiplier",
+    "scaling_of_levels",
+    "softmax_of_levels",
 ]

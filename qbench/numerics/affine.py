@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
-from qbench.numerics.arithmetic import Arithmetic
+from qbench.numerics.arithmetic import Arithmetic, NotANumber
 from qbench.numerics.interval import Floats
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qparams import QParams
@@ -86,7 +86,8 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
     """``x`` on the grid, as ONNX QuantizeLinear: float32 division, half to even, then the zero point, saturated.
 
     Args:
-        x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime.
+        x: real array, taken as float32. Infinities saturate; NaN becomes qmin, as in ONNX Runtime, or what the machine
+            makes of it.
         qparams: the grid.
         arithmetic: a machine, or its name, whose ``quantizing`` replaces the rule above; None: that rule.
 
@@ -130,6 +131,8 @@ def _quantized_by(real: FloatArray, qparams: QParams, machine: Arithmetic) -> np
         levels = round_reals(ratio.astype(np.float64), rule.rounding)
         if rule.zero_point is ZeroPoint.AFTER:
             levels = levels + point
+        if rule.nan is NotANumber.HIGHEST:
+            levels = np.fmax(np.fmin(levels, float(high)), float(low))
         levels = np.fmin(np.fmax(levels, float(low)), float(high))
     return np.asarray(levels.astype(qparams.qtype.storage_dtype))
 

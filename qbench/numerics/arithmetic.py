@@ -119,13 +119,21 @@ class Softmax(enum.Enum):
     FIXED = "fixed"
 
 
+class NotANumber(enum.Enum):
+    """The level that NaN becomes: an end of the grid. Infinities saturate everywhere."""
+
+    LOWEST = "lowest"
+    HIGHEST = "highest"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantizing:
-    """From floats to levels: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it."""
+    """From floats to levels: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it; NaN."""
 
     rounding: Rounding = Rounding.HALF_EVEN
     reciprocal: bool = False
     zero_point: ZeroPoint = ZeroPoint.AFTER
+    nan: NotANumber = NotANumber.LOWEST
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,7 +194,7 @@ class Arithmetic:
         softmax: of levels.
         multiplying: of the product of two quantized operands; None: as accumulators are.
         rescaling: of levels from one grid to another; None: dequantized and quantized where multipliers are floats, as
-            accumulators are where they are integers.
+            accumulators are where they are integers (``numerics.rescaling``).
         quantizing: of floats.
         narrow: levels never reach the lowest one of a signed grid.
         overrides: nodes that count otherwise; the first that applies holds.

@@ -1,6 +1,7 @@
 """The real multiplier M = s_x · s_w / s_y in the forms that machines hold it in.
 
 FIXED   M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)   gemmlowp, QuantizeMultiplier
+FRACTION M ≈ m · 2^−bits, m = round_half_even(M · 2^bits)                                     XNNPACK's conversions
 SHORT   M ≈ m · 2^−(pre + post): doubled while M < ½ or (M < 256 and post < 15), then, pre growing, while M < 255 and
         pre < post // 2; m = round_half_away(M). A power of two is a shift alone.       Glow, quantizeScaleOffset32To8
 POWER   M = 2^−shift exactly
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from qbench.errors import InputError
 from qbench.numerics.rounding import Ints
-from qbench.numerics.scaling import MultiplierForm, Precision, Scaling
+from qbench.numerics.scaling import WIDEST_FACTOR, MultiplierForm, Precision, Scaling
 
 Floats = npt.NDArray[np.float64]
 LONGEST_SHIFT, LONGEST_LEFT_SHIFT = 62, 31
@@ -57,7 +58,7 @@ def exact_multipliers(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 
 
 def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
-    """``multiplier`` as ``scaling`` (FIXED or POWER) holds it.
+    """``multiplier`` as ``scaling`` (FIXED, FRACTION or POWER) holds it.
 
     Raises:
         InputError: it needs a shift that no 64-bit product has, or is no power of two where only shifts are.
@@ -68,6 +69,12 @@ def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
             if (fraction != 0.5).any():
                 raise _beyond(multiplier[fraction != 0.5], "a power of two")
             factor, shift = np.ones_like(exponent, np.int64), 1 - exponent.astype(np.int64)
+        case MultiplierForm.FRACTION:
+            rounded = np.rint(np.ldexp(multiplier, scaling.bits))
+            lost = ~((rounded >= 1) & (rounded < 1 << WIDEST_FACTOR))
+            if lost.any():
+                raise _beyond(multiplier[lost], f"one of 1 … 2^{WIDEST_FACTOR} steps of 2^−{scaling.bits}")
+            factor, shift = rounded.astype(np.int64), np.full_like(exponent, scaling.bits, np.int64)
         case _:
             factor = np.floor(np.ldexp(fraction, scaling.bits) + 0.5).astype(np.int64)
             carried = factor == 1 << scaling.bits
@@ -77,6 +84,17 @@ def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
     if beyond.any():
         raise _beyond(multiplier[beyond], "one that shifts within 64 bits reach")
     return Fixed(factor, shift)
+
+
+def folded_multiplier(fixed: Fixed, counts: npt.ArrayLike) -> Fixed:
+    """``fixed`` divided by ``counts`` (≥ 1), truncated: m' = (m · 2^k) // n, k = min(⌊log₂ n⌋, 32, 62 − shift).
+
+    So TFLite's MEAN makes one multiplier of the scales and the number of elements (kernels/reduce.cc).
+    """
+    count = np.asarray(counts, np.int64)
+    _, length = np.frexp(count.astype(np.float64))
+    more = np.clip(np.minimum(length.astype(np.int64) - 1, LONGEST_SHIFT - fixed.shift), 0, 32)
+    return Fixed((fixed.factor << more) // count, fixed.shift + more)
 
 
 def short_multiplier(multiplier: Floats) -> Short:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.arithmetic import Accumulator, Arithmetic, Overflow
-from qbench.numerics.multiplier import exact_multipliers, fixed_multiplier, real_multiplier, short_multiplier
+from qbench.numerics.multiplier import Fixed, exact_multipliers, fixed_multiplier, real_multiplier, short_multiplier
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import Ints, Rounding, round_reals, shift_right
@@ -90,8 +90,14 @@ def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0) -> Scaler:
             return _in_floats(scales, scaling, zero_point)
         case MultiplierForm.SHORT:
             rounded = _in_short(scales, scaling)
-        case MultiplierForm.FIXED | MultiplierForm.POWER:
+        case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:
             rounded = _in_integers(scales, scaling)
+    return lambda sums: _inner(rounded(sums), scaling) + zero_point
+
+
+def fixed_scaler(fixed: Fixed, scaling: Scaling, zero_point: int = 0) -> Scaler:
+    """As ``scaler``, of a FIXED multiplier that is there already."""
+    rounded = _in_shifts(fixed, scaling)
     return lambda sums: _inner(rounded(sums), scaling) + zero_point
 
 
@@ -151,17 +157,7 @@ def _in_floats(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
 
 def _in_integers(scales: Scales, scaling: Scaling) -> Scaler:
     real = real_multiplier(scales, scaling.precision)
-    fixed = fixed_multiplier(real, scaling)
-    planned = sum(stage.bits or 0 for stage in scaling.stages)
-    left = np.maximum(planned - fixed.shift, 0)
-    rest = fixed.shift + left - planned
-
-    def multiply(sums: Ints) -> Ints:
-        values = (_held(sums << left, 32, Overflow.WRAP) if np.any(left) else sums) * fixed.factor
-        for stage in scaling.stages:
-            values = shift_right(values, rest if stage.bits is None else stage.bits, stage.rounding)
-        return values
-
+    multiply = _in_shifts(fixed_multiplier(real, scaling), scaling)
     if not scaling.shift_powers:
         return multiply
     fraction, exponent = np.frexp(real)
@@ -173,6 +169,20 @@ def _in_integers(scales: Scales, scaling: Scaling) -> Scaler:
         return np.where(fraction == 0.5, np.where(right >= 0, down, up), multiply(sums))
 
     return shift_or_multiply
+
+
+def _in_shifts(fixed: Fixed, scaling: Scaling) -> Scaler:
+    planned = sum(stage.bits or 0 for stage in scaling.stages)
+    left = np.maximum(planned - fixed.shift, 0)
+    rest = fixed.shift + left - planned
+
+    def multiply(sums: Ints) -> Ints:
+        values = (_held(sums << left, 32, Overflow.WRAP) if np.any(left) else sums) * fixed.factor
+        for stage in scaling.stages:
+            values = shift_right(values, rest if stage.bits is None else stage.bits, stage.rounding)
+        return values
+
+    return multiply
 
 
 def _in_short(scales: Scales, scaling: Scaling) -> Scaler:

@@ -13,13 +13,15 @@ class MultiplierForm(enum.Enum):
     """What a machine keeps of the real multiplier M.
 
     EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ with
-    2^(bits−1) ≤ m < 2^bits. SHORT: Glow's eight or nine bits between two shifts. POWER: a power of two.
+    2^(bits−1) ≤ m < 2^bits. FRACTION: M = m · 2⁻ᵇⁱᵗˢ, the same shift for every M, m ≥ 1 and below 2³¹. SHORT: Glow's
+    eight or nine bits between two shifts. POWER: a power of two.
     """
 
     EXACT = "exact"
     FLOAT32 = "float32"
     FLOAT64 = "float64"
     FIXED = "fixed"
+    FRACTION = "fraction"
     SHORT = "short"
     POWER = "power"
 
@@ -56,9 +58,9 @@ class Scaling:
 
     Args:
         form: what is kept of M.
-        bits: significant bits of a FIXED multiplier; 0 elsewhere.
+        bits: significant bits of a FIXED multiplier, fraction bits of a FRACTION; 0 elsewhere.
         precision: of M before that.
-        stages: the shifts of a FIXED or POWER multiplier, in order; of a float one the last stage's rounding.
+        stages: the shifts of a FIXED, FRACTION or POWER multiplier, in order; of a float one the last stage's rounding.
         zero_point: added after the last rounding, or before it.
         product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
         inner_bits: width to which the rounded product saturates before the zero point is added; 0: none.
@@ -86,8 +88,8 @@ class Scaling:
             raise ValueError(f"a fixed multiplier has up to {WIDEST_FACTOR} bits, not {self.bits}")
         if not self.stages or any(stage.bits is None for stage in self.stages[:-1]) or self.stages[-1].bits is not None:
             raise ValueError("every stage but the last shifts by a stated number of bits, the last by the rest")
-        if (self.form is MultiplierForm.FIXED) != (self.bits > 0):
-            raise ValueError("'bits' is of fixed multipliers, and only of them")
+        if (self.form in (MultiplierForm.FIXED, MultiplierForm.FRACTION)) != (self.bits > 0):
+            raise ValueError("'bits' is of fixed multipliers and fractions, and only of them")
         if self.zero_point is ZeroPoint.BEFORE and self.form not in (
             MultiplierForm.EXACT,
             MultiplierForm.FLOAT32,

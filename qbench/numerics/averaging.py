@@ -1,0 +1,63 @@
+"""From the sum of n levels to their mean on another grid: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
+
+The schemes are named in ``arithmetic.Averaging``. Those that need nothing but the sum are here; REAL, whose result
+depends on the order in which floats are summed, belongs to whoever has the order.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from qbench.numerics.arithmetic import Arithmetic, Averaging
+from qbench.numerics.multiplier import fixed_multiplier, folded_multiplier, real_multiplier
+from qbench.numerics.qparams import QParams
+from qbench.numerics.requantization import fixed_scaler, scaler
+from qbench.numerics.rounding import Ints
+from qbench.numerics.scaling import MultiplierForm, Precision
+
+Averager = Callable[[Ints], Ints]
+"""Σ (x − z_x), int64 → levels, not yet clamped."""
+
+
+def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+    """What makes means of sums of ``counts`` levels each (≥ 1, broadcast against the sums).
+
+    RAW keeps to grids that are one; between two it is SCALED. A FOLDED count needs a fixed multiplier, else it is
+    SCALED too.
+
+    Raises:
+        InputError: a multiplier that the machine cannot hold.
+        ValueError: REAL, which is no function of the sum.
+    """
+    same = (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype)
+    if scheme is Averaging.REAL:
+        raise ValueError("a mean in floats depends on their order")
+    if scheme is Averaging.RAW and same:
+        return _raw(int(x.zero_point), counts)
+    if scheme is Averaging.FOLDED and machine.scaling.form is MultiplierForm.FIXED:
+        return _folded(x, y, counts, machine)
+    return _scaled(x, y, counts, machine)
+
+
+def _scaled(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+    """The count multiplies the output's scale, in the precision in which the multiplier is computed."""
+    single = machine.scaling.precision is Precision.SINGLE
+    over = np.float32(y.scale) * counts.astype(np.float32) if single else float(y.scale) * counts.astype(np.float64)
+    return scaler((x.scale, 1.0, over), machine.scaling, int(y.zero_point))
+
+
+def _folded(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+    real = real_multiplier((x.scale, 1.0, y.scale), machine.scaling.precision)
+    folded = folded_multiplier(fixed_multiplier(real, machine.scaling), counts)
+    return fixed_scaler(folded, machine.scaling, int(y.zero_point))
+
+
+def _raw(zero: int, counts: Ints) -> Averager:
+    """round_half_away(Σ x / n), the zero points left in the sum: not what rounding Σ (x − z) / n gives."""
+
+    def mean(sums: Ints) -> Ints:
+        total = sums + counts * zero
+        size = (np.abs(total) + counts // 2) // counts
+        return np.asarray(np.where(total >= 0, size, -size), np.int64)
+
+    return mean
