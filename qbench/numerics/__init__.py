@@ -73,7 +73,7 @@ __all__ = [
     "rescale_quantized",
     "rescaler",
     "scaler",
-    "short_multiplier",
     "scaling_of_levels",
+    "short_multiplier",
     "softmax_of_levels",
 ]
