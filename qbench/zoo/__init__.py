@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from qbench.zoo.catalogue import needed_packages as needed_packages
     from qbench.zoo.dataset import Dataset as Dataset
     from qbench.zoo.model import ZooModel as ZooModel
+    from qbench.zoo.operators.entries import operator_feeds as operator_feeds
+    from qbench.zoo.operators.graph import operator_graph as operator_graph
+    from qbench.zoo.operators.subject import OperatorSubject as OperatorSubject
+    from qbench.zoo.operators.table import get_operator as get_operator
+    from qbench.zoo.operators.table import list_operators as list_operators
     from qbench.zoo.pictures import Interpolation as Interpolation
     from qbench.zoo.pictures import Layout as Layout
     from qbench.zoo.pictures import Picture as Picture
@@ -30,6 +35,7 @@ if TYPE_CHECKING:
     from qbench.zoo.sources import dataset_from_text as dataset_from_text
     from qbench.zoo.tasks import Classification as Classification
     from qbench.zoo.tasks import Task as Task
+    from qbench.zoo.tasks import WholeOutput as WholeOutput
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
@@ -47,10 +53,14 @@ else:
             "catalogue": ("dataset_catalogue", "get_dataset", "get_model", "model_catalogue", "needed_packages"),
             "dataset": ("Dataset",),
             "model": ("ZooModel",),
+            "operators.entries": ("operator_feeds",),
+            "operators.graph": ("operator_graph",),
+            "operators.subject": ("OperatorSubject",),
+            "operators.table": ("get_operator", "list_operators"),
             "pictures": ("Interpolation", "Layout", "Picture"),
             "preprocess": ("Preprocess",),
             "samples": ("BATCH", "Samples", "prepare_samples"),
             "sources": ("dataset_from_text",),
-            "tasks": ("Classification", "Task"),
+            "tasks": ("Classification", "Task", "WholeOutput"),
         },
     )

