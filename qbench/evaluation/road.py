@@ -2,13 +2,16 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from types import MappingProxyType
 
-from qbench.backends import Backend, Ruled
+from qbench.backends import Backend, Executor, Ruled
 from qbench.errors import InputError, UnsupportedError
-from qbench.evaluation.request import MetricUse, Request
+from qbench.evaluation.compared import Comparison
+from qbench.evaluation.request import MetricUse, Request, Subject
 from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
 from qbench.judging import EnvironmentClass, Measurement
 from qbench.metrics import AnswerKind, Answers, Score, score
+from qbench.zoo import Samples
 
 LISTED = 20
 """How many changed samples a measurement names; it counts them all."""
@@ -37,14 +40,8 @@ def evaluate(
         QbenchError: anything else that has a sentence.
     """
     subject, backend = request.subject, request.backend
-    limit = backend.capabilities.max_macs
-    if limit is not None and shared.macs > limit:
-        raise UnsupportedError(
-            f"Running '{subject.model.id}' on '{backend.name}'",
-            found=f"{shared.macs / 1e6:.0f} million multiply-accumulates a sample",
-            expected=f"at most {limit / 1e6:.0f} million, which it runs in useful time",
-            remedy="Choose another backend for this model.",
-        )
+    for runs in (backend, *(() if request.beside is None else (request.beside.backend,))):
+        _refuse_slow(subject, runs, shared.macs)
     started = timer()
     quantized = _quantized(request, shared)
     graphs = shared.graphs if quantized is None else quantized.models
@@ -52,7 +49,9 @@ def evaluate(
         runners = prepare_runners(backend, graphs, stack, threads=request.threads)
         samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
         prepared = timer()
-        answers = {name: subject.model.task.answer(runners, data) for name, data in samples.items()}
+        comparison = None if request.beside is None else Comparison(request, graphs, stack, timer)
+        answers = {name: _answered(subject, runners, data, comparison) for name, data in samples.items()}
+        compared = None if comparison is None else comparison.finished()
         finished = timer()
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
     return Measurement(
@@ -67,8 +66,38 @@ def evaluate(
         integer_macs=0.0 if quantized is None else quantized.integer_macs,
         refusals=() if quantized is None else quantized.refusals,
         idle_rules=() if quantized is None else quantized.idle_rules,
-        seconds={"prepare": round(prepared - started, 3), "inference": round(finished - prepared, 3)},
+        seconds=_seconds(started, prepared, finished, comparison),
+        compared=compared,
     )
+
+
+def _refuse_slow(subject: Subject, backend: Backend, macs: int) -> None:
+    limit = backend.capabilities.max_macs
+    if limit is not None and macs > limit:
+        raise UnsupportedError(
+            f"Running '{subject.model.id}' on '{backend.name}'",
+            found=f"{macs / 1e6:.0f} million multiply-accumulates a sample",
+            expected=f"at most {limit / 1e6:.0f} million, which it runs in useful time",
+            remedy="Choose another backend for this model.",
+        )
+
+
+def _answered(
+    subject: Subject, runners: Mapping[str, Executor], samples: Samples, comparison: Comparison | None
+) -> Answers:
+    task = subject.model.task
+    if comparison is None:
+        return task.answer(runners, samples)
+    return task.answer(comparison.paired(runners), comparison.noted(samples))
+
+
+def _seconds(started: float, prepared: float, finished: float, comparison: Comparison | None) -> dict[str, float]:
+    """Wall clock of a cell; what the other backend took is apart, so that a cell's own time can be followed."""
+    seconds = {"prepare": round(prepared - started, 3), "inference": round(finished - prepared, 3)}
+    if comparison is None:
+        return seconds
+    other = comparison.seconds
+    return seconds | {"inference": round(finished - prepared - other, 3), "compared": round(other, 3)}
 
 
 def _quantized(request: Request, shared: SharedWork) -> Quantized | None:
@@ -82,13 +111,24 @@ def _scores(request: Request, answers: Mapping[str, Answers], reference: Mapping
     return tuple(_score(request, use, answers[use.data], reference[use.data]) for use in request.subject.metrics)
 
 
+_METRICS: Mapping[AnswerKind, tuple[str, ...]] = MappingProxyType(
+    {
+        AnswerKind.RANKING: ("top1", "top5"),
+        AnswerKind.SEQUENCE: ("exact", "per"),
+        AnswerKind.TEXT: ("cer", "wer"),
+        AnswerKind.LIKENESS: ("eer",),
+    }
+)
+"""What answers are commonly counted with."""
+
+
 def _score(request: Request, use: MetricUse, answers: Answers, reference: Answers) -> Score:
     labels = request.subject.data[use.data].labels
     try:
         return score(use.metric, answers, labels=labels, reference=reference, name=use.name)
     except ValueError as error:
-        by_kind = ("top1", "top5") if answers.kind is AnswerKind.RANKING else ("exact", "per")
-        fitting = [name for name in (*(by_kind if labels is not None else ()), "agreement") if name != use.metric.name]
+        by_kind = _METRICS[answers.kind] if labels is not None else ()
+        fitting = [name for name in (*by_kind, "agreement") if name != use.metric.name]
         raise InputError(
             f"Scoring '{request.subject.model.id}' on '{use.data}' with metric '{use.name}'",
             found=str(error),

@@ -5,9 +5,12 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.metrics.answers import MILLION as MILLION
     from qbench.metrics.answers import PADDING as PADDING
     from qbench.metrics.answers import AnswerKind as AnswerKind
     from qbench.metrics.answers import Answers as Answers
+    from qbench.metrics.answers import points_of as points_of
+    from qbench.metrics.answers import text_of as text_of
     from qbench.metrics.metric import Counts as Counts
     from qbench.metrics.metric import Labels as Labels
     from qbench.metrics.metric import Metric as Metric
@@ -18,13 +21,17 @@ if TYPE_CHECKING:
     from qbench.metrics.scores import Against as Against
     from qbench.metrics.scores import Direction as Direction
     from qbench.metrics.scores import Score as Score
+    from qbench.metrics.steps import Differences as Differences
+    from qbench.metrics.steps import count_differences as count_differences
+    from qbench.metrics.steps import unequal as unequal
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
-            "answers": ("PADDING", "AnswerKind", "Answers"),
+            "answers": ("MILLION", "PADDING", "AnswerKind", "Answers", "points_of", "text_of"),
             "metric": ("Counts", "Labels", "Metric", "score"),
             "scores": ("Against", "Direction", "Score"),
+            "steps": ("Differences", "count_differences", "unequal"),
             "named": ("catalogue", "get_metric", "split_name"),
         },
     )

@@ -1,11 +1,14 @@
 """What a task answered, sample by sample, in whole numbers: the only thing about a run that is kept per sample.
 
-A classifier answers with its best classes in order, a sequence model with its tokens. Both are one integer
-array, so that every metric is a count and every comparison is exact.
+A classifier answers with its best classes in order, a sequence model with its tokens, a recogniser with text, a
+verifier with how alike two things are. All are one integer array, so that every metric is a count and every comparison
+is exact.
 """
 
 import enum
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -15,12 +18,32 @@ from qbench.storage import digest_arrays
 
 PADDING = -1
 
+MILLION = 1_000_000
+"""A likeness of 1."""
+
 
 class AnswerKind(enum.Enum):
-    """What a row of ids means."""
+    """What a row of ids means.
+
+    RANKING: class ids, best first. SEQUENCE: token ids. TEXT: Unicode code points, as labels are then.
+    LIKENESS: one number, how alike a pair is, in millionths from 0 to 1,000,000; labels are 1 (alike) or 0.
+    """
 
     RANKING = "ranking"
     SEQUENCE = "sequence"
+    TEXT = "text"
+    LIKENESS = "likeness"
+
+
+ANSWER_WORDS: Mapping[AnswerKind, str] = MappingProxyType(
+    {
+        AnswerKind.RANKING: "rankings",
+        AnswerKind.SEQUENCE: "sequences",
+        AnswerKind.TEXT: "texts",
+        AnswerKind.LIKENESS: "likenesses",
+    }
+)
+"""Answers of each kind, as errors call them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -28,7 +51,7 @@ class Answers:
     """The answers of one model to n samples.
 
     Args:
-        ids: (n, k) int32. Ranking: class ids, best first. Sequence: token ids, padded with ``PADDING`` at the end.
+        ids: (n, k) int32, as ``kind`` says; sequences and text are padded with ``PADDING`` at the end.
         scores: (n, k) float32 beside a ranking (probabilities or logits), or None.
         ties: samples whose best score another class shares; the lowest class id was taken.
     """
@@ -45,6 +68,8 @@ class Answers:
             raise ValueError(f"scores are {self.scores.shape} beside ids of {self.ids.shape}")
         if self.kind is AnswerKind.RANKING and (self.ids < 0).any():
             raise ValueError("a ranking holds class ids from 0 on; padding is for sequences (AnswerKind.SEQUENCE)")
+        if self.kind is AnswerKind.LIKENESS and not (self.ids.shape[1] == 1 and _whole_share(self.ids)):
+            raise ValueError("a likeness is one number of millionths, from 0 to 1,000,000")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -57,13 +82,32 @@ class Answers:
 
     def best(self, index: int) -> tuple[int, ...]:
         """What sample ``index`` was answered with: the first class of a ranking, the whole of a sequence."""
-        return self.sequence(index) if self.kind is AnswerKind.SEQUENCE else (int(self.ids[index, 0]),)
+        whole = self.kind in (AnswerKind.SEQUENCE, AnswerKind.TEXT)
+        return self.sequence(index) if whole else (int(self.ids[index, 0]),)
 
     def sequence(self, index: int) -> tuple[int, ...]:
         """The answer to sample ``index`` without padding."""
         row: npt.NDArray[Any] = self.ids[index]
         return tuple(row[row != PADDING].tolist())
 
+    def text(self, index: int) -> str:
+        """The answer to sample ``index``, where it is text."""
+        return text_of(self.sequence(index))
+
     def padded(self, width: int) -> npt.NDArray[np.int32]:
         """The ids as (n, width), ``PADDING`` added at the end."""
         return np.pad(self.ids, ((0, 0), (0, width - self.ids.shape[1])), constant_values=PADDING)
+
+
+def text_of(points: Sequence[int]) -> str:
+    """The text of these code points, as labels and answers of text are kept."""
+    return "".join(map(chr, points))
+
+
+def points_of(text: str) -> tuple[int, ...]:
+    """The code points of ``text``."""
+    return tuple(map(ord, text))
+
+
+def _whole_share(ids: npt.NDArray[np.int32]) -> bool:
+    return bool(((ids >= 0) & (ids <= MILLION)).all())

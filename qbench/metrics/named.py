@@ -3,7 +3,7 @@
 In suites a metric may name its data, ``agreement@photo_crops``; ``split_name`` takes the two apart.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from qbench.extension import Catalogue, Extension, installed_extensions
@@ -42,10 +42,60 @@ def _per() -> "Metric":
     return PER
 
 
+def _mrr() -> "Metric":
+    from qbench.metrics.ranking import MRR
+
+    return MRR
+
+
+def _wer() -> "Metric":
+    from qbench.metrics.texts import WER
+
+    return WER
+
+
+def _cer() -> "Metric":
+    from qbench.metrics.texts import CER
+
+    return CER
+
+
+def _chrf() -> "Metric":
+    from qbench.metrics.texts import CHRF
+
+    return CHRF
+
+
+def _bleu() -> "Metric":
+    from qbench.metrics.texts import BLEU
+
+    return BLEU
+
+
+def _eer() -> "Metric":
+    from qbench.metrics.verification import EER
+
+    return EER
+
+
+_OWN: Mapping[str, Callable[[], "Metric"]] = {
+    "top1": _top1,
+    "top5": _top5,
+    "mrr": _mrr,
+    "agreement": _agreement,
+    "exact": _exact,
+    "per": _per,
+    "wer": _wer,
+    "cer": _cer,
+    "chrf": _chrf,
+    "bleu": _bleu,
+    "eer": _eer,
+}
+
+
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Metric]":
     """Our metrics and those that ``extensions`` add."""
-    own = {"top1": _top1, "top5": _top5, "agreement": _agreement, "exact": _exact, "per": _per}
-    return Catalogue("metric", own).extended(extensions)
+    return Catalogue("metric", _OWN).extended(extensions)
 
 
 def get_metric(name: str) -> "Metric":

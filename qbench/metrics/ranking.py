@@ -2,19 +2,23 @@
 
 hits_i = 1 if {ids_i1 … ids_ik} ∩ labels_i ≠ ∅ else 0, out of 1. Equal scores were ordered by the task, lowest class id
 first, so that a tie is broken the same way everywhere.
+
+The mean reciprocal rank of the first right one among the ten best: hits_i = 2520 / rank_i, or 0, out of 2520, the least
+number that 1 to 10 divide.
 """
 
 import numpy as np
 
-from qbench.metrics.answers import AnswerKind, Answers
+from qbench.metrics.answers import ANSWER_WORDS, AnswerKind, Answers
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.scores import Against, Direction
+
+_DEEPEST_RANK, _RANK_UNIT = 10, 2520
 
 
 def _count_top(k: int, answers: Answers, labels: Labels | None) -> Counts:
     assert labels is not None
-    if answers.kind is AnswerKind.SEQUENCE:
-        raise ValueError(f"top{k} ranks classes, and these answers are sequences")
+    _demand_rankings(f"top{k}", answers)
     best = answers.ids[:, :k]
     hits = np.fromiter(
         (not set(row.tolist()).isdisjoint(right) for row, right in zip(best, labels, strict=True)),
@@ -22,6 +26,23 @@ def _count_top(k: int, answers: Answers, labels: Labels | None) -> Counts:
         count=len(answers),
     )
     return Counts(hits, np.ones(len(answers), dtype=np.int64))
+
+
+def _count_reciprocal(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
+    assert labels is not None
+    _demand_rankings("mrr", answers)
+    best = answers.ids[:, :_DEEPEST_RANK].tolist()
+    ranks = [
+        next((rank for rank, one in enumerate(row, start=1) if one in right), 0)
+        for row, right in zip(best, labels, strict=True)
+    ]
+    hits = [_RANK_UNIT // rank if rank else 0 for rank in ranks]
+    return Counts(np.array(hits, dtype=np.int64), np.full(len(answers), _RANK_UNIT, dtype=np.int64))
+
+
+def _demand_rankings(name: str, answers: Answers) -> None:
+    if answers.kind is not AnswerKind.RANKING:
+        raise ValueError(f"{name} ranks classes, and these answers are {ANSWER_WORDS[answers.kind]}")
 
 
 def _count_top1(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
@@ -37,4 +58,12 @@ TOP1 = Metric(
 )
 TOP5 = Metric(
     name="top5", title="Top-5 accuracy", direction=Direction.HIGHER, against=Against.LABELS, count=_count_top5
+)
+MRR = Metric(
+    name="mrr",
+    title="Mean reciprocal rank of ten",
+    direction=Direction.HIGHER,
+    against=Against.LABELS,
+    count=_count_reciprocal,
+    proportion=False,
 )

@@ -7,7 +7,7 @@ which may exceed 1.
 
 import numpy as np
 
-from qbench.metrics.answers import AnswerKind, Answers
+from qbench.metrics.answers import ANSWER_WORDS, AnswerKind, Answers
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.scores import Against, Direction
 
@@ -33,8 +33,8 @@ def _count_edits(answers: Answers, labels: Labels | None, _reference: Answers | 
 
 
 def _demand_sequences(name: str, answers: Answers) -> None:
-    if answers.kind is not AnswerKind.SEQUENCE:
-        raise ValueError(f"{name} compares sequences, and these answers rank classes")
+    if answers.kind not in (AnswerKind.SEQUENCE, AnswerKind.TEXT):
+        raise ValueError(f"{name} compares sequences, and these answers are {ANSWER_WORDS[answers.kind]}")
 
 
 EXACT = Metric(
