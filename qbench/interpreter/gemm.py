@@ -1,31 +1,36 @@
-"""Sums of products of 8-bit integers by the fastest means that counts as the machine does, on this very computer.
+"""Sums of products of integers by the fastest means that counts as the machine does, on this very computer.
 
     Σ_k (x[m, k] − z_x) (w[k, n] − z_w[n])
 
-``float_gemm`` needs numpy only: a float32 product is exact in any order of summation while
-max|x| · max_n Σ_k |w[k, n]| ≤ 2²⁴; where that fails, K is split into as few parts as pass. ``engine_gemm`` is ONNX
-Runtime's MatMulInteger, whose u8 × s8 sums a probe has to show to be exact, or to saturate in pairs, before they are
-used as either.
+``float_gemm`` needs numpy only: a float product is exact in any order of summation while
+max|x| · max_n Σ_k |w[k, n]| ≤ 2²⁴ (float32; 2⁵³ in float64, for operands of 16 bits); where that fails, K is split into
+as few parts as pass. ``engine_gemm`` is ONNX Runtime's MatMulInteger, whose u8 × s8 sums a probe has to show to be
+exact, or to saturate in pairs, before they are used as either.
 """
 
 import enum
 import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.interpreter.arrays import Array
 
+if TYPE_CHECKING:
+    import onnx
+    import onnxruntime
+
 Ints64 = npt.NDArray[np.int64]
 Product = Callable[[Array], npt.NDArray[Any]]
-"""(M, K) levels → (M, N) accumulators, int32."""
+"""(M, K) levels → (M, N) accumulators: int32, or int64 where those of 16-bit operands could leave it."""
 
 DEEPEST = 2**31 // (255 * 255)
 """The K up to which no sum of 8-bit products leaves an int32."""
-_EXACT = 2.0**24
+EXACT = {np.float32: 2**24, np.float64: 2**53}
+"""The magnitude up to which sums of integers are exact, by float type."""
 
 
 class Pairs(enum.Enum):
@@ -48,10 +53,10 @@ class Operands:
     """What is known of a product before its first batch.
 
     Args:
-        weight: (K, N) 8-bit levels.
+        weight: (K, N) levels of 8 or 16 bits.
         weight_zero: zero points of the columns, (N,) or (1,).
         input_zero: z_x.
-        levels: dtype of x.
+        levels: dtype of x, 8 or 16 bits.
     """
 
     weight: Array
@@ -59,29 +64,42 @@ class Operands:
     input_zero: int
     levels: "np.dtype[Any]"
 
+    @property
+    def wide(self) -> bool:
+        """Whether an operand has more than 8 bits."""
+        return max(self.levels.itemsize, self.weight.dtype.itemsize) > 1
+
 
 def float_gemm(operands: Operands) -> Product:
-    """By float32 BLAS, exactly."""
-    weight = operands.weight
+    """By BLAS, exactly: float32, or float64 for operands of 16 bits."""
+    weight, half = operands.weight, 1 << (8 * operands.levels.itemsize - 1)
     centred = weight.astype(np.int64) - operands.weight_zero
-    middle = 0 if operands.levels.kind == "i" else 128  # x − 128 has half the magnitude: half as many splits
-    parts = _parts(np.abs(centred), 128)
-    factors = [(part, np.ascontiguousarray(centred[part], np.float32)) for part in parts]
-    constant = ((middle - operands.input_zero) * centred.sum(axis=0)).astype(np.int32)
+    sizes = np.abs(centred)
+    middle = 0 if operands.levels.kind == "i" else half  # x − 128 has half the magnitude: half as many splits
+    real: Any = np.float64 if operands.wide else np.float32
+    factors = [(part, np.ascontiguousarray(centred[part], real)) for part in _parts(sizes, half, EXACT[real])]
+    fits = int(sizes.sum(axis=0).max(initial=0)) * (2 * half - 1) < 1 << 31
+    sums: Any = np.int32 if fits else np.int64
+    constant = ((middle - operands.input_zero) * centred.sum(axis=0)).astype(sums)
 
     def product(x: Array) -> npt.NDArray[Any]:
-        real = x.astype(np.float32)
-        real -= np.float32(middle)
+        levels = x.astype(real)
+        levels -= real(middle)
         total = np.broadcast_to(constant, (len(x), weight.shape[1])).copy()
         for part, factor in factors:
-            total += (real[:, part] @ factor).astype(np.int32)
+            total += (levels[:, part] @ factor).astype(sums)
         return total
 
     return product
 
 
 def engine_gemm(operands: Operands) -> Product:
-    """By MatMulInteger; signed weights are moved to unsigned ones where their fast products would saturate."""
+    """By MatMulInteger; signed weights are moved to unsigned ones where their fast products would saturate.
+
+    Operands of 16 bits, which it has not, are multiplied by BLAS.
+    """
+    if operands.wide:
+        return float_gemm(operands)
     weight, point = operands.weight, operands.weight_zero
     if weight.dtype == np.int8 and operands.levels == np.uint8 and pairs_here() is not Pairs.EXACT:
         weight, point = (weight.view(np.uint8) ^ np.uint8(128)), point + 128
@@ -110,9 +128,31 @@ def best_gemm() -> Gemm:
     return float_gemm if pairs_here() is None else engine_gemm
 
 
-def _session(weight: Array, weight_zero: Array, input_zero: Array) -> Product:
-    """One MatMulInteger in a session of one thread: many sessions of many threads would spin against each other."""
+def engine_session(graph: "onnx.GraphProto", *, precise: bool = False) -> "onnxruntime.InferenceSession":
+    """``graph`` in a session of one thread: many sessions of many threads would spin against each other.
+
+    Args:
+        graph: of the opset 17.
+        precise: no pair saturates, on any processor.
+
+    Raises:
+        ImportError: there is no onnxruntime here.
+    """
     import onnxruntime
+    from onnx import helper
+
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 4
+    if precise:
+        options.add_session_config_entry("session.x64quantprecision", "1")
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+
+
+def _session(weight: Array, weight_zero: Array, input_zero: Array) -> Product:
+    """One MatMulInteger by a constant weight."""
+    import onnxruntime  # noqa: F401 - told here, before onnx is loaded for nothing
     from onnx import TensorProto, helper, numpy_helper
 
     kinds = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
@@ -128,20 +168,16 @@ def _session(weight: Array, weight_zero: Array, input_zero: Array) -> Product:
             numpy_helper.from_array(point, "zw"),
         ],
     )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = engine_session(graph)
     return lambda x: session.run(["y"], {"x": x})[0]
 
 
-def _parts(sizes: Ints64, largest: int) -> list[slice]:
-    """Slices of K, each with max_n Σ_k |w| · largest ≤ 2²⁴."""
+def _parts(sizes: Ints64, largest: int, exact: int) -> list[slice]:
+    """Slices of K, each with max_n Σ_k |w| · largest ≤ ``exact``."""
     running = np.cumsum(sizes, axis=0)
     parts, start, done = [], 0, np.zeros(sizes.shape[1], np.int64)
     while start < len(sizes):
-        fits = ((running[start:] - done).max(axis=1, initial=0) * largest) <= _EXACT
+        fits = ((running[start:] - done).max(axis=1, initial=0) * largest) <= exact
         stop = start + max(int(np.argmin(fits)) if not fits.all() else len(fits), 1)
         parts.append(slice(start, stop))
         start, done = stop, running[stop - 1]

@@ -6,9 +6,17 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from qbench.errors import UnsupportedError
-from qbench.graph import node_key
+from qbench.graph import INTEGER_DOMAIN, node_key
 from qbench.interpreter.float_kernels.reference import reference
-from qbench.interpreter.integer_kernels import borders, pooling, products, tables
+from qbench.interpreter.integer_kernels import (
+    borders,
+    convolutions,
+    dynamic_products,
+    pooling,
+    products,
+    tables,
+    transposed,
+)
 from qbench.interpreter.kernel import Maker, Making, Run
 
 _ENGINE = "com.microsoft"
@@ -16,11 +24,16 @@ _ENGINE = "com.microsoft"
 KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
     {
         ("", "QuantizeLinear"): borders.quantize_linear,
+        ("", "DynamicQuantizeLinear"): borders.dynamic_quantize_linear,
         ("", "DequantizeLinear"): borders.dequantize_linear,
         ("", "Clip"): borders.clip,
         ("", "MaxPool"): pooling.max_pool,
-        ("", "QLinearConv"): products.conv,
+        ("", "ConvInteger"): convolutions.conv_integer,
+        ("", "MatMulInteger"): dynamic_products.matmul_integer,
+        ("", "QLinearConv"): convolutions.conv,
         ("", "QLinearMatMul"): products.matmul,
+        (INTEGER_DOMAIN, "QLinearConvTranspose"): transposed.conv_transpose,
+        (_ENGINE, "MatMulIntegerToFloat"): dynamic_products.matmul_integer_to_float,
         (_ENGINE, "QGemm"): products.gemm,
         (_ENGINE, "QLinearAdd"): tables.add,
         (_ENGINE, "QLinearMul"): tables.mul,
@@ -35,7 +48,9 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
 
 
 _PREFIX = "QLinear"
-_FLOAT_NAMES = MappingProxyType({"QGemm": "Gemm", "ConvInteger": "Conv", "MatMulInteger": "MatMul"})
+_FLOAT_NAMES = MappingProxyType(
+    {"QGemm": "Gemm", "ConvInteger": "Conv", "MatMulInteger": "MatMul", "MatMulIntegerToFloat": "MatMul"}
+)
 
 
 def float_operator(node: ir.Node) -> str:

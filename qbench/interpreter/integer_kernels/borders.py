@@ -1,4 +1,4 @@
-"""Where integers begin and end: QuantizeLinear, DequantizeLinear, and a Clip of levels."""
+"""Where integers begin and end: QuantizeLinear, DynamicQuantizeLinear, DequantizeLinear, and a Clip of levels."""
 
 from collections.abc import Sequence
 
@@ -8,7 +8,7 @@ from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import Making, Run
-from qbench.numerics import dequantize, quantize
+from qbench.numerics import QParams, dequantize, quantize
 
 _ENDS_ARE_INPUTS = 11
 """The opset since which a Clip has its ends as inputs."""
@@ -26,8 +26,28 @@ def quantize_linear(making: Making) -> Run:
     return run
 
 
+def dynamic_quantize_linear(making: Making) -> Run:
+    """Reals to uint8 levels, their scale and their zero point; the parameters by ONNX, the levels by the machine.
+
+    s = (max(x, 0) − min(x, 0)) / 255 in float32, 1 where that is 0;   z = clamp(round(−min(x, 0) / s))
+    """
+    machine = making.arithmetic
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        x = inputs[0]
+        assert x is not None
+        low, high = x.min(initial=0).astype(np.float32), x.max(initial=0).astype(np.float32)
+        scale = np.float32(high - low) / np.float32(255) or np.float32(1)
+        point = np.clip(np.rint(-low / scale), 0, 255).astype(np.uint8)
+        return quantize(x, QParams(scale, int(point), "uint8"), machine), np.asarray(scale), np.asarray(point)
+
+    return run
+
+
 def dequantize_linear(making: Making) -> Run:
-    """Levels to reals, which is exact but for one float32 product."""
+    """Levels to reals, which is exact but for one float32 product; by parameters of the batch, ONNX's own."""
+    if any(making.constant(index) is None and not making.absent(index) for index in (1, 2)):
+        return reference(making)
     grid = making.grid(1, 2, axis=int_attribute(making.node, "axis", 1))
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:

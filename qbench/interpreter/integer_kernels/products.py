@@ -1,68 +1,37 @@
-"""Convolutions and matrix products: accumulate, add the bias, requantize.
+"""Matrix products on static grids: accumulate, add the bias, requantize.
 
-    QLinearConv    x s_x z_x w s_w z_w s_y z_y [bias]        QLinearMatMul   a s_a z_a b s_b z_b s_y z_y
-    QGemm          a s_a z_a b s_b z_b [bias] [s_y z_y]      (com.microsoft)
+    QLinearMatMul   a s_a z_a b s_b z_b s_y z_y        QGemm   a s_a z_a b s_b z_b [bias] [s_y z_y]   (com.microsoft)
 
-Weights are constant, per tensor or per output channel; the bias is int32 at s_x · s_w.
+The second operand is a constant matrix, prepared once, or anything else: computed, or a stack of constant matrices. Its
+parameters are those of the tensor, or one pair a column; the bias is int32 at s_x · s_w.
 """
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from qbench.graph import float_attribute, int_attribute
-from qbench.interpreter.accumulate import Accumulate, accumulator
+from qbench.interpreter.accumulate import Accumulate
 from qbench.interpreter.arrays import Array
-from qbench.interpreter.finish import Epilogue, Finish, finish
-from qbench.interpreter.gemm import Operands
+from qbench.interpreter.computed_gemm import largest_sum, multiplied
+from qbench.interpreter.finish import Finish
+from qbench.interpreter.integer_kernels.sums import Ints64, accumulating, finishing, optional, reach, zero_points
 from qbench.interpreter.kernel import Making, Run
-from qbench.interpreter.windows import Windows, channels_first, channels_last
 from qbench.numerics import QParams
 
-Ints64 = npt.NDArray[np.int64]
-
-
-def conv(making: Making) -> Run:
-    """QLinearConv with any groups, strides, dilations and pads."""
-    weight, zeros = making.needed(3), making.needed(5).astype(np.int64).reshape(-1)
-    x = making.grid(1, 2)
-    groups, filters = int_attribute(making.node, "group", 1), len(weight)
-    windows = Windows.of(making.node, tuple(weight.shape[2:]))
-    columns = channels_last(weight).reshape(filters, -1).T
-    finished = _finish(making, x, columns, making.grid(6, 7), making.constant(8))
-    if groups == 1:
-        accumulate = _accumulate(making, columns, zeros, x, depthwise=False)
-
-        def dense(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-            levels = inputs[0]
-            assert levels is not None
-            rows, counts = windows.rows(channels_last(levels), int(x.zero_point))
-            return (channels_first(finished(accumulate(rows)).reshape(len(levels), *counts, filters)),)
-
-        return dense
-    depthwise = weight.shape[1] == 1
-    pairs = making.arithmetic.accumulator.pairs(depthwise=depthwise)
-    if weight.shape[:2] == (groups, 1) and weight.ndim == 4 and making.means.compiled and not pairs:
-        centred = weight.astype(np.int32) - zeros.astype(np.int32).reshape(-1, *[1] * (weight.ndim - 1))
-        return _depthwise(centred, windows, x, finished)
-    each = filters // groups
-    by_column = np.broadcast_to(zeros, (filters,))
-    parts = [slice(group * each, (group + 1) * each) for group in range(groups)]
-    accumulates = [_accumulate(making, columns[:, p], by_column[p], x, depthwise=depthwise) for p in parts]
-    return _grouped(accumulates, weight.shape[1], windows, x, finished)
+Grids = tuple[QParams, QParams | None]
+"""Of the data and of the result; None: the result is real."""
 
 
 def matmul(making: Making) -> Run:
-    """QLinearMatMul by constant weights of two dimensions."""
-    weight = making.needed(3)
-    if weight.ndim != 2:
-        raise ValueError("weights of a matrix product have two dimensions here")
-    a, zeros = making.grid(1, 2), making.needed(5).astype(np.int64).reshape(-1)
-    finished, accumulate = (
-        _finish(making, a, weight, making.grid(6, 7), None),
-        _accumulate(making, weight, zeros, a, depthwise=False),
-    )
+    """QLinearMatMul, batched, with broadcasting, by any second operand."""
+    weight = making.constant(3)
+    if weight is None or weight.ndim != 2:
+        return _computed_matmul(making)
+    a, zeros = making.grid(1, 2), zero_points(making, 5)
+    finished, accumulate = _prepared(making, weight, zeros, (a, making.grid(6, 7)), None)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         levels = inputs[0]
@@ -77,85 +46,101 @@ def gemm(making: Making) -> Run:
     """QGemm, α = 1, with levels or (without an output's grid) reals as its result."""
     if float_attribute(making.node, "alpha", 1.0) != 1.0:
         raise ValueError("a QGemm with alpha")
-    weight = making.needed(3)
-    weight = weight.T if int_attribute(making.node, "transB", 0) else weight
-    a, zeros = making.grid(1, 2), making.needed(5).astype(np.int64).reshape(-1)
-    bias = making.constant(6)
-    if making.constant(7) is None:
-        finished = _as_reals(making, a, bias)
-    else:
-        finished = _finish(making, a, weight, making.grid(7, 8), bias)
-    turned = bool(int_attribute(making.node, "transA", 0))
-    accumulate = _accumulate(making, weight, zeros, a, depthwise=False)
+    left, right = (bool(int_attribute(making.node, name, 0)) for name in ("transA", "transB"))
+    a, y = making.grid(1, 2), None if making.absent(7) else making.grid(7, 8)
+    bias, weight = optional(making, 6), making.constant(3)
+    if weight is None:
+        return _computed_gemm(making, a, y, bias, (left, right))
+    weight, zeros = weight.T if right else weight, zero_points(making, 5)
+    finished, accumulate = _prepared(making, weight, zeros, (a, y), bias)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         levels = inputs[0]
         assert levels is not None
-        return (finished(accumulate(levels.T if turned else levels)),)
+        return (finished(accumulate(levels.T if left else levels)),)
 
     return run
 
 
-def _finish(making: Making, x: QParams, weight: Array, y: QParams, bias: Array | None) -> Finish:
-    """What finishes the sums of ``weight``, (K, N); its scales stand at input 4 of all these operators."""
-    scales = making.needed(4).astype(np.float64)
-    centred = np.abs(weight.astype(np.int64) - making.needed(5).astype(np.int64).reshape(-1))
-    largest = int(centred.sum(axis=0).max(initial=0)) * 255
-    epilogue = Epilogue(
-        scales=(x.scale, scales.reshape(-1) if scales.size > 1 else scales.reshape(()), y.scale),
-        output=y,
-        bias=None if bias is None else bias.astype(np.int64).reshape(-1),
-        limits=making.arithmetic.limits(y),
-        columns=weight.shape[1],
-        largest=largest,
-    )
-    return finish(epilogue, making.arithmetic, making.counters, compiled=making.means.compiled)
+def _prepared(
+    making: Making, weight: Array, zeros: Ints64, grids: Grids, bias: Array | None
+) -> tuple[Finish, Accumulate]:
+    """What finishes and what accumulates levels against a constant ``weight``, (K, N)."""
+    a, pairs = grids[0], making.arithmetic.accumulator.pairs(depthwise=False)
+    levels = a.qtype.storage_dtype
+    largest = reach(weight, zeros, levels, pairs)
+    accumulate = accumulating(making, weight, zeros, (levels, int(a.zero_point)), pairs)
+    return _finished(making, grids, bias, weight.shape[1], largest), accumulate
+
+
+def _finished(making: Making, grids: Grids, bias: Array | None, columns: int, largest: int) -> Finish:
+    """From sums to levels of y, or to reals; a ``bias`` that differs from row to row is added to the sums."""
+    a, y = grids
+    if y is None:
+        return _as_reals(making, a, bias)
+    if bias is None or bias.ndim < 2 or len(bias) == 1:
+        return finishing(making, (a, making.needed(4), y), bias, columns=columns, largest=largest)
+    added = bias.astype(np.int64)
+    largest += int(np.abs(added).max())
+    finished = finishing(making, (a, making.needed(4), y), None, columns=columns, largest=largest)
+    kind: Any = np.int32 if largest < 1 << 31 else np.int64
+    return lambda sums: finished((sums + added).astype(kind))
 
 
 def _as_reals(making: Making, x: QParams, bias: Array | None) -> Finish:
     """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here."""
     scale = np.asarray(x.scale * making.needed(4).reshape(-1).astype(np.float32), np.float32)
-    added = np.int32(0) if bias is None else bias.reshape(-1)
+    added = np.int32(0) if bias is None else bias
     return lambda sums: (sums + added).astype(np.float32) * scale
 
 
-def _accumulate(making: Making, weight: Array, zeros: Ints64, x: QParams, *, depthwise: bool) -> Accumulate:
-    """What accumulates levels of ``x`` against ``weight``, (K, N)."""
-    operands = Operands(np.ascontiguousarray(weight), zeros, int(x.zero_point), x.qtype.storage_dtype)
-    pairs = making.arithmetic.accumulator.pairs(depthwise=depthwise)
-    return accumulator(operands, pairs, making.means.gemm, making.counters)
+def _computed(making: Making, a: QParams, y: QParams | None, bias: Array | None) -> Callable[[Array, Array], Array]:
+    """(…, M, K) and (…, K, N) levels → the result, (…, M, N), finished by what each K and N need."""
+    points, pairs = optional(making, 5), making.arithmetic.accumulator.pairs(depthwise=False)
+    right_levels = np.dtype(np.uint8) if points is None else points.dtype
+    operands = int(a.zero_point), zero_points(making, 5)
+
+    @functools.cache
+    def finished(depth: int, columns: int) -> Finish:
+        largest = largest_sum(depth, a.qtype.storage_dtype, right_levels, operands, pairs)
+        return _finished(making, (a, y), bias, columns, largest)
+
+    finished(1, making.needed(4).size)  # a multiplier that the machine cannot hold is told now
+
+    def product(left: Array, right: Array) -> Array:
+        sums = multiplied(left, right, operands, pairs, making)
+        finish = finished(right.shape[-2], right.shape[-1])
+        return finish(sums.reshape(-1, sums.shape[-1])).reshape(sums.shape)
+
+    return product
 
 
-def _depthwise(centred: Array, windows: Windows, x: QParams, finished: Finish) -> Run:
-    """One filter a channel, in one compiled pass."""
-    from qbench.interpreter.compiled import depthwise
-
-    weight, zero = np.ascontiguousarray(np.moveaxis(centred[:, 0], 0, -1)), int(x.zero_point)
+def _computed_matmul(making: Making) -> Run:
+    product = _computed(making, making.grid(1, 2), making.grid(6, 7), None)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[0]
-        assert levels is not None
-        last = channels_last(levels)
-        counts, padded = windows.outputs_for(last.shape[1:-1]), np.ascontiguousarray(windows.padded(last, zero))
-        sums = np.empty((len(last), *counts, len(centred)), np.int32)
-        depthwise(padded, weight, np.int32(zero), counts, windows.strides, windows.dilations, sums)
-        return (channels_first(finished(sums.reshape(-1, len(centred))).reshape(sums.shape)),)
+        left, right = inputs[0], inputs[3]
+        assert left is not None
+        assert right is not None
+        return (as_matrices(product, left, right),)
 
     return run
 
 
-def _grouped(accumulates: Sequence[Accumulate], depth: int, windows: Windows, x: QParams, finished: Finish) -> Run:
-    """Group by group, each a product over its own ``depth`` channels."""
+def _computed_gemm(making: Making, a: QParams, y: QParams | None, bias: Array | None, turned: tuple[bool, bool]) -> Run:
+    product = _computed(making, a, y, bias)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[0]
-        assert levels is not None
-        last, sums = channels_last(levels), []
-        counts: tuple[int, ...] = ()
-        for index, accumulate in enumerate(accumulates):
-            rows, counts = windows.rows(last[..., index * depth : (index + 1) * depth], int(x.zero_point))
-            sums.append(accumulate(np.ascontiguousarray(rows)))
-        whole = finished(np.concatenate(sums, axis=1))
-        return (channels_first(whole.reshape(len(last), *counts, whole.shape[1])),)
+        left, right = inputs[0], inputs[3]
+        assert left is not None
+        assert right is not None
+        return (product(left.T if turned[0] else left, right.T if turned[1] else right),)
 
     return run
+
+
+def as_matrices(product: Callable[[Array, Array], Array], left: Array, right: Array) -> Array:
+    """``product`` of operands of any rank: a vector on the left is a row, on the right a column, as in MatMul."""
+    result = product(left[None] if left.ndim == 1 else left, right[:, None] if right.ndim == 1 else right)
+    result = result[..., 0, :] if left.ndim == 1 else result
+    return result[..., 0] if right.ndim == 1 else result
