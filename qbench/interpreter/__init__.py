@@ -3,7 +3,17 @@
 from qbench.interpreter.accumulate import risky_pairs
 from qbench.interpreter.gemm import float_gemm
 from qbench.interpreter.kernel import Counters, Means
-from qbench.interpreter.kernel_table import KERNELS
+from qbench.interpreter.kernel_table import KERNELS, float_operator
 from qbench.interpreter.program import Program, best_means, counting_means
 
-__all__ = ["KERNELS", "Counters", "Means", "Program", "best_means", "counting_means", "float_gemm", "risky_pairs"]
+__all__ = [
+    "KERNELS",
+    "Counters",
+    "Means",
+    "Program",
+    "best_means",
+    "counting_means",
+    "float_gemm",
+    "float_operator",
+    "risky_pairs",
+]

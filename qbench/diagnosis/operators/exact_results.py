@@ -1,0 +1,96 @@
+"""Where one result lies before it is rounded: exactly, for an operator that sums products; else in float64.
+
+    products   p = acc · s_x · s_w / s_y + z_y, rational            others   p = f(reals) / s_y + z_y
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.backends import Array, get_backend
+from qbench.diagnosis.operators.kernel_call import Trial
+from qbench.zoo.operators.graph import constant_array
+from qbench.zoo.operators.levels import bias_levels
+from qbench.zoo.operators.subject import OperatorSubject
+
+_OPSET, _IR_VERSION = 21, 10
+_NEAR = Fraction(1, 1 << 30)
+"""A float64 within this of a tie is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactResult:
+    """One result before rounding.
+
+    Args:
+        position: in levels, zero point included. accumulator, multiplier: of an operator that sums products.
+    """
+
+    position: Fraction
+    accumulator: int | None = None
+    multiplier: Fraction | None = None
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether it lies halfway between two levels."""
+        off = abs(self.position - (self.position.numerator // self.position.denominator) - Fraction(1, 2))
+        return off == 0 if self.accumulator is not None else off <= _NEAR
+
+
+def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
+    """The result at ``index``, the sample first."""
+    subject = trial.subject
+    sample = replace(trial, fed=tuple(levels[index[0] : index[0] + 1] for levels in trial.fed))
+    place = (0, *index[1:])
+    zero, scale = subject.output.zero_point, Fraction(subject.output.scales[0])
+    if trial.weight is None and subject.operator != "MatMul":
+        reals = [
+            (levels - operand.grid.zero_point) * operand.grid.scales[0]
+            for levels, operand in zip(sample.fed, subject.inputs, strict=True)
+        ]
+        real = _computed(subject, [*reals, *_further(subject)])[place]
+        return ExactResult(position=Fraction(float(real)) / scale + zero)
+    operands: list[Array | None] = [
+        (levels - operand.grid.zero_point).astype(np.float64)
+        for levels, operand in zip(sample.fed, subject.inputs, strict=True)
+    ]
+    if subject.weight is not None and trial.weight is not None:
+        operands.append((trial.weight - subject.weight.grid.zero_point).astype(np.float64))
+    if subject.bias:
+        operands.append(bias_levels(subject).astype(np.float64))
+    accumulator = int(_computed(subject, operands)[place])
+    multiplier = _multiplier(subject, index)
+    return ExactResult(position=accumulator * multiplier + zero, accumulator=accumulator, multiplier=multiplier)
+
+
+def _multiplier(subject: OperatorSubject, index: tuple[int, ...]) -> Fraction:
+    right = subject.inputs[1].grid if subject.weight is None else subject.weight.grid
+    channel = 0 if right.axis is None else index[1 if subject.operator in ("Conv", "ConvTranspose") else -1]
+    left, output = subject.inputs[0].grid.scales[0], subject.output.scales[0]
+    return Fraction(left) * Fraction(right.scales[channel]) / Fraction(output)
+
+
+def _further(subject: OperatorSubject) -> list[Array | None]:
+    return [None if values == () else constant_array(values) for _, values in subject.constants]
+
+
+def _computed(subject: OperatorSubject, operands: Sequence[Array | None]) -> Array:
+    """The operator on ``operands`` by ONNX's reference implementation, reals in float64."""
+    if subject.operator == "Requantize":
+        assert operands[0] is not None
+        return operands[0]
+    values = [
+        None if array is None else ir.val(f"v{place}", ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape))
+        for place, array in enumerate(operands)
+    ]
+    attributes = {name: list(value) if isinstance(value, tuple) else value for name, value in subject.attributes.items()}
+    result = ir.val("y", ir.DataType.DOUBLE)
+    node = ir.node(subject.operator, values, attributes, outputs=[result])
+    inputs = [value for value in values if value is not None]
+    graph = ir.Graph(inputs, [result], nodes=[node], opset_imports={"": _OPSET}, name=subject.id)
+    with get_backend("onnx-reference").prepare(ir.Model(graph, ir_version=_IR_VERSION)) as executor:
+        found = executor.run({f"v{place}": array for place, array in enumerate(operands) if array is not None})
+    return np.asarray(found["y"])
