@@ -23,7 +23,7 @@ from qbench.passes import Target, lower_to_qoperator
 
 PREFIX = "integer-"
 _BYTES = ("int8", "uint8")
-_COUNTED = Target(frozenset(KERNELS), computed_products=False)
+_COUNTED = Target(frozenset(KERNELS), any_grids=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -32,7 +32,7 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
         b: (…, K, N) levels of 8 or 16 bits; the dimensions in front broadcast.
         zeros: z_a, and z_b as one number or one a column, (1,) or (N,).
         pair_bits: to which neighbouring products saturate; applies to unsigned ``a`` times signed ``b``.
-        making: with what it is computed, and where pairs are counted that saturate, unless the processor does so itself.
+        making: with what it is computed; saturated pairs are counted there, unless the processor does it by itself.
 
     Returns:
         (…, M, N) int32, or int64 where int32 could overflow.

@@ -36,7 +36,8 @@ def lower_dynamic_product(site: Site, node: ir.Node) -> str | None:
         spatial = (weight.rank or 2) - 2
         if weight.axis is not None:
             scale = site.constant(f"{scale.name}_spread", weight.scales.reshape(-1, *(1,) * spatial))
-        point = site.constant(f"{point.name}_single", weight.points.reshape(-1)[:1].reshape(()))
+        if np.unique(weight.points).size == 1:
+            point = site.constant(f"{point.name}_single", weight.points.reshape(-1)[:1].reshape(()))
     inputs = [data.integers, weight.integers, data.point, point]
     counted = site.before(node, operator, inputs, ir.DataType.INT32, "counted")
     maker = counted.producer()
@@ -64,14 +65,13 @@ def _data_and_weight(site: Site, node: ir.Node, operator: str) -> tuple[Operand,
         return "an operand is real"
     if node.op_type == "Gemm" and not has_unit_factors(node):
         return "alpha or beta is not 1"
-    lacking = site.target.lacks(operator) if node.op_type == "Conv" else site.target.lacks_product(operator, weight)
-    if lacking is not None:
+    if lacking := site.target.lacks(operator):
         return lacking
     weight = site.widened(weight)
-    return _problem(node, data, weight) or (data, weight)
+    return _problem(site, node, data, weight) or (data, weight)
 
 
-def _problem(node: ir.Node, data: Operand, weight: Operand) -> str | None:
+def _problem(site: Site, node: ir.Node, data: Operand, weight: Operand) -> str | None:
     if data.dtype not in EIGHT_BITS or weight.dtype not in EIGHT_BITS:
         return "integer products take 8 bits"
     if weight.block:
@@ -86,7 +86,8 @@ def _problem(node: ir.Node, data: Operand, weight: Operand) -> str | None:
         return "its weight is computed"
     if weight.axis not in (None, 0):
         return f"its weight has scales along axis {weight.axis}"
-    return None if np.unique(weight.points).size == 1 else "ConvInteger has one zero point for all channels"
+    single = site.target.any_grids or np.unique(weight.points).size == 1
+    return None if single else "ConvInteger has one zero point for all channels"
 
 
 def _transposed(site: Site, weight: Operand) -> Operand:

@@ -10,6 +10,7 @@ import onnx_ir as ir
 from qbench.graph import constant_value, int_attribute, is_constant, only_consumer
 
 EIGHT_BITS = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
+UP_TO_16_BITS = EIGHT_BITS | {ir.DataType.INT16, ir.DataType.UINT16}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

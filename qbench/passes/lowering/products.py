@@ -1,11 +1,13 @@
-"""Conv, MatMul and Gemm between Q and DQ as QLinearConv, QLinearMatMul and QGemm.
+"""Conv, MatMul and Gemm between Q and DQ as QLinearConv, QLinearMatMul and QGemm; ConvTranspose as an operator of ours.
 
     y_q = clip(round(acc · s_x·s_w/s_y) + z_y),   acc = Σ (x_q − z_x)(w_q − z_w) + b_q
 
 Where no Q follows, a matrix product is QGemm or MatMulIntegerToFloat, whose result is real. Each rule returns why it
-declines, or None when it lowered. Types are those that ONNX Runtime 1.31 has kernels of: the result has the type of the
-data, and weights of signed data are signed.
+declines, or None when it lowered. Where the target has not any, types are those that ONNX Runtime 1.31 has kernels of:
+the result has the type of the data, and weights of signed data are signed.
 """
+
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
@@ -13,6 +15,7 @@ import onnx_ir as ir
 from qbench.graph import int_attribute, only_consumer
 from qbench.passes.lowering.operands import (
     EIGHT_BITS,
+    UP_TO_16_BITS,
     Operand,
     bias_per_column,
     on_the_product,
@@ -20,24 +23,39 @@ from qbench.passes.lowering.operands import (
     result_of,
 )
 from qbench.passes.lowering.site import Site, has_unit_factors, kept_attributes
-from qbench.passes.lowering.target import ENGINE_DOMAIN
+from qbench.passes.lowering.target import ENGINE_DOMAIN, INTEGER_DOMAIN
 
 _WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
+_OPERATORS = MappingProxyType(
+    {
+        "Conv": ("QLinearConv", "", 0, _WINDOW),
+        "ConvTranspose": (
+            "QLinearConvTranspose",
+            INTEGER_DOMAIN,
+            1,
+            (*_WINDOW, "output_padding", "output_shape"),
+        ),
+    }
+)
+"""What takes the place of a convolution: operator, domain, axis of the output channels in the weight, attributes."""
 
 
 def lower_convolution(site: Site, node: ir.Node) -> str | None:
-    """Conv → QLinearConv."""
+    """Conv → QLinearConv, ConvTranspose → QLinearConvTranspose."""
+    operator, domain, filters, attributes = _OPERATORS[node.op_type]
     pair = _data_and_weight(node)
     if isinstance(pair, str):
         return pair
     data, weight = pair
     result = result_of(node.outputs[0])
-    if problem := site.target.lacks("QLinearConv") or _types(data, weight, result) or _channels(weight, 0):
+    if problem := site.target.lacks(operator, domain) or _types(site, data, weight, result):
+        return problem
+    if problem := _channels(weight, filters):
         return problem
     if not weight.is_constant:
         return "its weight is computed"
-    if np.unique(weight.points).size != 1:
-        return "QLinearConv has one zero point for all channels"
+    if not site.target.any_grids and np.unique(weight.points).size != 1:
+        return f"{operator} has one zero point for all channels"
     bias = node.inputs[2] if len(node.inputs) > 2 else None
     added = operand_of(bias)
     if bias is not None and (added is None or not on_the_product(added, data, weight)):
@@ -48,7 +66,7 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
     weight = site.widened(weight)
     inputs = [*_three(data), *_three(weight), output.scale, output.point]
     inputs += [] if added is None else [added.integers]
-    site.replace([node, quantizer], "QLinearConv", inputs, kept_attributes(node, *_WINDOW))
+    site.replace([node, quantizer], operator, inputs, kept_attributes(node, *attributes), domain=domain)
     return None
 
 
@@ -74,8 +92,8 @@ def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
         return _gemm(site, [node, behind[0]], pair, behind[1], transposed=False)
     result = result_of(node.outputs[0])
     operator, domain = ("MatMulIntegerToFloat", ENGINE_DOMAIN) if result is None else ("QLinearMatMul", "")
-    lacking = site.target.lacks_product(operator, weight, domain)
-    if problem := lacking or _types(data, weight, result) or _columns(weight):
+    lacking = site.target.lacks(operator, domain)
+    if problem := lacking or _types(site, data, weight, result) or _columns(site, weight):
         return problem
     weight = site.widened(weight)
     if result is None:
@@ -93,8 +111,8 @@ def _gemm(
 ) -> str | None:
     data, weight = pair
     result = result_of(chain[-1].outputs[0])
-    lacking, columns = site.target.lacks_product("QGemm", weight, ENGINE_DOMAIN), 0 if transposed else 1
-    if problem := lacking or _types(data, weight, result) or _channels(weight, columns):
+    lacking, columns = site.target.lacks("QGemm", ENGINE_DOMAIN), 0 if transposed else 1
+    if problem := lacking or _types(site, data, weight, result) or _channels(weight, columns):
         return problem
     added = operand_of(bias)
     if bias is not None and (added is None or not on_the_product(added, data, weight)):
@@ -140,10 +158,17 @@ def _data_and_weight(node: ir.Node) -> tuple[Operand, Operand] | str:
     return (data, weight) if data.axis is None and not data.block else "its data has more than one scale"
 
 
-def _types(data: Operand, weight: Operand, result: tuple[ir.Node, Operand] | None) -> str | None:
+def _types(site: Site, data: Operand, weight: Operand, result: tuple[ir.Node, Operand] | None) -> str | None:
     """Why no kernel takes these types; 4-bit constants count as 8-bit ones."""
     known = {ir.DataType.INT4: ir.DataType.INT8, ir.DataType.UINT4: ir.DataType.UINT8}
     kind = known.get(weight.dtype, weight.dtype) if weight.dtype and weight.is_constant else weight.dtype
+    if site.target.any_grids:
+        if data.dtype not in UP_TO_16_BITS or kind not in UP_TO_16_BITS:
+            return f"it multiplies {_name(data)} and {_name(weight)}, machines up to 16 bits"
+        grid = None if result is None else result[1]
+        if grid is not None and (grid.dtype not in UP_TO_16_BITS or grid.axis is not None or grid.block):
+            return f"its result is on {_name(grid)}, machines give up to 16 bits on one grid"
+        return None
     if data.dtype not in EIGHT_BITS or kind not in EIGHT_BITS:
         return f"it multiplies {_name(data)} and {_name(weight)}, kernels 8 bits"
     if data.dtype is ir.DataType.INT8 and kind is ir.DataType.UINT8:
@@ -159,12 +184,15 @@ def _channels(weight: Operand, axis: int) -> str | None:
     return None if weight.axis in (None, axis) else f"its weight has scales along axis {weight.axis}"
 
 
-def _columns(weight: Operand) -> str | None:
+def _columns(site: Site, weight: Operand) -> str | None:
     if weight.block:
         return "its weight has blocks"
     if weight.axis is None:
         return None
-    return None if weight.rank == 2 and weight.axis == 1 else "its weight has scales that are not one a column"
+    matrix = weight.rank == 2 or (site.target.any_grids and weight.rank is not None and weight.rank > 1)
+    return (
+        None if matrix and weight.axis == (weight.rank or 0) - 1 else "its weight has scales that are not one a column"
+    )
 
 
 def _three(operand: Operand) -> tuple[ir.Value, ir.Value, ir.Value]:

@@ -29,7 +29,7 @@ Rule = Callable[[Site, ir.Node], str | None]
 
 _RULES: Mapping[str, Rule] = MappingProxyType(
     {
-        "Conv": lower_convolution,
+        **dict.fromkeys(("Conv", "ConvTranspose"), lower_convolution),
         "Gemm": lower_gemm,
         "MatMul": lower_matrix_product,
         "Concat": lower_concat,

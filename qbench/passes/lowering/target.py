@@ -6,7 +6,6 @@ Only operators that lowering brings in are asked for. Those that merely move int
 from dataclasses import dataclass
 
 from qbench.graph import INTEGER_DOMAIN
-from qbench.passes.lowering.operands import Operand
 
 __all__ = ["ENGINE_DOMAIN", "INTEGER_DOMAIN", "ONNX_RUNTIME", "Target"]
 
@@ -19,23 +18,16 @@ class Target:
 
     Args:
         operators: (domain, operator), as in ``("", "QLinearConv")``.
-        computed_products: whether its matrix products take any second operand, or a constant matrix alone.
+        any_grids: whether its products take operands and results of any integers of 8 or 16 bits and a zero point a
+            channel, or only what ONNX Runtime has kernels of.
     """
 
     operators: frozenset[tuple[str, str]]
-    computed_products: bool = True
+    any_grids: bool = False
 
     def lacks(self, operator: str, domain: str = "") -> str | None:
         """Why ``operator`` cannot stand in its graphs; None when it can."""
         return None if (domain, operator) in self.operators else f"the target has no {operator}"
-
-    def lacks_product(self, operator: str, weight: Operand, domain: str = "") -> str | None:
-        """Why the matrix product ``operator`` by ``weight`` cannot; None when it can."""
-        if problem := self.lacks(operator, domain):
-            return problem
-        if self.computed_products or (weight.is_constant and weight.rank == 2):
-            return None
-        return f"the target has {operator} by a constant matrix alone"
 
 
 _STANDARD = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")
