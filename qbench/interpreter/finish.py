@@ -74,8 +74,10 @@ def finish(epilogue: Epilogue, machine: Arithmetic, counters: Counters, *, compi
 
 
 def _stepwise(epilogue: Epilogue, machine: Arithmetic, counters: Counters) -> Finish:
-    scale = scaler(epilogue.scales, machine.scaling, int(epilogue.output.zero_point))
-    (low, high), dtype, bias = epilogue.limits, epilogue.output.qtype.storage_dtype, epilogue.bias
+    real = epilogue.bias if machine.scaling.real_bias else None
+    scale = scaler(epilogue.scales, machine.scaling, int(epilogue.output.zero_point), real)
+    bias = epilogue.bias if real is None else None
+    (low, high), dtype = epilogue.limits, epilogue.output.qtype.storage_dtype
 
     def run(sums: npt.NDArray[Any]) -> Array:
         total = sums.astype(np.int64)
@@ -99,6 +101,8 @@ def _columns(epilogue: Epilogue) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.
 def _float_pass(epilogue: Epilogue, scaling: Scaling) -> Finish | None:
     half_even = scaling.stages[-1].rounding is Rounding.HALF_EVEN
     if scaling.form is not MultiplierForm.FLOAT32 or not half_even or not _holds(scaling.inner_bits, epilogue):
+        return None
+    if scaling.real_bias and epilogue.bias is not None:
         return None
     from qbench.interpreter.compiled import float_levels
 

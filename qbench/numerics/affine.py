@@ -116,7 +116,7 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
 
 
 def _quantized_by(real: FloatArray, qparams: QParams, machine: Arithmetic) -> npt.NDArray[Any]:
-    """In float32: x / s or x · (1 / s), the zero point before or behind the rounding (before it, by one fused step)."""
+    """In float32: x / s or x · (1 / s), the zero point before or behind the rounding."""
     rule, (low, high) = machine.quantizing, machine.limits(qparams)
     scale, point = qparams.expanded(real.shape)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -124,10 +124,11 @@ def _quantized_by(real: FloatArray, qparams: QParams, machine: Arithmetic) -> np
         if rule.reciprocal:
             inverse = np.divide(np.float32(1), scale, dtype=np.float32)
             ratio = np.multiply(real, inverse, dtype=np.float32)
-            if rule.zero_point is ZeroPoint.BEFORE:  # a product of two float32 is exact in float64
+        if rule.zero_point is ZeroPoint.BEFORE:
+            if rule.reciprocal and qparams.axis is None:  # fused: a product of two float32 is exact in float64
                 ratio = (real.astype(np.float64) * inverse + point).astype(np.float32)
-        elif rule.zero_point is ZeroPoint.BEFORE:
-            ratio = np.add(ratio, point.astype(np.float32), dtype=np.float32)
+            else:
+                ratio = np.add(ratio, point.astype(np.float32), dtype=np.float32)
         levels = round_reals(ratio.astype(np.float64), rule.rounding)
         if rule.zero_point is ZeroPoint.AFTER:
             levels = levels + point

@@ -98,12 +98,14 @@ class Averaging(enum.Enum):
     FOLDED   the same, the count divided into the fixed multiplier by truncation                        (TFLite's MEAN)
     RAW      Σ x / count, rounded half away on the raw sum, zero point left in; where both grids are one      (TFLite)
     REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
+    WITHIN   as SCALED, by 1 / count where both grids are one: there scales do not enter                 (PyTorch)
     """
 
     SCALED = "scaled"
     FOLDED = "folded"
     RAW = "raw"
     REAL = "real"
+    WITHIN = "within"
 
 
 class Softmax(enum.Enum):
@@ -128,7 +130,10 @@ class NotANumber(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Quantizing:
-    """From floats to levels: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it; NaN."""
+    """From floats to levels: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it; NaN.
+
+    Before it, and with one scale, x · (1 / s) + z is one fused step (PyTorch's quantize_per_tensor; per channel two).
+    """
 
     rounding: Rounding = Rounding.HALF_EVEN
     reciprocal: bool = False
@@ -143,8 +148,8 @@ class Override:
     Args:
         operators: operators it applies to, as a float graph calls them (``Conv``); empty: any.
         names: patterns (``*``, ``?``) of node names; empty: any.
-        scaling, accumulator, adding, averaging, mean, softmax, multiplying, rescaling: as in ``Arithmetic``;
-            None: the machine's own.
+        scaling, accumulator, adding, averaging, mean, softmax, multiplying, rescaling, quantizing: as in
+            ``Arithmetic``; None: the machine's own.
 
     Raises:
         ValueError: it applies to every node, or changes nothing.
@@ -160,6 +165,7 @@ class Override:
     softmax: Softmax | None = None
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
+    quantizing: Quantizing | None = None
 
     def __post_init__(self) -> None:
         if not self.operators and not self.names:
@@ -195,7 +201,7 @@ class Arithmetic:
         multiplying: of the product of two quantized operands; None: as accumulators are.
         rescaling: of levels from one grid to another; None: dequantized and quantized where multipliers are floats, as
             accumulators are where they are integers (``numerics.rescaling``).
-        quantizing: of floats.
+        quantizing: of floats, and of the results of operators that are computed in float.
         narrow: levels never reach the lowest one of a signed grid.
         overrides: nodes that count otherwise; the first that applies holds.
     """

@@ -22,8 +22,8 @@ Averager = Callable[[Ints], Ints]
 def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
     """What makes means of sums of ``counts`` levels each (≥ 1, broadcast against the sums).
 
-    RAW keeps to grids that are one; between two it is SCALED. A FOLDED count needs a fixed multiplier, else it is
-    SCALED too.
+    RAW and WITHIN keep to grids that are one; between two they are SCALED. A FOLDED count needs a fixed multiplier,
+    else it is SCALED too.
 
     Raises:
         InputError: a multiplier that the machine cannot hold.
@@ -36,6 +36,8 @@ def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, machine: A
         return _raw(int(x.zero_point), counts)
     if scheme is Averaging.FOLDED and machine.scaling.form is MultiplierForm.FIXED:
         return _folded(x, y, counts, machine)
+    if scheme is Averaging.WITHIN and same:
+        return scaler((1.0, 1.0, counts), machine.scaling, int(y.zero_point))
     return _scaled(x, y, counts, machine)
 
 

@@ -44,7 +44,10 @@ def real_multiplier(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], 
         x, w, y = (np.asarray(scale, np.float64) for scale in scales)
         return np.asarray(x * w / y)
     x32, w32, y32 = (np.asarray(scale, np.float32) for scale in scales)
-    return np.asarray(np.asarray(x32 * w32, np.float32) / y32, np.float32).astype(np.float64)
+    product = np.asarray(x32 * w32, np.float32)
+    if precision is Precision.RECIPROCAL:
+        return np.asarray(product * (np.float32(1) / y32), np.float32).astype(np.float64)
+    return np.asarray(product / y32, np.float32).astype(np.float64)
 
 
 def exact_multipliers(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]) -> npt.NDArray[np.object_]:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.arithmetic import Accumulator, Arithmetic, Overflow
+from qbench.numerics.float_scaling import real_levels
 from qbench.numerics.multiplier import Fixed, exact_multipliers, fixed_multiplier, real_multiplier, short_multiplier
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qtype import QType, qtype_of
@@ -64,11 +65,13 @@ def requantize(
     spread = tuple(-1 if index == axis % max(sums.ndim, 1) else 1 for index in range(sums.ndim))
     weight = np.asarray(scales[1], np.float64)
     along: Scales = (scales[0], weight.reshape(spread) if weight.ndim else weight, scales[2])
-    if bias is not None:
-        added = np.asarray(bias).astype(np.int64)
-        sums = sums + (added.reshape(spread) if added.ndim else added)
+    added = None if bias is None else np.asarray(bias).astype(np.int64)
+    added = added.reshape(spread) if added is not None and added.ndim else added
+    real = added if machine.scaling.real_bias else None
+    if added is not None and real is None:
+        sums = sums + added
     low, high = limits or (qtype.qmin + int(machine.narrow and qtype.signed), qtype.qmax)
-    levels = scaler(along, machine.scaling, zero_point)(held(sums, machine.accumulator))
+    levels = scaler(along, machine.scaling, zero_point, real)(held(sums, machine.accumulator))
     return np.clip(levels, low, high).astype(qtype.storage_dtype)
 
 
@@ -77,17 +80,26 @@ def held(sums: Ints, accumulator: Accumulator) -> Ints:
     return _held(sums, accumulator.bits, accumulator.overflow)
 
 
-def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0) -> Scaler:
-    """What multiplies accumulators by M, rounds and adds ``zero_point``; ``scales`` broadcast against them.
+def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0, real_bias: Ints | None = None) -> Scaler:
+    """What multiplies accumulators by M, rounds and adds ``zero_point``.
+
+    Args:
+        scales: of input, weight and output; broadcast against the accumulators.
+        scaling: how.
+        zero_point: of the output.
+        real_bias: integers at s_x · s_w, for a scaling whose bias stays a real number; broadcast too.
 
     Raises:
         InputError: a multiplier that this scaling cannot hold.
+        ValueError: a real bias for a scaling whose bias is an integer.
     """
+    if real_bias is not None and not scaling.real_bias:
+        raise ValueError("this machine adds a bias to its sums, as an integer")
     match scaling.form:
         case MultiplierForm.EXACT:
             return _in_rationals(scales, scaling, zero_point)
-        case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64:
-            return _in_floats(scales, scaling, zero_point)
+        case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64 | MultiplierForm.CHAIN:
+            return _in_floats(scales, scaling, zero_point, real_bias)
         case MultiplierForm.SHORT:
             rounded = _in_short(scales, scaling)
         case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:
@@ -135,22 +147,13 @@ def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
     return scale
 
 
-def _in_floats(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
-    dtype: np.dtype[Any] = np.dtype(np.float32 if scaling.form is MultiplierForm.FLOAT32 else np.float64)
-    multiplier = real_multiplier(scales, scaling.precision).astype(dtype)
-    rounding, offset = scaling.stages[-1].rounding, dtype.type(zero_point)
-    if scaling.zero_point is ZeroPoint.BEFORE:
-
-        def scale_with_offset(sums: Ints) -> Ints:
-            real = np.multiply(sums.astype(dtype), multiplier, dtype=dtype) + offset
-            return round_reals(np.clip(real, -_WIDEST, _WIDEST), rounding).astype(np.int64)
-
-        return scale_with_offset
+def _in_floats(scales: Scales, scaling: Scaling, zero_point: int, bias: Ints | None) -> Scaler:
+    reals, rounding = real_levels(scales, scaling, zero_point, bias), scaling.stages[-1].rounding
+    behind = zero_point if scaling.zero_point is ZeroPoint.AFTER else 0
 
     def scale(sums: Ints) -> Ints:
-        real = np.multiply(sums.astype(dtype), multiplier, dtype=dtype)
-        levels = round_reals(np.clip(real, -_WIDEST, _WIDEST), rounding).astype(np.int64)
-        return _inner(levels, scaling) + zero_point
+        levels = round_reals(np.clip(reals(sums), -_WIDEST, _WIDEST), rounding).astype(np.int64)
+        return _inner(levels, scaling) + behind
 
     return scale
 

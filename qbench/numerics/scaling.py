@@ -14,7 +14,8 @@ class MultiplierForm(enum.Enum):
 
     EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ with
     2^(bits−1) ≤ m < 2^bits. FRACTION: M = m · 2⁻ᵇⁱᵗˢ, the same shift for every M, m ≥ 1 and below 2³¹. SHORT: Glow's
-    eight or nine bits between two shifts. POWER: a power of two.
+    eight or nine bits between two shifts. POWER: a power of two. CHAIN: nothing: float32 sums are multiplied by s_x, by
+    s_w and by 1 / s_y, one after the other.
     """
 
     EXACT = "exact"
@@ -24,13 +25,26 @@ class MultiplierForm(enum.Enum):
     FRACTION = "fraction"
     SHORT = "short"
     POWER = "power"
+    CHAIN = "chain"
 
 
 class Precision(enum.Enum):
-    """In what s_x · s_w / s_y is computed before it is brought to its form."""
+    """In what s_x · s_w / s_y is computed before it is brought to its form.
+
+    DOUBLE, SINGLE: float64, float32. RECIPROCAL: float32, the product times 1 / s_y.
+    """
 
     DOUBLE = "double"
     SINGLE = "single"
+    RECIPROCAL = "reciprocal"
+
+
+class Inverted(enum.Enum):
+    """Which scales of a CHAIN an engine is given as reciprocals: it counts with 1 / (1 / s), often not quite s."""
+
+    NONE = "none"
+    INPUT = "input"
+    BOTH = "both"
 
 
 WIDEST_FACTOR = 31
@@ -65,6 +79,9 @@ class Scaling:
         product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
         inner_bits: width to which the rounded product saturates before the zero point is added; 0: none.
         shift_powers: an M that is a power of two shifts once (the first stage's rounding) instead of multiplying.
+        real_bias: of float forms: a bias is not added to the sums but stays the float32 number b · s_x · s_w, which is
+            brought to the sums' scale, or (CHAIN) joins behind s_w.
+        inverted: scales of a CHAIN that are reciprocals of reciprocals.
 
     Raises:
         ValueError: settings that no machine has together.
@@ -78,10 +95,16 @@ class Scaling:
     product_bits: int = 0
     inner_bits: int = 0
     shift_powers: bool = False
+    real_bias: bool = False
+    inverted: Inverted = Inverted.NONE
 
     def __post_init__(self) -> None:
         if self.form is MultiplierForm.EXACT and self.precision is not Precision.DOUBLE:
             raise ValueError("a rational multiplier is taken from the scales as they are: its precision is double")
+        if self.inverted is not Inverted.NONE and self.form is not MultiplierForm.CHAIN:
+            raise ValueError("'inverted' is of chains of scales")
+        if self.real_bias and self.form not in (MultiplierForm.FLOAT32, MultiplierForm.CHAIN):
+            raise ValueError("a bias that stays a float32 number joins float32 sums: the form is float32 or chain")
         if self.product_bits and self.form is not MultiplierForm.SHORT:
             raise ValueError("'product_bits' is of short multipliers")
         if not 0 <= self.bits <= WIDEST_FACTOR:
@@ -94,5 +117,6 @@ class Scaling:
             MultiplierForm.EXACT,
             MultiplierForm.FLOAT32,
             MultiplierForm.FLOAT64,
+            MultiplierForm.CHAIN,
         ):
             raise ValueError("a zero point before the rounding is added to a real number: the multiplier is no float")

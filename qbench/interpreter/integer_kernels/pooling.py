@@ -9,7 +9,7 @@ from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.kernel import Making, Run
 from qbench.interpreter.windows import Windows, channels_first, channels_last
-from qbench.numerics import Arithmetic, Averaging, QParams, scaler
+from qbench.numerics import Arithmetic, Averaging, QParams, averager, scaler
 
 
 def max_pool(making: Making) -> Run:
@@ -98,7 +98,19 @@ def _real_mean(taps: list[Array], sizes: Array, grids: tuple[QParams, QParams], 
     return np.rint(total / sizes.astype(np.float32) / y.scale + np.float32(y.zero_point)).astype(np.int64)
 
 
-_MEANS = MappingProxyType({Averaging.SCALED: _scaled_mean, Averaging.RAW: _raw_mean, Averaging.REAL: _real_mean})
+def _mean_within(taps: list[Array], sizes: Array, grids: tuple[QParams, QParams], machine: Arithmetic) -> Array:
+    sums = np.asarray(sum(tap.astype(np.int64) - int(grids[0].zero_point) for tap in taps))
+    return np.asarray(averager(Averaging.WITHIN, *grids, sizes, machine)(sums))
+
+
+_MEANS = MappingProxyType(
+    {
+        Averaging.SCALED: _scaled_mean,
+        Averaging.RAW: _raw_mean,
+        Averaging.REAL: _real_mean,
+        Averaging.WITHIN: _mean_within,
+    }
+)
 
 
 def global_average(making: Making) -> Run:
@@ -113,9 +125,11 @@ def global_average(making: Making) -> Run:
         axes = tuple(range(1, levels.ndim - 1)) if last else tuple(range(2, levels.ndim))
         count = int(np.prod([levels.shape[axis] for axis in axes]))
         sums = levels.sum(axis=axes, keepdims=True, dtype=np.int64) - count * int(x.zero_point)
-        # The count divides in the same float32 step as the output's scale does.
-        over = np.float32(y.scale * np.float32(count))
-        rounded = scaler((x.scale, 1.0, over), machine.scaling, int(y.zero_point))(sums)
+        if machine.averaging is Averaging.WITHIN:
+            rounded = averager(Averaging.WITHIN, x, y, np.asarray(count), machine)(sums)
+        else:  # the count divides in the same float32 step as the output's scale does
+            over = np.float32(y.scale * np.float32(count))
+            rounded = scaler((x.scale, 1.0, over), machine.scaling, int(y.zero_point))(sums)
         return (np.clip(rounded, *machine.limits(y)).astype(y.qtype.storage_dtype),)
 
     return run
