@@ -1,0 +1,91 @@
+"""Differences of two tensors: against a loop over scalars, and what NaN, infinities and zeros of either sign are."""
+
+import math
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbench.metrics import Differences, count_differences, unequal
+
+FLOATS = st.one_of(
+    st.sampled_from([0.0, -0.0, math.nan, math.inf, -math.inf, 1.0, -1.0]), st.floats(-1e3, 1e3, width=32)
+)
+
+
+def counted_one_by_one(ours: list[float], theirs: list[float], scales: list[float]) -> Differences:
+    """The definition, element by element, in Python floats."""
+    differing = unbounded = 0
+    gaps, steps = [0.0], [0.0]
+    for a, b, scale in zip(ours, theirs, scales, strict=True):
+        if a == b or (math.isnan(a) and math.isnan(b)):
+            continue
+        differing += 1
+        if not (math.isfinite(a) and math.isfinite(b)):
+            unbounded += 1
+            continue
+        gaps.append(abs(a - b))
+        steps.append(abs(a - b) / scale)
+    largest = max((abs(b) for b in theirs if math.isfinite(b)), default=0.0) or float(np.finfo(np.float32).tiny)
+    return Differences(
+        elements=len(ours),
+        differing=differing,
+        unbounded=unbounded,
+        steps=round(max(steps), 2),
+        relative=max(gaps) / max(largest, float(np.finfo(np.float32).tiny)),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(FLOATS, FLOATS, st.booleans()), min_size=1, max_size=12),
+    st.lists(st.floats(0.01, 4), min_size=2, max_size=2),
+)
+def test_every_count_is_that_of_a_loop(pairs: list[tuple[float, float, bool]], scales: list[float]) -> None:
+    ours = np.array([[a, a] for a, _, _ in pairs], np.float32)
+    theirs = np.array([[a if same else b] * 2 for a, b, same in pairs], np.float32)
+    found = count_differences(ours, theirs, np.array(scales))
+    flat = [[float(v) for v in array.ravel()] for array in (ours, theirs)]
+    assert found == counted_one_by_one(*flat, list(chain.from_iterable(scales for _ in pairs)))
+
+
+def test_values_are_compared_not_bits() -> None:
+    ours = np.array([0.0, math.nan, math.inf, 2.0], np.float32)
+    theirs = np.array([-0.0, -math.nan, math.inf, 2.0], np.float32)
+    assert not unequal(ours, theirs).any()
+    assert count_differences(ours, theirs) == Differences(elements=4)
+    assert not unequal(np.array([3], np.int64), np.array([3], np.int64)).any()
+
+
+def test_a_step_is_a_step_on_grids_of_16_bits_too() -> None:
+    levels = np.arange(0, 65535, 97)
+    scale = np.float32(0.0123)
+    found = count_differences((levels * scale).astype(np.float32), ((levels + 1) * scale).astype(np.float32), scale)
+    assert (found.differing, found.steps) == (levels.size, 1.0)
+    assert count_differences(levels, levels + 3, np.ones(())).steps == 3.0
+    assert count_differences(levels, levels + 3).steps is None
+
+
+def test_a_scale_of_its_own_for_each_slice() -> None:
+    found = count_differences(np.array([[1.0, 0.0]]), np.array([[0.0, 1.0]]), np.array([[1.0, 0.25]]))
+    assert (found.steps, found.relative) == (4.0, 1.0)
+
+
+def test_counts_of_tensors_add_up_and_their_largest_stays() -> None:
+    first = Differences(elements=5, differing=2, unbounded=1, steps=None, relative=0.5)
+    second = Differences(elements=7, differing=1, steps=2.0, relative=0.1)
+    joined = Differences(elements=12, differing=3, unbounded=1, steps=2.0, relative=0.5)
+    assert first.joined(second) == second.joined(first) == joined
+
+
+def test_a_difference_from_a_tensor_of_zeros_is_finite() -> None:
+    found = count_differences(np.array([1e-3]), np.zeros(1))
+    assert math.isfinite(found.relative)
+    assert found.relative > 1e30
+
+
+def test_other_shapes_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"\(2,\) and \(3,\)"):
+        count_differences(np.zeros(2), np.zeros(3))
