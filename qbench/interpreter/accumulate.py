@@ -69,7 +69,7 @@ def _shallow(operands: Operands, pair_bits: int, means: Means, counters: Counter
 
     def accumulate(x: Array) -> npt.NDArray[Any]:
         sums = product(x)
-        counters.overflowed += mend(sums, x, rows, places, pair_bits, compiled=means.compiled)
+        counters.saturated += mend(sums, x, rows, places, pair_bits, compiled=means.compiled)
         return sums
 
     return accumulate

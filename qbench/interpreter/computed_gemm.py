@@ -49,7 +49,7 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
     for index in np.ndindex(lead):
         weight = np.ascontiguousarray(right[index])
         places = risky_pairs(weight, pair_bits)
-        making.counters.overflowed += mend(sums[index], left[index], weight, places, pair_bits, compiled=means.compiled)
+        making.counters.saturated += mend(sums[index], left[index], weight, places, pair_bits, compiled=means.compiled)
     return sums
 
 

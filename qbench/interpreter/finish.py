@@ -86,8 +86,7 @@ def _stepwise(epilogue: Epilogue, machine: Arithmetic, counters: Counters) -> Fi
         kept = held(total, machine.accumulator)
         counters.overflowed += int(np.count_nonzero(kept != total))
         levels = scale(kept)
-        counters.clipped += int(np.count_nonzero((levels < low) | (levels > high)))
-        return np.asarray(np.clip(levels, low, high).astype(dtype))
+        return counters.clip(levels, low, high).astype(dtype)
 
     return run
 

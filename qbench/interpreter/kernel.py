@@ -6,8 +6,10 @@ touches data only. Arrays have the logical shape of ONNX; where channels lie las
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import constant_value
@@ -32,13 +34,34 @@ _GRIDS: Mapping[str, str] = {
 
 @dataclass(slots=True)
 class Counters:
-    """What happened at one product since it was prepared: levels clipped at an end, sums and pairs that overflowed.
+    """What happened at one node since it was prepared.
 
     Complete under ``counting_means``; compiled loops, and engines that saturate by themselves, do not count.
+
+    Args:
+        levels: results that were looked at. clipped_low, clipped_high: those below and above the ends they are clamped
+            to; where a Relu is part of the node, the lower one is its own.
+        overflowed: sums that left the accumulator, which wraps or saturates.
+        saturated: pairs of products that did.
     """
 
-    clipped: int = 0
+    levels: int = 0
+    clipped_low: int = 0
+    clipped_high: int = 0
     overflowed: int = 0
+    saturated: int = 0
+
+    @property
+    def clipped(self) -> int:
+        """At either end."""
+        return self.clipped_low + self.clipped_high
+
+    def clip(self, levels: npt.NDArray[Any], low: int, high: int) -> npt.NDArray[Any]:
+        """``levels`` clamped to ``low`` … ``high``, with those beyond counted."""
+        self.levels += levels.size
+        self.clipped_low += int(np.count_nonzero(levels < low))
+        self.clipped_high += int(np.count_nonzero(levels > high))
+        return np.asarray(np.clip(levels, low, high))
 
 
 @dataclass(frozen=True, slots=True)

@@ -69,7 +69,7 @@ def test_of_the_highest_levels_all_risky_pairs_saturate_and_no_other(shape, grou
     layer = only(model)
     assert layer.depthwise == (shape[1] == 1)
     assert 0 < layer.pairs.risky < layer.pairs.pairs
-    assert program.counters["conv"].overflowed == layer.pairs.risky
+    assert program.counters["conv"].saturated == layer.pairs.risky
 
 
 @pytest.mark.parametrize(

@@ -171,4 +171,5 @@ def test_what_is_clipped_and_wrapped_is_counted() -> None:
     program = Program(model, get_arithmetic("ort-x64-avx2"), means=Means(float_gemm, compiled=False))
     program.run({"x": np.full((1, 4), 255, np.uint8)})
     (counters,) = program.counters.values()
-    assert (counters.clipped, counters.overflowed) == (1, 2)
+    assert (counters.levels, counters.clipped_low, counters.clipped_high) == (1, 0, 1)
+    assert (counters.clipped, counters.overflowed, counters.saturated) == (1, 0, 2)
