@@ -6,6 +6,7 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.backends.closing import Closing as Closing
+    from qbench.backends.integer import IntegerBackend as IntegerBackend
     from qbench.backends.named import catalogue as catalogue
     from qbench.backends.named import get_backend as get_backend
     from qbench.backends.named import integer_machines as integer_machines
@@ -22,6 +23,7 @@ else:
         __name__,
         {
             "closing": ("Closing",),
+            "integer": ("IntegerBackend",),
             "named": ("catalogue", "get_backend", "integer_machines"),
             "onnx_reference": ("OnnxReferenceBackend",),
             "ort": ("OrtBackend",),

@@ -1,6 +1,6 @@
 """Where one result lies before it is rounded: exactly, for an operator that sums products; else in float64.
 
-    products   p = acc · s_x · s_w / s_y + z_y, rational            others   p = f(reals) / s_y + z_y
+products   p = acc · s_x · s_w / s_y + z_y, rational            others   p = f(reals) / s_y + z_y
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ import onnx_ir as ir
 from qbench.backends import Array, get_backend
 from qbench.diagnosis.operators.kernel_call import Trial
 from qbench.zoo.operators.graph import constant_array
-from qbench.zoo.operators.levels import bias_levels
+from qbench.zoo.operators.levels import Ints, bias_levels
 from qbench.zoo.operators.subject import OperatorSubject
 
 _OPSET, _IR_VERSION = 21, 10
@@ -40,30 +40,35 @@ class ExactResult:
         return off == 0 if self.accumulator is not None else off <= _NEAR
 
 
-def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
-    """The result at ``index``, the sample first."""
+def accumulators(trial: Trial) -> Ints:
+    """Σ (x − z_x)(w − z_w) + b of every result, of an operator that sums products; exact below 2⁵³."""
     subject = trial.subject
-    sample = replace(trial, fed=tuple(levels[index[0] : index[0] + 1] for levels in trial.fed))
-    place = (0, *index[1:])
-    zero, scale = subject.output.zero_point, Fraction(subject.output.scales[0])
-    if trial.weight is None and subject.operator != "MatMul":
-        reals = [
-            (levels - operand.grid.zero_point) * operand.grid.scales[0]
-            for levels, operand in zip(sample.fed, subject.inputs, strict=True)
-        ]
-        real = _computed(subject, [*reals, *_further(subject)])[place]
-        return ExactResult(position=Fraction(float(real)) / scale + zero)
     operands: list[Array | None] = [
         (levels - operand.grid.zero_point).astype(np.float64)
-        for levels, operand in zip(sample.fed, subject.inputs, strict=True)
+        for levels, operand in zip(trial.fed, subject.inputs, strict=True)
     ]
     if subject.weight is not None and trial.weight is not None:
         operands.append((trial.weight - subject.weight.grid.zero_point).astype(np.float64))
     if subject.bias:
         operands.append(bias_levels(subject).astype(np.float64))
-    accumulator = int(_computed(subject, operands)[place])
-    multiplier = _multiplier(subject, index)
-    return ExactResult(position=accumulator * multiplier + zero, accumulator=accumulator, multiplier=multiplier)
+    return _computed(subject, operands).astype(np.int64)
+
+
+def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
+    """The result at ``index``, the sample first."""
+    subject = trial.subject
+    sample = replace(trial, fed=tuple(levels[index[0] : index[0] + 1] for levels in trial.fed))
+    place = (0, *index[1:])
+    zero = subject.output.zero_point
+    if trial.weight is not None or subject.operator == "MatMul":
+        accumulator, multiplier = int(accumulators(sample)[place]), _multiplier(subject, index)
+        return ExactResult(position=accumulator * multiplier + zero, accumulator=accumulator, multiplier=multiplier)
+    reals = [
+        (levels - operand.grid.zero_point) * operand.grid.scales[0]
+        for levels, operand in zip(sample.fed, subject.inputs, strict=True)
+    ]
+    real = float(_computed(subject, [*reals, *_further(subject)])[place])
+    return ExactResult(position=Fraction(real) / Fraction(subject.output.scales[0]) + zero)
 
 
 def _multiplier(subject: OperatorSubject, index: tuple[int, ...]) -> Fraction:
@@ -86,7 +91,9 @@ def _computed(subject: OperatorSubject, operands: Sequence[Array | None]) -> Arr
         None if array is None else ir.val(f"v{place}", ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape))
         for place, array in enumerate(operands)
     ]
-    attributes = {name: list(value) if isinstance(value, tuple) else value for name, value in subject.attributes.items()}
+    attributes = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in subject.attributes.items()
+    }
     result = ir.val("y", ir.DataType.DOUBLE)
     node = ir.node(subject.operator, values, attributes, outputs=[result])
     inputs = [value for value in values if value is not None]

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.backends import Array, Backend
+from qbench.backends import Array, Backend, IntegerBackend
 from qbench.numerics import Arithmetic, QParams, dequantize
 from qbench.zoo import OperatorSubject, operator_graph
 from qbench.zoo.operators.graph import RESULT, constant_array, input_names
@@ -15,6 +15,10 @@ from qbench.zoo.operators.levels import Ints, bias_levels, fed_levels, weight_le
 
 Kernel = Callable[..., npt.ArrayLike]
 """``kernel(x, …[, weight[, bias]], parameters)``: arrays of levels in the order of the ONNX node → levels."""
+
+
+Levels = npt.NDArray[np.float64]
+"""Levels; between two of them where a backend left the grid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +66,7 @@ class Trial:
             for name, levels, grid in zip(input_names(self.subject), self.fed, grids, strict=True)
         }
 
-    def on_backend(self, backend: Backend) -> npt.NDArray[np.float64]:
+    def on_backend(self, backend: Backend) -> Levels:
         """What ``backend`` answers, in levels; a real between two levels where it left the grid.
 
         Raises:
@@ -75,7 +79,7 @@ class Trial:
         on_grid = dequantize(levels.astype(np.int64), output) == real
         return np.asarray(np.where(on_grid, levels, real.astype(np.float64) / output.scale + output.zero_point))
 
-    def by_kernel(self, kernel: Kernel) -> npt.NDArray[np.float64]:
+    def by_kernel(self, kernel: Kernel) -> Levels:
         """What ``kernel`` answers.
 
         Raises:
@@ -86,9 +90,7 @@ class Trial:
         if subject.weight is not None and self.weight is not None:
             operands.append((self.weight, subject.weight.grid))
         grids = tuple(grid.qparams() for _, grid in operands)
-        arrays = [
-            levels.astype(grid.qtype.storage_dtype) for (levels, _), grid in zip(operands, grids, strict=True)
-        ]
+        arrays = [levels.astype(grid.qtype.storage_dtype) for (levels, _), grid in zip(operands, grids, strict=True)]
         if subject.bias:
             arrays.append(bias_levels(subject).astype(np.int32))
         parameters = OperatorParameters(
@@ -104,12 +106,10 @@ class Trial:
         return found.astype(np.float64)
 
 
-def counted(trial: Trial, machine: Arithmetic) -> npt.NDArray[np.float64]:
+def counted(trial: Trial, machine: Arithmetic) -> Levels:
     """What the integer interpreter answers under ``machine``.
 
     Raises:
         QbenchError: a multiplier that the machine cannot hold.
     """
-    from qbench.backends.integer import IntegerBackend
-
     return trial.on_backend(IntegerBackend(arithmetic=machine))

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.zoo.networks.building import GraphBuilder
-from qbench.zoo.operators.levels import bias_levels, weight_levels
+from qbench.zoo.operators.levels import Ints, bias_levels, weight_levels
 from qbench.zoo.operators.subject import Grid, OperatorSubject
 
 RESULT = "y"
@@ -20,8 +20,12 @@ def input_names(subject: OperatorSubject) -> tuple[str, ...]:
     return ("x",) if count == 1 else tuple(f"x{index}" for index in range(count))
 
 
-def operator_graph(subject: OperatorSubject) -> ir.Model:
-    """The graph: reals in, a Q and a DQ, the operator, a Q and a DQ, reals out; the batch is free."""
+def operator_graph(subject: OperatorSubject, *, weight: Ints | None = None) -> ir.Model:
+    """The graph: reals in, a Q and a DQ, the operator, a Q and a DQ, reals out; the batch is free.
+
+    Args:
+        subject: the operator and its grids. weight: levels in place of its own.
+    """
     builder = GraphBuilder(subject.id)
     operands = []
     for name, operand in zip(input_names(subject), subject.inputs, strict=True):
@@ -34,7 +38,7 @@ def operator_graph(subject: OperatorSubject) -> ir.Model:
         attributes = {
             name: list(value) if isinstance(value, tuple) else value for name, value in subject.attributes.items()
         }
-        inputs = [*operands, *_constants(builder, subject)]
+        inputs = [*operands, *_constants(builder, subject, weight)]
         result = builder.node(subject.operator, inputs, node, attributes)
     return builder.model({RESULT: _on_grid(builder, result, subject.output, RESULT)})
 
@@ -53,11 +57,12 @@ def _parameters(builder: GraphBuilder, grid: Grid, name: str) -> tuple[ir.Value,
     return builder.constant(f"{name}_scale", scales), builder.constant(f"{name}_zero_point", points)
 
 
-def _constants(builder: GraphBuilder, subject: OperatorSubject) -> Iterator[ir.Value | None]:
-    """The weight and the bias behind their DQ, then what else the operator reads."""
+def _constants(builder: GraphBuilder, subject: OperatorSubject, given: Ints | None) -> Iterator[ir.Value | None]:
+    """The weight (``given``, if it is) and the bias behind their DQ, then what else the operator reads."""
     weight = subject.weight
     if weight is not None:
-        levels = builder.constant("w_q", weight_levels(subject).astype(weight.grid.qtype))
+        own = weight_levels(subject) if given is None else given
+        levels = builder.constant("w_q", own.astype(weight.grid.qtype))
         axis = {} if weight.grid.axis is None else {"axis": weight.grid.axis}
         yield builder.node("DequantizeLinear", [levels, *_parameters(builder, weight.grid, "w")], "w_dq", axis)
     if subject.bias and weight is not None:
@@ -69,9 +74,12 @@ def _constants(builder: GraphBuilder, subject: OperatorSubject) -> Iterator[ir.V
         axis = {} if weight.grid.axis is None else {"axis": 0}
         yield builder.node("DequantizeLinear", [levels, scale, point], "b_dq", axis)
     for name, values in subject.constants:
-        yield None if values == () else builder.constant(name, _array(values))
+        yield None if values == () else builder.constant(name, constant_array(values))
 
 
-def _array(values: tuple[float, ...] | tuple[int, ...] | float) -> npt.NDArray[np.float32] | npt.NDArray[np.int64]:
+def constant_array(
+    values: tuple[float, ...] | tuple[int, ...] | float,
+) -> npt.NDArray[np.float32] | npt.NDArray[np.int64]:
+    """A further constant as ONNX takes it: int64, or float32."""
     found = np.array(values)
     return found.astype(np.int64) if found.dtype.kind == "i" else found.astype(np.float32)
