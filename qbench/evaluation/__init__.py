@@ -1,7 +1,7 @@
 """One cell: its request, the road it takes, and what its subject's cells share."""
 
-from qbench.evaluation.request import MetricUse, Request, Subject
+from qbench.evaluation.request import Beside, MetricUse, Request, Subject
 from qbench.evaluation.road import evaluate
 from qbench.evaluation.shared import Quantized, SharedWork
 
-__all__ = ["MetricUse", "Quantized", "Request", "SharedWork", "Subject", "evaluate"]
+__all__ = ["Beside", "MetricUse", "Quantized", "Request", "SharedWork", "Subject", "evaluate"]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from qbench.backends import Backend
 from qbench.errors import InputError
 from qbench.evaluation.given_model import refuse_other_road
-from qbench.judging import Cell
+from qbench.judging import Cell, Criterion, EnvironmentClass
 from qbench.metrics import Against, Metric
 from qbench.quantization import Schema
 from qbench.zoo import Dataset, ZooModel
@@ -60,14 +60,27 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Beside:
+    """Another backend that runs a cell's quantized model too, its class here, and what the cell must be beside it."""
+
+    backend: Backend
+    criterion: Criterion
+    environment: EnvironmentClass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Request:
-    """All that the road of one cell needs. ``schema`` None runs a model as it is: the float one, or the given one."""
+    """All that the road of one cell needs. ``schema`` None runs a model as it is: the float one, or the given one.
+
+    ``beside`` is whom a quantized cell is compared with; None: nobody.
+    """
 
     cell: Cell
     subject: Subject
     backend: Backend
     schema: Schema | None
     threads: int = 1
+    beside: Beside | None = None
 
 
 def refuse_overlap(model: str, calibration: Dataset, scored: Dataset) -> None:

@@ -1,9 +1,10 @@
 """Scores → verdict: integers in, an outcome with its rule and its numbers out."""
 
 from qbench.judging.cell import FP32, GIVEN, Cell
+from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.drift import arithmetic_change
 from qbench.judging.environment import EnvironmentClass
-from qbench.judging.equality import Compared, Criterion, FirstNode, holds
+from qbench.judging.equality import Criterion, holds
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on
 from qbench.judging.judgement import judge, support_lost
 from qbench.judging.loss import least_agreement
@@ -12,10 +13,11 @@ from qbench.judging.paired import mcnemar_midp, paired_interval
 from qbench.judging.quarantine import QuarantineEntry
 from qbench.judging.rules import Rules
 from qbench.judging.tolerance import DEFAULT_TOLERANCE, Tolerance, resolve_tolerance
-from qbench.judging.verdict import Gate, GateState, Outcome, Verdict
+from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
 
 __all__ = [
     "DEFAULT_TOLERANCE",
+    "FAILING",
     "FP32",
     "GIVEN",
     "Accepted",

@@ -8,6 +8,7 @@ It is today's run beside today's run of the other backend, so nothing of it is s
 
 from dataclasses import dataclass
 
+from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.verdict import Gate, GateState
 from qbench.judging.wording import counted
 
@@ -47,48 +48,6 @@ class Criterion:
         return f"{', '.join([f'{word} {self.backend}', *limits])} ({self.rule})"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FirstNode:
-    """Where two runs of one batch part first.
-
-    Args:
-        origin: the fp32 node whose integers differ; empty when no compared value of the batch does.
-        elements: how many of its integers differ. steps: the largest difference of two of them.
-        note: what a reader should know about the search, such as that watching an engine changed it.
-    """
-
-    origin: str
-    elements: int = 0
-    steps: float = 0.0
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Compared:
-    """What a run beside another backend counted, over all graph outputs of all samples.
-
-    Args:
-        backend, environment_class: the other one, and the class of its results here.
-        elements, differing: of all outputs.
-        unbounded: differing elements that no number bounds: one of the two is NaN or infinite.
-        steps: largest difference of the others in output steps; None: no output has a grid.
-        relative: their largest |a − b| / max|b|.
-        graph, sample: of the first difference; empty when there is none.
-        first: where it comes from; None: nothing to look for.
-    """
-
-    backend: str
-    environment_class: str = ""
-    elements: int
-    differing: int
-    unbounded: int = 0
-    steps: float | None = None
-    relative: float = 0.0
-    graph: str = ""
-    sample: str = ""
-    first: FirstNode | None = None
-
-
 def holds(compared: Compared, criterion: Criterion) -> bool:
     """Whether what was counted is within ``criterion``."""
     if criterion.is_exact or compared.unbounded:
@@ -108,9 +67,9 @@ def equality_gate(compared: Compared, criterion: Criterion) -> Gate:
     )
 
 
-def parting(compared: Compared) -> str:
+def unequal_text(compared: Compared) -> str:
     """The line of a cell that is not what it should be: how much differs, and where it begins."""
-    text = f"{compared.differing} of {compared.elements} elements differ from {compared.backend}"
+    text = f"{compared.differing} of {counted(compared.elements, 'element')} differ from {compared.backend}"
     if compared.first is not None and compared.first.origin:
         text += f", first at '{compared.first.origin}'"
     return text

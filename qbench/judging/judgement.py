@@ -1,9 +1,9 @@
 """One measurement, what is expected of it, and the rules → one verdict.
 
 In this order: too little of it planned in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on this
-class of processor; a baseline that cannot judge it → STALE or MISSING; loss or agreement → FAILED; not the accepted
-result of this class → DRIFTED; and last the quarantine list, which excuses these two, and is red itself when it has run
-out or lists a cell that does not fail.
+class of processor; a baseline that cannot judge it → STALE or MISSING; loss, agreement or equality with another backend
+→ FAILED, the last also without a baseline; not the accepted result of this class → DRIFTED; and last the quarantine
+list, which excuses these two, and is red itself when it has run out or lists a cell that does not fail.
 """
 
 import datetime
@@ -12,13 +12,14 @@ from dataclasses import replace
 from qbench.judging import remedies
 from qbench.judging.cell import Cell
 from qbench.judging.drift import drift_gate, reference_gate
+from qbench.judging.equality import Criterion, equality_gate, unequal_text
 from qbench.judging.expectation import Expectation, State, accepted_on
 from qbench.judging.loss import judge_score
 from qbench.judging.measurement import Measurement
 from qbench.judging.quarantine import QuarantineEntry
 from qbench.judging.rules import Rules
 from qbench.judging.tolerance import Tolerance
-from qbench.judging.verdict import Gate, GateState, Outcome, Verdict
+from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
 from qbench.judging.wording import WIDTH, breach, numbers, one_line, percent, short_percent
 
 _EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED)
@@ -33,6 +34,7 @@ def judge(
     *,
     tolerance: Tolerance,
     rules: Rules,
+    criterion: Criterion | None = None,
     quarantine: QuarantineEntry | None = None,
     today: datetime.date,
     node_id: str = "",
@@ -42,6 +44,7 @@ def judge(
     Args:
         measurement: what was measured. expectation: what the baseline holds.
         tolerance: the one that won for this cell. rules: the suite's numbers.
+        criterion: what the cell must be beside the backend that it was compared with, if any.
         quarantine: the entry that covers the cell here, if any. today: for its last day.
         node_id: the cell as pytest is asked for it, ``suites/smoke.qbench.toml::model::backend+schema``, for the
             commands in remedies.
@@ -50,19 +53,44 @@ def judge(
     share = _integer_gate(measurement, rules)
     if share is not None and share.state is GateState.BROKEN:
         return _too_little(measurement, expectation, share)
+    beside = _equality_gates(measurement, criterion)
     if expectation.state is not State.KNOWN:
-        return _without_reference(expectation, share, node_id)
+        verdict = _without_reference(expectation, (*([] if share is None else [share]), *beside), node_id)
+        return _unequal(verdict, measurement) if _are_broken(beside) else verdict
     scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
     shares = [] if share is None else [share]
-    gates = (*scores, *shares, *_memory_gates(measurement, expectation))
+    gates = (*scores, *shares, *beside, *_memory_gates(measurement, expectation))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
     verdict = _by_gates(measurement, gates, rule, node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
-    if not expectation.cell_known:
+    if not expectation.cell_known and not _are_broken(beside):
         return _unknown_cell(verdict, measurement, node_id)
     return verdict
+
+
+def _equality_gates(measurement: Measurement, criterion: Criterion | None) -> tuple[Gate, ...]:
+    if measurement.compared is None or criterion is None:
+        return ()
+    return (equality_gate(measurement.compared, criterion),)
+
+
+def _are_broken(gates: tuple[Gate, ...]) -> bool:
+    return any(gate.state is GateState.BROKEN for gate in gates)
+
+
+def _unequal(verdict: Verdict, measurement: Measurement) -> Verdict:
+    """A cell without a baseline that is not what another backend is: that is known without one."""
+    gate = next(gate for gate in verdict.gates if gate.kind == "equality")
+    assert measurement.compared is not None
+    return replace(
+        verdict,
+        outcome=Outcome.FAILED,
+        headline=one_line(f"{unequal_text(measurement.compared)}; {verdict.headline}"),
+        rule=gate.rule,
+        remedy=remedies.unequal(gate.metric),
+    )
 
 
 def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
@@ -120,13 +148,13 @@ def _too_little(measurement: Measurement, expectation: Expectation, share: Gate)
     return support_lost(verdict, measurement.cell) if known else verdict
 
 
-def _without_reference(expectation: Expectation, share: Gate | None, node_id: str) -> Verdict:
+def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_id: str) -> Verdict:
     stale = expectation.state is State.STALE
     return Verdict(
         outcome=Outcome.STALE if stale else Outcome.MISSING,
         headline=one_line(f"the baseline {expectation.what.removeprefix('it ')}" if stale else expectation.what),
         rule="a stored fp32 reference of this model, data and preprocessing",
-        gates=() if share is None else (share,),
+        gates=gates,
         notices=(expectation.what,),
         remedy=remedies.stale(node_id) if stale else remedies.missing_model(node_id),
     )
@@ -157,7 +185,10 @@ def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node
     broken = next((gate for gate in gates if gate.state is GateState.BROKEN), None)
     if broken is None:
         outcome, headline, remedy = Outcome.PASSED, numbers(measurement), ""
-    elif broken.kind in ("loss", "floor"):
+    elif broken.kind == "equality" and measurement.compared is not None:
+        outcome, headline = Outcome.FAILED, f"{unequal_text(measurement.compared)}: {broken.rule}"
+        remedy = remedies.unequal(broken.metric)
+    elif broken.kind in FAILING:
         outcome, headline = Outcome.FAILED, breach(measurement, broken)
         remedy = remedies.failed(node_id, drifted=drifted, floor=broken.kind == "floor")
     else:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qbench.judging.cell import Cell
+from qbench.judging.compared import Compared
 from qbench.judging.environment import EnvironmentClass
 from qbench.metrics import Score
 
@@ -25,7 +26,8 @@ class Measurement:
             integers, a fraction; 0 in fp32 cells.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
-        seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock.
+        seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's.
+        compared: what was counted beside another backend; None: the cell is compared with nobody.
     """
 
     cell: Cell
@@ -40,6 +42,7 @@ class Measurement:
     refusals: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
+    compared: Compared | None = None
 
     def score(self, metric: str) -> Score:
         """The score of ``metric``.

@@ -38,6 +38,13 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
     return f"{accept}this stays red: find the cause, or give the cell its own tolerance or a quarantine entry"
 
 
+def unequal(backend: str) -> str:
+    """Nothing is accepted here either: two backends count one graph otherwise."""
+    return (
+        f"find why it counts otherwise than {backend} there, admit it by 'close_to', or list it in the quarantine file"
+    )
+
+
 def quarantine_over(pattern: str, owner: str) -> str:
     """The excuse has run out."""
     return f"Ask {owner} to mend the cell, or to renew the entry '{pattern}' in the quarantine file with a new date"

@@ -12,7 +12,7 @@ class Outcome(enum.Enum):
     UNSUPPORTED = "unsupported"  # skipped with a reason; never counted as passed
     ACCEPTED = "accepted"  # the run was told to accept what it measured
 
-    FAILED = "failed"  # the loss against fp32 is beyond tolerance, or agreement below its floor
+    FAILED = "failed"  # loss beyond tolerance, agreement below its floor, or not what another backend is
     DRIFTED = "drifted"  # within tolerance, but not the accepted result of this environment class
     MISSING = "missing"  # no baseline for this model or cell
     STALE = "stale"  # the baseline is of another model, data or preprocessing
@@ -37,9 +37,15 @@ class GateState(enum.Enum):
     INCOMPARABLE = "incomparable"  # nothing accepted for this environment class
 
 
+FAILING = ("loss", "floor", "equality")
+"""The gates that fail a cell, whatever was accepted for it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One question asked of a measurement: ``loss`` of a metric, agreement ``floor``, ``drift``, ``integer`` share.
+    """One question asked of a measurement.
+
+    ``loss`` of a metric, agreement ``floor``, ``equality`` with another backend, ``drift``, ``integer`` share.
 
     ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which it is broken, the exact margin away from fp32; None when the gate

@@ -60,12 +60,14 @@ def integer_share(measurement: Measurement) -> str:
 
 
 def numbers(measurement: Measurement) -> str:
-    """The line of a cell that holds: its scores, as many as fit, and its planned share in integers."""
+    """The line of a cell that holds: its scores, as many as fit, its planned share in integers, and whom it equals."""
     parts = [move(score) for score in measurement.scores]
-    share = integer_share(measurement)
-    while len(parts) > 1 and len(", ".join([*parts, share])) > WIDTH:
+    compared = measurement.compared
+    beside = "" if compared is None else f"{'close to' if compared.differing else 'equals'} {compared.backend}"
+    facts = [text for text in (integer_share(measurement), beside) if text]
+    while len(parts) > 1 and len(", ".join([*parts, *facts])) > WIDTH:
         parts.pop()
-    return ", ".join([*parts, share] if share else parts)
+    return ", ".join([*parts, *facts])
 
 
 def breach(measurement: Measurement, gate: Gate) -> str:

@@ -12,9 +12,10 @@ from functools import cached_property
 from pathlib import Path
 
 from qbench.errors import QbenchError, StoreError, UnsupportedError
-from qbench.evaluation import Request, SharedWork, evaluate
+from qbench.evaluation import Beside, Request, SharedWork, evaluate
 from qbench.host import package_versions, processor_class
 from qbench.judging import (
+    FAILING,
     EnvironmentClass,
     Expectation,
     GateState,
@@ -125,9 +126,21 @@ class Bench:
             backend=self._catalogues.backends.get(cell.backend),
             schema=None if cell.is_fp32 or cell.is_given else self._catalogues.schemas.get(cell.schema),
             threads=self.suite.table.threads,
+            beside=self._beside(planned),
         )
         return evaluate(
             request, shared, self.reference(planned), self.environment(cell.backend), timer=self._settings.timer
+        )
+
+    def _beside(self, planned: PlannedCell) -> Beside | None:
+        """The backend that the cell is compared with."""
+        if planned.criterion is None:
+            return None
+        other = planned.criterion.backend
+        return Beside(
+            backend=self._catalogues.backends.get(other),
+            criterion=planned.criterion,
+            environment=self.environment(other),
         )
 
     def judge(self, planned: PlannedCell, measurement: Measurement) -> Verdict:
@@ -140,6 +153,7 @@ class Bench:
             measurement,
             expectation,
             tolerance=planned.tolerance(measurement.environment),
+            criterion=planned.criterion,
             rules=self.suite.rules(planned.model.id),
             quarantine=planned.quarantine(measurement.environment),
             today=self._settings.today,
@@ -270,6 +284,6 @@ class Bench:
         acceptance = self.acceptance(planned, [measurement])
         if acceptance is None or not any(row.cell == planned.cell.slug for row in acceptance.rows):
             return verdict
-        if any(gate.kind in ("loss", "floor") and gate.state is GateState.BROKEN for gate in verdict.gates):
+        if any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates):
             return replace(verdict, outcome=Outcome.FAILED, remedy="find the cause, or give the cell its own tolerance")
         return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=())

@@ -10,11 +10,11 @@ A cell line is ``cell_line(cell, …)``; what it holds never needs qbench's code
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 from qbench.errors import InputError
-from qbench.judging import Cell, EnvironmentClass, Measurement, Verdict
+from qbench.judging import Cell, Compared, EnvironmentClass, FirstNode, Measurement, Verdict
 from qbench.metrics import Against, Direction, Score
 from qbench.storage import plain
 
@@ -105,6 +105,8 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
         "refusal_count": len(measurement.refusals),
         "seconds": plain(measurement.seconds),
     }
+    if measurement.compared is not None:
+        line["compared"] = plain(measurement.compared)
     if measurement.idle_rules:
         line["idle_rules"] = list(measurement.idle_rules)
     return line
@@ -141,6 +143,7 @@ def measurement_of_line(line: Mapping[str, Any]) -> Measurement | None:
             refusals=tuple(line.get("refusals", ())),
             idle_rules=tuple(line.get("idle_rules", ())),
             seconds=dict(line.get("seconds", {})),
+            compared=_compared(line.get("compared")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
@@ -149,6 +152,15 @@ def measurement_of_line(line: Mapping[str, Any]) -> Measurement | None:
             expected="metrics in whole numbers, digests and an environment class",
             remedy="Take another run file.",
         ) from error
+
+
+def _compared(table: Mapping[str, Any] | None) -> Compared | None:
+    if table is None:
+        return None
+    first = table.get("first")
+    known = {field.name: table[field.name] for field in fields(Compared) if field.name in table}
+    node = {field.name: first[field.name] for field in fields(FirstNode) if field.name in first} if first else None
+    return Compared(**{**known, "first": None if node is None else FirstNode(**node)})
 
 
 def _score(name: str, table: Mapping[str, Any]) -> Score:
