@@ -72,7 +72,7 @@ class Program:
             held.update(zip(step.writes, results, strict=False))
             for place in step.empties:
                 held.pop(place, None)
-        return {name: np.ascontiguousarray(held[place]) for name, place in self._outputs.items()}
+        return {name: np.asarray(held[place], order="C") for name, place in self._outputs.items()}
 
     def _place(self, value: ir.Value) -> int:
         return self._places.setdefault(value, len(self._places))

@@ -30,14 +30,19 @@ def dynamic_quantize_linear(making: Making) -> Run:
     """Reals to uint8 levels, their scale and their zero point; the parameters by ONNX, the levels by the machine.
 
     s = (max(x, 0) − min(x, 0)) / 255 in float32, 1 where that is 0;   z = clamp(round(−min(x, 0) / s))
+
+    NaN has no part in the range and becomes the lowest level, as in ONNX Runtime.
     """
     machine = making.arithmetic
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         x = inputs[0]
         assert x is not None
-        low, high = x.min(initial=0).astype(np.float32), x.max(initial=0).astype(np.float32)
-        scale = np.float32(high - low) / np.float32(255) or np.float32(1)
+        low, high = (np.float32(end.reduce(x, axis=None, initial=0)) for end in (np.fmin, np.fmax))
+        with np.errstate(over="ignore"):
+            scale = np.float32(high - low) / np.float32(255) or np.float32(1)
+        if not np.isfinite(scale):
+            raise ValueError(f"a range of {low:.6g} … {high:.6g} has no scale in float32")
         point = np.clip(np.rint(-low / scale), 0, 255).astype(np.uint8)
         return quantize(x, QParams(scale, int(point), "uint8"), machine), np.asarray(scale), np.asarray(point)
 

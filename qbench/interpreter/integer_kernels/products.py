@@ -105,7 +105,8 @@ def _computed(making: Making, a: QParams, y: QParams | None, bias: Array | None)
         largest = largest_sum(depth, a.qtype.storage_dtype, right_levels, operands, pairs)
         return _finished(making, (a, y), bias, columns, largest)
 
-    finished(1, making.needed(4).size)  # a multiplier that the machine cannot hold is told now
+    width = max(making.needed(4).size, 1 if bias is None or not bias.ndim else bias.shape[-1])
+    finished(1, width)  # a multiplier that the machine cannot hold is told now
 
     def product(left: Array, right: Array) -> Array:
         sums = multiplied(left, right, operands, pairs, making)
