@@ -58,7 +58,7 @@ class IntegerProduct:
         x_zero: z_x. weight: (K, N) levels. weight_zero: (N,). bias: (N,), zeros where there is none.
         scales: of x, of w (N,), and of the result; None where the result is no level.
         output: the grid of the result, likewise.
-        depthwise: whether every filter sees one channel.
+        depthwise: whether there is one filter a channel.
     """
 
     node: str
@@ -119,7 +119,7 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
         bias=_spread(bias, count),
         scales=_scales(node, places, count),
         output=_output(node, places),
-        depthwise=is_conv and weight.shape[1] == 1 and int_attribute(node, "group", 1) > 1,
+        depthwise=is_conv and weight.shape[:2] == (int_attribute(node, "group", 1), 1),
     )
 
 

@@ -28,7 +28,7 @@ class LayerLint:
     """One layer.
 
     Args:
-        node, operator: its name, and what it is called in a float graph. depthwise: one channel a filter.
+        node, operator: its name, and what it is called in a float graph. depthwise: one filter a channel.
         levels, weights: their types.
         pairs: what can happen where pairs are summed in 16 bits.
         sum_bits: width of a register that holds every sum it can have.

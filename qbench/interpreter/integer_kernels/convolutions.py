@@ -37,7 +37,7 @@ def conv(making: Making) -> Run:
     """QLinearConv with any groups, strides, dilations and pads."""
     weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.grid(1, 2), making.grid(6, 7)
     levels, zero = x.qtype.storage_dtype, int(x.zero_point)
-    pairs = making.arithmetic.accumulator.pairs(depthwise=weight.shape[1] == 1 < _groups(making))
+    pairs = making.arithmetic.accumulator.pairs(depthwise=_one_each(making, weight))
     largest = reach(_columns(weight), zeros, levels, pairs)
     if _is_depthwise(making, weight, largest) and not pairs:
         sums = _depthwise(making, weight, zeros)
@@ -97,10 +97,14 @@ def _columns(weight: Array) -> Array:
     return channels_last(weight).reshape(len(weight), -1).T
 
 
+def _one_each(making: Making, weight: Array) -> bool:
+    """Whether there is one filter a channel; engines count several as they count dense products."""
+    return weight.shape[:2] == (_groups(making), 1)
+
+
 def _is_depthwise(making: Making, weight: Array, largest: int) -> bool:
     """Whether there is one filter a channel, on a plane, to be counted by a compiled loop in int32."""
-    one_each = weight.shape[:2] == (_groups(making), 1) and weight.ndim == 4
-    return one_each and making.means.compiled and largest < 1 << 31
+    return _one_each(making, weight) and weight.ndim == 4 and making.means.compiled and largest < 1 << 31
 
 
 def _depthwise(making: Making, weight: Array, zeros: Ints64) -> Sums:
