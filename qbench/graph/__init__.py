@@ -11,6 +11,7 @@ from qbench.graph.forms import INTEGER_DOMAIN, form_of, is_qdq
 from qbench.graph.model_files import MESSAGE_LIMIT, constant_bytes, load_model, model_bytes, save_model
 from qbench.graph.operators import (
     OPERATORS,
+    POINTWISE,
     OperatorFacts,
     float_attribute,
     int_attribute,
@@ -38,6 +39,7 @@ __all__ = [
     "LINEAGE",
     "MESSAGE_LIMIT",
     "OPERATORS",
+    "POINTWISE",
     "AnyModel",
     "Capabilities",
     "Form",

@@ -82,6 +82,17 @@ OPERATORS: Mapping[str, OperatorFacts] = MappingProxyType(
 )
 """Operators of which anything is known; the rest have no weight, move nothing and are unbounded."""
 
+POINTWISE = frozenset(
+    {
+        *("Abs", "Neg", "Sign", "Relu", "LeakyRelu", "PRelu", "ThresholdedRelu", "Clip", "Shrink"),
+        *("Elu", "Selu", "Celu", "Gelu", "Mish", "Softplus", "Softsign", "HardSigmoid", "HardSwish", "Sigmoid", "Tanh"),
+        *("Add", "Sub", "Mul", "Div", "Pow", "Reciprocal", "Sqrt", "Exp", "Log", "Erf"),
+        *("Floor", "Ceil", "Round", "Sin", "Cos", "Tan", "Asin", "Acos", "Atan"),
+        *("Sinh", "Cosh", "Asinh", "Acosh", "Atanh"),
+    }
+)
+"""Operators that treat every element alike and read no other: functions of one value, or of one of each operand."""
+
 _UNKNOWN = OperatorFacts()
 
 

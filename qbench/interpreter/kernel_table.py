@@ -6,14 +6,20 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from qbench.errors import UnsupportedError
-from qbench.graph import INTEGER_DOMAIN, node_key
+from qbench.graph import INTEGER_DOMAIN, POINTWISE, node_key
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels import (
     borders,
+    combining,
     convolutions,
     dynamic_products,
+    functions,
+    linear,
+    means,
+    moving,
     pooling,
     products,
+    softmax,
     tables,
     transposed,
 )
@@ -28,6 +34,9 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
         ("", "DequantizeLinear"): borders.dequantize_linear,
         ("", "Clip"): borders.clip,
         ("", "MaxPool"): pooling.max_pool,
+        ("", "GlobalMaxPool"): moving.global_max_pool,
+        ("", "Resize"): moving.resize,
+        ("", "TopK"): reference,
         ("", "ConvInteger"): convolutions.conv_integer,
         ("", "MatMulInteger"): dynamic_products.matmul_integer,
         ("", "QLinearConv"): convolutions.conv,
@@ -37,11 +46,32 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
         (_ENGINE, "QGemm"): products.gemm,
         (_ENGINE, "QLinearAdd"): tables.add,
         (_ENGINE, "QLinearMul"): tables.mul,
-        (_ENGINE, "QLinearSigmoid"): tables.sigmoid,
-        (_ENGINE, "QLinearLeakyRelu"): tables.leaky_relu,
-        (_ENGINE, "QLinearConcat"): tables.concat,
+        (_ENGINE, "QLinearSigmoid"): functions.sigmoid,
+        (_ENGINE, "QLinearSoftmax"): softmax.softmax,
+        (_ENGINE, "QLinearLeakyRelu"): linear.leaky_relu,
+        (_ENGINE, "QLinearConcat"): combining.concat,
         (_ENGINE, "QLinearAveragePool"): pooling.average_pool,
-        (_ENGINE, "QLinearGlobalAveragePool"): pooling.global_average,
+        (_ENGINE, "QLinearGlobalAveragePool"): means.global_average,
+        **{(INTEGER_DOMAIN, f"QLinear{name}"): functions.function for name in POINTWISE},
+        (INTEGER_DOMAIN, "QLinearSigmoid"): functions.sigmoid,
+        (INTEGER_DOMAIN, "QLinearRelu"): linear.relu,
+        (INTEGER_DOMAIN, "QLinearClip"): linear.clip,
+        (INTEGER_DOMAIN, "QLinearAbs"): linear.absolute,
+        (INTEGER_DOMAIN, "QLinearNeg"): linear.negative,
+        (INTEGER_DOMAIN, "QLinearLeakyRelu"): linear.leaky_relu,
+        (INTEGER_DOMAIN, "QLinearPRelu"): linear.prelu,
+        (INTEGER_DOMAIN, "QLinearAdd"): tables.own_add,
+        (INTEGER_DOMAIN, "QLinearMul"): tables.own_mul,
+        (INTEGER_DOMAIN, "QLinearSub"): tables.sub,
+        (INTEGER_DOMAIN, "QLinearDiv"): tables.div,
+        (INTEGER_DOMAIN, "QLinearMax"): combining.largest,
+        (INTEGER_DOMAIN, "QLinearMin"): combining.smallest,
+        (INTEGER_DOMAIN, "QLinearWhere"): combining.where,
+        (INTEGER_DOMAIN, "QLinearRequantize"): combining.requantize,
+        (INTEGER_DOMAIN, "QLinearSoftmax"): softmax.softmax,
+        (INTEGER_DOMAIN, "QLinearGlobalAveragePool"): means.global_average,
+        (INTEGER_DOMAIN, "QLinearReduceMean"): means.reduce_mean,
+        (INTEGER_DOMAIN, "QLinearReduceSum"): means.reduce_sum,
     }
 )
 """(domain, operator) → maker."""

@@ -15,6 +15,7 @@ from qbench.numerics.arithmetic import (
     Softmax,
 )
 from qbench.numerics.averaging import averager
+from qbench.numerics.division import divide_quantized
 from qbench.numerics.gradient import FakeQuantizeGrad, fake_quantize_grad
 from qbench.numerics.grid import clip_levels
 from qbench.numerics.interval import Interval
@@ -24,10 +25,11 @@ from qbench.numerics.named import catalogue, get_arithmetic, list_arithmetics, l
 from qbench.numerics.qparams import QParams, parameter_shape
 from qbench.numerics.qtype import QType
 from qbench.numerics.requantization import Scales, held, requantize, scaler
-from qbench.numerics.rescaling import rescale_quantized, rescaler, scaling_of_levels
+from qbench.numerics.rescaling import centred_rescaler, rescale_quantized, rescaler, scaling_of_levels
 from qbench.numerics.rounding import Rounding
 from qbench.numerics.scaling import MultiplierForm, Scaling, Stage, ZeroPoint
 from qbench.numerics.softmax import softmax_of_levels
+from qbench.numerics.subtraction import subtract_quantized
 
 __all__ = [
     "Accumulator",
@@ -56,9 +58,11 @@ __all__ = [
     "add_quantized",
     "averager",
     "catalogue",
+    "centred_rescaler",
     "choose_qparams",
     "clip_levels",
     "dequantize",
+    "divide_quantized",
     "fake_quantize",
     "fake_quantize_grad",
     "fixed_multiplier",
@@ -76,4 +80,5 @@ __all__ = [
     "scaling_of_levels",
     "short_multiplier",
     "softmax_of_levels",
+    "subtract_quantized",
 ]

@@ -43,7 +43,7 @@ def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, machine: A
 
 def _scaled(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
     """The count multiplies the output's scale, in the precision in which the multiplier is computed."""
-    single = machine.scaling.precision is Precision.SINGLE
+    single = machine.scaling.precision is not Precision.DOUBLE
     over = np.float32(y.scale) * counts.astype(np.float32) if single else float(y.scale) * counts.astype(np.float64)
     return scaler((x.scale, 1.0, over), machine.scaling, int(y.zero_point))
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.affine import dequantize, quantize
+from qbench.numerics.affine import quantize
 from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qparams import QParams
@@ -18,7 +18,7 @@ from qbench.numerics.requantization import scaler
 from qbench.numerics.scaling import MultiplierForm, Scaling
 
 Levels = npt.NDArray[Any]
-_FLOATS = (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64)
+_FLOATS = (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN)
 
 
 def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arithmetic | str) -> Levels:
@@ -51,12 +51,22 @@ def rescaler(x: QParams, y: QParams, machine: Arithmetic) -> Callable[[Levels], 
         raise ValueError("levels are brought from grid to grid per tensor")
     if (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype) and not machine.narrow:
         return lambda q: q
+    bring, zero = centred_rescaler(x.scale, y, machine), int(x.zero_point)
+    return lambda q: bring(q.astype(np.int64) - zero)
+
+
+def centred_rescaler(scale: npt.ArrayLike, y: QParams, machine: Arithmetic) -> Callable[[Levels], Levels]:
+    """As ``rescaler``, of levels of a grid with ``scale`` that have lost their zero point (int64, of up to 32 bits).
+
+    Raises:
+        InputError: a ratio of scales that the machine cannot hold.
+    """
     scaling = scaling_of_levels(machine)
     if scaling is None:
-        return lambda q: quantize(dequantize(q, x), y, machine)
-    scale, zero = scaler((x.scale, 1.0, y.scale), scaling, int(y.zero_point)), int(x.zero_point)
-    low, high = machine.limits(y)
-    return lambda q: np.clip(scale(q.astype(np.int64) - zero), low, high).astype(y.qtype.storage_dtype)
+        single = np.asarray(scale, np.float32)
+        return lambda centred: quantize(np.asarray(centred.astype(np.float32) * single, np.float32), y, machine)
+    rounded, (low, high) = scaler((scale, 1.0, y.scale), scaling, int(y.zero_point)), machine.limits(y)
+    return lambda centred: np.clip(rounded(centred), low, high).astype(y.qtype.storage_dtype)
 
 
 def scaling_of_levels(machine: Arithmetic) -> Scaling | None:

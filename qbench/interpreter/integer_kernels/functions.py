@@ -1,0 +1,93 @@
+"""Functions of one value, or of two: y = quantize(f(dequantize(q), …)), tabulated over every level.
+
+The float operator itself is evaluated, with its attributes and constants, so that any operator that treats every
+element alike has a table. What is linear by pieces (``linear``) or has a rule of integers (``tables``) is not here.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.interpreter.arrays import Array
+from qbench.interpreter.float_kernels.reference import reference
+from qbench.interpreter.integer_kernels.lookups import all_levels, lookup, lookup_pair
+from qbench.interpreter.integer_kernels.operands import Given, given_operands
+from qbench.interpreter.kernel import Making, Run
+from qbench.numerics import QParams, dequantize, quantize
+
+Function = Callable[[Array], Array]
+PREFIX = "QLinear"
+_BYTE = 8
+
+
+def unary(making: Making, x: QParams, y: QParams, function: Function) -> Run:
+    """The table of ``function`` from grid ``x`` to grid ``y``, built in float32."""
+    table = quantize(function(dequantize(all_levels(x), x)), y, making.arithmetic)
+    return lookup(table, x.qtype.qmin, compiled=making.means.compiled)
+
+
+def sigmoid(making: Making) -> Run:
+    """QLinearSigmoid."""
+    return unary(making, making.grid(1, 2), making.grid(3, 4), _sigmoid)
+
+
+def function(making: Making) -> Run:
+    """QLinear<Op> of one operand of up to 16 bits, or of two of 8, beside constants of one value.
+
+    Raises:
+        ValueError: more operands that vary, or wider ones.
+    """
+    operands, y = given_operands(making)
+    varying = [one for one in operands if one.varies]
+    grids = [one.grid for one in varying if one.grid is not None]
+    if len(grids) != len(varying) or not grids:
+        raise ValueError("a real operand of more than one value")
+    compiled, evaluate = making.means.compiled, _evaluated(making, operands)
+    if len(varying) == 1:
+        (one,), (grid,) = varying, grids
+        table = quantize(evaluate({one.place: dequantize(all_levels(grid), grid)}).reshape(-1), y, making.arithmetic)
+        looked_up = lookup(table, grid.qtype.qmin, compiled=compiled, place=one.place)
+        return _shaped(looked_up, one.place, [other.known for other in operands if other is not one])
+    if len(varying) != 2 or any(grid.qtype.bits > _BYTE for grid in grids) or len(operands) > 2:
+        raise ValueError("more operands than a table has sides, or wider ones")
+    left, right = (dequantize(all_levels(grid), grid) for grid in grids)
+    places = {varying[0].place: left[:, None], varying[1].place: right[None, :]}
+    table = quantize(evaluate(places), y, making.arithmetic)
+    return lookup_pair(table, (grids[0].qtype.qmin, grids[1].qtype.qmin), compiled=compiled)
+
+
+def _evaluated(making: Making, operands: Sequence[Given]) -> Callable[[dict[int, Array]], Array]:
+    """The float operator of a node, the real values of its varying operands given by place."""
+    name = making.node.op_type.removeprefix(PREFIX)
+    inputs = [ir.Value(name=f"x{one.place}") for one in operands]
+    node = ir.Node("", name, inputs, list(making.node.attributes.values()), num_outputs=1)
+    node.outputs[0].name = "y"
+    run = reference(Making(node, making.arithmetic, making.means))
+
+    def evaluate(values: dict[int, Array]) -> Array:
+        arrays = [values[one.place] if one.place in values else one.real.reshape(()) for one in operands]
+        with np.errstate(all="ignore"):  # log of a negative is NaN, which quantizing has a rule for
+            return np.asarray(run(arrays)[0], np.float32)
+
+    return evaluate
+
+
+def _shaped(run: Run, place: int, constants: Sequence[Array | None]) -> Run:
+    """``run``, its result broadcast over the axes of size one that constants add."""
+    shapes = [known.shape for known in constants if known is not None and known.ndim]
+    if not shapes:
+        return run
+
+    def shaped(inputs: Sequence[Array | None]) -> Sequence[Array]:
+        levels = inputs[place]
+        assert levels is not None
+        whole = np.broadcast_shapes(levels.shape, *shapes)
+        (result,) = run(inputs)
+        return (result if whole == result.shape else result.reshape(whole),)
+
+    return shaped
+
+
+def _sigmoid(x: Array) -> Array:
+    return np.asarray(1 / (1 + np.exp(-x.astype(np.float64))), np.float32)

@@ -1,0 +1,117 @@
+"""Movers that ONNX's evaluator computes one element at a time, or engines not at all on integers: of any element type.
+
+GlobalMaxPool takes the largest. Resize to the nearest picks along every axis by itself, x = f(o) and rounded:
+
+    asymmetric o / s       half_pixel (o + ½) / s − ½       align_corners o (n − 1) / (m − 1)
+
+in float32, as ONNX Runtime does; s is the scale given or m / n. Other modes are ONNX's own.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.interpreter.arrays import Array
+from qbench.interpreter.float_kernels.reference import reference
+from qbench.interpreter.kernel import Making, Run
+
+Single = npt.NDArray[np.float32]
+_SCALES, _SIZES = 2, 3
+_HALF = np.float32(0.5)
+_ROI_IS_INPUT = 11
+
+
+def global_max_pool(making: Making) -> Run:  # noqa: ARG001 - a maker's
+    """GlobalMaxPool: the largest of each channel."""
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        x = inputs[0]
+        assert x is not None
+        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+    return run
+
+
+def resize(making: Making) -> Run:
+    """Resize to the nearest by constant scales or sizes; anything else as ONNX's evaluator does it."""
+    node = making.node
+    place = _POSITIONS.get(_word(node, "coordinate_transformation_mode", "half_pixel"))
+    pick = _PICKS.get(_word(node, "nearest_mode", "round_prefer_floor"))
+    scales, sizes = making.constant(_SCALES), making.constant(_SIZES)
+    scales = None if scales is None or not scales.size else scales
+    stretched = _word(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
+    nearest = _word(node, "mode", "nearest") == "nearest" and making.opset >= _ROI_IS_INPUT
+    if place is None or pick is None or not stretched or not nearest or (scales is None) == (sizes is None):
+        return reference(making)
+    attribute = node.attributes.get("axes")
+    given = None if attribute is None else [int(axis) for axis in attribute.as_ints()]
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        x = inputs[0]
+        assert x is not None
+        result = x
+        for index, axis in enumerate(range(x.ndim) if given is None else [axis % x.ndim for axis in given]):
+            old = x.shape[axis]
+            if scales is not None:
+                scale = np.float32(scales[index])
+                new = int(np.floor(np.float32(old) * scale))
+            else:
+                assert sizes is not None
+                new = int(sizes[index])
+                scale = np.float32(new) / np.float32(old)
+            if scale == 1:
+                continue
+            where = pick(place(np.arange(new, dtype=np.float32), scale, new, old)).astype(np.int64)
+            result = np.take(result, np.clip(where, 0, old - 1), axis=axis)
+        return (result,)
+
+    return run
+
+
+def _half_pixel(o: Single, scale: np.float32, new: int, old: int) -> Single:  # noqa: ARG001
+    return (o + _HALF) / scale - _HALF
+
+
+def _half_pixel_symmetric(o: Single, scale: np.float32, new: int, old: int) -> Single:
+    adjustment = np.float32(new) / (scale * np.float32(old))
+    centre = np.float32(old) / np.float32(2)
+    return centre * (np.float32(1) - adjustment) + _half_pixel(o, scale, new, old)
+
+
+def _pytorch_half_pixel(o: Single, scale: np.float32, new: int, old: int) -> Single:
+    return _half_pixel(o, scale, new, old) if new > 1 else np.zeros_like(o)
+
+
+def _align_corners(o: Single, scale: np.float32, new: int, old: int) -> Single:  # noqa: ARG001
+    return o * np.float32(old - 1) / np.float32(new - 1) if new > 1 else np.zeros_like(o)
+
+
+def _asymmetric(o: Single, scale: np.float32, new: int, old: int) -> Single:  # noqa: ARG001
+    return o / scale
+
+
+_POSITIONS: Mapping[str, Callable[[Single, np.float32, int, int], Single]] = MappingProxyType(
+    {
+        "half_pixel": _half_pixel,
+        "half_pixel_symmetric": _half_pixel_symmetric,
+        "pytorch_half_pixel": _pytorch_half_pixel,
+        "align_corners": _align_corners,
+        "asymmetric": _asymmetric,
+    }
+)
+_PICKS: Mapping[str, Callable[[Single], Single]] = MappingProxyType(
+    {
+        "round_prefer_floor": lambda x: np.ceil(x - _HALF),
+        "round_prefer_ceil": lambda x: np.floor(x + _HALF),
+        "floor": np.floor,
+        "ceil": np.ceil,
+    }
+)
+
+
+def _word(node: ir.Node, name: str, default: str) -> str:
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_string()

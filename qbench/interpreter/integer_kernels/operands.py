@@ -1,0 +1,60 @@
+"""The operands of QLinear<Op>: x s z for each, then s_y z_y of the result; one without s and z is a real constant."""
+
+from dataclasses import dataclass
+
+from qbench.interpreter.arrays import Array
+from qbench.interpreter.kernel import Making
+from qbench.numerics import QParams, dequantize
+
+_OF_RESULT = 2
+_EACH = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Given:
+    """One operand.
+
+    Args:
+        place: of its values among the inputs.
+        grid: of its levels; None: it is real.
+        known: its values, or levels, where they are constant.
+    """
+
+    place: int
+    grid: QParams | None
+    known: Array | None
+
+    @property
+    def varies(self) -> bool:
+        """Whether it has more than one value: it is computed, or a constant array of several."""
+        return self.known is None or self.known.size > 1
+
+    @property
+    def real(self) -> Array:
+        """The real values of a constant.
+
+        Raises:
+            ValueError: it is computed.
+        """
+        if self.known is None:
+            raise ValueError("an operand that is computed where a constant has to be")
+        return self.known if self.grid is None else dequantize(self.known, self.grid)
+
+
+def given_operands(making: Making) -> tuple[list[Given], QParams]:
+    """The operands of a node in order, those left out not among them, and the grid of its result.
+
+    Raises:
+        ValueError: a scale that is computed, or a real operand that is.
+    """
+    end = len(making.node.inputs) - _OF_RESULT
+    found = []
+    for place in range(0, end, _EACH):
+        if making.absent(place):
+            continue
+        grid = None if making.absent(place + 1) else making.grid(place + 1, place + 2)
+        known = making.constant(place)
+        if known is None and grid is None:
+            raise ValueError(f"input {place} of {making.node.op_type} is real and computed")
+        found.append(Given(place, grid, known))
+    return found, making.grid(end, end + 1)
