@@ -56,6 +56,7 @@ _ARITHMETICS = (
     "glow-cpu",
     "glow-interpreter",
     "ideal",
+    "litert-x64",
     "neon",
     "nvdla",
     "onednn",

@@ -98,11 +98,11 @@ def _real(a: Ints, b: Ints, grids: _Grids, machine: Arithmetic) -> Ints:  # noqa
 
 
 def _headroom(a: Ints, b: Ints, grids: _Grids, machine: Arithmetic) -> Ints:
-    """Both, 20 bits up, to twice the larger scale; the sum back down: three roundings of the machine's own kind."""
-    scales = [float(grid.scale) for grid in grids]
+    """Both, 20 bits up, to twice the larger scale; the sum back down: three roundings."""
+    scales, upwards = [float(grid.scale) for grid in grids], machine.adding.operands or machine.scaling
     twice = 2 * max(scales[:2])
     parts = [
-        scaler((float(grid.scale), 1.0, twice), machine.scaling)((levels - int(grid.zero_point)) << _HEADROOM)
+        scaler((float(grid.scale), 1.0, twice), upwards)((levels - int(grid.zero_point)) << _HEADROOM)
         for levels, grid in zip((a, b), grids, strict=False)
     ]
     out = scaler((twice, 2.0**-_HEADROOM, scales[2]), machine.scaling)(parts[0] + parts[1])

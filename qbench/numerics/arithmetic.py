@@ -84,11 +84,18 @@ class AddScheme(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Adding:
-    """The add: its scheme, and for WEIGHTED the bits and the rounding of its weights and its shift."""
+    """The add: its scheme, and what some schemes leave open.
+
+    Args:
+        scheme: how the operands find a common scale.
+        bits, rounding: of WEIGHTED: its weights and its shift.
+        operands: of HEADROOM: how each is brought to the common scale; None: as their sum is to the output's.
+    """
 
     scheme: AddScheme
     bits: int = 0
     rounding: Rounding = Rounding.HALF_EVEN
+    operands: Scaling | None = None
 
 
 class Averaging(enum.Enum):

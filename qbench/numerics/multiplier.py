@@ -45,6 +45,8 @@ def real_multiplier(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], 
         return np.asarray(x * w / y)
     x32, w32, y32 = (np.asarray(scale, np.float32) for scale in scales)
     product = np.asarray(x32 * w32, np.float32)
+    if precision is Precision.PRODUCT:
+        return np.asarray(product.astype(np.float64) / y32.astype(np.float64))
     if precision is Precision.RECIPROCAL:
         return np.asarray(product * (np.float32(1) / y32), np.float32).astype(np.float64)
     return np.asarray(product / y32, np.float32).astype(np.float64)

@@ -31,11 +31,13 @@ class MultiplierForm(enum.Enum):
 class Precision(enum.Enum):
     """In what s_x · s_w / s_y is computed before it is brought to its form.
 
-    DOUBLE, SINGLE: float64, float32. RECIPROCAL: float32, the product times 1 / s_y.
+    DOUBLE, SINGLE: float64, float32. PRODUCT: s_x · s_w in float32, by s_y in float64. RECIPROCAL: float32, the product
+    times 1 / s_y.
     """
 
     DOUBLE = "double"
     SINGLE = "single"
+    PRODUCT = "product"
     RECIPROCAL = "reciprocal"
 
 
