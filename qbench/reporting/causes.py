@@ -10,6 +10,7 @@ TITLES = {
     "error": "Could not be measured",
     "loss": "Loses more against fp32 than its tolerance allows",
     "floor": "Agrees with fp32 less than its accepted floor",
+    "equality": "Is not what another backend is",
     "failed": "Fails for another reason",
     "drifted": "Differs from its accepted result",
     "stale": "Its baseline is of another model, data or preprocessing",
@@ -22,6 +23,7 @@ SHORT = {
     "error": "not measurable",
     "loss": "beyond tolerance",
     "floor": "below the agreement floor",
+    "equality": "unequal to another backend",
     "failed": "for another reason",
     "drifted": "drifted",
     "stale": "with a stale baseline",
@@ -34,7 +36,7 @@ def cause_name(cell: CellView) -> str:
     """The kind of reason ``cell`` is red for: its outcome, or for a failed one the kind of its first broken gate."""
     if cell.outcome == "failed":
         broken = next((gate.kind for gate in cell.gates if gate.state == "broken"), "failed")
-        return broken if broken in ("loss", "floor") else "failed"
+        return broken if broken in ("loss", "floor", "equality") else "failed"
     return cell.outcome if cell.outcome in TITLES else "failed"
 
 

@@ -91,7 +91,7 @@ def _cause(cause: Cause) -> Iterable[str]:
     yield f"### {symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})"
     rows = []
     for cell in cause.cells[:ROWS_SHOWN]:
-        if cell.lead:
+        if cell.lead and not cell.is_unequal:
             numbers = [
                 f"{value_text(cell.lead)} ({count_text(cell.lead)})",
                 value_text(cell.lead, cell.lead.reference),
@@ -101,7 +101,8 @@ def _cause(cause: Cause) -> Iterable[str]:
             ]
             words = escaped(cell.lead.name)
         else:
-            numbers, words = [""] * 5, escaped(cell.headline)
+            told = cell.equality.detail if cell.is_unequal and cell.equality else cell.headline
+            numbers, words = [""] * 5, escaped(told)
         rows.append([code(cell.key.name), words, escaped(red_age(cell)), *numbers])
     yield _table(["Cell", "Metric", "Red", "Now", "fp32", "Change", "Margin", "Losses / gains"], 3, rows)
     if len(cause.cells) > ROWS_SHOWN:

@@ -160,6 +160,8 @@ def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
 def _facts(cell: CellView) -> str:
     if cell.lead is None:
         return cell.headline
+    if cell.is_unequal and cell.equality is not None:
+        return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
     lead = cell.lead
     parts = [
         f"{lead.name} {value_text(lead, lead.reference)} → {value_text(lead)} ({change_text(lead)})",

@@ -122,6 +122,17 @@ class CellView:
     red_since: str = ""
 
     @property
+    def equality(self) -> GateView | None:
+        """What its comparison with another backend said, where one was asked for."""
+        return next((gate for gate in self.gates if gate.kind == "equality"), None)
+
+    @property
+    def is_unequal(self) -> bool:
+        """Whether it is red because it is not what another backend is: its metrics do not tell why."""
+        broken = next((gate for gate in self.gates if gate.state == "broken"), None)
+        return self.is_red and broken is not None and broken.kind == "equality"
+
+    @property
     def excess(self) -> float:
         """How bad it is, for sorting: a red cell without numbers is worse than any with them."""
         return self.lead.excess if self.lead else 2.0
