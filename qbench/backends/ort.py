@@ -34,6 +34,7 @@ _CAPABILITIES = Capabilities(
     weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"}),
     weight_per_block=True,
     integer_products=frozenset({("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")}),
+    float_products=frozenset({"ConvTranspose"}),
     dynamic=True,
 )
 """What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of activations per channel,

@@ -33,6 +33,8 @@ class Capabilities:
         integer_products: the pairs (activations, weights) of grids that it multiplies in integers, one scale a tensor
             or a channel, with a bias at the product's scale; other products run in floats between their grids. None:
             it multiplies all.
+        float_products: operators (``ConvTranspose``) whose products it runs in floats whatever the grids are.
+        dynamic_products: whether it multiplies in integers what has parameters of its batch, uint8, too.
         zero_points: which zero points of activations it counts with.
         dynamic: whether it takes parameters that are computed at run time.
         tables: whether it computes functions of one 8-bit value (sigmoid, tanh, …) by table, or at all.
@@ -48,6 +50,8 @@ class Capabilities:
     weight_per_block: bool = False
     activation_per_channel: bool = False
     integer_products: frozenset[tuple[str, str]] | None = None
+    float_products: frozenset[str] = frozenset()
+    dynamic_products: bool = False
     zero_points: ZeroPoints = ZeroPoints.ANY
     dynamic: bool = False
     tables: bool = True

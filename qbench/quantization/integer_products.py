@@ -6,26 +6,40 @@ the speed that of floats, and a share "in integers" that counted it would be a p
 
 from collections.abc import Mapping
 
+from qbench.calibration import Unit
+from qbench.graph import Capabilities
 from qbench.quantization.decision import Decision, Derived, Dynamic, KeptFloat, qparams_of
 from qbench.quantization.slot import Role, Slot
 
+_DYNAMIC = "uint8"
+"""What DynamicQuantizeLinear gives."""
+_ON_DYNAMIC_DATA = frozenset({"Conv", "Gemm", "MatMul"})
+"""What ConvInteger and MatMulInteger stand for."""
 
-def counted_in_integers(slots: Mapping[Slot, Decision], integer_products: frozenset[tuple[str, str]] | None) -> bool:
+
+def counted_in_integers(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities) -> bool:
     """Whether a unit whose operands are all on grids is multiplied in integers.
 
     Args:
+        unit: a product and what belongs to it.
         slots: of the unit.
-        integer_products: of the backend's capabilities; None: it multiplies whatever is on grids.
+        limits: of the backend.
     """
-    if integer_products is None:
+    if unit.head.op_type in limits.float_products:
+        return False
+    if limits.integer_products is None:
         return True
     operands = [decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)]
     biases = [decision for slot, decision in slots.items() if slot.role is Role.BIAS]
-    grids = [qparams_of(decision) for decision in operands]
-    if any(isinstance(decision, Dynamic) for decision in operands) or any(
-        grid is None or grid.block_size is not None for grid in grids
-    ):
+    dynamic = limits.dynamic_products and unit.head.op_type in _ON_DYNAMIC_DATA
+    if any(isinstance(decision, Dynamic) for decision in operands) and not dynamic:
         return False
-    names = tuple(grid.qtype.name for grid in grids if grid is not None)
+    names = tuple(_DYNAMIC if isinstance(decision, Dynamic) else _grid_name(decision) for decision in operands)
     on_the_product = all(isinstance(decision, Derived | KeptFloat) for decision in biases)
-    return on_the_product and names in integer_products
+    return on_the_product and names in limits.integer_products
+
+
+def _grid_name(decision: Decision) -> str | None:
+    """The name of its grid; None where it has none, or one a block."""
+    grid = qparams_of(decision)
+    return None if grid is None or grid.block_size is not None else grid.qtype.name

@@ -90,7 +90,7 @@ def make_plan(
         slots = _slots(candidate, grids, known, limits)
         decisions.update(slots)
         clips.update(_clip(candidate, grids))
-        if multiplies_integers(candidate.unit, slots) and counted_in_integers(slots, limits.integer_products):
+        if multiplies_integers(candidate.unit, slots) and counted_in_integers(candidate.unit, slots, limits):
             integer.add(candidate.unit.name)
     kept, came = kept_slots(canonical, decisions)
     decisions.update(kept)

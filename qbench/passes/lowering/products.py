@@ -163,8 +163,8 @@ def _types(site: Site, data: Operand, weight: Operand, result: tuple[ir.Node, Op
     known = {ir.DataType.INT4: ir.DataType.INT8, ir.DataType.UINT4: ir.DataType.UINT8}
     kind = known.get(weight.dtype, weight.dtype) if weight.dtype and weight.is_constant else weight.dtype
     if site.target.any_grids:
-        if data.dtype not in UP_TO_16_BITS or kind not in UP_TO_16_BITS:
-            return f"it multiplies {_name(data)} and {_name(weight)}, machines up to 16 bits"
+        if not {data.dtype, kind} <= UP_TO_16_BITS or not {data.dtype, kind} & EIGHT_BITS:
+            return f"it multiplies {_name(data)} and {_name(weight)}, machines up to 16 bits by 8"
         grid = None if result is None else result[1]
         if grid is not None and (grid.dtype not in UP_TO_16_BITS or grid.axis is not None or grid.block):
             return f"its result is on {_name(grid)}, machines give up to 16 bits on one grid"

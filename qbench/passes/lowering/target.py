@@ -18,8 +18,8 @@ class Target:
 
     Args:
         operators: (domain, operator), as in ``("", "QLinearConv")``.
-        any_grids: whether its products take operands and results of any integers of 8 or 16 bits and a zero point a
-            channel, or only what ONNX Runtime has kernels of.
+        any_grids: whether its products take any integers of 8 bits or 16 by 8, give any of 8 or 16, and take a zero
+            point a channel, or only what ONNX Runtime has kernels of.
     """
 
     operators: frozenset[tuple[str, str]]
