@@ -22,7 +22,8 @@ from qbench.numerics import Arithmetic
 from qbench.passes import Target, lower_to_qoperator
 
 PREFIX = "integer-"
-_BYTES = ("int8", "uint8")
+_ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
+_WEIGHTS = ("int4", "uint4", "int8", "uint8")
 _COUNTED = Target(frozenset(KERNELS), any_grids=True)
 
 
@@ -33,7 +34,12 @@ class IntegerBackend:
     arithmetic: Arithmetic
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(
-            forms=frozenset({Form.QDQ, Form.QOPERATOR}), integer_products=frozenset(product(_BYTES, _BYTES))
+            forms=frozenset({Form.QDQ, Form.QOPERATOR}),
+            activation_qtypes=frozenset(_ACTIVATIONS),
+            weight_qtypes=frozenset(_WEIGHTS),
+            integer_products=frozenset(product(_ACTIVATIONS, _WEIGHTS)),
+            dynamic=True,
+            dynamic_products=True,
         )
     )
     packages: tuple[str, ...] = ()

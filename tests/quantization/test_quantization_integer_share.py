@@ -45,6 +45,22 @@ def test_the_share_is_what_the_engine_multiplies(schema, tmp_path) -> None:
     assert plan.integer_macs == (1.0 if expected else 0.0)
 
 
+@pytest.mark.parametrize(("backend", "share"), [("ort-cpu", 0.0), ("integer-ideal", 1.0), (None, 1.0)])
+def test_a_transposed_convolution_is_in_integers_where_there_is_a_kernel(backend, share) -> None:
+    model = model_of(
+        "float[N,3,8,8] x", "float[N,4,17,17] y", "y = ConvTranspose<strides=[2,2]>(x, w)", w=weights(0, 3, 4, 3, 3)
+    )
+    profile = calibrate(model, [feeds_of(model)])
+    assert make_plan(model, profile, "w8a8_asym_pc", capabilities=backend).integer_macs == share
+
+
+@pytest.mark.parametrize(("backend", "share"), [("ort-cpu", 0.0), ("integer-ideal", 1.0)])
+def test_dynamic_products_are_in_integers_where_there_are_kernels(backend, share) -> None:
+    model = network()
+    profile = calibrate(model, [feeds_of(model)])
+    assert make_plan(model, profile, "w8a8_asym_pc_dyn", capabilities=backend).integer_macs == share
+
+
 def test_what_came_is_not_as_asked() -> None:
     model = conv_relu()
     profile = calibrate(model, [feeds_of(model)])
