@@ -14,6 +14,8 @@ from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, res
 from qbench.passes.lowering.site import Site, kept_attributes
 from qbench.passes.lowering.target import ENGINE_DOMAIN
 
+_ONE_AXIS = 13
+"""The opset since which a Softmax is along one axis."""
 _WINDOW = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 
 
@@ -39,6 +41,13 @@ def lower_concat(site: Site, node: ir.Node) -> str | None:
     inputs = [output.scale, output.point, *(value for operand in operands for value in _three(operand))]
     site.replace([node, quantizer], "QLinearConcat", inputs, kept_attributes(node, "axis"), domain=ENGINE_DOMAIN)
     return None
+
+
+def softmax_attributes(node: ir.Node) -> list[ir.Attr]:
+    """The axis and the opset of a QLinearSoftmax: before 13, everything from the axis on is one row."""
+    opset = _ONE_AXIS if node.graph is None else min(node.graph.opset_imports.get("", _ONE_AXIS), _ONE_AXIS)
+    axis = int_attribute(node, "axis", -1 if opset >= _ONE_AXIS else 1)
+    return [ir.AttrInt64("axis", axis), ir.AttrInt64("opset", opset)]
 
 
 def _window_problem(node: ir.Node) -> str | None:
@@ -85,15 +94,11 @@ def _ints(node: ir.Node, name: str) -> Sequence[int]:
     return () if attribute is None else attribute.as_ints()
 
 
-def _softmax(node: ir.Node) -> list[ir.Attr]:
-    return [ir.AttrInt64("axis", int_attribute(node, "axis", -1)), ir.AttrInt64("opset", 13)]
-
-
 _ATTRIBUTES: Mapping[str, Callable[[ir.Node], list[ir.Attr]]] = MappingProxyType(
     {
         "AveragePool": lambda node: kept_attributes(node, *_WINDOW),
         "GlobalAveragePool": lambda _: [ir.AttrInt64("channels_last", 0)],
         "LeakyRelu": lambda node: kept_attributes(node, "alpha"),
-        "Softmax": _softmax,
+        "Softmax": softmax_attributes,
     }
 )

@@ -1,19 +1,25 @@
 """Operators that only move or pick values work on the integers themselves, when both sides have one grid.
 
+Between two grids they do so where the target brings integers from grid to grid, and that is done behind the move.
+
     v_q ──DQ(s, z)── move ──Q(s, z)── w_q      →      v_q ── move ── w_q
 
 A Pad with zeros pads with the zero point.
 """
 
+from dataclasses import replace
+
 import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import constant_value, operator_facts
+from qbench.passes.lowering.counted import BITS, is_requantized, lower_requantize
 from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, result_of
 from qbench.passes.lowering.site import Site
 
 _PICKERS = frozenset({"ReduceMax", "ReduceMin"})
-_WITHOUT_KERNEL = frozenset({"GlobalMaxPool"})
+_WITHOUT_KERNEL = frozenset({"GlobalMaxPool", "TopK"})
+"""Movers that engines have on floats alone; other targets name them."""
 
 
 def is_mover(node: ir.Node) -> bool:
@@ -28,12 +34,13 @@ def lower_mover(site: Site, node: ir.Node) -> str | None:
     data = operand_of(node.inputs[0])
     if data is None:
         return "what it moves is real"
-    if data.dtype not in EIGHT_BITS or data.axis is not None or data.block:
+    types = BITS if site.target.any_grids else EIGHT_BITS
+    if data.dtype not in types or data.axis is not None or data.block:
         return "only integers of 8 bits with one scale are moved"
-    if node.op_type in _WITHOUT_KERNEL:
+    if node.op_type in _WITHOUT_KERNEL and site.target.lacks(node.op_type):
         return f"{node.op_type} takes no integers"
     results = [result_of(value) for value in node.outputs if value.dtype == ir.DataType.FLOAT and _is_read(value)]
-    if not results or any(result is None or not data.same_grid(result[1]) for result in results):
+    if not results or not all(result and _reachable(site, data, result[1]) for result in results):
         return "what it moves and what it gives have not one grid"
     inputs = list(node.inputs)
     inputs[0] = data.integers
@@ -60,12 +67,21 @@ def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operan
         quantizer = next((use.node for use in value.uses() if use.node.op_type == "QuantizeLinear"), None)
         if quantizer is None:
             continue
+        output = result_of(value)
+        if output is not None and not data.same_grid(output[1]):
+            lower_requantize(site, quantizer, replace(data, integers=value))
+            continue
         old = quantizer.outputs[0]
         old.replace_all_uses_with(value, replace_graph_outputs=True)
         site.graph.remove(quantizer, safe=True)
         value.name = old.name  # the integers keep their name, so that runs of both forms can be compared
     if fed is not None and not fed.outputs[0].uses() and not fed.outputs[0].is_graph_output():
         site.graph.remove(fed, safe=True)
+
+
+def _reachable(site: Site, data: Operand, output: Operand) -> bool:
+    """Whether moved integers have the grid that is wanted, or the target brings them to it."""
+    return data.same_grid(output) or is_requantized(site, data, output)
 
 
 def _is_read(value: ir.Value) -> bool:

@@ -74,8 +74,13 @@ def result_of(value: ir.Value) -> tuple[ir.Node, Operand] | None:
     node = only_consumer(value)
     if node is None or not _is(node, "QuantizeLinear") or node.inputs[0] is not value:
         return None
-    found = _operand(node, node.outputs[0])
+    found = quantized_by(node)
     return None if found is None else (node, found)
+
+
+def quantized_by(quantizer: ir.Node) -> Operand | None:
+    """What a QuantizeLinear gives; None where its grid is not written out."""
+    return _operand(quantizer, quantizer.outputs[0])
 
 
 def is_quantize(node: ir.Node) -> bool:

@@ -14,6 +14,7 @@ import onnx_ir as ir
 from qbench.graph import infer_shapes
 from qbench.passes.canonical.remove_dead import RemoveDead
 from qbench.passes.declining import decline
+from qbench.passes.lowering.counted import has_own_operator, lower_counted, lower_requantize
 from qbench.passes.lowering.dynamic_products import is_dynamic_product, lower_dynamic_product
 from qbench.passes.lowering.elementwise import lower_concat, lower_pointwise
 from qbench.passes.lowering.movers import is_mover, lower_mover
@@ -62,9 +63,9 @@ class LowerToQOperator:
         site = Site(model, self.target)
         changed = write_zero_points(site)
         for node in list(model.graph):
-            if node.graph is None or is_quantize(node) or not _reads_integers(node):
+            if node.graph is None or not _reads_integers(node) or (is_quantize(node) and not site.target.any_grids):
                 continue
-            reason = _rule(node)(site, node)
+            reason = _lowered(site, node)
             changed |= True if reason is None else decline(node, reason)
         if changed:
             RemoveDead().run(model)
@@ -87,9 +88,17 @@ def lower_to_qoperator(model: ir.Model, target: Target = ONNX_RUNTIME) -> ir.Mod
 def _rule(node: ir.Node) -> Rule:
     if node.domain:
         return _no_operator
+    if is_quantize(node):
+        return lower_requantize
     if node.op_type in _PRODUCTS and is_dynamic_product(node):
         return lower_dynamic_product
     return lower_mover if is_mover(node) else _RULES.get(node.op_type, _no_operator)
+
+
+def _lowered(site: Site, node: ir.Node) -> str | None:
+    """The engine's operator, or else our own where the target has it; why neither, or None when it was lowered."""
+    reason = _rule(node)(site, node)
+    return lower_counted(site, node) if reason is not None and has_own_operator(site, node) else reason
 
 
 def _no_operator(_: Site, node: ir.Node) -> str:
