@@ -16,8 +16,8 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import constant_value, int_attribute, node_key
-from qbench.interpreter import float_operator
-from qbench.numerics import QParams, QType
+from qbench.interpreter import float_operator, sum_shape
+from qbench.numerics import QParams, QType, SumShape
 
 Ints = npt.NDArray[np.int64]
 _RANGES: Mapping[str, tuple[int, int]] = MappingProxyType({"uint8": (0, 255), "int8": (-128, 127)})
@@ -58,7 +58,7 @@ class IntegerProduct:
         x_zero: z_x. weight: (K, N) levels. weight_zero: (N,). bias: (N,), zeros where there is none.
         scales: of x, of w (N,), and of the result; None where the result is no level.
         output: the grid of the result, likewise.
-        depthwise: whether there is one filter a channel.
+        shape: of its sums.
     """
 
     node: str
@@ -73,7 +73,7 @@ class IntegerProduct:
     bias: Ints
     scales: tuple[float, npt.NDArray[np.float64], float] | None
     output: QParams | None
-    depthwise: bool
+    shape: SumShape
 
 
 def integer_products(model: ir.Model) -> tuple[tuple[IntegerProduct, ...], tuple[str, ...]]:
@@ -119,7 +119,7 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
         bias=_spread(bias, count),
         scales=_scales(node, places, count),
         output=_output(node, places),
-        depthwise=is_conv and weight.shape[:2] == (int_attribute(node, "group", 1), 1),
+        shape=sum_shape(node, weight.shape) if is_conv else SumShape(),
     )
 
 

@@ -104,7 +104,7 @@ def _layer(product: IntegerProduct, machines: Sequence[Arithmetic]) -> LayerLint
     return LayerLint(
         node=product.node,
         operator=product.operator,
-        depthwise=product.depthwise,
+        depthwise=product.shape.depthwise,
         levels=product.levels,
         weights=product.weights,
         pairs=risk,

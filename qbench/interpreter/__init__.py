@@ -5,6 +5,7 @@ from qbench.interpreter.gemm import float_gemm
 from qbench.interpreter.kernel import Counters, Means
 from qbench.interpreter.kernel_table import KERNELS, float_operator
 from qbench.interpreter.program import Program, best_means, counting_means
+from qbench.interpreter.sum_shapes import sum_shape
 
 __all__ = [
     "KERNELS",
@@ -16,4 +17,5 @@ __all__ = [
     "float_gemm",
     "float_operator",
     "risky_pairs",
+    "sum_shape",
 ]

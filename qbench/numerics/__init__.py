@@ -1,16 +1,15 @@
 """Numbers, and arrays of them: integer grids, their parameters, quantizing, its gradients, and how machines count."""
 
+from qbench.numerics.accumulation import Accumulator, PairsIn, SumShape
 from qbench.numerics.addition import add_quantized
 from qbench.numerics.affine import ScaleKind, Symmetry, choose_qparams, dequantize, fake_quantize, quantize
 from qbench.numerics.arithmetic import (
-    Accumulator,
     Adding,
     AddScheme,
     Arithmetic,
     Averaging,
     NotANumber,
     Override,
-    PairsIn,
     Quantizing,
     Softmax,
 )
@@ -53,6 +52,7 @@ __all__ = [
     "Scaling",
     "Softmax",
     "Stage",
+    "SumShape",
     "Symmetry",
     "ZeroPoint",
     "add_quantized",

@@ -12,6 +12,7 @@ import enum
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
 
+from qbench.numerics.accumulation import Accumulator
 from qbench.numerics.qparams import QParams
 from qbench.numerics.rounding import Rounding
 from qbench.numerics.scaling import Scaling, ZeroPoint
@@ -19,44 +20,6 @@ from qbench.storage import digest_plain, table_from_value, toml_text
 
 _MEANING = 1
 """Of the words here, as part of every digest: raised when one of them comes to mean something else."""
-
-
-class Overflow(enum.Enum):
-    """What a full register does."""
-
-    WRAP = "wrap"
-    SATURATE = "saturate"
-
-
-class PairsIn(enum.Enum):
-    """Where neighbouring products are summed in pairs: in sums over many channels, in those over one, or in both."""
-
-    DENSE = "dense"
-    DEPTHWISE = "depthwise"
-    BOTH = "both"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accumulator:
-    """Where products are summed.
-
-    Args:
-        bits: width of the register.
-        overflow: when a sum does not fit it.
-        pair_bits: two neighbours' products are first summed in so many bits, with saturation; 0: they are not.
-            Neighbours lie along the window, rows first, channels fastest; of an odd number the last stands alone.
-        pairs_in: the convolutions that do so.
-    """
-
-    bits: int = 32
-    overflow: Overflow = Overflow.WRAP
-    pair_bits: int = 0
-    pairs_in: PairsIn = PairsIn.BOTH
-
-    def pairs(self, *, depthwise: bool) -> int:
-        """``pair_bits`` of such a product."""
-        other = PairsIn.DENSE if depthwise else PairsIn.DEPTHWISE
-        return 0 if self.pairs_in is other else self.pair_bits
 
 
 class AddScheme(enum.Enum):

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.arithmetic import Accumulator, Arithmetic, Overflow
+from qbench.numerics.accumulation import Accumulator, Overflow
+from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.float_scaling import real_levels
 from qbench.numerics.multiplier import Fixed, exact_multipliers, fixed_multiplier, real_multiplier, short_multiplier
 from qbench.numerics.named import get_arithmetic

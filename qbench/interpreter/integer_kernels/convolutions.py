@@ -27,7 +27,9 @@ from qbench.interpreter.integer_kernels.sums import (
     zero_points,
 )
 from qbench.interpreter.kernel import Making, Run
+from qbench.interpreter.sum_shapes import sum_shape
 from qbench.interpreter.windows import Windows, channels_first, channels_last
+from qbench.numerics import SumShape
 
 Sums = Callable[[Array, int], npt.NDArray[Any]]
 """Levels (N, C, …) and their zero point → accumulators (N, …, filters)."""
@@ -37,7 +39,7 @@ def conv(making: Making) -> Run:
     """QLinearConv with any groups, strides, dilations and pads."""
     weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.grid(1, 2), making.grid(6, 7)
     levels, zero = x.qtype.storage_dtype, int(x.zero_point)
-    pairs = making.arithmetic.accumulator.pairs(depthwise=_one_each(making, weight))
+    pairs = making.arithmetic.accumulator.pairs(sum_shape(making.node, weight.shape))
     largest = reach(_columns(weight), zeros, levels, pairs)
     if _is_depthwise(making, weight, largest) and not pairs:
         sums = _depthwise(making, weight, zeros)
@@ -61,7 +63,7 @@ def conv_integer(making: Making) -> Run:
     the data signed, and lie along the window first, channels slowest (1.31 on AVX2; u8 data by s8 weights is exact).
     """
     weight, zeros = making.needed(1), zero_points(making, 3)
-    bits = making.arithmetic.accumulator.pairs(depthwise=False)
+    bits = making.arithmetic.accumulator.pairs(SumShape())
 
     @functools.cache
     def made(levels: "np.dtype[Any]") -> tuple[Sums, int]:

@@ -19,6 +19,7 @@ from qbench.interpreter.computed_gemm import largest_sum, multiplied
 from qbench.interpreter.integer_kernels.products import as_matrices
 from qbench.interpreter.integer_kernels.sums import Ints64, accumulating, in_register, reach, zero_points
 from qbench.interpreter.kernel import Making, Run
+from qbench.numerics import SumShape
 
 Sums = Callable[[Array, Array, Array | None, Array | None], npt.NDArray[np.int32]]
 """Levels of a and b and their zero points, as they come → (…, M, N)."""
@@ -63,7 +64,7 @@ def _integer_sums(making: Making, right: int) -> Sums:
 
 def _by_constant(making: Making, weight: Array, zeros: Ints64) -> Sums:
     """Σ a (b − z_b), prepared, less z_a · Σ (b − z_b)."""
-    pairs = making.arithmetic.accumulator.pairs(depthwise=False)
+    pairs = making.arithmetic.accumulator.pairs(SumShape())
     totals = (weight.astype(np.int64) - zeros).sum(axis=0)
 
     @functools.cache
@@ -85,7 +86,7 @@ def _by_constant(making: Making, weight: Array, zeros: Ints64) -> Sums:
 
 
 def _by_computed(making: Making) -> Sums:
-    pairs = making.arithmetic.accumulator.pairs(depthwise=False)
+    pairs = making.arithmetic.accumulator.pairs(SumShape())
 
     def sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> npt.NDArray[np.int32]:
         rows = np.zeros(1, np.int64) if a_zero is None else _by_row(a_zero)

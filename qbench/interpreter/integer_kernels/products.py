@@ -19,7 +19,7 @@ from qbench.interpreter.computed_gemm import largest_sum, multiplied
 from qbench.interpreter.finish import Finish
 from qbench.interpreter.integer_kernels.sums import Ints64, accumulating, finishing, optional, reach, zero_points
 from qbench.interpreter.kernel import Making, Run
-from qbench.numerics import QParams
+from qbench.numerics import QParams, SumShape
 
 Grids = tuple[QParams, QParams | None]
 """Of the data and of the result; None: the result is real."""
@@ -66,7 +66,7 @@ def _prepared(
     making: Making, weight: Array, zeros: Ints64, grids: Grids, bias: Array | None
 ) -> tuple[Finish, Accumulate]:
     """What finishes and what accumulates levels against a constant ``weight``, (K, N)."""
-    a, pairs = grids[0], making.arithmetic.accumulator.pairs(depthwise=False)
+    a, pairs = grids[0], making.arithmetic.accumulator.pairs(SumShape())
     levels = a.qtype.storage_dtype
     largest = reach(weight, zeros, levels, pairs)
     accumulate = accumulating(making, weight, zeros, (levels, int(a.zero_point)), pairs)
@@ -96,7 +96,7 @@ def _as_reals(making: Making, x: QParams, bias: Array | None) -> Finish:
 
 def _computed(making: Making, a: QParams, y: QParams | None, bias: Array | None) -> Callable[[Array, Array], Array]:
     """(…, M, K) and (…, K, N) levels → the result, (…, M, N), finished by what each K and N need."""
-    points, pairs = optional(making, 5), making.arithmetic.accumulator.pairs(depthwise=False)
+    points, pairs = optional(making, 5), making.arithmetic.accumulator.pairs(SumShape())
     right_levels = np.dtype(np.uint8) if points is None else points.dtype
     operands = int(a.zero_point), zero_points(making, 5)
 

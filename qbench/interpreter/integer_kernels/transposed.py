@@ -19,6 +19,7 @@ from qbench.interpreter.arrays import Array
 from qbench.interpreter.integer_kernels.sums import accumulating, finishing, optional, reach, zero_points
 from qbench.interpreter.kernel import Making, Run
 from qbench.interpreter.windows import channels_first, channels_last
+from qbench.numerics import SumShape
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +82,7 @@ def conv_transpose(making: Making) -> Run:
     spread, taps = Spread.of(making.node, window), [tuple(int(i) for i in tap) for tap in np.ndindex(*window)]
     depth //= groups
     zeros, scales = (_by_channel(found, each, groups) for found in (zero_points(making, 5), making.needed(4)))
-    pairs = making.arithmetic.accumulator.pairs(depthwise=depth == 1 < groups)
+    pairs = making.arithmetic.accumulator.pairs(SumShape(depthwise=depth == 1 < groups))
     parts = [channels_last(weight[g * depth : (g + 1) * depth]).reshape(depth, -1, each) for g in range(groups)]
     points = np.broadcast_to(zeros, (groups * each,)).reshape(groups, each)
     whole = np.concatenate([part.reshape(-1, each) for part in parts], axis=1)

@@ -1,0 +1,77 @@
+"""Where a machine sums products: the width of its register, and which sums lose something before they reach it.
+
+Processors without wide dot products sum two neighbouring products in 16 bits, with saturation (Intel's vpmaddubsw).
+Whether a sum is made that way depends on the kernel that an engine chooses by the shape of a node.
+"""
+
+import enum
+from dataclasses import dataclass
+
+
+class Overflow(enum.Enum):
+    """What a full register does."""
+
+    WRAP = "wrap"
+    SATURATE = "saturate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumShape:
+    """What engines choose a kernel of their own by.
+
+    Args:
+        depthwise: a convolution with one filter a channel.
+        fast_depthwise: one that FBGEMM's depthwise kernels take (``takeDepthWiseFastPath``).
+        groupwise: one that FBGEMM's groupwise kernels take (``fbgemmOptimizedGConv``).
+    """
+
+    depthwise: bool = False
+    fast_depthwise: bool = False
+    groupwise: bool = False
+
+
+class PairsIn(enum.Enum):
+    """Which sums neighbouring products are summed in pairs for.
+
+    DENSE: all but depthwise ones (ONNX Runtime). DEPTHWISE: those. FAST_DEPTHWISE: those of FBGEMM's depthwise kernels.
+    NOT_GROUPWISE: all but those of its groupwise kernels. ALL.
+    """
+
+    DENSE = "dense"
+    DEPTHWISE = "depthwise"
+    FAST_DEPTHWISE = "fast_depthwise"
+    NOT_GROUPWISE = "not_groupwise"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulator:
+    """Where products are summed.
+
+    Args:
+        bits: width of the register.
+        overflow: when a sum does not fit it.
+        pair_bits: two neighbours' products are first summed in so many bits, with saturation; 0: they are not.
+            Neighbours lie along the window, rows first, channels fastest; of an odd number the last stands alone.
+        pairs_in: the sums that do so.
+    """
+
+    bits: int = 32
+    overflow: Overflow = Overflow.WRAP
+    pair_bits: int = 0
+    pairs_in: PairsIn = PairsIn.ALL
+
+    def pairs(self, shape: SumShape) -> int:
+        """``pair_bits`` of such a sum."""
+        match self.pairs_in:
+            case PairsIn.DENSE:
+                paired = not shape.depthwise
+            case PairsIn.DEPTHWISE:
+                paired = shape.depthwise
+            case PairsIn.FAST_DEPTHWISE:
+                paired = shape.fast_depthwise
+            case PairsIn.NOT_GROUPWISE:
+                paired = not shape.groupwise
+            case PairsIn.ALL:
+                paired = True
+        return self.pair_bits if paired else 0
