@@ -170,6 +170,11 @@ class SharedWork:
         with path.open("wb") as file:
             np.savez_compressed(file, ids=answers.ids, ties=np.int64(answers.ties), kind=np.str_(answers.kind.value))
 
+    def given_answers(self, backend: Backend, *, threads: int) -> Mapping[str, Answers]:
+        """What ``backend`` answers to every scored data set with the graphs as they came quantized."""
+        graphs = self.given.models
+        return {name: self.answer(backend, graphs, data, threads=threads) for name, data in self.subject.data.items()}
+
     def answer(self, backend: Backend, graphs: Mapping[str, ir.Model], dataset: Dataset, *, threads: int) -> Answers:
         """Load ``graphs`` into ``backend`` and let the task answer ``dataset``."""
         with ExitStack() as stack:

@@ -102,7 +102,7 @@ def cell_tolerance(model: ModelTable, cell: Cell, environment: EnvironmentClass 
 
 def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogues) -> Iterable[PlannedCell]:
     backends = _names(doing, "backend", suite.table.backends if model.backends is None else model.backends, catalogues)
-    if model.fp32:
+    if model.came_quantized:
         listed = model.schemas is None or GIVEN in model.schemas  # a Python test may have cut them
         for backend in backends if listed else ():
             yield _planned(doing, suite, model, (backend, GIVEN, ""), model.calibration)
@@ -127,6 +127,13 @@ def _planned(
     except ValueError as error:
         raise InputError(doing, found=str(error), expected="names that fit a node id", remedy="Rename it.") from error
     criterion = criterion_for(cell, (suite.asked(), model.asked()), doing)
+    if criterion is None and model.is_alone:
+        raise InputError(
+            f"{doing}, cell '{cell}'",
+            found="no float model and no 'equal_to' or 'close_to'",
+            expected="something to judge it by",
+            remedy=f'Say what it must be: equal_to = {{ "{cell.backend}" = "BACKEND" }}.',
+        )
     return PlannedCell(cell=cell, suite=suite, model=model, calibration=calibration, criterion=criterion)
 
 

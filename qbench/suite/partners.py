@@ -4,7 +4,8 @@
     id = "mobilenet_int8"
     fp32 = "mobilenet_v2"       # data, samples and metrics are its own unless written here too
 
-Its cells have the schema ``given``: nothing is calibrated, planned or written.
+Its cells have the schema ``given``: nothing is calibrated, planned or written. With ``fp32 = false`` it has no float
+model: what another backend answers (``criteria``) is its reference, and nothing of it is stored.
 """
 
 from collections.abc import Mapping
@@ -14,6 +15,7 @@ from qbench.errors import InputError, unknown_name
 
 _BORROWED = ("data", "samples", "metrics", "calibration")
 _OF_PLANNED = ("calibration", "schemas", "variants")
+_METRICS = ("agreement",)
 
 
 class Scored(Protocol):
@@ -82,19 +84,30 @@ def _data(model: Scored) -> set[str]:
 
 
 def _borrowing(model: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]], doing: str) -> dict[str, Any]:
+    where = f"{doing}, model '{model.get('id')}'"
+    if model.get("fp32") is False:
+        _refuse_idle_keys(model, where)
+        # Nothing is calibrated: the choice only stands where other models have theirs.
+        idle = {"data": model.get("data", ""), "count": 1}
+        return {"metrics": list(_METRICS), "agreement": 0.0, **model, "calibration": idle}
     if not model.get("fp32"):
         return dict(model)
-    where = f"{doing}, model '{model.get('id')}'"
     partner = known.get(str(model["fp32"]))
     if partner is None:
         raise unknown_name(where, "model", str(model["fp32"]), known)
-    if partner.get("fp32"):
+    if partner.get("fp32", "") != "":
+        theirs = partner["fp32"]
         raise InputError(
             where,
             found=f"fp32 = '{model['fp32']}', which came quantized itself",
             expected="a float model",
-            remedy=f"Name the float model of both: fp32 = '{partner['fp32']}'.",
+            remedy=f"Name the float model of both: fp32 = '{theirs}'." if theirs else "Name a float model.",
         )
+    _refuse_idle_keys(model, where)
+    return {**{key: partner[key] for key in _BORROWED if key in partner}, **model}
+
+
+def _refuse_idle_keys(model: Mapping[str, Any], where: str) -> None:
     if idle := [key for key in _OF_PLANNED if key in model]:
         raise InputError(
             where,
@@ -102,4 +115,3 @@ def _borrowing(model: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]],
             expected="no settings of quantization: a model that came quantized is measured as it is",
             remedy=f"Remove '{idle[0]}'.",
         )
-    return {**{key: partner[key] for key in _BORROWED if key in partner}, **model}

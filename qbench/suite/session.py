@@ -164,6 +164,8 @@ class Bench:
         """What the baseline expects of this cell; a reference this run accepts counts as known."""
         if self._settings.limit is not None:
             return Expectation(whole=False)
+        if planned.model.is_alone:
+            return Expectation()
         model = planned.model.id
         baseline = self.baseline(model)
         if baseline is not None:
@@ -193,7 +195,7 @@ class Bench:
             InputError: something would be replaced without a reason.
         """
         accepting, baseline = self._settings.accepting, self.baseline(planned.model.id)
-        if accepting is None or not measurements:
+        if accepting is None or not measurements or planned.model.is_alone:
             return None
         replaced = self._replaced(planned, measurements[0], accepting, baseline) if accepting.fp32 else None
         baseline = baseline if replaced is None else replaced.baseline
@@ -235,8 +237,14 @@ class Bench:
         self._baselines.store(model, baseline)
 
     def reference(self, planned: PlannedCell) -> Mapping[str, Answers]:
-        """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run."""
+        """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.
+
+        Of a model that has no float one: what the backend that the cell is compared with answers.
+        """
         shared = self.shared(planned)
+        if planned.model.is_alone and planned.criterion is not None:
+            other = self._catalogues.backends.get(planned.criterion.backend)
+            return shared.given_answers(other, threads=self.suite.table.threads)
         baseline = None if self._settings.limit is not None else self.baseline(planned.model.id)
         if baseline is not None and not self._accepts_reference and not baseline.stale(shared.identity()):
             return baseline.answers()
@@ -260,7 +268,8 @@ class Bench:
                 self._catalogues.backends.get(backend),
                 str(self.environment(backend)),
             )
-            shared.require_float()
+            if not planned.model.is_alone:
+                shared.require_float()
             self._at_work = (key, shared)
         return self._at_work[1]
 

@@ -1,5 +1,7 @@
 """A model of a suite as the subject of its cells: network, scored data, metrics and calibration samples, by name."""
 
+from dataclasses import replace
+
 from qbench.errors import InputError
 from qbench.evaluation import MetricUse, Subject
 from qbench.suite.catalogues import Catalogues
@@ -34,6 +36,9 @@ def make_subject(
         data[table.data] = _some(data[table.data], table.samples)
     if limit is not None:
         data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
+    if table.is_alone:
+        model, learned = catalogues.models.get(table.id), _none(data[table.data])
+        return Subject(model=model, given=model, data=data, metrics=tuple(uses), calibration=learned)
     return Subject(
         model=catalogues.models.get((partner or table).id),
         given=None if partner is None else catalogues.models.get(table.id),
@@ -41,6 +46,11 @@ def make_subject(
         metrics=tuple(uses),
         calibration=_some(catalogues.datasets.get(calibration.data), calibration.count),
     )
+
+
+def _none(like: Dataset) -> Dataset:
+    """No samples at all."""
+    return replace(like, id="none", sample_ids=(), sources=(), labels=None, content="")
 
 
 def _some(dataset: Dataset, count: int) -> Dataset:

@@ -13,6 +13,7 @@ from qbench.errors import InputError
 from qbench.judging import QuarantineEntry, Rules, Tolerance
 from qbench.storage import read_toml, value_from_table
 from qbench.suite.criteria import Asked, CloseTo, EqualTo, asked_by
+from qbench.suite.operator_tables import lines_of_operators, with_operators
 from qbench.suite.partners import refuse_other_data, with_borrowed
 
 SUFFIX = ".qbench.toml"
@@ -48,8 +49,8 @@ class ModelTable:
     (first match wins); ``equal_to`` and ``close_to`` name another backend in the same style (``criteria``).
     ``agreement``, ``integer_macs``, ``backends`` and ``schemas`` replace the suite's. ``samples`` scores that many of
     the data, spread evenly. A variant replaces settings (``calibration.count``, ``calibration.data``) and may name its
-    own ``schemas`` and ``backends``. ``fp32`` names the float model that this one is a quantized form of
-    (``partners``).
+    own ``schemas`` and ``backends``. ``fp32`` names the float model that this one is a quantized form of, or
+    is false where it has none (``partners``).
     """
 
     id: str
@@ -65,11 +66,13 @@ class ModelTable:
     integer_macs: float | None = None
     samples: int | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    fp32: str = ""
+    fp32: str | bool = ""
 
     def __post_init__(self) -> None:
         if not self.metrics:
             raise ValueError("no metrics")
+        if self.fp32 is True:
+            raise ValueError("fp32 names a float model, or is false where there is none")
         values = [self.tolerance] if isinstance(self.tolerance, float) else []
         if isinstance(self.tolerance, Mapping):
             values = [t if isinstance(t, float) else t.value for t in self.tolerance.values()]
@@ -77,6 +80,16 @@ class ModelTable:
             Tolerance(value)  # refuses the impossible
         Rules(agreement=self.agreement or 0.0, integer_macs=self.integer_macs or 0.0)  # likewise
         self.asked()
+
+    @property
+    def came_quantized(self) -> bool:
+        """Whether it is measured as it is, with or without a float model beside it."""
+        return self.fp32 != ""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it came quantized and has no float model: its criterion alone judges it."""
+        return self.fp32 is False
 
     def own_tolerance(self) -> Tolerance | None:
         """The tolerance of the whole model, when it sets one."""
@@ -181,7 +194,7 @@ def load_suite(path: Path) -> Suite:
     """
     name = path.name.removesuffix(SUFFIX)
     doing = f"Reading suite '{path.name}'"
-    text = value_from_table(SuiteText, with_borrowed(read_toml(path), doing), f"suite '{path.name}'")
+    text = value_from_table(SuiteText, with_borrowed(with_operators(read_toml(path)), doing), f"suite '{path.name}'")
     listed = path.with_name(name + QUARANTINE_SUFFIX)
     entries: tuple[QuarantineEntry, ...] = ()
     if listed.exists():
@@ -194,9 +207,10 @@ def load_suite(path: Path) -> Suite:
             expected="one [[model]] a model",
             remedy="Merge the two, or give one of them a variant.",
         )
-    lines = _lines(path.read_text(encoding="utf-8"))  # TOML is UTF-8 whatever the machine's own encoding is
+    written = path.read_text(encoding="utf-8")  # TOML is UTF-8 whatever the machine's own encoding is
+    lines = lines_of_operators(_lines(written), ids)
     tables = {model.id: model for model in text.model}
-    partners = {model.id: tables[model.fp32] for model in text.model if model.fp32}
+    partners = {model.id: tables[model.fp32] for model in text.model if isinstance(model.fp32, str) and model.fp32}
     for model, partner in partners.items():
         refuse_other_data(doing, tables[model], partner)
     return Suite(

@@ -70,13 +70,14 @@ def bias_levels(subject: OperatorSubject) -> Ints:
 
 
 def _spread(subject: OperatorSubject) -> tuple[Ints, ...]:
-    return tuple(_spread_over(operand, index, subject.id) for index, operand in enumerate(subject.inputs))
+    smallest = min(math.prod(operand.shape) for operand in subject.inputs)
+    many = max(2, min(_MOST, _ENOUGH // smallest))
+    return tuple(_spread_over(operand, index, subject.id, many) for index, operand in enumerate(subject.inputs))
 
 
-def _spread_over(operand: Operand, index: int, name: str) -> Ints:
-    """Samples of both ends, the ends in turn, and the zero point with peaks; then as many of ties as at random."""
+def _spread_over(operand: Operand, index: int, name: str, many: int) -> Ints:
+    """Samples of both ends, the ends in turn, the zero point with peaks; ``many`` of ties and as many at random."""
     (low, high), shape = operand.grid.ends, operand.shape
-    many = max(2, min(_MOST, _ENOUGH // math.prod(shape)))
     random = _random(name, f"operand {index}")
     places = np.arange(math.prod(shape)).reshape(shape)
     samples = [
