@@ -8,6 +8,7 @@ from qbench.numerics.arithmetic import (
     AddScheme,
     Arithmetic,
     Averaging,
+    Functions,
     NotANumber,
     Override,
     Quantizing,
@@ -17,6 +18,7 @@ from qbench.numerics.averaging import averager
 from qbench.numerics.division import divide_quantized
 from qbench.numerics.gradient import FakeQuantizeGrad, fake_quantize_grad
 from qbench.numerics.grid import clip_levels
+from qbench.numerics.hard_swish import hard_swish_in_16_bits
 from qbench.numerics.interval import Interval
 from qbench.numerics.kind import GridKind
 from qbench.numerics.multiplier import fixed_multiplier, real_multiplier, short_multiplier
@@ -37,6 +39,7 @@ __all__ = [
     "Arithmetic",
     "Averaging",
     "FakeQuantizeGrad",
+    "Functions",
     "GridKind",
     "Interval",
     "MultiplierForm",
@@ -67,6 +70,7 @@ __all__ = [
     "fake_quantize_grad",
     "fixed_multiplier",
     "get_arithmetic",
+    "hard_swish_in_16_bits",
     "held",
     "list_arithmetics",
     "load_arithmetic",

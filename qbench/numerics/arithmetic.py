@@ -69,6 +69,7 @@ class Averaging(enum.Enum):
     RAW      Σ x / count, rounded half away on the raw sum, zero point left in; where both grids are one      (TFLite)
     REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
     WITHIN   as SCALED, by 1 / count where both grids are one: there scales do not enter                 (PyTorch)
+    BIASED   Σ x, scaled as SCALED; z_y less what the input's zero point is there, rounded by itself      (LiteRT)
     """
 
     SCALED = "scaled"
@@ -76,6 +77,7 @@ class Averaging(enum.Enum):
     RAW = "raw"
     REAL = "real"
     WITHIN = "within"
+    BIASED = "biased"
 
 
 class Softmax(enum.Enum):
@@ -89,6 +91,17 @@ class Softmax(enum.Enum):
     REAL = "real"
     TABLE = "table"
     FIXED = "fixed"
+
+
+class Functions(enum.Enum):
+    """How functions of one value are computed.
+
+    REAL    dequantize, the operator in float32, quantize; a sigmoid in float64, rounded to float32
+    SHORT   a sigmoid by float32 steps; a hard swish in 16-bit fixed point                                   (TFLite)
+    """
+
+    REAL = "real"
+    SHORT = "short"
 
 
 class NotANumber(enum.Enum):
@@ -118,7 +131,7 @@ class Override:
     Args:
         operators: operators it applies to, as a float graph calls them (``Conv``); empty: any.
         names: patterns (``*``, ``?``) of node names; empty: any.
-        scaling, accumulator, adding, averaging, mean, softmax, multiplying, rescaling, quantizing: as in
+        scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling, quantizing: as in
             ``Arithmetic``; None: the machine's own.
 
     Raises:
@@ -133,6 +146,7 @@ class Override:
     averaging: Averaging | None = None
     mean: Averaging | None = None
     softmax: Softmax | None = None
+    functions: Functions | None = None
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
     quantizing: Quantizing | None = None
@@ -168,6 +182,7 @@ class Arithmetic:
         averaging: of the levels of a window.
         mean: of all levels along some axes.
         softmax: of levels.
+        functions: of one value.
         multiplying: of the product of two quantized operands; None: as accumulators are.
         rescaling: of levels from one grid to another; None: dequantized and quantized where multipliers are floats, as
             accumulators are where they are integers (``numerics.rescaling``).
@@ -184,6 +199,7 @@ class Arithmetic:
     averaging: Averaging = Averaging.SCALED
     mean: Averaging = Averaging.SCALED
     softmax: Softmax = Softmax.REAL
+    functions: Functions = Functions.REAL
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
     quantizing: Quantizing = field(default_factory=Quantizing)

@@ -12,7 +12,7 @@ from qbench.numerics.arithmetic import Arithmetic, Averaging
 from qbench.numerics.multiplier import fixed_multiplier, folded_multiplier, real_multiplier
 from qbench.numerics.qparams import QParams
 from qbench.numerics.requantization import fixed_scaler, scaler
-from qbench.numerics.rounding import Ints
+from qbench.numerics.rounding import Ints, Rounding, round_reals
 from qbench.numerics.scaling import MultiplierForm, Precision
 
 Averager = Callable[[Ints], Ints]
@@ -36,6 +36,8 @@ def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, machine: A
         return _raw(int(x.zero_point), counts)
     if scheme is Averaging.FOLDED and machine.scaling.form is MultiplierForm.FIXED:
         return _folded(x, y, counts, machine)
+    if scheme is Averaging.BIASED:
+        return _biased(x, y, counts, machine)
     if scheme is Averaging.WITHIN and same:
         return scaler((1.0, 1.0, counts), machine.scaling, int(y.zero_point))
     return _scaled(x, y, counts, machine)
@@ -52,6 +54,15 @@ def _folded(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averag
     real = real_multiplier((x.scale, 1.0, y.scale), machine.scaling.precision)
     folded = folded_multiplier(fixed_multiplier(real, machine.scaling), counts)
     return fixed_scaler(folded, machine.scaling, int(y.zero_point))
+
+
+def _biased(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+    """round(Σ x · M) + z_y − rha(z_x · s_x / s_y), the last in float32: LiteRT optimized/integer_ops/mean.h."""
+    zero, scale = int(x.zero_point), np.float32(x.scale)
+    moved = round_reals(np.asarray(np.float32(zero) * scale / np.float32(y.scale)), Rounding.HALF_AWAY)
+    over = float(y.scale) * counts.astype(np.float64)
+    rounded = scaler((x.scale, 1.0, over), machine.scaling, int(y.zero_point) - int(moved))
+    return lambda sums: rounded(sums + counts * zero)
 
 
 def _raw(zero: int, counts: Ints) -> Averager:

@@ -14,7 +14,7 @@ from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels.lookups import all_levels, lookup, lookup_pair
 from qbench.interpreter.integer_kernels.operands import Given, given_operands
 from qbench.interpreter.kernel import Making, Run
-from qbench.numerics import QParams, dequantize, quantize
+from qbench.numerics import Functions, QParams, dequantize, hard_swish_in_16_bits, quantize
 
 Function = Callable[[Array], Array]
 PREFIX = "QLinear"
@@ -29,7 +29,17 @@ def unary(making: Making, x: QParams, y: QParams, function: Function) -> Run:
 
 def sigmoid(making: Making) -> Run:
     """QLinearSigmoid."""
-    return unary(making, making.grid(1, 2), making.grid(3, 4), _sigmoid)
+    by_steps = making.arithmetic.functions is Functions.SHORT
+    return unary(making, making.grid(1, 2), making.grid(3, 4), _sigmoid_by_steps if by_steps else _sigmoid)
+
+
+def hard_swish(making: Making) -> Run:
+    """QLinearHardSwish; in fixed point of levels of one type of 8 bits."""
+    x, y, machine = making.grid(1, 2), making.grid(3, 4), making.arithmetic
+    if machine.functions is not Functions.SHORT or x.qtype != y.qtype or x.qtype.bits != _BYTE:
+        return function(making)
+    levels = np.clip(hard_swish_in_16_bits(all_levels(x).astype(np.int64), x, y), *machine.limits(y))
+    return lookup(levels.astype(y.qtype.storage_dtype), x.qtype.qmin, compiled=making.means.compiled)
 
 
 def function(making: Making) -> Run:
@@ -91,3 +101,10 @@ def _shaped(run: Run, place: int, constants: Sequence[Array | None]) -> Run:
 
 def _sigmoid(x: Array) -> Array:
     return np.asarray(1 / (1 + np.exp(-x.astype(np.float64))), np.float32)
+
+
+def _sigmoid_by_steps(x: Array) -> Array:
+    """1 / (1 + exp(−x)), rounded to float32 after every step, as a C compiler's expf and operators do."""
+    with np.errstate(over="ignore"):  # what is beyond float32 is infinite: its reciprocal is 0
+        power = np.exp(-x.astype(np.float64)).astype(np.float32)
+    return np.asarray(np.float32(1) / (np.float32(1) + power), np.float32)
