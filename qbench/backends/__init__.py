@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from qbench.backends.ort import OrtBackend as OrtBackend
     from qbench.backends.protocol import Array as Array
     from qbench.backends.protocol import Backend as Backend
+    from qbench.backends.protocol import Counting as Counting
     from qbench.backends.protocol import Executor as Executor
     from qbench.backends.protocol import Feeds as Feeds
     from qbench.backends.protocol import Ruled as Ruled
@@ -27,7 +28,7 @@ else:
             "named": ("catalogue", "get_backend", "integer_machines"),
             "onnx_reference": ("OnnxReferenceBackend",),
             "ort": ("OrtBackend",),
-            "protocol": ("Array", "Backend", "Executor", "Feeds", "Ruled"),
+            "protocol": ("Array", "Backend", "Counting", "Executor", "Feeds", "Ruled"),
             "slicing": ("in_slices",),
         },
     )

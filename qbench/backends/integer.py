@@ -17,7 +17,7 @@ from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded
 from qbench.errors import InputError, UnsupportedError, nearest
 from qbench.graph import Capabilities, Form, form_of
-from qbench.interpreter import KERNELS, Program
+from qbench.interpreter import KERNELS, Counters, Means, Program
 from qbench.numerics import Arithmetic
 from qbench.passes import Target, lower_to_qoperator
 
@@ -29,9 +29,16 @@ _COUNTED = Target(frozenset(KERNELS), any_grids=True)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerBackend:
-    """The interpreter under one arithmetic; one thread, whatever is asked for."""
+    """The interpreter under one arithmetic; one thread, whatever is asked for.
+
+    Args:
+        arithmetic: how it counts.
+        means: what it is computed with; None: the fastest there are here. ``counting_means`` count every event, slower;
+            no result depends on it.
+    """
 
     arithmetic: Arithmetic
+    means: Means | None = None
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(
             forms=frozenset({Form.QDQ, Form.QOPERATOR}),
@@ -71,7 +78,7 @@ class IntegerBackend:
             )
         lowered = lower_to_qoperator(graph, _COUNTED) if form_of(graph) is Form.QDQ else graph
         _check_taps(lowered, taps)
-        program = Program(lowered, self.arithmetic, taps)
+        program = Program(lowered, self.arithmetic, taps, self.means)
         return _IntegerExecutor(program, FeedCheck.of(graph, self.name))
 
 
@@ -80,7 +87,13 @@ class _IntegerExecutor(Closing):
 
     def __init__(self, program: Program, check: FeedCheck) -> None:
         self._program: Program | None = program
+        self._counters = program.counters
         self._check = check
+
+    @property
+    def counters(self) -> Mapping[str, Counters]:
+        """Node → what happened there until now; still there when this is closed."""
+        return self._counters
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch: input name → array, to output or tap name → array.

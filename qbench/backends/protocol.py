@@ -3,12 +3,15 @@
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import Capabilities
+
+if TYPE_CHECKING:
+    from qbench.interpreter import Counters
 
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, Array]
@@ -66,6 +69,16 @@ class Backend(Protocol):
 
 
 @runtime_checkable
+class Counting(Protocol):
+    """An executor that counts what happens at its nodes."""
+
+    @property
+    def counters(self) -> "Mapping[str, Counters]":
+        """Node of the lowered graph → its events until now, after ``close`` too."""
+        ...
+
+
+@runtime_checkable
 class Ruled(Protocol):
     """A backend that counts by rules which are data, not code of a package; most have none."""
 
@@ -75,4 +88,4 @@ class Ruled(Protocol):
         ...
 
 
-__all__ = ["Array", "Backend", "Executor", "Feeds", "Ruled"]
+__all__ = ["Array", "Backend", "Counting", "Executor", "Feeds", "Ruled"]

@@ -25,10 +25,6 @@ def choose_backend(text: str) -> "Backend":
     Raises:
         InputError: no such name or file, or a file that is no arithmetic.
     """
-    from qbench.backends import get_backend
+    from qbench.backends import IntegerBackend, get_backend
 
-    if not text.endswith(".toml"):
-        return get_backend(text)
-    from qbench.backends.integer import IntegerBackend
-
-    return IntegerBackend(arithmetic=choose_arithmetic(text))
+    return IntegerBackend(arithmetic=choose_arithmetic(text)) if text.endswith(".toml") else get_backend(text)

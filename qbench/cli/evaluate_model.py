@@ -2,18 +2,23 @@
 
 import argparse
 import time
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from qbench.cli.chosen_machine import choose_backend
 from qbench.cli.chosen_schema import choose_schema, refuse_idle_rules
 from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.loss_parts import count_parts, print_parts
+from qbench.cli.node_counters import counted_backend, counters_table, print_counters
 from qbench.cli.printing import print_columns, print_json
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
     from qbench.backends import Backend
+    from qbench.cli.node_counters import CountedBackend
     from qbench.evaluation import SharedWork
-    from qbench.judging import EnvironmentClass, Measurement
+    from qbench.judging import EnvironmentClass, LossParts, Measurement
     from qbench.metrics import Score
 
 REFUSALS_SHOWN = 10
@@ -31,7 +36,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="'folder:PATH?resize=256&crop=224&mean=…&std=…' (pictures sorted into a folder a class), "
         "'PATH.npz' with x and y, or a data set of the zoo",
     )
-    parser.add_argument("--backend", metavar="B", default="ort-cpu", help="what runs it (default: ort-cpu)")
+    parser.add_argument(
+        "--backend",
+        metavar="B",
+        default="ort-cpu",
+        help="what runs it: a name, or a .toml that spells an arithmetic (default: ort-cpu)",
+    )
     parser.add_argument("--schema", metavar="S", help="quantize with this schema, too: a name or a .toml")
     parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
     parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
@@ -41,6 +51,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
     parser.add_argument(
         "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
+    )
+    parser.add_argument(
+        "--parts", action="store_true", help="what the schema costs, and what the backend's counting adds"
+    )
+    parser.add_argument(
+        "--counters", action="store_true", help="of an integer machine: what was clipped, wrapped, saturated, by node"
     )
     parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -71,24 +87,47 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             if schema is not None
             else "Samples are for the ranges of a schema: name both.",
         )
-    shared, measured = _measure(arguments)
+    if arguments.parts and not (arguments.schema or arguments.fp32):
+        raise InputError(
+            f"Evaluating '{arguments.model}'",
+            found="--parts of a float model",
+            expected="a quantized one: a loss has parts",
+            remedy="Name --schema and --calib, or --fp32.",
+        )
+    evaluated = _measure(arguments)
     if arguments.json:
-        print_json(_table(arguments, shared, measured))
-    else:
-        _print(arguments, shared, measured)
+        print_json(_table(arguments, evaluated))
+        return ExitCode.FINE
+    _print(arguments, evaluated.shared, evaluated.measured)
+    if evaluated.parts:
+        print_parts(evaluated.parts, evaluated.measured[-1].cell.backend)
+    if evaluated.counted is not None:
+        print_counters(evaluated.counted)
     return ExitCode.FINE
 
 
-def _measure(arguments: argparse.Namespace) -> "tuple[SharedWork, list[Measurement]]":
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Evaluated:
+    """The measurements, fp32 first, with what else was asked for."""
+
+    shared: "SharedWork"
+    measured: "list[Measurement]"
+    parts: "tuple[LossParts, ...]" = ()
+    counted: "CountedBackend | None" = None
+
+
+def _measure(arguments: argparse.Namespace) -> _Evaluated:
     """The fp32 measurement, and that of the quantized model when a schema is named or the model came quantized."""
     from qbench.backends import get_backend
     from qbench.cli.own_subject import build_subject
-    from qbench.evaluation import Request, SharedWork, evaluate
+    from qbench.evaluation import KeptAnswers, Request, SharedWork, evaluate
     from qbench.graph import Form
     from qbench.judging import FP32, GIVEN, Cell
     from qbench.storage import Cache
 
-    backend = get_backend(arguments.backend)
+    backend = choose_backend(arguments.backend)
+    counted = counted_backend(backend) if arguments.counters else None
+    backend = backend if counted is None else counted
     schema = choose_schema(arguments.schema) if arguments.schema else None
     metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
     subject = build_subject(
@@ -99,6 +138,8 @@ def _measure(arguments: argparse.Namespace) -> "tuple[SharedWork, list[Measureme
         arguments.calib_count,
         given=arguments.model if arguments.fp32 else None,
     )
+    kept = KeptAnswers(subject.model.task)
+    subject = replace(subject, model=replace(subject.model, task=kept))
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
     # Losses and gains are those of quantization: the reference is the float model on this very backend, if it runs one.
     float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
@@ -115,7 +156,11 @@ def _measure(arguments: argparse.Namespace) -> "tuple[SharedWork, list[Measureme
         cell = Cell("eval", subject.model.id, runner.name, name)
         request = Request(cell=cell, subject=subject, backend=runner, schema=one, threads=arguments.threads)
         measured.append(evaluate(request, shared, reference, _environment(runner), timer=time.perf_counter))
-    return shared, measured
+    parts: tuple[LossParts, ...] = ()
+    if arguments.parts:
+        made = shared.given if schema is None else shared.quantized(schema, backend.capabilities)
+        parts = count_parts(shared, made.models, kept, threads=arguments.threads)
+    return _Evaluated(shared=shared, measured=measured, parts=parts, counted=counted)
 
 
 def _environment(backend: "Backend") -> "EnvironmentClass":
@@ -222,8 +267,13 @@ def _interval(score: "Score") -> tuple[float, float] | None:
     return paired_interval(score.losses, score.gains, score.n)
 
 
-def _table(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[Measurement]") -> dict[str, Any]:
+def _table(arguments: argparse.Namespace, evaluated: _Evaluated) -> dict[str, Any]:
     from qbench.storage import plain
+
+    shared, measured = evaluated.shared, evaluated.measured
+    more: dict[str, Any] = {"parts": plain(evaluated.parts)} if evaluated.parts else {}
+    if evaluated.counted is not None:
+        more["counters"] = counters_table(evaluated.counted)
 
     def one(measurement: "Measurement") -> dict[str, Any]:
         table: dict[str, Any] = plain(measurement)
@@ -242,6 +292,7 @@ def _table(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[
         "environment_class": str(measured[0].environment),
         "fp32": one(measured[0]),
         "quantized": one(measured[1]) if len(measured) > 1 else None,
+        **more,
     }
 
 

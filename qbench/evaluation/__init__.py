@@ -1,7 +1,8 @@
 """One cell: its request, the road it takes, and what its subject's cells share."""
 
+from qbench.evaluation.kept_answers import KeptAnswers
 from qbench.evaluation.request import Beside, MetricUse, Request, Subject
 from qbench.evaluation.road import evaluate
 from qbench.evaluation.shared import Quantized, SharedWork
 
-__all__ = ["Beside", "MetricUse", "Quantized", "Request", "SharedWork", "Subject", "evaluate"]
+__all__ = ["Beside", "KeptAnswers", "MetricUse", "Quantized", "Request", "SharedWork", "Subject", "evaluate"]

@@ -10,6 +10,7 @@ from qbench.judging.judgement import judge, support_lost
 from qbench.judging.loss import least_agreement
 from qbench.judging.measurement import Measurement
 from qbench.judging.paired import mcnemar_midp, paired_interval
+from qbench.judging.parts import IDEAL, LossParts, Part, parts_of_counts, parts_of_scores
 from qbench.judging.quarantine import QuarantineEntry
 from qbench.judging.rules import Rules
 from qbench.judging.tolerance import DEFAULT_TOLERANCE, Tolerance, resolve_tolerance
@@ -20,6 +21,7 @@ __all__ = [
     "FAILING",
     "FP32",
     "GIVEN",
+    "IDEAL",
     "Accepted",
     "Cell",
     "Compared",
@@ -29,8 +31,10 @@ __all__ = [
     "FirstNode",
     "Gate",
     "GateState",
+    "LossParts",
     "Measurement",
     "Outcome",
+    "Part",
     "QuarantineEntry",
     "Rules",
     "State",
@@ -43,6 +47,8 @@ __all__ = [
     "least_agreement",
     "mcnemar_midp",
     "paired_interval",
+    "parts_of_counts",
+    "parts_of_scores",
     "resolve_tolerance",
     "support_lost",
 ]

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from qbench.zoo.samples import prepare_samples as prepare_samples
     from qbench.zoo.sources import dataset_from_text as dataset_from_text
     from qbench.zoo.tasks import Classification as Classification
+    from qbench.zoo.tasks import Runner as Runner
     from qbench.zoo.tasks import Task as Task
     from qbench.zoo.tasks import WholeOutput as WholeOutput
 else:
@@ -61,6 +62,6 @@ else:
             "preprocess": ("Preprocess",),
             "samples": ("BATCH", "Samples", "prepare_samples"),
             "sources": ("dataset_from_text",),
-            "tasks": ("Classification", "Task", "WholeOutput"),
+            "tasks": ("Classification", "Runner", "Task", "WholeOutput"),
         },
     )

@@ -1,0 +1,120 @@
+"""``qbench eval --counters``: what an integer machine clipped, wrapped and saturated, node by node."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.printing import print_columns
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from qbench.backends import Backend, Counting, Executor, IntegerBackend
+    from qbench.graph import Capabilities
+    from qbench.interpreter import Counters
+
+
+@dataclass(frozen=True, slots=True)
+class CountedBackend:
+    """``machine``, keeping the counters of what it prepared."""
+
+    machine: "IntegerBackend"
+    prepared: "list[tuple[str, Counting]]" = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        """The machine's own: it gives the same numbers."""
+        return self.machine.name
+
+    @property
+    def capabilities(self) -> "Capabilities":
+        """What graphs it takes."""
+        return self.machine.capabilities
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The distributions whose versions it counts with."""
+        return self.machine.packages
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """What it counts by."""
+        return self.machine.digests
+
+    def prepare(self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1) -> "Executor":
+        """What the machine prepares.
+
+        Raises:
+            QbenchError: what the machine raises.
+        """
+        from qbench.backends import Counting
+
+        executor = self.machine.prepare(model, taps=taps, threads=threads)
+        assert isinstance(executor, Counting)
+        graph = model.graph.name if not isinstance(model, Path | str) else str(model)
+        self.prepared.append((graph or f"graph {len(self.prepared)}", executor))
+        return executor
+
+    @property
+    def counters(self) -> "dict[str, Mapping[str, Counters]]":
+        """Graph → node → what happened there."""
+        return {graph: executor.counters for graph, executor in self.prepared}
+
+
+def counted_backend(backend: "Backend") -> CountedBackend:
+    """``backend`` with every event counted.
+
+    Raises:
+        InputError: it is none of our integer machines, and tells nothing of what it does.
+    """
+    from qbench.backends import IntegerBackend
+    from qbench.interpreter import counting_means
+
+    if not isinstance(backend, IntegerBackend):
+        raise InputError(
+            f"Counting what happens in '{backend.name}'",
+            found="a backend that tells nothing of it",
+            expected="one of our integer machines",
+            remedy="Choose integer-… (qbench list backends), or leave --counters out.",
+        )
+    return CountedBackend(replace(backend, means=counting_means()))
+
+
+def counters_table(counted: CountedBackend) -> dict[str, dict[str, dict[str, int]]]:
+    """Graph → node → event → how often, plain; nodes that count nothing are left out."""
+    from qbench.storage import plain
+
+    every: dict[str, Any] = plain(counted.counters)
+    return {
+        graph: {node: events for node, events in nodes.items() if any(events.values())}
+        for graph, nodes in every.items()
+    }
+
+
+def print_counters(counted: CountedBackend) -> None:
+    """One line a node at which something happened, worst first."""
+    table, overflow = counters_table(counted), counted.machine.arithmetic.accumulator.overflow.value
+    verb = {"wrap": "sums wrapped", "saturate": "sums saturated"}[overflow]
+    for graph, nodes in table.items():
+        seen = {node: events for node, events in nodes.items() if any(_badness(events))}
+        where = f" of '{graph}'" if len(table) > 1 else ""
+        print(f"\ncounted{where}: {len(seen)} of {len(nodes)} nodes clipped, overflowed or saturated")
+        if seen:
+            ordered = sorted(seen.items(), key=lambda item: _badness(item[1]), reverse=True)
+            header = ("node", "results", "pairs saturated", verb, "clipped high", "clipped low")
+            print_columns([_line(node, events) for node, events in ordered], header)
+    print("clipped low is what a Relu does, too; nodes that count nothing (tables, pools, moves) are not listed")
+
+
+def _badness(events: Mapping[str, int]) -> tuple[int, int, int]:
+    return events["saturated"] + events["overflowed"], events["clipped_high"], events["clipped_low"]
+
+
+def _line(node: str, events: Mapping[str, int]) -> tuple[str, ...]:
+    def share(count: int) -> str:
+        return f"{count} ({100 * count / events['levels']:.2g} %)" if count and events["levels"] else str(count)
+
+    ends = (share(events[name]) for name in ("clipped_high", "clipped_low"))
+    return node, str(events["levels"]), str(events["saturated"]), str(events["overflowed"]), *ends
