@@ -55,8 +55,8 @@ def _short(ratio: np.float32) -> tuple[int, int]:
 
 
 def _high_product(a: Ints, b: int) -> Ints:
-    return np.minimum((a * b + (1 << 14)) >> 15, _HIGHEST)
+    return np.asarray(np.minimum((a * b + (1 << 14)) >> 15, _HIGHEST), np.int64)
 
 
 def _saturated(values: Ints) -> Ints:
-    return np.clip(values, _LOWEST, _HIGHEST)
+    return np.asarray(np.clip(values, _LOWEST, _HIGHEST), np.int64)
