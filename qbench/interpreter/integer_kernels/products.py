@@ -80,6 +80,8 @@ def _finished(making: Making, grids: Grids, bias: Array | None, columns: int, la
         return _as_reals(making, a, bias)
     if bias is None or bias.ndim < 2 or len(bias) == 1:
         return finishing(making, (a, making.needed(4), y), bias, columns=columns, largest=largest)
+    if making.arithmetic.scaling.real_bias:
+        raise ValueError("a bias that differs from row to row, and a machine that adds biases as reals")
     added = bias.astype(np.int64)
     largest += int(np.abs(added).max())
     finished = finishing(making, (a, making.needed(4), y), None, columns=columns, largest=largest)
