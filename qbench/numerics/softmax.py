@@ -28,6 +28,7 @@ _DIFFERENCE_BITS, _SUM_BITS = 5, 12
 _FINEST = 2.0 ** (_DIFFERENCE_BITS - 31)
 """A scale of one step of the fixed-point differences: TFLite takes none as fine."""
 _RESERVE = 5.0
+_LOWEST = -(1 << 31)
 _Q31 = Scaling(form=MultiplierForm.FIXED, bits=31)
 
 
@@ -60,19 +61,26 @@ def _by_table(x: QParams, y: QParams, length: int) -> SoftmaxOfLevels:
 
     d ≤ 0 is the difference to the row's largest level; sums in float32 run along the row. ⌊1/s_y⌋ makes 254 of the
     usual 1/255 in float32. Source: ONNX Runtime, qlinear_softmax.cc.
+
+    A short row has t near the largest float32: for one level and ⌊1/s_y⌋ > 148 their product is infinite. Of that x64
+    makes 0 as an unsigned integer and −2³¹ as a signed one, to which it adds the zero point in 32 bits, which wrap.
     """
     scale = float(x.scale)
     room = math.log(np.float32(np.finfo(np.float32).max) / np.float32(length))
     raised = max(0.0, room - _RESERVE) / scale
     table = np.exp((np.arange(-255, 1) + raised) * scale).astype(np.float32)
+    infinite = float(_LOWEST) if y.qtype.signed else 0.0
     steps, zero = np.floor(np.float32(1) / np.float32(y.scale)), int(y.zero_point)
 
     def run(q: Levels) -> tuple[Levels, int]:
         levels = q.astype(np.int32)
         powers = table[levels - levels.max(axis=-1, keepdims=True) + 255]
         sums = np.add.accumulate(powers, axis=-1, dtype=np.float32)[..., -1:]
-        shares = np.rint(powers * steps / sums).astype(np.int64) + zero
-        return np.clip(shares, y.qtype.qmin, y.qtype.qmax).astype(y.qtype.storage_dtype), 0
+        with np.errstate(over="ignore"):
+            shares = np.rint(powers * steps / sums)
+        whole = np.where(np.isinf(shares), infinite, shares).astype(np.int64) + zero
+        wrapped = np.where(whole < _LOWEST, whole + (1 << 32), whole)
+        return np.clip(wrapped, y.qtype.qmin, y.qtype.qmax).astype(y.qtype.storage_dtype), 0
 
     return run
 

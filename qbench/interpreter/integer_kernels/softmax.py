@@ -21,7 +21,7 @@ def softmax(making: Making) -> Run:
     """QLinearSoftmax."""
     x, y, machine, counters = making.grid(1, 2), making.grid(3, 4), making.arithmetic, making.counters
     along_one = int_attribute(making.node, "opset", _ONE_AXIS) >= _ONE_AXIS
-    axis = int_attribute(making.node, "axis", -1 if along_one else 1)
+    axis = int_attribute(making.node, "axis", -1)
 
     @functools.cache
     def of_length(length: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
