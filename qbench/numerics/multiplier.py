@@ -39,7 +39,19 @@ class Short:
 
 
 def real_multiplier(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], precision: Precision) -> Floats:
-    """s_x · s_w / s_y computed in ``precision``, as float64; of the shape of the weight's scales."""
+    """s_x · s_w / s_y computed in ``precision``, as float64; of the shape of the weight's scales.
+
+    Raises:
+        InputError: it is beyond that precision's largest number.
+    """
+    with np.errstate(over="ignore", divide="ignore"):
+        found = _real(scales, precision)
+    if not np.isfinite(found).all():
+        raise _beyond(found[~np.isfinite(found)], "a finite number")
+    return found
+
+
+def _real(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], precision: Precision) -> Floats:
     if precision is Precision.DOUBLE:
         x, w, y = (np.asarray(scale, np.float64) for scale in scales)
         return np.asarray(x * w / y)

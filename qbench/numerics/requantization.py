@@ -153,7 +153,9 @@ def _in_floats(scales: Scales, scaling: Scaling, zero_point: int, bias: Ints | N
     behind = zero_point if scaling.zero_point is ZeroPoint.AFTER else 0
 
     def scale(sums: Ints) -> Ints:
-        levels = round_reals(np.clip(reals(sums), -_WIDEST, _WIDEST), rounding).astype(np.int64)
+        with np.errstate(over="ignore"):  # what leaves a float is clamped like all that leaves the grid
+            values = reals(sums)
+        levels = round_reals(np.clip(values, -_WIDEST, _WIDEST), rounding).astype(np.int64)
         return _inner(levels, scaling) + behind
 
     return scale
