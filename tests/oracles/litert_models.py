@@ -17,6 +17,7 @@ import numpy.typing as npt
 from qbench.numerics import QParams
 
 Array = npt.NDArray[Any]
+Options = tuple[str, dict[str, object]] | None
 
 # The first version of every operator that takes int8 (tensorflow/lite/tools/versioning/op_version.cc).
 _VERSIONS = MappingProxyType(
@@ -39,6 +40,9 @@ MACHINES = MappingProxyType(
 )
 """Whom each set counts like."""
 
+BUILT_IN = [*list(MACHINES.items())[:2], (Kernels.OPTIMIZED, "xnnpack")]
+"""Likewise, for operators that the delegate leaves to the built-in kernels."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Tensor:
@@ -57,22 +61,14 @@ class Tensor:
 
 def run(
     operator: str,
-    options: tuple[str, dict[str, object]] | None,
+    options: Options,
     inputs: Sequence[Tensor | None],
     output: Tensor,
     kernels: Kernels,
 ) -> Array:
     """What LiteRT gives for ``operator`` with ``options`` (their table's name, its fields), one thread."""
-    from ai_edge_litert.interpreter import Interpreter, OpResolverType
-
-    interpreter = Interpreter(
-        model_content=written(operator, options, inputs, output),
-        experimental_op_resolver_type=OpResolverType[kernels.value],
-        num_threads=1,
-    )
-    interpreter.allocate_tensors()
-    delegated = any(detail["op_name"] == "DELEGATE" for detail in interpreter._get_ops_details())
-    assert delegated == (kernels is Kernels.XNNPACK), f"{operator} is run by other kernels than {kernels.name}"
+    interpreter = _prepared(written(operator, options, inputs, output), kernels)
+    assert _delegates(interpreter) == (kernels is Kernels.XNNPACK), f"{operator} is run by other kernels"
     fed = [tensor for tensor in inputs if tensor is not None and not tensor.constant]
     for detail, tensor in zip(interpreter.get_input_details(), fed, strict=True):
         interpreter.set_tensor(detail["index"], tensor.data)
@@ -80,9 +76,25 @@ def run(
     return np.asarray(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
 
 
-def written(
-    operator: str, options: tuple[str, dict[str, object]] | None, inputs: Sequence[Tensor | None], output: Tensor
-) -> bytes:
+def is_delegated(operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor) -> bool:
+    """Whether XNNPACK takes ``operator`` over, where LiteRT is left to itself."""
+    return _delegates(_prepared(written(operator, options, inputs, output), Kernels.XNNPACK))
+
+
+def _prepared(model: bytes, kernels: Kernels) -> Any:
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
+
+    resolver = OpResolverType[kernels.value]
+    interpreter = Interpreter(model_content=model, experimental_op_resolver_type=resolver, num_threads=1)
+    interpreter.allocate_tensors()
+    return interpreter
+
+
+def _delegates(interpreter: Any) -> bool:
+    return any(detail["op_name"] == "DELEGATE" for detail in interpreter._get_ops_details())
+
+
+def written(operator: str, options: Options, inputs: Sequence[Tensor | None], output: Tensor) -> bytes:
     """The flatbuffer of a model of one ``operator``; an absent input is None."""
     import flatbuffers
     from ai_edge_litert import schema_py_generated as schema
