@@ -75,14 +75,17 @@ class _Reduction:
             reduced = real.mean(axes, np.float32, keepdims=keep) if self._mean else real.sum(axes, keepdims=keep)
             return quantize(reduced, self._y, self._machine)
         count = int(np.prod([levels.shape[axis] for axis in axes], dtype=np.int64))
-        sums = levels.sum(axis=axes, keepdims=keep, dtype=np.int64) - count * int(self._x.zero_point)
-        kept = held(np.asarray(sums), self._machine.accumulator)
+        totals = np.asarray(levels.sum(axis=axes, keepdims=keep, dtype=np.int64)) - count * int(self._x.zero_point)
+        sums = np.asarray(totals).reshape(-1)  # one number too is an array
+        kept = held(sums, self._machine.accumulator)
         over = max(count, 1) if self._mean else 1
         if over not in self._averagers:
             self._averagers[over] = self._of(over)
         rounded, (low, high) = self._averagers[over](kept), self._machine.limits(self._y)
         self._counters.overflowed += int(np.count_nonzero(kept != sums))
-        return np.asarray(self._counters.clip(rounded, low, high).astype(self._y.qtype.storage_dtype))
+        return np.asarray(self._counters.clip(rounded, low, high).astype(self._y.qtype.storage_dtype)).reshape(
+            totals.shape
+        )
 
     def _of(self, count: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
         return averager(self._machine.mean, self._x, self._y, np.asarray(count, np.int64), self._machine)
