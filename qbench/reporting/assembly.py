@@ -7,6 +7,7 @@ from dataclasses import replace
 from qbench.judging import FP32
 from qbench.reporting.causes import group_causes, headline_of
 from qbench.reporting.lines import read_cell, read_run, table_of
+from qbench.reporting.parts import with_parts
 from qbench.reporting.trends import group_steps, trend_of
 from qbench.reporting.view import ABSENT, CellKey, CellView, Matrix, MetricView, Report, RunView
 from qbench.reporting.words import SYMBOLS, counted
@@ -31,7 +32,7 @@ def build_report(runs: Sequence[Run], suite: str | None = None) -> Report:
         return Report(suite=suite, headline="No runs yet: run a suite and its report will be here", is_red=False)
     views = [read_run(run) for run in chosen]
     past = [_cells_of(run) for run in chosen]
-    cells = tuple(_with_past(cell, past, views) for cell in _expected(past, views))
+    cells = with_parts(_with_past(cell, past, views) for cell in _expected(past, views))
     causes = group_causes(cells)
     trends = {
         cell.key: tuple(trend_of([p.get(cell.key) for p in past], cell, m, views) for m in _lead_first(cell))

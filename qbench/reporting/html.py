@@ -42,6 +42,7 @@ _WORDS = (
     words.value_text,
     words.change_text,
     words.count_text,
+    words.parts_text,
     words.margin_text,
     words.margin_level,
     words.counted,

@@ -75,6 +75,7 @@ def read_metrics(line: Mapping[str, Any]) -> tuple[MetricView, ...]:
                 gains=whole_of(score.get("gains")) or 0,
                 unit=text_of(score.get("unit"), "%"),
                 lower_is_better=score.get("direction") == "lower",
+                against_labels=score.get("against") != "reference",
                 limit=limits.get(text_of(name)),
             )
         )

@@ -15,6 +15,7 @@ from qbench.reporting.words import (
     count_text,
     counted,
     margin_text,
+    parts_text,
     red_age,
     symbol_of,
     value_text,
@@ -69,6 +70,7 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
         yield "Change against the stored fp32 result in percentage points."
         for matrix in report.matrices:
             yield from _matrix(matrix)
+    yield from _in_parts(report)
     yield from _steps(report)
     yield from _history(report, {m: charts[report.suite, m] for m in report.models if (report.suite, m) in charts})
     yield from _known(report)
@@ -95,7 +97,7 @@ def _cause(cause: Cause) -> Iterable[str]:
             numbers = [
                 f"{value_text(cell.lead)} ({count_text(cell.lead)})",
                 value_text(cell.lead, cell.lead.reference),
-                f"**{change_text(cell.lead)}**",
+                f"**{change_text(cell.lead)}**" + (f"<br>{parts_text(cell)}" if parts_text(cell) else ""),
                 margin_text(cell.lead),
                 f"{cell.lead.losses} / {cell.lead.gains}",
             ]
@@ -124,6 +126,29 @@ def _matrix(matrix: Matrix) -> Iterable[str]:
         texts = [cell_text(c) for c in cells]
         rows.append([name, *(f"{t}<br>{escaped(o)}" if o else t for t, o in zip(texts, others, strict=True))])
     yield _table(["Model", *map(escaped, matrix.columns)], 1, rows)
+
+
+def _in_parts(report: Report) -> Iterable[str]:
+    """Every change whose parts are known, the largest part of counting first."""
+    known = [(cell, cell.lead, cell.parts) for cell in report.cells if cell.parts and cell.lead and parts_text(cell)]
+    if not known:
+        return
+    yield "## Loss in two parts"
+    yield "What the schema costs in exact arithmetic (integer-ideal), and what the backend's way of counting adds."
+    known.sort(key=lambda one: (-abs(one[2].counting.change), one[0].key))
+    rows = [
+        [
+            code(cell.key.name),
+            escaped(lead.name),
+            change_text(lead),
+            change_text(lead, parts.schema.change),
+            change_text(lead, parts.counting.change),
+        ]
+        for cell, lead, parts in known[:ROWS_SHOWN]
+    ]
+    yield _table(["Cell", "Metric", "Change", "Schema", "Counting"], 2, rows)
+    if len(known) > ROWS_SHOWN:
+        yield f"and {len(known) - ROWS_SHOWN} more"
 
 
 def _steps(report: Report) -> Iterable[str]:

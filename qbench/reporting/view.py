@@ -8,6 +8,8 @@ used   = worse / |reference − limit|     share of the margin used up; above 1 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from qbench.judging import LossParts
+
 ABSENT = "absent"
 """The outcome of a cell that the newest run did not run, though an earlier one did."""
 
@@ -45,6 +47,7 @@ class MetricView:
     gains: int = 0
     unit: str = "%"
     lower_is_better: bool = False
+    against_labels: bool = True
     limit: float | None = None
 
     @property
@@ -97,6 +100,7 @@ class CellView:
     ``moved`` is its change since the cell's previous run in the same environment class, a fraction. ``red_runs``
     counts how many runs in a row, this one included, the cell has been red (0 when no earlier run has it);
     ``red_since`` names the first of them. ``data`` names the samples by their digests; ``digests`` are all of the line.
+    ``parts`` are those of the lead's change: what the schema costs, and what counting adds.
     """
 
     key: CellKey
@@ -120,6 +124,7 @@ class CellView:
     moved: float | None = None
     red_runs: int = 0
     red_since: str = ""
+    parts: LossParts | None = None
 
     @property
     def equality(self) -> GateView | None:

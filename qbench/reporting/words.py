@@ -81,6 +81,14 @@ def change_text(metric: MetricView, change: float | None = None, *, unit: bool =
     return points(shown) if unit else signed(100 * shown)
 
 
+def parts_text(cell: CellView) -> str:
+    """``schema −0.03 pp, counting −0.53 pp``: what the change is made of; empty where that is not known."""
+    if cell.parts is None or cell.lead is None or cell.outcome == ABSENT:
+        return ""
+    schema, counting = (change_text(cell.lead, part.change) for part in (cell.parts.schema, cell.parts.counting))
+    return f"schema {schema}, counting {counting}"
+
+
 def count_text(metric: MetricView) -> str:
     """``778 / 1,000``: what was counted, out of how many."""
     return f"{thousands(metric.hits)} / {thousands(metric.out_of)}"
