@@ -90,6 +90,7 @@ class SharedWork:
         self._planned: dict[str, Mapping[str, ir.Model]] = {}
         self._profiles: dict[tuple[tuple[Pass, ...], bool], Mapping[str, Profile]] = {}
         self._ranges: dict[tuple[tuple[Pass, ...], bool], Mapping[str, Ranges]] = {}
+        self._given_answers: dict[str, Mapping[str, Answers]] = {}
         self._quantized: dict[tuple[Schema, Capabilities], Quantized] = {}
 
     @cached_property
@@ -172,8 +173,12 @@ class SharedWork:
 
     def given_answers(self, backend: Backend, *, threads: int) -> Mapping[str, Answers]:
         """What ``backend`` answers to every scored data set with the graphs as they came quantized."""
-        graphs = self.given.models
-        return {name: self.answer(backend, graphs, data, threads=threads) for name, data in self.subject.data.items()}
+        if backend.name not in self._given_answers:
+            self._given_answers[backend.name] = {
+                name: self.answer(backend, self.given.models, data, threads=threads)
+                for name, data in self.subject.data.items()
+            }
+        return self._given_answers[backend.name]
 
     def answer(self, backend: Backend, graphs: Mapping[str, ir.Model], dataset: Dataset, *, threads: int) -> Answers:
         """Load ``graphs`` into ``backend`` and let the task answer ``dataset``."""

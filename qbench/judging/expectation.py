@@ -42,6 +42,7 @@ class Expectation:
         floors: metric against the reference → least hits.
         cell_known: whether anything was ever accepted for this cell, in whatever class.
         whole: whether all samples were scored: a few cannot show that a known-bad cell no longer fails.
+        stored: whether results of the cell are kept at all; those that another backend alone judges are not.
     """
 
     state: State = State.KNOWN
@@ -51,6 +52,7 @@ class Expectation:
     floors: Mapping[str, int] = field(default_factory=dict)
     cell_known: bool = True
     whole: bool = True
+    stored: bool = True
 
     @classmethod
     def missing(cls, what: str) -> "Expectation":

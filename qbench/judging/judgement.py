@@ -173,6 +173,8 @@ def _unknown_cell(verdict: Verdict, measurement: Measurement, node_id: str) -> V
 
 def _memory_gates(measurement: Measurement, expectation: Expectation) -> tuple[Gate, ...]:
     """Drift, and for an fp32 cell before it whether the stored reference is reproduced."""
+    if not expectation.stored:
+        return ()
     drift = drift_gate(measurement, expectation)
     if not measurement.cell.is_fp32 or not expectation.reference:
         return (drift,)

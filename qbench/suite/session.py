@@ -162,10 +162,10 @@ class Bench:
 
     def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
         """What the baseline expects of this cell; a reference this run accepts counts as known."""
+        if planned.model.is_alone:
+            return Expectation(whole=self._settings.limit is None, stored=False)
         if self._settings.limit is not None:
             return Expectation(whole=False)
-        if planned.model.is_alone:
-            return Expectation()
         model = planned.model.id
         baseline = self.baseline(model)
         if baseline is not None:
