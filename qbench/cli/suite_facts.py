@@ -51,7 +51,7 @@ def suite_facts(
     suite = load_suite(path)
     catalogues = gather(added, suites=path.parent)
     planned = expand(suite, catalogues)
-    stored = {model.id: baseline_path(baselines, suite.name, model.id) for model in suite.models}
+    stored = {model.id: baseline_path(baselines, suite.name, model.id) for model in suite.models if not model.is_alone}
     known = {name: load_baseline(file) if file.exists() else None for name, file in stored.items()}
     entries = [_entry(entry, today) for entry in suite.quarantine]
     excused, gated = _excused(planned, known, catalogues, processor)
@@ -129,7 +129,7 @@ def _excused(
         environment = _environment(one.cell.backend, catalogues, processor)
         own = not one.tolerance(environment).rule.startswith(("suite ", "default"))
         has_excuse = own or one.quarantine(environment) is not None
-        baseline = known[one.cell.model]
+        baseline = known.get(one.cell.model)
         if has_excuse or baseline is None or one.cell.slug in baseline.cells:
             gated += 1
             excused += has_excuse
