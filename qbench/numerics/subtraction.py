@@ -8,7 +8,7 @@ behind its rounding, so that what rounds half up is not mirrored.
     EACH                r(a) − r(b), each at the output's scale                                                  (Glow)
     FINEST              r(a) − r(b) at the smaller scale, then r to the output
     GRID                rha((s_a / s_y) (a − z_a) − (s_b / s_y) (b − z_b) + z_y) in float32      (Glow's interpreter)
-    FUSED, REAL         dequantized, subtracted in float32, quantized: these engines have no integer difference
+    others              dequantized, subtracted in float32, quantized: these engines have no integer difference
 """
 
 from typing import Any
@@ -45,12 +45,12 @@ def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
         case AddScheme.EXACT | AddScheme.WEIGHTED:
             mirrored = 2 * int(b_qparams.zero_point) - second
             return add_quantized(first, mirrored, a_qparams, b_qparams, out_qparams, machine)
-        case AddScheme.FUSED | AddScheme.REAL:
-            return quantize(dequantize(first, a_qparams) - dequantize(second, b_qparams), out_qparams, machine)
+        case AddScheme.HEADROOM | AddScheme.EACH | AddScheme.FINEST:
+            levels = _part_by_part(first, second, (a_qparams, b_qparams, out_qparams), machine)
         case AddScheme.GRID:
             levels = _at_once(first, second, (a_qparams, b_qparams, out_qparams))
         case _:
-            levels = _part_by_part(first, second, (a_qparams, b_qparams, out_qparams), machine)
+            return quantize(dequantize(first, a_qparams) - dequantize(second, b_qparams), out_qparams, machine)
     return np.clip(levels, *machine.limits(out_qparams)).astype(out_qparams.qtype.storage_dtype)
 
 

@@ -25,6 +25,10 @@ from qbench.numerics import (
 )
 
 _BYTE = 8
+_OF_INTEGERS = frozenset(
+    {AddScheme.EXACT, AddScheme.HEADROOM, AddScheme.WEIGHTED, AddScheme.EACH, AddScheme.GRID, AddScheme.FINEST}
+)
+"""Schemes that take any two grids; others are of one operator of one engine."""
 Rule = Callable[[npt.ArrayLike, npt.ArrayLike, QParams, QParams, QParams, Arithmetic], Array]
 """Levels of both operands, their grids and the result's → levels."""
 
@@ -41,8 +45,8 @@ def mul(making: Making) -> Run:
 
 def own_add(making: Making) -> Run:
     """An Add that ONNX Runtime has no operator for, of two types or with a number: it adds in floats."""
-    in_floats = making.arithmetic.adding.scheme in (AddScheme.FUSED, AddScheme.REAL)
-    return function(making) if in_floats or not _both_on_grids(making) else add(making)
+    of_integers = making.arithmetic.adding.scheme in _OF_INTEGERS
+    return add(making) if of_integers and _both_on_grids(making) else function(making)
 
 
 def own_mul(making: Making) -> Run:
