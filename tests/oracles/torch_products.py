@@ -17,6 +17,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
+from qbench.graph import INTEGER_DOMAIN
 from qbench.interpreter import Program
 from qbench.numerics import Arithmetic, QParams, QType
 
@@ -152,7 +153,7 @@ def run(node: Any, constants: dict[str, Any], feeds: dict[str, Array], machine: 
         [helper.make_tensor_value_info("y", TensorProto.UINT8, None)],
         [numpy_helper.from_array(np.asarray(constant), name) for name, constant in constants.items()],
     )
-    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
+    opsets = [helper.make_opsetid(name, 17 if not name else 1) for name in ("", "com.microsoft", INTEGER_DOMAIN)]
     model = ir.serde.deserialize_model(helper.make_model(graph, opset_imports=opsets, ir_version=8))
     return Program(model, machine).run(feeds)["y"]
 
