@@ -62,6 +62,7 @@ _ARITHMETICS = (
     "onednn",
     "ort-x64",
     "ort-x64-avx2",
+    "ort-x64-sse",
     "pow2-shift",
     "qnnpack",
     "tflite-single",

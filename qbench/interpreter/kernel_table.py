@@ -54,6 +54,7 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
         (_ENGINE, "QLinearGlobalAveragePool"): means.global_average,
         **{(INTEGER_DOMAIN, f"QLinear{name}"): functions.function for name in POINTWISE},
         (INTEGER_DOMAIN, "QLinearSigmoid"): functions.sigmoid,
+        (INTEGER_DOMAIN, "QLinearTanh"): functions.tanh,
         (INTEGER_DOMAIN, "QLinearHardSwish"): functions.hard_swish,
         (INTEGER_DOMAIN, "QLinearRelu"): linear.relu,
         (INTEGER_DOMAIN, "QLinearClip"): linear.clip,

@@ -22,9 +22,11 @@ from qbench.numerics.hard_swish import hard_swish_in_16_bits
 from qbench.numerics.interval import Interval
 from qbench.numerics.kind import GridKind
 from qbench.numerics.multiplier import fixed_multiplier, real_multiplier, short_multiplier
+from qbench.numerics.multiply_add import fused_multiply_add, separate_multiply_add
 from qbench.numerics.named import catalogue, get_arithmetic, list_arithmetics, load_arithmetic
 from qbench.numerics.qparams import QParams, parameter_shape
 from qbench.numerics.qtype import QType
+from qbench.numerics.rational import rational_sigmoid, rational_tanh
 from qbench.numerics.requantization import Scales, held, requantize, scaler
 from qbench.numerics.rescaling import centred_rescaler, rescale_quantized, rescaler, scaling_of_levels
 from qbench.numerics.rounding import Rounding
@@ -69,6 +71,7 @@ __all__ = [
     "fake_quantize",
     "fake_quantize_grad",
     "fixed_multiplier",
+    "fused_multiply_add",
     "get_arithmetic",
     "hard_swish_in_16_bits",
     "held",
@@ -76,12 +79,15 @@ __all__ = [
     "load_arithmetic",
     "parameter_shape",
     "quantize",
+    "rational_sigmoid",
+    "rational_tanh",
     "real_multiplier",
     "requantize",
     "rescale_quantized",
     "rescaler",
     "scaler",
     "scaling_of_levels",
+    "separate_multiply_add",
     "short_multiplier",
     "softmax_of_levels",
     "subtract_quantized",

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.arithmetic import AddScheme, Arithmetic
+from qbench.numerics.multiply_add import fused_multiply_add, separate_multiply_add
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qparams import QParams
 from qbench.numerics.requantization import scaler
@@ -69,24 +70,31 @@ def _exact(a: Ints, b: Ints, grids: _Grids, machine: Arithmetic) -> Ints:  # noq
 
 
 def _fused(a: Ints, b: Ints, grids: _Grids, machine: Arithmetic) -> Ints:  # noqa: ARG001
-    """Fused: y = rne(fma(a, r_a, fma(b, r_b, F))), F = z_y − fma(r_a, z_a, r_b·z_b), r = s / s_y, float32 throughout.
-
-    A product of a level and a float32 is exact in float64. The sum is rounded to float64 and then to float32, which is
-    what an FMA does unless the first rounding ends on a tie of the second: no pair of levels has shown one yet.
-    """
-    (sa, za), (sb, zb), (sy, zy) = ((grid.scale, float(grid.zero_point)) for grid in grids)
-    ratio_a, ratio_b = (np.float64(np.float32(scale / sy)) for scale in (sa, sb))
-    inner = np.float32(ratio_a * za + np.float64(np.float32(ratio_b * zb)))
-    constant = np.float64(np.float32(np.float32(zy) - inner))
-    right = (b * ratio_b + constant).astype(np.float32)
-    real = (a * ratio_a + right.astype(np.float64)).astype(np.float32)
+    """Fused: y = rne(fma(a, r_a, fma(b, r_b, F))), F = z_y − fma(r_a, z_a, r_b·z_b), r = s / s_y, all in float32."""
+    (ratio_a, ratio_b), (za, zb, zy) = _ratios_and_points(grids)
+    constant = zy - fused_multiply_add(ratio_a, za, ratio_b * zb)
+    real = fused_multiply_add(a, ratio_a, fused_multiply_add(b, ratio_b, constant))
     return np.asarray(round_reals(real, Rounding.HALF_EVEN).astype(np.int64))
+
+
+def _separate(a: Ints, b: Ints, grids: _Grids, machine: Arithmetic) -> Ints:  # noqa: ARG001
+    """Separate: y = rne(b·r_b + (a·r_a + F)), F = z_y − (r_a·z_a + r_b·z_b), every step rounded to float32."""
+    (ratio_a, ratio_b), (za, zb, zy) = _ratios_and_points(grids)
+    constant = zy - separate_multiply_add(ratio_a, za, ratio_b * zb)
+    real = separate_multiply_add(b, ratio_b, separate_multiply_add(a, ratio_a, constant))
+    return np.asarray(round_reals(real, Rounding.HALF_EVEN).astype(np.int64))
+
+
+def _ratios_and_points(grids: _Grids) -> tuple[list[np.float32], list[np.float32]]:
+    """s_a / s_y and s_b / s_y; the zero points."""
+    ratios = [np.float32(grid.scale / grids[2].scale) for grid in grids[:2]]
+    return ratios, [np.float32(grid.zero_point) for grid in grids]
 
 
 def _real(a: Ints, b: Ints, grids: _Grids, machine: Arithmetic) -> Ints:  # noqa: ARG001
     """Real: y = rne(f32(f_a + f_b) · f32(1 / s_y)) + z_y, f = fma(s, q, −f32(s · z)), float32 throughout.
 
-    A level times a float32, less another float32, is rounded to float64 first, as in ``_fused``.
+    A level times a float32, less another float32, is rounded to float64 first: no pair of levels has shown it.
     """
     parts = []
     for levels, grid in zip((a, b), grids, strict=False):
@@ -157,6 +165,7 @@ _SCHEMES: Mapping[AddScheme, Callable[[Ints, Ints, _Grids, Arithmetic], Ints]] =
     {
         AddScheme.EXACT: _exact,
         AddScheme.FUSED: _fused,
+        AddScheme.SEPARATE: _separate,
         AddScheme.REAL: _real,
         AddScheme.HEADROOM: _headroom,
         AddScheme.WEIGHTED: _weighted,

@@ -27,6 +27,7 @@ class AddScheme(enum.Enum):
 
     EXACT     round((s_a (a − z_a) + s_b (b − z_b)) / s_y), rational
     FUSED     two fused multiply-adds in float32 on the raw levels, zero points folded in          (ONNX Runtime)
+    SEPARATE  the same with products that are rounded before they are added           (ONNX Runtime without FMA)
     REAL      dequantize, add in float32, quantize by the reciprocal                                  (PyTorch)
     HEADROOM  both to 2·max(s_a, s_b) with 20 bits of headroom, three fixed multiplications           (TFLite)
     WEIGHTED  integer weights of both ratios, one shift                                     (XNNPACK, QNNPACK)
@@ -37,6 +38,7 @@ class AddScheme(enum.Enum):
 
     EXACT = "exact"
     FUSED = "fused"
+    SEPARATE = "separate"
     REAL = "real"
     HEADROOM = "headroom"
     WEIGHTED = "weighted"
@@ -98,10 +100,14 @@ class Functions(enum.Enum):
 
     REAL    dequantize, the operator in float32, quantize; a sigmoid in float64, rounded to float32
     SHORT   a sigmoid by float32 steps; a hard swish in 16-bit fixed point                                   (TFLite)
+    FUSED   as REAL, but sigmoid and tanh as quotients of polynomials by fused multiply-adds           (ONNX Runtime)
+    SEPARATE    the same with products that are rounded before they are added              (ONNX Runtime without FMA)
     """
 
     REAL = "real"
     SHORT = "short"
+    FUSED = "fused"
+    SEPARATE = "separate"
 
 
 class NotANumber(enum.Enum):

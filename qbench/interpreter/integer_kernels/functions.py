@@ -4,7 +4,9 @@ The float operator itself is evaluated, with its attributes and constants, so th
 element alike has a table. What is linear by pieces (``linear``) or has a rule of integers (``tables``) is not here.
 """
 
+import functools
 from collections.abc import Callable, Sequence
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
@@ -14,11 +16,22 @@ from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels.lookups import all_levels, lookup, lookup_pair
 from qbench.interpreter.integer_kernels.operands import Given, given_operands
 from qbench.interpreter.kernel import Making, Run
-from qbench.numerics import Functions, QParams, dequantize, hard_swish_in_16_bits, quantize
+from qbench.numerics import (
+    Functions,
+    QParams,
+    dequantize,
+    fused_multiply_add,
+    hard_swish_in_16_bits,
+    quantize,
+    rational_sigmoid,
+    rational_tanh,
+    separate_multiply_add,
+)
 
 Function = Callable[[Array], Array]
 PREFIX = "QLinear"
 _BYTE = 8
+_STEPS = MappingProxyType({Functions.FUSED: fused_multiply_add, Functions.SEPARATE: separate_multiply_add})
 
 
 def unary(making: Making, x: QParams, y: QParams, function: Function) -> Run:
@@ -29,8 +42,19 @@ def unary(making: Making, x: QParams, y: QParams, function: Function) -> Run:
 
 def sigmoid(making: Making) -> Run:
     """QLinearSigmoid."""
-    by_steps = making.arithmetic.functions is Functions.SHORT
-    return unary(making, making.grid(1, 2), making.grid(3, 4), _sigmoid_by_steps if by_steps else _sigmoid)
+    functions = making.arithmetic.functions
+    step = _STEPS.get(functions)
+    made = _sigmoid_by_steps if functions is Functions.SHORT else _sigmoid
+    chosen = made if step is None else functools.partial(rational_sigmoid, multiply_add=step)
+    return unary(making, making.grid(1, 2), making.grid(3, 4), chosen)
+
+
+def tanh(making: Making) -> Run:
+    """QLinearTanh."""
+    step = _STEPS.get(making.arithmetic.functions)
+    if step is None:
+        return function(making)
+    return unary(making, making.grid(1, 2), making.grid(3, 4), functools.partial(rational_tanh, multiply_add=step))
 
 
 def hard_swish(making: Making) -> Run:
