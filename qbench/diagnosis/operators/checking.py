@@ -74,7 +74,7 @@ def _difference(trial: Trial, machine: Arithmetic, found: Levels, expected: Leve
         f"There: {_where(trial, exact_result(trial, index), found[index], expected[index])}.",
     ]
     if mistake := named_mistake(trial, machine, found):
-        lines.append(f"Every element is what '{machine.name}' gives with {mistake}.")
+        lines.append(f"Every element is what {mistake}.")
     return "\n".join(lines)
 
 

@@ -14,10 +14,15 @@ from qbench.zoo.operators.subject import Grid
 
 
 def named_mistake(trial: Trial, machine: Arithmetic, found: Levels) -> str:
-    """The mistake that explains every element of ``found``, in words; empty where none of those known does."""
+    """What explains every element of ``found``, as ``'gemmlowp' gives``; empty where nothing that is known does."""
     for words, levels in _mistakes(trial, machine):
         if levels is not None and np.array_equal(levels, found):
-            return words
+            return f"'{machine.name}' gives with {words}"
+    for name in list_arithmetics():
+        if name != machine.name:
+            levels = _levels(trial, get_arithmetic(name))
+            if levels is not None and np.array_equal(levels, found):
+                return f"'{name}' gives"
     return ""
 
 
@@ -29,9 +34,6 @@ def _mistakes(trial: Trial, machine: Arithmetic) -> Iterator[tuple[str, Levels |
     for words, other_trial in _other_operands(trial):
         yield words, _levels(other_trial, machine)
     yield "levels that wrap in place of being clamped", _wrapped(trial, own)
-    for name in list_arithmetics():
-        if name != machine.name:
-            yield f"the arithmetic '{name}'", _levels(trial, get_arithmetic(name))
 
 
 def _levels(trial: Trial, machine: Arithmetic) -> Levels | None:

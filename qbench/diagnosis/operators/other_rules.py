@@ -39,7 +39,7 @@ def _other_sums(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
 
 
 def _other_averages(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
-    for averaging in Averaging:
+    for averaging in (Averaging.SCALED, Averaging.RAW, Averaging.REAL):
         if averaging is not own.averaging:
             words = f"averaging by '{averaging.value}' in place of '{own.averaging.value}'"
             yield words, replace(own, averaging=averaging)
