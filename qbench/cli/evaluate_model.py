@@ -1,29 +1,23 @@
 """``qbench eval``: one model on one's own data: fp32, and under a schema what quantization costs."""
 
 import argparse
-import time
-from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.chosen_machine import choose_backend
-from qbench.cli.chosen_schema import choose_schema, refuse_idle_rules
+from qbench.cli.chosen_schema import choose_schema
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.loss_parts import count_parts, print_parts
-from qbench.cli.node_counters import counted_backend, counters_table, print_counters
+from qbench.cli.loss_parts import print_parts
+from qbench.cli.measured_model import measure_model
+from qbench.cli.node_counters import counters_table, print_counters
 from qbench.cli.printing import print_columns, print_json
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
-    from qbench.backends import Backend
-    from qbench.cli.node_counters import CountedBackend
+    from qbench.cli.measured_model import Evaluated
     from qbench.evaluation import SharedWork
-    from qbench.judging import EnvironmentClass, LossParts, Measurement
+    from qbench.judging import Measurement
     from qbench.metrics import Score
 
 REFUSALS_SHOWN = 10
-FLOAT_BACKEND = "ort-cpu"
-"""Runs the float model beside a backend that counts integers only."""
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -94,7 +88,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             expected="a quantized one: a loss has parts",
             remedy="Name --schema and --calib, or --fp32.",
         )
-    evaluated = _measure(arguments)
+    evaluated = measure_model(arguments)
     if arguments.json:
         print_json(_table(arguments, evaluated))
         return ExitCode.FINE
@@ -104,71 +98,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if evaluated.counted is not None:
         print_counters(evaluated.counted)
     return ExitCode.FINE
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Evaluated:
-    """The measurements, fp32 first, with what else was asked for."""
-
-    shared: "SharedWork"
-    measured: "list[Measurement]"
-    parts: "tuple[LossParts, ...]" = ()
-    counted: "CountedBackend | None" = None
-
-
-def _measure(arguments: argparse.Namespace) -> _Evaluated:
-    """The fp32 measurement, and that of the quantized model when a schema is named or the model came quantized."""
-    from qbench.backends import get_backend
-    from qbench.cli.own_subject import build_subject
-    from qbench.evaluation import KeptAnswers, Request, SharedWork, evaluate
-    from qbench.graph import Form
-    from qbench.judging import FP32, GIVEN, Cell
-    from qbench.storage import Cache
-
-    backend = choose_backend(arguments.backend)
-    counted = counted_backend(backend) if arguments.counters else None
-    backend = backend if counted is None else counted
-    schema = choose_schema(arguments.schema) if arguments.schema else None
-    metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
-    subject = build_subject(
-        arguments.fp32 or arguments.model,
-        arguments.data,
-        arguments.calib,
-        metrics,
-        arguments.calib_count,
-        given=arguments.model if arguments.fp32 else None,
-    )
-    kept = KeptAnswers(subject.model.task)
-    subject = replace(subject, model=replace(subject.model, task=kept))
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    # Losses and gains are those of quantization: the reference is the float model on this very backend, if it runs one.
-    float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
-    shared = SharedWork(subject, cache, float_backend, str(_environment(float_backend)))
-    if schema is not None or arguments.fp32:
-        shared.require_float()
-    if schema is not None:
-        refuse_idle_rules(schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules)
-    reference = shared.reference()
-    measured = []
-    more = [(schema.name, schema)] if schema is not None else [(GIVEN, None)] if arguments.fp32 else []
-    for name, one in [(FP32, None), *more]:
-        runner = float_backend if name == FP32 and more else backend
-        cell = Cell("eval", subject.model.id, runner.name, name)
-        request = Request(cell=cell, subject=subject, backend=runner, schema=one, threads=arguments.threads)
-        measured.append(evaluate(request, shared, reference, _environment(runner), timer=time.perf_counter))
-    parts: tuple[LossParts, ...] = ()
-    if arguments.parts:
-        made = shared.given if schema is None else shared.quantized(schema, backend.capabilities)
-        parts = count_parts(shared, made.models, kept, threads=arguments.threads)
-    return _Evaluated(shared=shared, measured=measured, parts=parts, counted=counted)
-
-
-def _environment(backend: "Backend") -> "EnvironmentClass":
-    """The class of results of ``backend`` here."""
-    from qbench.host import package_versions, processor_class
-    from qbench.judging import EnvironmentClass
-
-    return EnvironmentClass(processor_class(), tuple(sorted(package_versions(backend.packages).items())))
 
 
 def _print(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[Measurement]") -> None:
@@ -267,7 +196,7 @@ def _interval(score: "Score") -> tuple[float, float] | None:
     return paired_interval(score.losses, score.gains, score.n)
 
 
-def _table(arguments: argparse.Namespace, evaluated: _Evaluated) -> dict[str, Any]:
+def _table(arguments: argparse.Namespace, evaluated: "Evaluated") -> dict[str, Any]:
     from qbench.storage import plain
 
     shared, measured = evaluated.shared, evaluated.measured
