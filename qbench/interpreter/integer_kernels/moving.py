@@ -77,8 +77,9 @@ def _half_pixel(o: Single, scale: np.float32, new: int, old: int) -> Single:  # 
 
 def _half_pixel_symmetric(o: Single, scale: np.float32, new: int, old: int) -> Single:
     adjustment = np.float32(new) / (scale * np.float32(old))
-    centre = np.float32(old) / np.float32(2)
-    return centre * (np.float32(1) - adjustment) + _half_pixel(o, scale, new, old)
+    offset = np.float32(old) / np.float32(2) * (np.float32(1) - adjustment)
+    # ONNX Runtime computes the last step in float64.
+    return np.asarray(float(offset) + (o.astype(np.float64) + 0.5) / float(scale) - 0.5, np.float32)
 
 
 def _pytorch_half_pixel(o: Single, scale: np.float32, new: int, old: int) -> Single:

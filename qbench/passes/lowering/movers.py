@@ -17,7 +17,7 @@ from qbench.passes.lowering.counted import BITS, is_requantized, lower_requantiz
 from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, result_of
 from qbench.passes.lowering.site import Site
 
-_PICKERS = frozenset({"ReduceMax", "ReduceMin"})
+_PICKERS = frozenset({"ReduceMax", "ReduceMin", "TopK"})
 _WITHOUT_KERNEL = frozenset({"GlobalMaxPool", "TopK"})
 """Movers that engines have on floats alone; other targets name them."""
 
