@@ -116,6 +116,8 @@ def mend(sums: npt.NDArray[Any], x: Array, weight: Array, places: Places, bits: 
         How many pairs saturated.
     """
     top, (pair, column) = (1 << (bits - 1)) - 1, places
+    if not pair.size:
+        return 0
     if compiled:
         from qbench.interpreter.compiled_pairs import mend_pairs
 

@@ -2,8 +2,9 @@
 
     Σ_k (a[…, m, k] − z_a) (b[…, k, n] − z_b[n])
 
-By ONNX Runtime's MatMulInteger in its precise mode where that is there, else by BLAS, whose float products are exact
-while K · max|a − z_a| · max|b − z_b| ≤ 2²⁴ in float32, 2⁵³ in float64; deeper ones are split.
+By ONNX Runtime's MatMulInteger where that is there, else by BLAS, whose float products are exact while
+K · max|a − z_a| · max|b − z_b| ≤ 2²⁴ in float32, 2⁵³ in float64; deeper ones are split. The engine's precise mode moves
+constant weights only: where pairs would saturate, signed levels are moved to unsigned ones here.
 """
 
 import functools
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from qbench.interpreter.accumulate import mend, processor_saturates, risky_pairs, saturates
 from qbench.interpreter.arrays import Array
-from qbench.interpreter.gemm import DEEPEST, EXACT, engine_gemm, engine_session
+from qbench.interpreter.gemm import DEEPEST, EXACT, Pairs, engine_gemm, engine_session, pairs_here
 from qbench.interpreter.kernel import Making
 
 if TYPE_CHECKING:
@@ -40,10 +41,10 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
     means, eight = making.means, max(a.dtype.itemsize, b.dtype.itemsize) == 1
     by_engine = eight and means.gemm is engine_gemm and a.shape[-1] <= DEEPEST
     if not saturates(a.dtype, b.dtype, pair_bits):
-        return _by_engine(a, b, zeros, precise=True) if by_engine else _by_floats(a, b, zeros)
+        return _by_engine(a, b, zeros) if by_engine else _by_floats(a, b, zeros)
     if by_engine and processor_saturates(means, pair_bits):
-        return _by_engine(a, b, zeros, precise=False)
-    sums = _by_engine(a, b, zeros, precise=True) if by_engine else _by_floats(a, b, zeros)
+        return _by_engine(a, b, zeros, exact=False)
+    sums = _by_engine(a, b, zeros) if by_engine else _by_floats(a, b, zeros)
     lead = sums.shape[:-2]
     left, right = np.broadcast_to(a, (*lead, *a.shape[-2:])), np.broadcast_to(b, (*lead, *b.shape[-2:]))
     for index in np.ndindex(lead):
@@ -84,17 +85,19 @@ def _by_floats(a: Array, b: Array, zeros: tuple[int, Array]) -> npt.NDArray[Any]
     return np.asarray(sums)
 
 
-def _by_engine(a: Array, b: Array, zeros: tuple[int, Array], *, precise: bool) -> npt.NDArray[Any]:
+def _by_engine(a: Array, b: Array, zeros: tuple[int, Array], *, exact: bool = True) -> npt.NDArray[Any]:
     """It takes one zero point of ``b``; those of columns are corrected for: Σ a (b − z_b) = Σ a b − z_b · Σ a."""
     zero, points = zeros
+    if exact and a.dtype == np.uint8 and b.dtype == np.int8 and pairs_here() is not Pairs.EXACT:
+        b, points = np.ascontiguousarray(b).view(np.uint8) ^ np.uint8(128), points + 128
     single = points.size == 1
     feeds = {
         "a": np.ascontiguousarray(a),
         "b": np.ascontiguousarray(b),
         "za": np.asarray(zero, a.dtype),
-        "zb": points.reshape(()).astype(b.dtype) if single else np.zeros((), b.dtype),
+        "zb": np.asarray(points, b.dtype).reshape(()) if single else np.zeros((), b.dtype),
     }
-    sums = np.asarray(_session(a.dtype.name, b.dtype.name, precise=precise).run(["y"], feeds)[0])
+    sums = np.asarray(_session(a.dtype.name, b.dtype.name).run(["y"], feeds)[0])
     if single:
         return sums
     centred = a.sum(axis=-1, dtype=np.int32, keepdims=True) - np.int32(a.shape[-1] * zero)
@@ -102,7 +105,7 @@ def _by_engine(a: Array, b: Array, zeros: tuple[int, Array], *, precise: bool) -
 
 
 @functools.cache
-def _session(left: str, right: str, *, precise: bool) -> "onnxruntime.InferenceSession":
+def _session(left: str, right: str) -> "onnxruntime.InferenceSession":
     """One MatMulInteger of operands and zero points that it is fed."""
     from onnx import TensorProto, helper
 
@@ -115,4 +118,4 @@ def _session(left: str, right: str, *, precise: bool) -> "onnxruntime.InferenceS
     ]
     node = helper.make_node("MatMulInteger", ["a", "b", "za", "zb"], ["y"])
     output = helper.make_tensor_value_info("y", TensorProto.INT32, None)
-    return engine_session(helper.make_graph([node], "product", inputs, [output]), precise=precise)
+    return engine_session(helper.make_graph([node], "product", inputs, [output]))

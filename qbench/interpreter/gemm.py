@@ -128,12 +128,8 @@ def best_gemm() -> Gemm:
     return float_gemm if pairs_here() is None else engine_gemm
 
 
-def engine_session(graph: "onnx.GraphProto", *, precise: bool = False) -> "onnxruntime.InferenceSession":
-    """``graph`` in a session of one thread: many sessions of many threads would spin against each other.
-
-    Args:
-        graph: of the opset 17.
-        precise: no pair saturates, on any processor.
+def engine_session(graph: "onnx.GraphProto") -> "onnxruntime.InferenceSession":
+    """``graph``, of opset 17, in a session of one thread: many of many threads would spin against each other.
 
     Raises:
         ImportError: there is no onnxruntime here.
@@ -145,8 +141,6 @@ def engine_session(graph: "onnx.GraphProto", *, precise: bool = False) -> "onnxr
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    if precise:
-        options.add_session_config_entry("session.x64quantprecision", "1")
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
 
 
