@@ -1,4 +1,4 @@
-"""Operators of our own domain: where they are brought in, what they look like, and what is declined with which words."""
+"""Operators of our own domain: where they are brought in, what they look like, what is declined in which words."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -47,7 +47,8 @@ OWN = {
     "Tanh": ("[it] y = Tanh(x0)", ["q0", "s0", "z0", "sy", "zy"], {}),
     "Sub": ("[it] y = Sub(x0, x1)", ["q0", "s0", "z0", "q1", "s1", "z1", "sy", "zy"], {}),
     "Mul": ("[it] y = Mul(c, x0)", ["c", None, None, "q0", "s0", "z0", "sy", "zy"], {"c": NUMBER}),
-    "Clip": ("[it] y = Clip(x0, , c)", ["q0", "s0", "z0", None, None, None, "c", None, None, "sy", "zy"], {"c": NUMBER}),
+    "Clip": ("[it] y = Clip(x0, , c)", ["q0", "s0", "z0", None, None, None, "c", None, None, "sy", "zy"],
+             {"c": NUMBER}),
     "ReduceMean": ("[it] y = ReduceMean(x0, c)", ["q0", "s0", "z0", "c", None, None, "sy", "zy"], {"c": np.array([1])}),
     "Max": ("[it] y = Max(x0, x1, c)", ["q0", "s0", "z0", "q1", "s1", "z1", "c", None, None, "sy", "zy"],
             {"c": np.array([1, 2, 3, 4], np.float32)}),
@@ -72,7 +73,7 @@ def test_operands_are_triples_and_the_result_has_its_grid_behind_them(operator: 
     assert graph_digest(lower_to_qoperator(lowered, COUNTED)) == graph_digest(lowered)
 
 
-@pytest.mark.parametrize("operator", sorted(POINTWISE) + ["Max", "Min", "ReduceMean", "ReduceSum", "Resize", "TopK"])
+@pytest.mark.parametrize("operator", [*sorted(POINTWISE), "Max", "Min", "ReduceMean", "ReduceSum", "Resize", "TopK"])
 def test_onnx_runtime_gets_none_of_them(operator: str) -> None:
     """Its target has its own operators alone: what it had before, and floats with a reason elsewhere."""
     operands = {"Add": "(x0, x1)", "Sub": "(x0, x1)", "Mul": "(x0, x1)", "Div": "(x0, x1)", "Pow": "(x0, x1)",
