@@ -49,7 +49,7 @@ class Spread:
             dilations=given("dilations", 1),
             pads=given("pads", 0, 2 * rank),
             added=given("output_padding", 0),
-            shape=given("output_shape", 0)[-rank:] if "output_shape" in node.attributes else None,
+            shape=given("output_shape", 0) if "output_shape" in node.attributes else None,
             mode="NOTSET" if mode is None else mode.as_string(),
         )
 
