@@ -130,8 +130,8 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     header = ("layer", "kind", "levels", "pairs", "can saturate", "worst |w0|+|w1|", "worst loss", "sum bits", "notes")
     print_columns([_line(layer) for layer in _worst_first(lint)], header)
     print("worst loss in steps of the layer's result; a pair can saturate from |w0|+|w1| = 129 on, of 8-bit levels")
-    if lint.computed:
-        print(f"not known before they run: {', '.join(lint.computed)} (no constant weights)")
+    if lint.unjudged:
+        print(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or another sum at every place)")
     for name in arguments.arithmetic:
         _print_machine(lint, choose_arithmetic(name).name)
 
@@ -170,13 +170,13 @@ def _table(arguments: argparse.Namespace, lint: "ModelLint") -> dict[str, Any]:
         {**plain(layer), "notes": list(layer.notes), "pairs": {**plain(layer.pairs), "share": layer.pairs.share}}
         for layer in lint.layers
     ]
-    return {"model": arguments.model, "risky": lint.risky, "computed": list(lint.computed), "layers": layers}
+    return {"model": arguments.model, "risky": lint.risky, "unjudged": list(lint.unjudged), "layers": layers}
 
 
 COMMAND = Command(
     name="lint",
-    summary="say which layers of a quantized model can saturate or overflow, before anything runs",
-    example="qbench lint net.onnx --schema w8a8_asym_pc --data train.npz --arithmetic ort-x64-avx2",
+    summary="say which layers of a quantized model can saturate or overflow",
+    example="qbench lint int8.onnx --arithmetic ort-x64-avx2 --strict",
     declare=declare,
     execute=execute,
 )

@@ -20,7 +20,9 @@ from qbench.interpreter import float_operator, sum_shape
 from qbench.numerics import QParams, QType, SumShape
 
 Ints = npt.NDArray[np.int64]
-_RANGES: Mapping[str, tuple[int, int]] = MappingProxyType({"uint8": (0, 255), "int8": (-128, 127)})
+_RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {name: (QType.parse(name).qmin, QType.parse(name).qmax) for name in ("uint8", "int8", "uint16", "int16", "int4")}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,8 @@ class IntegerProduct:
         node, operator: its name, and what it is called in a float graph.
         levels: type of x; weights: type of w.
         low, high: the levels that x can have.
-        x_zero: z_x. weight: (K, N) levels. weight_zero: (N,). bias: (N,), zeros where there is none.
+        x_zero: z_x; None where it is computed. weight: (K, N) levels. weight_zero: (N,).
+        bias: (N,), zeros where there is none.
         scales: of x, of w (N,), and of the result; None where the result is no level.
         output: the grid of the result, likewise.
         shape: of its sums.
@@ -67,7 +70,7 @@ class IntegerProduct:
     weights: str
     low: int
     high: int
-    x_zero: int
+    x_zero: int | None
     weight: Ints
     weight_zero: Ints
     bias: Ints
@@ -77,11 +80,14 @@ class IntegerProduct:
 
 
 def integer_products(model: ir.Model) -> tuple[tuple[IntegerProduct, ...], tuple[str, ...]]:
-    """The products of ``model`` by constant weights, in order, and the names of those by computed operands."""
+    """The products of ``model`` by constant weights, in order, and the names of those that are not judged.
+
+    These have two computed operands, or sum another set of weights at every place (ConvTranspose).
+    """
     found, others = [], []
     for node in model.graph:
-        if node.op_type in _PLACES:
-            product = _product(node, _PLACES[node.op_type])
+        if node.op_type in _PLACES or node.op_type == "QLinearConvTranspose":
+            product = _product(node, _PLACES[node.op_type]) if node.op_type in _PLACES else None
             if product is None:
                 others.append(node_key(node))
             else:
@@ -113,7 +119,7 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
         weights=weight.dtype.name,
         low=low,
         high=high,
-        x_zero=0 if x_zero is None else int(x_zero.reshape(-1)[0]),
+        x_zero=_first(x_zero, 0) if x_zero is not None or _absent(node, places.x_zero) else None,
         weight=columns,
         weight_zero=_spread(_constant(node, places.weight_zero), count),
         bias=_spread(bias, count),
@@ -159,6 +165,10 @@ def _output(node: ir.Node, places: _Places) -> QParams | None:
 
 def _constant(node: ir.Node, place: int) -> npt.NDArray[Any] | None:
     return constant_value(node.inputs[place]) if place < len(node.inputs) else None
+
+
+def _absent(node: ir.Node, place: int) -> bool:
+    return place >= len(node.inputs) or node.inputs[place] is None
 
 
 def _spread(values: npt.NDArray[Any] | None, count: int) -> Ints:

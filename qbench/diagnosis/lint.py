@@ -14,11 +14,14 @@ from qbench.diagnosis.machine_limits import bits_for, machine_limits, reach
 from qbench.diagnosis.pair_risk import PairRisk, pair_risk
 from qbench.errors import InputError
 from qbench.graph import Form, form_of
+from qbench.interpreter import KERNELS
 from qbench.numerics import Arithmetic
-from qbench.passes import lower_to_qoperator
+from qbench.passes import Target, lower_to_qoperator
 
 REGISTER = 32
 """Bits of the accumulators that nearly all machines have."""
+_MACHINES = Target(frozenset(KERNELS), any_grids=True)
+"""Whatever the interpreter counts: engines have no more."""
 _NEAR = 2**30
 """Half of what an int32 holds: a bias beyond it leaves its sums less room than it takes."""
 
@@ -63,10 +66,10 @@ class LayerLint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLint:
-    """A graph: its ``layers`` in order, and the ``computed`` products, of which nothing is known before they run."""
+    """A graph: its ``layers`` in order, and the names of products that are ``unjudged``."""
 
     layers: tuple[LayerLint, ...]
-    computed: tuple[str, ...] = ()
+    unjudged: tuple[str, ...] = ()
 
     @property
     def risky(self) -> bool:
@@ -90,9 +93,9 @@ def lint_products(model: ir.Model, machines: Sequence[Arithmetic] = ()) -> Model
             expected="a quantized one, whose weights are levels",
             remedy="Name a schema to quantize it with.",
         )
-    lowered = lower_to_qoperator(model) if form is Form.QDQ else model
-    products, computed = integer_products(lowered)
-    return ModelLint(layers=tuple(_layer(product, machines) for product in products), computed=computed)
+    lowered = lower_to_qoperator(model, _MACHINES) if form is Form.QDQ else model
+    products, unjudged = integer_products(lowered)
+    return ModelLint(layers=tuple(_layer(product, machines) for product in products), unjudged=unjudged)
 
 
 def _layer(product: IntegerProduct, machines: Sequence[Arithmetic]) -> LayerLint:

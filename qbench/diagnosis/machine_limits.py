@@ -15,9 +15,10 @@ from qbench.numerics import Arithmetic, MultiplierForm, real_multiplier, scaler,
 
 
 def reach(product: IntegerProduct) -> tuple[int, int]:
-    """The least and the largest sum that ``product`` can have, bias included."""
+    """The least and the largest sum that ``product`` can have, bias included; whatever a computed zero point is."""
     centred = product.weight - product.weight_zero
-    ends = (product.low - product.x_zero, product.high - product.x_zero)
+    low, high, zero = product.low, product.high, product.x_zero
+    ends = (low - high, high - low) if zero is None else (low - zero, high - zero)
     products = np.stack([end * centred for end in ends])
     low = products.min(axis=0).sum(axis=0) + product.bias
     high = products.max(axis=0).sum(axis=0) + product.bias

@@ -77,5 +77,5 @@ def _why_not(product: IntegerProduct, worst: int) -> str:
     if len(product.weight) < 2:
         return "one product a sum"
     if np.abs(product.weight).max(initial=0) <= 64:
-        return "weights have 7 bits"
+        return "weights have 7 bits or fewer"
     return f"no pair of one sign above {worst}"

@@ -38,7 +38,7 @@ def test_layers_of_8_bit_weights_can_saturate(digits_facts):
 def test_layers_of_7_bit_weights_cannot(digits_facts):
     facts = digits_facts["w7a8_asym_pc"]
     assert not facts["risky"]
-    assert {layer["pairs"]["why_not"] for layer in facts["layers"]} == {"weights have 7 bits"}
+    assert {layer["pairs"]["why_not"] for layer in facts["layers"]} == {"weights have 7 bits or fewer"}
 
 
 def test_layers_of_7_bit_or_signed_levels_cannot(digits_facts):

@@ -75,8 +75,8 @@ def test_of_the_highest_levels_all_risky_pairs_saturate_and_no_other(shape, grou
 @pytest.mark.parametrize(
     ("model", "why"),
     [
-        (matmul(np.full((8, 2), 64, np.int8)), "weights have 7 bits"),
-        (matmul(np.full((8, 2), -64, np.int8)), "weights have 7 bits"),
+        (matmul(np.full((8, 2), 64, np.int8)), "weights have 7 bits or fewer"),
+        (matmul(np.full((8, 2), -64, np.int8)), "weights have 7 bits or fewer"),
         (matmul(np.full((8, 2), 127, np.int8), clip=(0, 127)), "levels end at 127"),
         (matmul(np.full((8, 2), -128, np.int8), clip=(0, 128)), "levels end at 128"),
         (matmul(np.full((8, 2), 127, np.int8), levels="int8"), "int8 × int8 is not summed in pairs"),
@@ -157,6 +157,40 @@ def test_a_shift_beyond_every_product_is_said():
     layer = only(conv(np.ones((1, 2, 1, 1), np.int8), scales=(2.0**-60, 2.0**-20, 1.0)), get_arithmetic("gemmlowp"))
     (said,) = layer.machines["gemmlowp"]
     assert said.startswith("multiplier ")
+
+
+def computed(operator, weight):
+    """An operator on integers, of levels whose zero point is computed."""
+    import onnx_ir as ir
+
+    x = ir.Value(name="x", shape=ir.Shape(["n", 2]), type=ir.TensorType(ir.DataType.UINT8))
+    zero = ir.Value(name="z", shape=ir.Shape([]), type=ir.TensorType(ir.DataType.UINT8))
+    if weight is None:
+        w = ir.Value(name="w", shape=ir.Shape([2, 1]), type=ir.TensorType(ir.DataType.INT8))
+    else:
+        w = ir.Value(name="w", const_value=ir.tensor(weight, name="w"))
+    node = ir.node(operator, [x, w, zero], name="node")
+    graph = ir.Graph(
+        [x, zero, *([w] if weight is None else [])],
+        node.outputs,
+        nodes=[node],
+        opset_imports={"": 21},
+        initializers=[] if weight is None else [w],
+        name="g",
+    )
+    return ir.Model(graph, ir_version=10)
+
+
+def test_a_computed_zero_point_may_be_any():
+    layer = only(computed("MatMulInteger", np.array([[127], [127]], np.int8)))
+    assert layer.pairs.risky == 1
+    assert layer.pairs.loss_steps is None  # the result is no level
+    assert layer.sum_bits == (2 * 127 * 255).bit_length() + 1
+
+
+def test_computed_operands_are_named():
+    lint = lint_products(computed("MatMulInteger", None))
+    assert (lint.layers, lint.unjudged) == ((), ("node",))
 
 
 def test_risky_is_about_the_machines_that_are_asked():
