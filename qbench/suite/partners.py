@@ -90,6 +90,13 @@ def _borrowing(model: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]],
         # Nothing is calibrated: the choice only stands where other models have theirs.
         idle = {"data": model.get("data", ""), "count": 1}
         return {"metrics": list(_METRICS), "agreement": 0.0, **model, "calibration": idle}
+    if model.get("fp32") is True:
+        raise InputError(
+            where,
+            found="fp32 = true",
+            expected="the name of a float model, or false where there is none",
+            remedy="Name it, or leave 'fp32' out of a float model.",
+        )
     if not model.get("fp32"):
         return dict(model)
     partner = known.get(str(model["fp32"]))

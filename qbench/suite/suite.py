@@ -71,8 +71,6 @@ class ModelTable:
     def __post_init__(self) -> None:
         if not self.metrics:
             raise ValueError("no metrics")
-        if self.fp32 is True:
-            raise ValueError("fp32 names a float model, or is false where there is none")
         values = [self.tolerance] if isinstance(self.tolerance, float) else []
         if isinstance(self.tolerance, Mapping):
             values = [t if isinstance(t, float) else t.value for t in self.tolerance.values()]
