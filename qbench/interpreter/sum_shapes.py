@@ -3,8 +3,6 @@
 depthwise        one filter a channel
 fast_depthwise   8 | channels, one or two filters each; square windows of 3, 5 or 7 (in space their depth likewise),
                  padded by half on every side, strides of 1 or 2, no dilation          FBGEMM, takeDepthWiseFastPath
-groupwise        as many filters as channels a group, 2, 4, 8 or 16, in at least 4, 2, 1 or 1 groups (on AVX2); windows
-                 of 3, padded by 1 on every side, one stride of 1 or 2, no dilation   FBGEMM, fbgemmOptimizedGConv
 """
 
 import onnx_ir as ir
@@ -13,9 +11,6 @@ from qbench.graph import int_attribute
 from qbench.interpreter.windows import Windows
 from qbench.numerics import SumShape
 
-_LEAST_GROUPS = {2: 4, 4: 2, 8: 1, 16: 1}
-"""Channels a group → groups that a groupwise kernel needs."""
-
 
 def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
     """That of a Conv, quantized or not, with a weight of shape (filters, channels a group, …)."""
@@ -23,7 +18,6 @@ def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
     return SumShape(
         depthwise=weight[:2] == (groups, 1),
         fast_depthwise=weight[1] == 1 and weight[0] in (groups, 2 * groups) and _fast(windows, groups),
-        groupwise=weight[0] == groups * weight[1] and _groupwise(windows, weight[1], groups),
     )
 
 
@@ -35,16 +29,6 @@ def _fast(windows: Windows, groups: int) -> bool:
         and sizes[-1] == sizes[-2]
         and all(size in (3, 5, 7) for size in sizes)
         and all(stride in (1, 2) for stride in windows.strides)
-        and _halved(windows)
-    )
-
-
-def _groupwise(windows: Windows, channels: int, groups: int) -> bool:
-    return (
-        groups >= _LEAST_GROUPS.get(channels, groups + 1)
-        and len(windows.sizes) > 1
-        and all(size == 3 for size in windows.sizes)
-        and windows.strides[-2:] in ((1, 1), (2, 2))
         and _halved(windows)
     )
 

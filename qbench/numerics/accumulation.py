@@ -22,25 +22,22 @@ class SumShape:
     Args:
         depthwise: a convolution with one filter a channel.
         fast_depthwise: one that FBGEMM's depthwise kernels take (``takeDepthWiseFastPath``).
-        groupwise: one that FBGEMM's groupwise kernels take (``fbgemmOptimizedGConv``).
     """
 
     depthwise: bool = False
     fast_depthwise: bool = False
-    groupwise: bool = False
 
 
 class PairsIn(enum.Enum):
     """Which sums neighbouring products are summed in pairs for.
 
     DENSE: all but depthwise ones (ONNX Runtime). DEPTHWISE: those. FAST_DEPTHWISE: those of FBGEMM's depthwise kernels.
-    NOT_GROUPWISE: all but those of its groupwise kernels. ALL.
+    ALL.
     """
 
     DENSE = "dense"
     DEPTHWISE = "depthwise"
     FAST_DEPTHWISE = "fast_depthwise"
-    NOT_GROUPWISE = "not_groupwise"
     ALL = "all"
 
 
@@ -70,8 +67,6 @@ class Accumulator:
                 paired = shape.depthwise
             case PairsIn.FAST_DEPTHWISE:
                 paired = shape.fast_depthwise
-            case PairsIn.NOT_GROUPWISE:
-                paired = not shape.groupwise
             case PairsIn.ALL:
                 paired = True
         return self.pair_bits if paired else 0

@@ -92,15 +92,11 @@ def _ratios_and_points(grids: _Grids) -> tuple[list[np.float32], list[np.float32
 
 
 def _real(a: Ints, b: Ints, grids: _Grids, machine: Arithmetic) -> Ints:  # noqa: ARG001
-    """Real: y = rne(f32(f_a + f_b) · f32(1 / s_y)) + z_y, f = fma(s, q, −f32(s · z)), float32 throughout.
-
-    A level times a float32, less another float32, is rounded to float64 first: no pair of levels has shown it.
-    """
+    """Real: y = rne(f32(f_a + f_b) · f32(1 / s_y)) + z_y, f = fma(s, q, −f32(s · z)), float32 throughout."""
     parts = []
     for levels, grid in zip((a, b), grids, strict=False):
         scale = np.float32(grid.scale)
-        moved = np.float64(scale * np.float32(grid.zero_point))
-        parts.append((levels * np.float64(scale) - moved).astype(np.float32))
+        parts.append(fused_multiply_add(levels, scale, -(scale * np.float32(grid.zero_point))))
     real = np.asarray((parts[0] + parts[1]) * (np.float32(1) / np.float32(grids[2].scale)), np.float32)
     return round_reals(real, Rounding.HALF_EVEN).astype(np.int64) + int(grids[2].zero_point)
 

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
-from qbench.numerics.arithmetic import Arithmetic, NotANumber
+from qbench.numerics.arithmetic import Arithmetic, Dequantizing, NotANumber
 from qbench.numerics.interval import Floats
+from qbench.numerics.multiply_add import fused_multiply_add
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qparams import QParams
 from qbench.numerics.qtype import QType, qtype_of
@@ -125,8 +126,8 @@ def _quantized_by(real: FloatArray, qparams: QParams, machine: Arithmetic) -> np
             inverse = np.divide(np.float32(1), scale, dtype=np.float32)
             ratio = np.multiply(real, inverse, dtype=np.float32)
         if rule.zero_point is ZeroPoint.BEFORE:
-            if rule.reciprocal and qparams.axis is None:  # fused: a product of two float32 is exact in float64
-                ratio = (real.astype(np.float64) * inverse + point).astype(np.float32)
+            if rule.reciprocal and qparams.axis is None:  # one fused step
+                ratio = fused_multiply_add(real, inverse, point)
             else:
                 ratio = np.add(ratio, point.astype(np.float32), dtype=np.float32)
         levels = round_reals(ratio.astype(np.float64), rule.rounding)
@@ -138,15 +139,25 @@ def _quantized_by(real: FloatArray, qparams: QParams, machine: Arithmetic) -> np
     return np.asarray(levels.astype(qparams.qtype.storage_dtype))
 
 
-def dequantize(q: npt.ArrayLike, qparams: QParams) -> FloatArray:
+def dequantize(q: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | None = None) -> FloatArray:
     """The real values of levels ``q`` (integers of any type): float32(q − zero_point) · scale, float32.
 
+    Args:
+        q: levels.
+        qparams: their grid.
+        arithmetic: a machine, or its name, whose ``dequantizing`` replaces the rule above; None: that rule.
+
     Raises:
+        InputError: there is no such machine.
         ValueError: numbers that are no levels of the grid, or parameters that do not fit the shape.
     """
     levels = np.asarray(q)
     _require_levels(levels, qparams.qtype)
     scale, point = qparams.expanded(levels.shape)
+    machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
+    if machine is not None and machine.dequantizing is Dequantizing.FUSED:
+        moved = np.asarray(scale * point.astype(np.float32), np.float32)
+        return fused_multiply_add(levels.astype(np.float32), scale, -moved)
     counting = np.int32 if qparams.qtype.bits <= 16 else np.int64
     centred = levels.astype(counting) - point.astype(counting)
     return np.asarray(centred.astype(np.float32) * scale, np.float32)

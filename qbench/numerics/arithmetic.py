@@ -130,6 +130,16 @@ class Quantizing:
     nan: NotANumber = NotANumber.LOWEST
 
 
+class Dequantizing(enum.Enum):
+    """From levels to the float32 numbers that a function is taken of.
+
+    CENTRED: (q − z) · s. FUSED: fma(q, s, −f32(s · z)), which can differ in its last bit  (PyTorch's vectors).
+    """
+
+    CENTRED = "centred"
+    FUSED = "fused"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
     """Some nodes of a machine that count otherwise: what is given here stands there instead of the machine's own.
@@ -137,8 +147,8 @@ class Override:
     Args:
         operators: operators it applies to, as a float graph calls them (``Conv``); empty: any.
         names: patterns (``*``, ``?``) of node names; empty: any.
-        scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling, quantizing: as in
-            ``Arithmetic``; None: the machine's own.
+        scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling, quantizing,
+            dequantizing: as in ``Arithmetic``; None: the machine's own.
 
     Raises:
         ValueError: it applies to every node, or changes nothing.
@@ -156,6 +166,7 @@ class Override:
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
     quantizing: Quantizing | None = None
+    dequantizing: Dequantizing | None = None
 
     def __post_init__(self) -> None:
         if not self.operators and not self.names:
@@ -193,6 +204,7 @@ class Arithmetic:
         rescaling: of levels from one grid to another; None: dequantized and quantized where multipliers are floats, as
             accumulators are where they are integers (``numerics.rescaling``).
         quantizing: of floats, and of the results of operators that are computed in float.
+        dequantizing: of levels, for operators that are computed in float.
         narrow: levels never reach the lowest one of a signed grid.
         overrides: nodes that count otherwise; the first that applies holds.
     """
@@ -209,6 +221,7 @@ class Arithmetic:
     multiplying: Scaling | None = None
     rescaling: Scaling | None = None
     quantizing: Quantizing = field(default_factory=Quantizing)
+    dequantizing: Dequantizing = Dequantizing.CENTRED
     narrow: bool = False
     overrides: tuple[Override, ...] = ()
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.multiplier import real_multiplier
+from qbench.numerics.multiply_add import fused_multiply_add
 from qbench.numerics.rounding import Ints, Reals
 from qbench.numerics.scaling import Inverted, MultiplierForm, Scaling, ZeroPoint
 
@@ -59,9 +60,12 @@ def _product(
     if np.ndim(scales[1]):
         added = np.divide(real, scale, dtype=np.float32)
         return lambda sums: np.multiply(sums.astype(np.float32) + added, multiplier, dtype=np.float32)
-    # The product of two float32 is exact in float64, and so is its sum with an accumulator of 24 bits, nearly always.
-    fused = real.astype(np.float64) * np.divide(_ONE, scale, dtype=np.float32)
-    return lambda sums: np.multiply((sums.astype(np.float32) + fused).astype(np.float32), multiplier, dtype=np.float32)
+    inverse = np.divide(_ONE, scale, dtype=np.float32)
+
+    def reals(sums: Ints) -> Reals:
+        return np.asarray(np.multiply(fused_multiply_add(real, inverse, sums), multiplier, dtype=np.float32))
+
+    return reals
 
 
 def _chain(

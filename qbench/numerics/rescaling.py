@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.affine import quantize
-from qbench.numerics.arithmetic import Arithmetic
+from qbench.numerics.affine import dequantize, quantize
+from qbench.numerics.arithmetic import Arithmetic, Dequantizing
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qparams import QParams
 from qbench.numerics.requantization import scaler
@@ -51,6 +51,8 @@ def rescaler(x: QParams, y: QParams, machine: Arithmetic) -> Callable[[Levels], 
         raise ValueError("levels are brought from grid to grid per tensor")
     if (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype) and not machine.narrow:
         return lambda q: q
+    if machine.dequantizing is Dequantizing.FUSED and scaling_of_levels(machine) is None:
+        return lambda q: quantize(dequantize(q, x, machine), y, machine)
     bring, zero = centred_rescaler(x.scale, y, machine), int(x.zero_point)
     return lambda q: bring(q.astype(np.int64) - zero)
 

@@ -168,10 +168,11 @@ def grid(scale: float, zero: int, qtype: QType = U8) -> QParams:
     return QParams(float(np.float32(scale)), zero, qtype)
 
 
-def on_avx2(products: Sequence[Product]) -> list[Array]:
-    """What FBGEMM makes of ``products`` on processors without VNNI; it chooses its instructions once a process."""
-    told = {**os.environ, "FBGEMM_ENABLE_INSTRUCTIONS": "AVX2", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, __file__], input=pickle.dumps(products), stdout=-1, env=told, check=True)
+def on_avx2(products: Sequence[Product], emulator: Sequence[str] = ()) -> list[Array]:
+    """What FBGEMM makes of ``products`` when it is told to do without VNNI, or on an emulated processor without it."""
+    told = {**os.environ, "OMP_NUM_THREADS": "1"} | ({} if emulator else {"FBGEMM_ENABLE_INSTRUCTIONS": "AVX2"})
+    command = [*emulator, sys.executable, __file__]
+    done = subprocess.run(command, input=pickle.dumps(products), capture_output=True, env=told, check=True)
     return pickle.loads(done.stdout)
 
 

@@ -36,7 +36,7 @@ _STEPS = MappingProxyType({Functions.FUSED: fused_multiply_add, Functions.SEPARA
 
 def unary(making: Making, x: QParams, y: QParams, function: Function) -> Run:
     """The table of ``function`` from grid ``x`` to grid ``y``, built in float32."""
-    table = quantize(function(dequantize(all_levels(x), x)), y, making.arithmetic)
+    table = quantize(function(dequantize(all_levels(x), x, making.arithmetic)), y, making.arithmetic)
     return lookup(table, x.qtype.qmin, compiled=making.means.compiled)
 
 
@@ -80,12 +80,16 @@ def function(making: Making) -> Run:
     compiled, evaluate = making.means.compiled, _evaluated(making, operands)
     if len(varying) == 1:
         (one,), (grid,) = varying, grids
-        table = quantize(evaluate({one.place: dequantize(all_levels(grid), grid)}).reshape(-1), y, making.arithmetic)
+        table = quantize(
+            evaluate({one.place: dequantize(all_levels(grid), grid, making.arithmetic)}).reshape(-1),
+            y,
+            making.arithmetic,
+        )
         looked_up = lookup(table, grid.qtype.qmin, compiled=compiled, place=one.place)
         return _shaped(looked_up, one.place, [other.known for other in operands if other is not one])
     if len(varying) != 2 or any(grid.qtype.bits > _BYTE for grid in grids) or len(operands) > 2:
         raise ValueError("more operands than a table has sides, or wider ones")
-    left, right = (dequantize(all_levels(grid), grid) for grid in grids)
+    left, right = (dequantize(all_levels(grid), grid, making.arithmetic) for grid in grids)
     places = {varying[0].place: left[:, None], varying[1].place: right[None, :]}
     table = quantize(evaluate(places), y, making.arithmetic)
     return lookup_pair(table, (grids[0].qtype.qmin, grids[1].qtype.qmin), compiled=compiled)
