@@ -20,8 +20,14 @@ if TYPE_CHECKING:
     from qbench.zoo.catalogue import needed_packages as needed_packages
     from qbench.zoo.dataset import Dataset as Dataset
     from qbench.zoo.model import ZooModel as ZooModel
+    from qbench.zoo.operators.entries import feeds_of_levels as feeds_of_levels
     from qbench.zoo.operators.entries import operator_feeds as operator_feeds
+    from qbench.zoo.operators.graph import constant_array as constant_array
     from qbench.zoo.operators.graph import operator_graph as operator_graph
+    from qbench.zoo.operators.levels import bias_levels as bias_levels
+    from qbench.zoo.operators.levels import fed_levels as fed_levels
+    from qbench.zoo.operators.levels import weight_levels as weight_levels
+    from qbench.zoo.operators.subject import OperandGrid as OperandGrid
     from qbench.zoo.operators.subject import OperatorSubject as OperatorSubject
     from qbench.zoo.operators.table import get_operator as get_operator
     from qbench.zoo.operators.table import list_operators as list_operators
@@ -54,9 +60,10 @@ else:
             "catalogue": ("dataset_catalogue", "get_dataset", "get_model", "model_catalogue", "needed_packages"),
             "dataset": ("Dataset",),
             "model": ("ZooModel",),
-            "operators.entries": ("operator_feeds",),
-            "operators.graph": ("operator_graph",),
-            "operators.subject": ("OperatorSubject",),
+            "operators.entries": ("feeds_of_levels", "operator_feeds"),
+            "operators.graph": ("constant_array", "operator_graph"),
+            "operators.levels": ("bias_levels", "fed_levels", "weight_levels"),
+            "operators.subject": ("OperandGrid", "OperatorSubject"),
             "operators.table": ("get_operator", "list_operators"),
             "pictures": ("Interpolation", "Layout", "Picture"),
             "preprocess": ("Preprocess",),

@@ -14,6 +14,8 @@ from qbench.judging import Cell
 from qbench.numerics import dequantize, get_arithmetic, quantize, requantize
 from qbench.zoo import (
     WholeOutput,
+    bias_levels,
+    fed_levels,
     get_dataset,
     get_model,
     get_operator,
@@ -22,8 +24,8 @@ from qbench.zoo import (
     operator_feeds,
     operator_graph,
     prepare_samples,
+    weight_levels,
 )
-from qbench.zoo.operators.levels import bias_levels, fed_levels, weight_levels
 
 SOME = ("op.conv.dense.u8s8.ties", "op.gemm.plain.s8s8.pc", "op.add.u8.real", "op.concat.s8.ties", "op.pad.u8")
 

@@ -11,10 +11,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, get_backend
-from qbench.diagnosis.operators.kernel_call import Trial
-from qbench.zoo.operators.graph import constant_array
-from qbench.zoo.operators.levels import Ints, bias_levels
-from qbench.zoo.operators.subject import OperatorSubject
+from qbench.diagnosis.operators.kernel_call import Ints, Trial
+from qbench.zoo import OperatorSubject, bias_levels, constant_array
 
 _OPSET, _IR_VERSION = 21, 10
 _NEAR = Fraction(1, 1 << 30)

@@ -9,9 +9,17 @@ import numpy.typing as npt
 
 from qbench.backends import Array, Backend, IntegerBackend
 from qbench.numerics import Arithmetic, QParams, dequantize
-from qbench.zoo import OperatorSubject, operator_graph
-from qbench.zoo.operators.graph import RESULT, constant_array, input_names
-from qbench.zoo.operators.levels import Ints, bias_levels, fed_levels, weight_levels
+from qbench.zoo import (
+    OperatorSubject,
+    bias_levels,
+    constant_array,
+    fed_levels,
+    feeds_of_levels,
+    operator_graph,
+    weight_levels,
+)
+
+Ints = npt.NDArray[np.int64]
 
 Kernel = Callable[..., npt.ArrayLike]
 """``kernel(x, …[, weight[, bias]], parameters)``: arrays of levels in the order of the ONNX node → levels."""
@@ -57,15 +65,6 @@ class Trial:
         """``subject`` with its own levels."""
         return cls(subject, fed_levels(subject), None if subject.weight is None else weight_levels(subject))
 
-    @property
-    def feeds(self) -> dict[str, Array]:
-        """Reals on the levels, by input."""
-        grids = [operand.grid.qparams() for operand in self.subject.inputs]
-        return {
-            name: dequantize(levels.astype(grid.qtype.storage_dtype), grid)
-            for name, levels, grid in zip(input_names(self.subject), self.fed, grids, strict=True)
-        }
-
     def on_backend(self, backend: Backend) -> Levels:
         """What ``backend`` answers, in levels; a real between two levels where it left the grid.
 
@@ -73,7 +72,7 @@ class Trial:
             QbenchError: it does not run the graph.
         """
         with backend.prepare(operator_graph(self.subject, weight=self.weight)) as executor:
-            real = executor.run(self.feeds)[RESULT]
+            (real,) = executor.run(feeds_of_levels(self.subject, self.fed)).values()
         output = self.subject.output.qparams()
         levels = np.rint(real.astype(np.float64) / output.scale) + output.zero_point
         on_grid = dequantize(levels.astype(np.int64), output) == real

@@ -10,7 +10,7 @@ from qbench.diagnosis.operators.kernel_call import Levels, Trial, counted
 from qbench.diagnosis.operators.other_rules import other_rules
 from qbench.errors import QbenchError
 from qbench.numerics import Arithmetic, get_arithmetic, list_arithmetics, requantize
-from qbench.zoo.operators.subject import Grid
+from qbench.zoo import OperandGrid
 
 
 def named_mistake(trial: Trial, machine: Arithmetic, found: Levels) -> str:
@@ -73,7 +73,7 @@ def _padded_with_level_0(trial: Trial) -> Trial | None:
     return replace(trial, subject=replace(subject, inputs=(operand,), attributes=attributes), fed=(padded,))
 
 
-def _without_point(grid: Grid) -> Grid:
+def _without_point(grid: OperandGrid) -> OperandGrid:
     return replace(grid, zero_point=0)
 
 

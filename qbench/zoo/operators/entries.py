@@ -1,6 +1,6 @@
 """An operator subject as the zoo's values: a model whose answer is its whole output, and the data it is fed."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,7 @@ from qbench.storage import digest_arrays
 from qbench.zoo.dataset import Dataset
 from qbench.zoo.model import ZooModel
 from qbench.zoo.operators.graph import input_names, operator_graph
-from qbench.zoo.operators.levels import fed_levels
+from qbench.zoo.operators.levels import Ints, fed_levels
 from qbench.zoo.operators.subject import OperatorSubject
 from qbench.zoo.preprocess import Array
 from qbench.zoo.tasks import WholeOutput
@@ -71,7 +71,11 @@ def operator_data(subject: OperatorSubject) -> Dataset:
 
 def operator_feeds(subject: OperatorSubject) -> Mapping[str, Array]:
     """Input name → reals (samples, …) float32, each exactly on a level."""
-    levels = fed_levels(subject)
+    return feeds_of_levels(subject, fed_levels(subject))
+
+
+def feeds_of_levels(subject: OperatorSubject, levels: Sequence[Ints]) -> Mapping[str, Array]:
+    """Input name → reals on ``levels`` (samples, …), one array an operand."""
     grids = [operand.grid.qparams() for operand in subject.inputs]
     return {
         name: dequantize(part.astype(grid.qtype.storage_dtype), grid)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from qbench.zoo.networks.building import GraphBuilder
 from qbench.zoo.operators.levels import Ints, bias_levels, weight_levels
-from qbench.zoo.operators.subject import Grid, OperatorSubject
+from qbench.zoo.operators.subject import OperandGrid, OperatorSubject
 
 RESULT = "y"
 _REQUANTIZE = "Requantize"
@@ -43,13 +43,13 @@ def operator_graph(subject: OperatorSubject, *, weight: Ints | None = None) -> i
     return builder.model({RESULT: _on_grid(builder, result, subject.output, RESULT)})
 
 
-def _on_grid(builder: GraphBuilder, real: ir.Value, grid: Grid, name: str) -> ir.Value:
+def _on_grid(builder: GraphBuilder, real: ir.Value, grid: OperandGrid, name: str) -> ir.Value:
     scale, point = _parameters(builder, grid, name)
     levels = builder.node("QuantizeLinear", [real, scale, point], f"{name}_q")
     return builder.node("DequantizeLinear", [levels, scale, point], f"{name}_dq")
 
 
-def _parameters(builder: GraphBuilder, grid: Grid, name: str) -> tuple[ir.Value, ir.Value]:
+def _parameters(builder: GraphBuilder, grid: OperandGrid, name: str) -> tuple[ir.Value, ir.Value]:
     scales = np.array(grid.scales, np.float32)
     points = np.full(scales.shape, grid.zero_point, grid.qtype)
     if grid.axis is None:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.storage import digest_plain
-from qbench.zoo.operators.subject import Feed, Grid, Operand, OperatorSubject
+from qbench.zoo.operators.subject import Feed, Operand, OperandGrid, OperatorSubject
 
 Ints = npt.NDArray[np.int64]
 
@@ -116,7 +116,7 @@ _FEEDS: Mapping[Feed, Callable[[OperatorSubject], tuple[Ints, ...]]] = MappingPr
 )
 
 
-def _multiples(grid: Grid, step: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:
+def _multiples(grid: OperandGrid, step: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:
     """Levels a multiple of ``step`` away from the zero point."""
     low, high = ((end - grid.zero_point) / step for end in grid.ends)
     return grid.zero_point + step * random.integers(math.ceil(low), math.floor(high) + 1, shape)

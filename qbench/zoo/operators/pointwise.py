@@ -8,7 +8,7 @@ one      input and output on one grid
 from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 
-from qbench.zoo.operators.subject import Attribute, Feed, Grid, Operand, OperatorSubject, Shape, single
+from qbench.zoo.operators.subject import Attribute, Feed, Operand, OperandGrid, OperatorSubject, Shape, single
 
 _TYPES = MappingProxyType({"u8": "uint8", "s8": "int8"})
 _CENTRES = MappingProxyType({"u8": 128, "s8": 0})
@@ -30,9 +30,9 @@ def pointwise_subjects() -> Iterator[OperatorSubject]:
         yield from _requantized(types)
 
 
-def _grid(types: str, scale: float, offset: int) -> Grid:
+def _grid(types: str, scale: float, offset: int) -> OperandGrid:
     """A grid whose zero point lies ``offset`` levels from the middle of its type."""
-    return Grid(qtype=_TYPES[types], scales=(single(scale),), zero_point=_CENTRES[types] + offset)
+    return OperandGrid(qtype=_TYPES[types], scales=(single(scale),), zero_point=_CENTRES[types] + offset)
 
 
 def _arithmetic(types: str) -> Iterator[OperatorSubject]:
@@ -57,7 +57,10 @@ def _arithmetic(types: str) -> Iterator[OperatorSubject]:
 
 
 def _functions(types: str) -> Iterator[OperatorSubject]:
-    x, unit = _grid(types, 0.0571, 5), Grid(qtype=_TYPES[types], scales=(2.0**-8,), zero_point=_CENTRES[types] - 128)
+    x, unit = (
+        _grid(types, 0.0571, 5),
+        OperandGrid(qtype=_TYPES[types], scales=(2.0**-8,), zero_point=_CENTRES[types] - 128),
+    )
     signed_unit = _grid(types, 2.0**-7, 0)
     yield _unary(f"relu.{types}", "Relu", x, _grid(types, 0.0279, -128))
     yield _unary(f"clip.{types}", "Clip", x, _grid(types, 0.0239, -128), constants=(("low", 0.0), ("high", 6.0)))
@@ -101,7 +104,7 @@ def _pools(types: str) -> Iterator[OperatorSubject]:
 def _softmax(types: str) -> Iterator[OperatorSubject]:
     x, centre = _grid(types, 0.0571, 5), _CENTRES[types]
     for kind, scale in (("ties", 2.0**-8), ("real", 1 / 255)):
-        unit = Grid(qtype=_TYPES[types], scales=(single(scale),), zero_point=centre - 128)
+        unit = OperandGrid(qtype=_TYPES[types], scales=(single(scale),), zero_point=centre - 128)
         yield _spread(f"softmax.{types}.{kind}", "Softmax", (x, unit), ((5, 33),), {"axis": -1})
 
 
@@ -129,7 +132,7 @@ def _requantized(types: str) -> Iterator[OperatorSubject]:
     yield _unary(f"requantize.{types}to{other}", "Requantize", power, _grid(other, 2.0**-6, 3))
 
 
-def _pairwise(name: str, operator: str, grids: tuple[Grid, Grid, Grid]) -> OperatorSubject:
+def _pairwise(name: str, operator: str, grids: tuple[OperandGrid, OperandGrid, OperandGrid]) -> OperatorSubject:
     *inputs, output = grids
     operands = tuple(Operand(grid=grid, shape=_PAIRS) for grid in inputs)
     return OperatorSubject(id=f"op.{name}", operator=operator, inputs=operands, output=output, feed=Feed.EVERY_PAIR)
@@ -138,8 +141,8 @@ def _pairwise(name: str, operator: str, grids: tuple[Grid, Grid, Grid]) -> Opera
 def _unary(
     name: str,
     operator: str,
-    x: Grid,
-    output: Grid,
+    x: OperandGrid,
+    output: OperandGrid,
     *,
     attributes: Mapping[str, Attribute] = _NONE,
     constants: tuple[tuple[str, float], ...] = (),
@@ -158,7 +161,7 @@ def _unary(
 def _spread(
     name: str,
     operator: str,
-    grids: tuple[Grid, ...],
+    grids: tuple[OperandGrid, ...],
     shapes: tuple[Shape, ...],
     attributes: Mapping[str, Attribute] = _NONE,
     *,

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from qbench.zoo.operators.subject import Attribute, Grid, Operand, OperatorSubject, Shape, single
+from qbench.zoo.operators.subject import Attribute, Operand, OperandGrid, OperatorSubject, Shape, single
 
 _SPREAD = 74.0
 """Standard deviation of levels that are uniform over 8 bits."""
@@ -157,18 +157,20 @@ def _subject(window: _Window, kind: str) -> OperatorSubject:
     else:
         scales, steps = (unit,), ((1 << (power - 1)) // x_step if multiplier == "ties" else 1,)
     axis = window.axis if multiplier == "pc" else None
-    weight = Grid(qtype=w_type, scales=scales, zero_point=_WEIGHT_POINTS[w_type], axis=axis)
+    weight = OperandGrid(qtype=w_type, scales=scales, zero_point=_WEIGHT_POINTS[w_type], axis=axis)
     return OperatorSubject(
         id=f"op.{window.name}.{kind}",
         operator=window.operator,
         inputs=(
             Operand(
-                grid=Grid(qtype=x_type, scales=(x_scale,), zero_point=_POINTS[x_type]), shape=window.x, step=(x_step,)
+                grid=OperandGrid(qtype=x_type, scales=(x_scale,), zero_point=_POINTS[x_type]),
+                shape=window.x,
+                step=(x_step,),
             ),
         ),
         weight=Operand(grid=weight, shape=window.weight, step=steps),
         bias=window.channels if window.bias else 0,
-        output=Grid(qtype=x_type, scales=(y_scale,), zero_point=_OUTPUT_POINTS[x_type]),
+        output=OperandGrid(qtype=x_type, scales=(y_scale,), zero_point=_OUTPUT_POINTS[x_type]),
         attributes=window.attributes,
     )
 
@@ -200,8 +202,8 @@ def _computed(types: str, multiplier: str) -> OperatorSubject:
     step = 1 << ((power - 1) // 2)
     scales = (2.0**-6, 2.0**-5) if ties else (single(0.0193), single(0.0271))
     output = single(scales[0] * scales[1] * 2.0**power * (1.0 if ties else 0.93))
-    left = Grid(qtype=qtype, scales=scales[:1], zero_point=_POINTS[qtype])
-    right = Grid(qtype=qtype, scales=scales[1:], zero_point=_POINTS[qtype] - 8)
+    left = OperandGrid(qtype=qtype, scales=scales[:1], zero_point=_POINTS[qtype])
+    right = OperandGrid(qtype=qtype, scales=scales[1:], zero_point=_POINTS[qtype] - 8)
     return OperatorSubject(
         id=f"op.matmul.computed.{types}.{multiplier}",
         operator="MatMul",
@@ -209,5 +211,5 @@ def _computed(types: str, multiplier: str) -> OperatorSubject:
             Operand(grid=left, shape=(3, 5, 9), step=(step,)),
             Operand(grid=right, shape=(3, 9, 7), step=((1 << (power - 1)) // step,)),
         ),
-        output=Grid(qtype=qtype, scales=(output,), zero_point=_OUTPUT_POINTS[qtype]),
+        output=OperandGrid(qtype=qtype, scales=(output,), zero_point=_OUTPUT_POINTS[qtype]),
     )

@@ -35,7 +35,7 @@ class Feed(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Grid:
+class OperandGrid:
     """The levels of one tensor: r = scale · (q − zero_point).
 
     Args:
@@ -70,7 +70,7 @@ class Operand:
         step: levels that make ties are the zero point and multiples of ``step`` away; one number, or one a slice.
     """
 
-    grid: Grid
+    grid: OperandGrid
     shape: Shape
     step: tuple[int, ...] = (1,)
 
@@ -90,7 +90,7 @@ class OperatorSubject:
     id: str
     operator: str
     inputs: tuple[Operand, ...]
-    output: Grid
+    output: OperandGrid
     weight: Operand | None = None
     bias: int = 0
     attributes: Mapping[str, Attribute] = field(default_factory=dict)
