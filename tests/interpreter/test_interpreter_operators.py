@@ -78,12 +78,12 @@ def test_the_cases_are_what_they_are_said_to_be() -> None:
     assert {one["auto_pad"].s for one in attributes if "auto_pad" in one} == {b"SAME_UPPER", b"SAME_LOWER", b"VALID"}
     assert any(one["group"].i > 1 for one in attributes)
     assert any("pads" in one and len(set(one["pads"].ints)) > 1 for one in attributes)
-    exact = [case for case in cases if np.abs(_constant(case, "b")).max(initial=0) > 2**30]
-    assert len(exact) > 10
+    wrapping = [case for case in cases if np.abs(_constant(case, "b")).max(initial=0) > 2**30]
+    assert len(wrapping) > 5
     ties = [
         case for case in cases if np.isclose(np.log2(_multiplier(case)) % 1, 0).all() and _multiplier(case).min() > 0
     ]
-    assert len(ties) > 40
+    assert len(ties) > 25
     assert any(_multiplier(case).max() > 1e20 for case in cases)
     assert any(_multiplier(case).min() < 1e-20 for case in cases)
 
