@@ -8,18 +8,16 @@ constant weights only: where pairs would saturate, signed levels are moved to un
 """
 
 import functools
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.interpreter.accumulate import mend, processor_saturates, risky_pairs, saturates
 from qbench.interpreter.arrays import Array
-from qbench.interpreter.gemm import DEEPEST, EXACT, Pairs, engine_gemm, engine_session, pairs_here
+from qbench.interpreter.gemm import DEEPEST, EXACT, Pairs, engine_gemm, engine_run, pairs_here
 from qbench.interpreter.kernel import Making
-
-if TYPE_CHECKING:
-    import onnxruntime
 
 _SHALLOW = 64
 """Parts of K shorter than this are not worth a float32 product each."""
@@ -97,7 +95,7 @@ def _by_engine(a: Array, b: Array, zeros: tuple[int, Array], *, exact: bool = Tr
         "za": np.asarray(zero, a.dtype),
         "zb": np.asarray(points, b.dtype).reshape(()) if single else np.zeros((), b.dtype),
     }
-    sums = np.asarray(_session(a.dtype.name, b.dtype.name).run(["y"], feeds)[0])
+    sums = _engine(a.dtype.name, b.dtype.name)(feeds)
     if single:
         return sums
     centred = a.sum(axis=-1, dtype=np.int32, keepdims=True) - np.int32(a.shape[-1] * zero)
@@ -105,7 +103,7 @@ def _by_engine(a: Array, b: Array, zeros: tuple[int, Array], *, exact: bool = Tr
 
 
 @functools.cache
-def _session(left: str, right: str) -> "onnxruntime.InferenceSession":
+def _engine(left: str, right: str) -> Callable[[dict[str, Array]], Array]:
     """One MatMulInteger of operands and zero points that it is fed."""
     from onnx import TensorProto, helper
 
@@ -118,4 +116,4 @@ def _session(left: str, right: str) -> "onnxruntime.InferenceSession":
     ]
     node = helper.make_node("MatMulInteger", ["a", "b", "za", "zb"], ["y"])
     output = helper.make_tensor_value_info("y", TensorProto.INT32, None)
-    return engine_session(helper.make_graph([node], "product", inputs, [output]))
+    return engine_run(helper.make_graph([node], "product", inputs, [output]))

@@ -21,7 +21,6 @@ from qbench.interpreter.arrays import Array
 
 if TYPE_CHECKING:
     import onnx
-    import onnxruntime
 
 Ints64 = npt.NDArray[np.int64]
 Product = Callable[[Array], npt.NDArray[Any]]
@@ -128,8 +127,8 @@ def best_gemm() -> Gemm:
     return float_gemm if pairs_here() is None else engine_gemm
 
 
-def engine_session(graph: "onnx.GraphProto") -> "onnxruntime.InferenceSession":
-    """``graph``, of opset 17, in a session of one thread: many of many threads would spin against each other.
+def engine_run(graph: "onnx.GraphProto") -> Callable[[dict[str, Array]], Array]:
+    """What runs ``graph``, of opset 17 and one output, in one thread: many sessions of many threads spin for nothing.
 
     Raises:
         ImportError: there is no onnxruntime here.
@@ -141,7 +140,8 @@ def engine_session(graph: "onnx.GraphProto") -> "onnxruntime.InferenceSession":
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda feeds: np.asarray(session.run(None, feeds)[0])
 
 
 def _session(weight: Array, weight_zero: Array, input_zero: Array) -> Product:
@@ -162,8 +162,8 @@ def _session(weight: Array, weight_zero: Array, input_zero: Array) -> Product:
             numpy_helper.from_array(point, "zw"),
         ],
     )
-    session = engine_session(graph)
-    return lambda x: session.run(["y"], {"x": x})[0]
+    run = engine_run(graph)
+    return lambda x: run({"x": x})
 
 
 def _parts(sizes: Ints64, largest: int, exact: int) -> list[slice]:
