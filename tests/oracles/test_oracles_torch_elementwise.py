@@ -14,7 +14,7 @@ from onnx import helper
 from torch_products import Array, grid, run, tensor
 
 from qbench.graph import INTEGER_DOMAIN
-from qbench.numerics import QType, add_quantized, get_arithmetic, quantize
+from qbench.numerics import QType, add_quantized, get_arithmetic, quantize, softmax_of_levels
 
 pytestmark = [
     pytest.mark.oracle,
@@ -194,6 +194,35 @@ def test_quantizing(engine: str, torch: ModuleType) -> None:
         np.testing.assert_array_equal(quantize(each, by_channel, engine), theirs)
         # Not a number per channel is level 0, whatever the grid; per tensor it is the highest.
         assert not torch.quantize_per_channel(torch.full((5, 2), float("nan")), *told).int_repr().any()
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_softmax(engine: str, torch: ModuleType) -> None:
+    torch.backends.quantized.engine = engine
+    random = np.random.default_rng(29)
+    for ties in (False, True) * 6:
+        (x, y), machine = drawn_grids(random, 2, ties=ties), get_arithmetic(engine)
+        levels = random.integers(0, 256, (16, 64)).astype(np.uint8)
+        for target in (y, (1 / 256, 0)):
+            ours, _ = softmax_of_levels(grid(*x), grid(*target), 64, machine)(levels)
+            theirs = torch.ops.quantized.softmax(tensor(torch, levels, *x), -1, *target).int_repr().numpy()
+            np.testing.assert_array_equal(ours, theirs)
+
+
+def test_means_of_channels_last_are_taken_in_floats(torch: ModuleType) -> None:
+    """torch.mean dequantizes there and sums in an order of its own: ties of Σ x / 64 go either way."""
+    torch.backends.quantized.engine = "fbgemm"
+    random, differing, size = np.random.default_rng(30), 0, 0
+    for _ in range(10):
+        x = drawn_grids(random, 1, ties=False)[0]
+        levels = random.integers(0, 256, (2, 64, 8, 8)).astype(np.uint8)
+        ours = alone("QLinearGlobalAveragePool", {"x": levels}, {"x": x, "y": x}, "fbgemm")
+        last = tensor(torch, levels, *x).contiguous(memory_format=torch.channels_last)
+        theirs = torch.mean(last, (2, 3), keepdim=True).int_repr().numpy()
+        assert np.abs(ours.astype(int) - theirs.astype(int)).max() <= 1
+        differing, size = differing + np.count_nonzero(ours != theirs), size + ours.size
+    assert size == 1280
+    assert differing == 2 or torch.backends.cpu.get_cpu_capability() != "AVX512"
 
 
 def test_the_end_of_an_array_is_rounded_behind_the_zero_point(torch: ModuleType) -> None:
