@@ -64,6 +64,7 @@ def evaluate(
         ties={name: given.ties for name, given in answers.items()},
         macs=shared.macs,
         integer_macs=0.0 if quantized is None else quantized.integer_macs,
+        weight_macs=_weight_macs(request, quantized),
         refusals=() if quantized is None else quantized.refusals,
         idle_rules=() if quantized is None else quantized.idle_rules,
         seconds=_seconds(started, prepared, finished, comparison),
@@ -105,6 +106,13 @@ def _quantized(request: Request, shared: SharedWork) -> Quantized | None:
     if request.cell.is_given:
         return shared.given
     return None if request.schema is None else shared.quantized(request.schema, request.backend.capabilities)
+
+
+def _weight_macs(request: Request, quantized: Quantized | None) -> float | None:
+    """What a schema of weights alone is measured by; None for others."""
+    if quantized is None or request.schema is None or not request.schema.weights_only:
+        return None
+    return quantized.weight_macs
 
 
 def _scores(request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]) -> tuple[Score, ...]:

@@ -4,7 +4,7 @@ Samples, profiles and the fp32 run are content-addressed on disk, so that they o
 kept for as long as the subject is at work. Measurements are never kept: every cell runs its engine.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import cached_property
@@ -43,8 +43,16 @@ class Quantized:
     @property
     def integer_macs(self) -> float:
         """The planned share of multiply-accumulates in integers, over all graphs; 0 when there are none at all."""
+        return self._share(plan.integer_mac_count for plan in self.plans.values())
+
+    @property
+    def weight_macs(self) -> float:
+        """The share of multiply-accumulates by a weight on a grid, over all graphs; 0 when there are none at all."""
+        return self._share(plan.weight_mac_count for plan in self.plans.values())
+
+    def _share(self, counts: Iterable[int]) -> float:
         total = sum(plan.macs for plan in self.plans.values())
-        return sum(plan.integer_macs * plan.macs for plan in self.plans.values()) / total if total else 0.0
+        return sum(counts) / total if total else 0.0
 
     @property
     def refusals(self) -> tuple[str, ...]:

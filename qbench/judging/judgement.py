@@ -105,13 +105,14 @@ def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
             detail=f"{percent(measurement.integer_macs)} of {measurement.macs} multiply-accumulates came in integers",
             rule="a model that came quantized is measured as it is",
         )
-    enough = measurement.integer_macs >= rules.integer_macs
+    enough = measurement.planned_share >= rules.integer_macs
     return Gate(
         kind="integer",
         metric="integer_macs",
         state=GateState.HOLDS if enough else GateState.BROKEN,
         detail=(
-            f"{percent(measurement.integer_macs)} of {measurement.macs} multiply-accumulates planned in integers, "
+            f"{percent(measurement.planned_share)} of {measurement.macs} multiply-accumulates planned "
+            f"{measurement.planned_words}, "
             f"floor {short_percent(rules.integer_macs)}"
         ),
         rule=f"integer_macs {short_percent(rules.integer_macs)} ({rules.rule})",
@@ -136,7 +137,7 @@ def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
 def _too_little(measurement: Measurement, expectation: Expectation, share: Gate) -> Verdict:
     left = tuple(f"left in float: {refusal}" for refusal in measurement.refusals[:_LISTED])
     more = len(measurement.refusals) - len(left)
-    headline = f"only {percent(measurement.integer_macs)} of MACs planned in integers: {share.rule}"
+    headline = f"only {percent(measurement.planned_share)} of MACs planned {measurement.planned_words}: {share.rule}"
     verdict = Verdict(
         outcome=Outcome.UNSUPPORTED,
         headline=one_line(headline),

@@ -23,7 +23,8 @@ class Measurement:
         changed_count: for each data set, how many there are in all.
         ties: for each data set, samples whose best score was shared.
         macs: multiply-accumulates of one pass over the graphs. integer_macs: the planned share of them in
-            integers, a fraction; 0 in fp32 cells.
+            integers, a fraction; 0 in fp32 cells. weight_macs: the share of them by a weight on a grid, where the
+            schema asks for weights alone; None elsewhere.
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's.
@@ -39,10 +40,21 @@ class Measurement:
     ties: Mapping[str, int] = field(default_factory=dict)
     macs: int = 0
     integer_macs: float = 0.0
+    weight_macs: float | None = None
     refusals: tuple[str, ...] = ()
     idle_rules: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     compared: Compared | None = None
+
+    @property
+    def planned_share(self) -> float:
+        """The share of multiply-accumulates that came to be as the schema's kind of quantization means."""
+        return self.integer_macs if self.weight_macs is None else self.weight_macs
+
+    @property
+    def planned_words(self) -> str:
+        """What that share is of: ``in integers``, or ``by weights on grids``."""
+        return "in integers" if self.weight_macs is None else "by weights on grids"
 
     def score(self, metric: str) -> Score:
         """The score of ``metric``.

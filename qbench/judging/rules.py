@@ -11,7 +11,8 @@ class Rules:
     """Two shares; ``rule`` and ``agreement_rule`` say who set the first and the second, e.g. ``suite smoke``.
 
     Args:
-        integer_macs: planned share of multiply-accumulates in integers below which a cell is unsupported.
+        integer_macs: planned share of multiply-accumulates in integers (of a schema of weights alone: by weights on
+            grids) below which a cell is unsupported.
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
     """
 

@@ -55,8 +55,10 @@ def move(score: Score) -> str:
 
 
 def integer_share(measurement: Measurement) -> str:
-    """The planned share of multiply-accumulates in integers; empty for an fp32 cell."""
-    return "" if measurement.cell.is_fp32 else f"{100 * measurement.integer_macs:.0f} % of MACs in integers"
+    """The planned share of multiply-accumulates; empty for an fp32 cell."""
+    if measurement.cell.is_fp32:
+        return ""
+    return f"{100 * measurement.planned_share:.0f} % of MACs {measurement.planned_words}"
 
 
 def numbers(measurement: Measurement) -> str:

@@ -31,7 +31,8 @@ class Plan:
         clips: Relu and Clip nodes whose result goes on a grid, and where they are done.
         floats: units that stay float, with the reason.
         macs: multiply-accumulates of one sample.
-        integer_mac_count: how many of them multiply integers.
+        integer_mac_count: how many of them multiply integers. weight_mac_count: how many have a weight on a grid,
+            whatever it is multiplied with.
         saturated: slots of constants that hold entries beyond their grid, and how many.
         idle_rules: the rules of the schema that spoke about no unit of this graph, in words.
         requested: every unit with a float result, in graph order, and what the schema asks of it, in words.
@@ -47,6 +48,7 @@ class Plan:
     floats: Mapping[str, Float]
     macs: int
     integer_mac_count: int
+    weight_mac_count: int = 0
     saturated: Mapping[Slot, int] = field(default_factory=dict)
     idle_rules: tuple[str, ...] = ()
     requested: Mapping[str, str] = field(default_factory=dict)
@@ -67,7 +69,7 @@ class Plan:
     def _key(self) -> tuple[object, ...]:
         tables = (self.decisions, self.clips, self.floats, self.saturated, self.requested)
         names = (self.schema, self.canonical, self.graph, self.profile, self.idle_rules, self.corrects_biases)
-        return (*names, *(dict(table) for table in tables), self.macs, self.integer_mac_count)
+        return (*names, *(dict(table) for table in tables), self.macs, self.integer_mac_count, self.weight_mac_count)
 
     @property
     def integer_macs(self) -> float:

@@ -105,11 +105,17 @@ def make_plan(
         floats=_in_graph_order(canonical.graph, {name: f for name, f in floats.items() if name not in came}),
         macs=sum(macs.values()),
         integer_mac_count=sum(count for name, count in macs.items() if name in integer | came),
+        weight_mac_count=sum(count for name, count in macs.items() if name in _with_weights(decisions)),
         saturated=_saturated(canonical, decisions),
         idle_rules=chosen.idle_rules([wishes for _, wishes in wished]),
         requested={unit.name: requested_of(unit, wishes) for unit, wishes in wished},
         corrects_biases=chosen.bias_correction,
     )
+
+
+def _with_weights(decisions: Mapping[Slot, Decision]) -> set[str]:
+    """The nodes that have a weight on a grid."""
+    return {slot.node for slot, d in decisions.items() if slot.role is Role.WEIGHT and qparams_of(d) is not None}
 
 
 def _slots(candidate: Candidate, grids: ValueGrids, ranges: Ranges, capabilities: Capabilities) -> dict[Slot, Decision]:

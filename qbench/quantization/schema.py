@@ -83,6 +83,12 @@ class Schema:
         return any(spec is not None and spec.granularity is Granularity.CHANNEL for spec in specs)
 
     @property
+    def weights_only(self) -> bool:
+        """Whether it asks for grids of weights and of nothing that is computed: what is multiplied stays real."""
+        specs = (rule.spec_of(role) for rule in self.rules for role in Role if role not in (Role.WEIGHT, Role.BIAS))
+        return all(spec is None for spec in specs)
+
+    @property
     def needs_profile(self) -> bool:
         """Whether any range is to be taken from statistics; weights and parameters of run time need none."""
         specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)

@@ -223,8 +223,9 @@ def _unacceptable(
     if stale:
         return f"the stored fp32 reference does not fit it: {stale}; accept that first (--qbench-accept-fp32)"
     planned = not measurement.cell.is_fp32 and not measurement.cell.is_given
-    if planned and not measurement.integer_macs >= rules.integer_macs:  # so written for NaN
-        return f"only {100 * measurement.integer_macs:.0f} % of its multiply-accumulates are planned in integers"
+    if planned and not measurement.planned_share >= rules.integer_macs:  # so written for NaN
+        share = f"{100 * measurement.planned_share:.0f} % of its multiply-accumulates"
+        return f"only {share} are planned {measurement.planned_words}"
     return ""
 
 

@@ -105,6 +105,8 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
         "refusal_count": len(measurement.refusals),
         "seconds": plain(measurement.seconds),
     }
+    if measurement.weight_macs is not None:
+        line["weight_macs"] = measurement.weight_macs
     if measurement.compared is not None:
         line["compared"] = plain(measurement.compared)
     if measurement.idle_rules:
@@ -140,6 +142,7 @@ def measurement_of_line(line: Mapping[str, Any]) -> Measurement | None:
             ties=dict(line.get("ties", {})),
             macs=int(line.get("macs", 0)),
             integer_macs=float(line.get("integer_macs", 0.0)),
+            weight_macs=None if line.get("weight_macs") is None else float(line["weight_macs"]),
             refusals=tuple(line.get("refusals", ())),
             idle_rules=tuple(line.get("idle_rules", ())),
             seconds=dict(line.get("seconds", {})),

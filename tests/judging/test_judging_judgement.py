@@ -108,6 +108,13 @@ def test_too_little_in_integers_is_unsupported_before_anything_else():
     assert judged(measured(integer_macs=0.5), fresh, rules=Rules(integer_macs=0.6)).outcome is Outcome.UNSUPPORTED
 
 
+def test_weights_alone_are_judged_by_their_own_share():
+    verdict = judged(measured(integer_macs=0.0, weight_macs=0.4), Expectation.missing("no baseline"))
+    assert verdict.outcome is Outcome.UNSUPPORTED
+    assert "40.00 % of MACs planned by weights on grids" in verdict.headline
+    assert judged(measured(integer_macs=0.0, weight_macs=0.6)).outcome is Outcome.PASSED
+
+
 def test_a_cell_accepted_here_that_becomes_unsupported_is_red():
     now = measured(integer_macs=0.1, refusals=("Conv_3: no int8 kernel",))
     verdict = judged(now, expected(measured()))
