@@ -27,8 +27,8 @@ WRONG = {
     "fbgemm": Layout((1, 8, 6, 6), (8, 8, 2, 2), stride=2),
     "onednn": Layout((1, 8, 6, 6), (8, 12, 3, 3), pad=1),
 }
-"""FBGEMM: its direct kernel (windows of 2 × n, stride 2, 8 | channels, no padding). oneDNN: several channels a group, and not
-as many filters."""
+"""FBGEMM: its direct kernel (windows of 2 × n, stride 2, 8 | channels, no padding). oneDNN: several channels a group,
+and another number of filters."""
 
 
 @pytest.fixture(autouse=True)
