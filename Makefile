@@ -20,7 +20,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench test test-slow test-oracles lint format nightly report doctor benchmarks bias-table help clean
+.PHONY: setup bench operators test test-slow test-oracles lint format nightly report doctor benchmarks bias-table help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -46,6 +46,9 @@ lint: $(STAMP)  ## format check, lint, types, layers
 format: $(STAMP)  ## format the code, and mend what ruff can mend by itself
 	$(BIN)/python -m ruff format .
 	$(BIN)/python -m ruff check --fix .
+
+operators: $(STAMP)  ## every engine and machine here, one operator at a time, bit by bit
+	$(PYTEST) suites/operators.qbench.toml -n $(WORKERS) --dist loadscope
 
 nightly: $(STAMP)  ## run the nightly suite, add to the history, write the report, exit by the gates
 	$(PYTEST) suites/nightly.qbench.toml -n $(WORKERS) --dist loadscope $(REPORTS)
