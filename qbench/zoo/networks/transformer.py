@@ -72,20 +72,27 @@ class TransformerParts:
         ]
         return self._graph.node("LayerNormalization", [x, *parts], name, {"axis": -1, "epsilon": self._epsilon})
 
-    def attention(self, name: str, q: ir.Value, k: ir.Value, v: ir.Value, mask: ir.Value | None = None) -> ir.Value:
-        """``q`` (N, T, width) attends to ``k`` and ``v`` (N, S, width): (N, T, width).
+    def attention(self, name: str, q: ir.Value, k: ir.Value, v: ir.Value) -> ir.Value:
+        """``q`` (N, T, width) attends to ``k`` and ``v`` (N, S, width): (N, T, width)."""
+        return self.attend(name, self.queries(name, q), self.keys(name, k), self.values(name, v))
 
-        Args:
-            mask: added to the scores (N, heads, T, S), or None.
-        """
+    def queries(self, name: str, q: ir.Value) -> ir.Value:
+        """``q`` (N, T, width) / √d, heads apart: (N, heads, T, d)."""
+        q = self._graph.node("Mul", [q, self._root], f"{name}.query.scaled")
+        return self._split(q, f"{name}.query.heads", (0, 2, 1, 3))
+
+    def keys(self, name: str, k: ir.Value) -> ir.Value:
+        """``k`` (N, S, width), heads apart, as queries are multiplied with it: (N, heads, d, S)."""
+        return self._split(k, f"{name}.key.heads", (0, 2, 3, 1))
+
+    def values(self, name: str, v: ir.Value) -> ir.Value:
+        """``v`` (N, S, width), heads apart: (N, heads, S, d)."""
+        return self._split(v, f"{name}.value.heads", (0, 2, 1, 3))
+
+    def attend(self, name: str, query: ir.Value, key: ir.Value, value: ir.Value) -> ir.Value:
+        """What ``queries`` take of ``values`` by ``keys``: (N, T, width)."""
         graph = self._graph
-        q = graph.node("Mul", [q, self._root], f"{name}.query.scaled")
-        query = self._split(q, f"{name}.query.heads", (0, 2, 1, 3))
-        key = self._split(k, f"{name}.key.heads", (0, 2, 3, 1))
-        value = self._split(v, f"{name}.value.heads", (0, 2, 1, 3))
         scores = graph.node("MatMul", [query, key], f"{name}.scores")
-        if mask is not None:
-            scores = graph.node("Add", [scores, mask], f"{name}.masked")
         weights = graph.node("Softmax", [scores], f"{name}.weights", {"axis": -1})
         mixed = graph.node("MatMul", [weights, value], f"{name}.mixed")
         turned = graph.node("Transpose", [mixed], f"{name}.mixed.turned", {"perm": (0, 2, 1, 3)})
