@@ -28,8 +28,8 @@ def read_safetensors(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
     """
     try:
         (length,) = struct.unpack_from("<Q", data)
-        table = json.loads(data[8 : 8 + length])
-        return {key: _array(entry, data[8 + length :]) for key, entry in table.items() if key != "__metadata__"}
+        table, numbers = json.loads(data[8 : 8 + length]), memoryview(data)[8 + length :]
+        return {key: _array(entry, numbers) for key, entry in table.items() if key != "__metadata__"}
     except (struct.error, ValueError, TypeError, KeyError, AttributeError) as error:
         raise InputError(
             f"Reading the safetensors file '{name}'",
@@ -39,7 +39,7 @@ def read_safetensors(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
         ) from error
 
 
-def _array(entry: Mapping[str, Any], numbers: bytes) -> npt.NDArray[Any]:
+def _array(entry: Mapping[str, Any], numbers: memoryview) -> npt.NDArray[Any]:
     if entry["dtype"] not in _TYPES:
         raise ValueError(f"numbers of type '{entry['dtype']}'")
     dtype, shape, (start, end) = np.dtype(_TYPES[entry["dtype"]]), tuple(entry["shape"]), entry["data_offsets"]
