@@ -3,7 +3,8 @@
     "Rowing boats." → rowing | boats | . → [CLS] rowing boats . [SEP]        a piece that continues a word is ##piece
 
 Source: Devlin et al., BERT (2018), and its ``tokenization.py``: text is normalized to NFD, marks are dropped, control
-characters too, and a word of which some piece is not in the vocabulary becomes [UNK] as a whole.
+characters too, and a word of which some piece is not in the vocabulary becomes [UNK] as a whole. Ideographs, which BERT
+sets apart, stay together here.
 """
 
 import unicodedata

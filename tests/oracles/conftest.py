@@ -21,6 +21,12 @@ def torch() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def tokenizers() -> ModuleType:
+    """The library of word pieces."""
+    return engine("tokenizers")
+
+
+@pytest.fixture(scope="session")
 def litert() -> ModuleType:
     """LiteRT's interpreter module."""
     engine("flatbuffers")
