@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from qbench.backends.closing import Closing
 from qbench.backends.feeds import FeedCheck
+from qbench.backends.int8_movers import with_int8_pairs
 from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded, with_taps
 from qbench.backends.unsharing import unshared
@@ -78,6 +79,8 @@ class OrtBackend:
         runtime = _runtime()
         graph = loaded(model)
         tapped = with_taps(graph, taps)
+        if self.optimized:
+            tapped = with_int8_pairs(tapped)
         if self.precise:
             tapped = unshared(tapped)
         session = self._session(runtime, tapped, threads)
