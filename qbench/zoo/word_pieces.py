@@ -51,11 +51,12 @@ def split_words(text: str) -> Iterator[str]:
     word = ""
     for letter in unicodedata.normalize("NFD", text.lower()):
         category = unicodedata.category(letter)
-        if letter.isspace() or _is_sign(letter, category):
+        space = letter.isspace() and (category != "Cc" or letter in "\t\n\r")  # other controls vanish
+        if space or _is_sign(letter, category):
             if word:
                 yield word
             word = ""
-            if not letter.isspace():
+            if not space:
                 yield letter
         elif category != "Mn" and not category.startswith("C"):
             word += letter
