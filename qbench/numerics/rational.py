@@ -1,6 +1,6 @@
 """Sigmoid and tanh as quotients of polynomials in float32, which is how ONNX Runtime's kernels compute them.
 
-    x' = clamp(x, ±bound)     p = x' · P(x'²)     q = Q(x'²)     tanh = p / q     sigmoid = clamp(p / q + ½, 0, 1)
+    x' = clamp(x, ±bound)     p = x' · P(x'²)     q = Q(x'²)     tanh = p / q     sigmoid = max(p / q + ½, 0)
 
 Both polynomials by Horner's rule, every step one multiply-add: fused where the processor has it. Source: ONNX Runtime
 1.31, MLAS logistic and tanh; the coefficients are theirs (after Eigen), every result was compared with theirs.
@@ -42,9 +42,9 @@ _TANH = _Quotient(
 
 
 def rational_sigmoid(x: npt.ArrayLike, multiply_add: MultiplyAdd) -> Single:
-    """Sigmoid of float32 ``x``, of its shape."""
+    """Sigmoid of float32 ``x``, of its shape; at most 1 + 2⁻²³, never below 0."""
     value = _divided(_SIGMOID, np.asarray(x, np.float32), multiply_add) + np.float32(0.5)
-    return np.asarray(np.clip(value, np.float32(0), np.float32(1)), np.float32)
+    return np.asarray(np.maximum(value, np.float32(0)), np.float32)
 
 
 def rational_tanh(x: npt.ArrayLike, multiply_add: MultiplyAdd) -> Single:

@@ -4,7 +4,7 @@ The cases (``operator_cases``) have scales that are powers of two, so that accum
 that carry sums beyond 2²⁴ and around 2³¹; multipliers that underflow, and products that leave float32.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import hypothesis.strategies as st
 import numpy as np
@@ -17,7 +17,9 @@ from operator_cases.judges import HERE, counted, engine
 from operator_cases.pools import averages, global_averages, largest
 from operator_cases.products import convolutions, gemms, matrix_products
 
+from qbench.host import processor_features
 from qbench.interpreter import Means, float_gemm
+from qbench.numerics import fused_multiply_add, rational_sigmoid, rational_tanh, separate_multiply_add
 
 SLOW = Means(float_gemm, compiled=False)
 """numpy alone."""
@@ -97,6 +99,15 @@ def _constant(case: Case, name: str) -> np.ndarray:
 
 def _multiplier(case: Case) -> np.ndarray:
     return np.asarray(_constant(case, "s") * _constant(case, "t") / _constant(case, "r"))
+
+
+@pytest.mark.parametrize(("operator", "ours"), [("Sigmoid", rational_sigmoid), ("Tanh", rational_tanh)])
+def test_functions_of_floats_are_the_engines(operator: str, ours: Callable[..., np.ndarray]) -> None:
+    random = np.random.default_rng(0)
+    feeds = {"x": np.concatenate([random.uniform(-20, 20, 60_000), random.normal(0, 1, 40_000)]).astype(np.float32)}
+    step = fused_multiply_add if "fma" in processor_features() else separate_multiply_add
+    theirs = engine(one_node(operator, ["x"], feeds, "float32", {}).model, feeds)
+    np.testing.assert_array_equal(ours(feeds["x"], step), theirs)
 
 
 def session(case: Case, threads: int) -> onnxruntime.InferenceSession:
