@@ -17,18 +17,21 @@ from qbench.numerics.arithmetic import (
 )
 from qbench.numerics.averaging import averager
 from qbench.numerics.division import divide_quantized
+from qbench.numerics.float_scaling import FloatOrder, FloatSteps, float_steps
 from qbench.numerics.gradient import FakeQuantizeGrad, fake_quantize_grad
 from qbench.numerics.grid import clip_levels
 from qbench.numerics.hard_swish import hard_swish_in_16_bits
+from qbench.numerics.integer_scaling import shift_steps, short_steps
 from qbench.numerics.interval import Interval
 from qbench.numerics.kind import GridKind
-from qbench.numerics.multiplier import fixed_multiplier, real_multiplier, short_multiplier
+from qbench.numerics.multiplier import Scales, exact_multipliers, fixed_multiplier, real_multiplier, short_multiplier
 from qbench.numerics.multiply_add import fused_multiply_add, separate_multiply_add
 from qbench.numerics.named import catalogue, get_arithmetic, list_arithmetics, load_arithmetic
 from qbench.numerics.qparams import QParams, parameter_shape
 from qbench.numerics.qtype import QType
 from qbench.numerics.rational import rational_sigmoid, rational_tanh
-from qbench.numerics.requantization import Scales, held, requantize, scaler
+from qbench.numerics.register import held
+from qbench.numerics.requantization import requantize, scaler
 from qbench.numerics.rescaling import centred_rescaler, rescale_quantized, rescaler, scaling_of_levels
 from qbench.numerics.rounding import Rounding
 from qbench.numerics.scaling import MultiplierForm, Scaling, Stage, ZeroPoint
@@ -43,6 +46,8 @@ __all__ = [
     "Averaging",
     "Dequantizing",
     "FakeQuantizeGrad",
+    "FloatOrder",
+    "FloatSteps",
     "Functions",
     "GridKind",
     "Interval",
@@ -70,9 +75,11 @@ __all__ = [
     "clip_levels",
     "dequantize",
     "divide_quantized",
+    "exact_multipliers",
     "fake_quantize",
     "fake_quantize_grad",
     "fixed_multiplier",
+    "float_steps",
     "fused_multiply_add",
     "get_arithmetic",
     "hard_swish_in_16_bits",
@@ -90,7 +97,9 @@ __all__ = [
     "scaler",
     "scaling_of_levels",
     "separate_multiply_add",
+    "shift_steps",
     "short_multiplier",
+    "short_steps",
     "softmax_of_levels",
     "subtract_quantized",
 ]

@@ -8,13 +8,15 @@ as f32(acc) + f32(b / s) where scales are per channel, and by one fused step, f3
 one scale (FBGEMM, requantizeOutputProcessingAvx2, whose product and sum the compiler fuses). oneDNN adds b itself.
 """
 
+import enum
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.multiplier import real_multiplier
+from qbench.numerics.multiplier import Scales, real_multiplier
 from qbench.numerics.multiply_add import fused_multiply_add
 from qbench.numerics.rounding import Ints, Reals
 from qbench.numerics.scaling import Inverted, MultiplierForm, Scaling, ZeroPoint
@@ -23,8 +25,51 @@ Single = npt.NDArray[np.float32]
 _ONE = np.float32(1)
 
 
+class FloatOrder(enum.Enum):
+    """What is done to a sum f(acc) before it is multiplied for the last time.
+
+    BARE: nothing. ADDED: + bias. FUSED: fma(bias, first, f(acc)). SCALED: · first · second + bias.
+    """
+
+    BARE = "bare"
+    ADDED = "added"
+    FUSED = "fused"
+    SCALED = "scaled"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FloatSteps:
+    """The numbers by which a machine of floats scales the sums of one node; every array broadcasts against them.
+
+    Args:
+        order: what is done first.
+        multiplier: the last factor; its dtype is the one that all is computed in.
+        bias, first, second: as ``order`` says.
+    """
+
+    order: FloatOrder
+    multiplier: Reals
+    bias: Single = field(default_factory=lambda: np.zeros((), np.float32))
+    first: Single = field(default_factory=lambda: np.ones((), np.float32))
+    second: Single = field(default_factory=lambda: np.ones((), np.float32))
+
+    def reals(self, sums: Ints) -> Reals:
+        """``sums`` on the output's scale, without its zero point."""
+        dtype = self.multiplier.dtype
+        values = sums.astype(dtype)
+        match self.order:
+            case FloatOrder.ADDED:
+                values = values + self.bias
+            case FloatOrder.FUSED:
+                values = fused_multiply_add(self.bias, self.first, values)
+            case FloatOrder.SCALED:
+                values = np.multiply(values, self.first, dtype=dtype)
+                values = np.multiply(values, self.second, dtype=dtype) + self.bias
+        return np.asarray(np.multiply(values, self.multiplier, dtype=dtype))
+
+
 def real_levels(
-    scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike],
+    scales: Scales,
     scaling: Scaling,
     zero_point: int,
     bias: Ints | None,
@@ -37,55 +82,44 @@ def real_levels(
         zero_point: of the output.
         bias: integers at s_x · s_w that stay a real number; broadcasts.
     """
-    made = _chain if scaling.form is MultiplierForm.CHAIN else _product
-    reals = made(scales, scaling, bias)
+    steps = float_steps(scales, scaling, bias)
     if scaling.zero_point is ZeroPoint.AFTER:
-        return reals
-    return lambda sums: _with_offset(reals(sums), zero_point)
+        return steps.reals
+    return lambda sums: _with_offset(steps.reals(sums), zero_point)
+
+
+def float_steps(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSteps:
+    """The steps of ``scaling``; arguments as of ``real_levels``.
+
+    Raises:
+        InputError: a multiplier beyond its float's largest number.
+    """
+    if scaling.form is MultiplierForm.CHAIN:
+        return _chain(scales, scaling, bias)
+    dtype: np.dtype[Any] = np.dtype(np.float32 if scaling.form is MultiplierForm.FLOAT32 else np.float64)
+    multiplier = real_multiplier(scales, scaling.precision).astype(dtype)
+    if bias is None:
+        return FloatSteps(FloatOrder.BARE, multiplier)
+    scale = _scale(scales)
+    real = _real_bias(bias, scale)
+    if np.ndim(scales[1]):
+        return FloatSteps(FloatOrder.ADDED, multiplier, np.divide(real, scale, dtype=np.float32))
+    return FloatSteps(FloatOrder.FUSED, multiplier, real, np.divide(_ONE, scale, dtype=np.float32))
 
 
 def _with_offset(values: Reals, zero_point: int) -> Reals:
     return np.asarray(values + values.dtype.type(zero_point), values.dtype)
 
 
-def _product(
-    scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], scaling: Scaling, bias: Ints | None
-) -> Callable[[Ints], Reals]:
-    dtype: np.dtype[Any] = np.dtype(np.float32 if scaling.form is MultiplierForm.FLOAT32 else np.float64)
-    multiplier = real_multiplier(scales, scaling.precision).astype(dtype)
-    if bias is None:
-        return lambda sums: np.multiply(sums.astype(dtype), multiplier, dtype=dtype)
-    scale = _scale(scales)
-    real = _real_bias(bias, scale)
-    if np.ndim(scales[1]):
-        added = np.divide(real, scale, dtype=np.float32)
-        return lambda sums: np.multiply(sums.astype(np.float32) + added, multiplier, dtype=np.float32)
-    inverse = np.divide(_ONE, scale, dtype=np.float32)
-
-    def reals(sums: Ints) -> Reals:
-        return np.asarray(np.multiply(fused_multiply_add(real, inverse, sums), multiplier, dtype=np.float32))
-
-    return reals
-
-
-def _chain(
-    scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], scaling: Scaling, bias: Ints | None
-) -> Callable[[Ints], Single]:
+def _chain(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSteps:
     x, w, y = (np.asarray(scale, np.float32) for scale in scales)
-    real = None if bias is None else _real_bias(bias, _scale(scales))
+    real = np.zeros((), np.float32) if bias is None else _real_bias(bias, _scale(scales))
     x = x if scaling.inverted is Inverted.NONE else _twice_inverted(x)
     w = _twice_inverted(w) if scaling.inverted is Inverted.BOTH else w
-    inverse = np.divide(_ONE, y, dtype=np.float32)
-
-    def reals(sums: Ints) -> Single:
-        values = np.multiply(np.multiply(sums.astype(np.float32), x, dtype=np.float32), w, dtype=np.float32)
-        joined = values if real is None else values + real
-        return np.asarray(np.multiply(joined, inverse, dtype=np.float32))
-
-    return reals
+    return FloatSteps(FloatOrder.SCALED, np.divide(_ONE, y, dtype=np.float32), real, x, w)
 
 
-def _scale(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]) -> Single:
+def _scale(scales: Scales) -> Single:
     return np.multiply(np.asarray(scales[0], np.float32), np.asarray(scales[1], np.float32), dtype=np.float32)
 
 
@@ -95,4 +129,4 @@ def _real_bias(bias: Ints, scale: Single) -> Single:
 
 
 def _twice_inverted(scale: Single) -> Single:
-    return np.divide(_ONE, np.divide(_ONE, scale, dtype=np.float32), dtype=np.float32)
+    return np.asarray(np.divide(_ONE, np.divide(_ONE, scale, dtype=np.float32), dtype=np.float32))

@@ -18,6 +18,8 @@ from qbench.numerics.rounding import Ints
 from qbench.numerics.scaling import WIDEST_FACTOR, MultiplierForm, Precision, Scaling
 
 Floats = npt.NDArray[np.float64]
+Scales = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
+"""Of input, weight and output."""
 LONGEST_SHIFT, LONGEST_LEFT_SHIFT = 62, 31
 
 
@@ -38,7 +40,7 @@ class Short:
     post: Ints
 
 
-def real_multiplier(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], precision: Precision) -> Floats:
+def real_multiplier(scales: Scales, precision: Precision) -> Floats:
     """s_x · s_w / s_y computed in ``precision``, as float64; of the shape of the weight's scales.
 
     Raises:
@@ -51,7 +53,7 @@ def real_multiplier(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], 
     return found
 
 
-def _real(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], precision: Precision) -> Floats:
+def _real(scales: Scales, precision: Precision) -> Floats:
     if precision is Precision.DOUBLE:
         x, w, y = (np.asarray(scale, np.float64) for scale in scales)
         return np.asarray(x * w / y)
@@ -64,7 +66,7 @@ def _real(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike], precision:
     return np.asarray(product / y32, np.float32).astype(np.float64)
 
 
-def exact_multipliers(scales: tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]) -> npt.NDArray[np.object_]:
+def exact_multipliers(scales: Scales) -> npt.NDArray[np.object_]:
     """s_x · s_w / s_y as rationals, of the scales at the precision given and of the shape they broadcast to."""
     x, w, y = np.broadcast_arrays(*(np.asarray(scale, np.float64) for scale in scales))
     exact = [

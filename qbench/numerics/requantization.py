@@ -12,16 +12,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.accumulation import Accumulator, Overflow
+from qbench.numerics.accumulation import Overflow
 from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.float_scaling import real_levels
-from qbench.numerics.multiplier import Fixed, exact_multipliers, fixed_multiplier, real_multiplier, short_multiplier
+from qbench.numerics.integer_scaling import shift_steps, short_steps, steps_of
+from qbench.numerics.multiplier import Fixed, Scales, exact_multipliers, real_multiplier
 from qbench.numerics.named import get_arithmetic
 from qbench.numerics.qtype import QType, qtype_of
-from qbench.numerics.rounding import Ints, Rounding, round_reals, shift_right
+from qbench.numerics.register import held, in_bits
+from qbench.numerics.rounding import Ints, Rounding, round_reals
 from qbench.numerics.scaling import MultiplierForm, Scaling, ZeroPoint
 
-Scales = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]
 Scaler = Callable[[Ints], Ints]
 """Accumulators (int64) → round(acc · M) + z, not yet clamped."""
 
@@ -76,11 +77,6 @@ def requantize(
     return np.clip(levels, low, high).astype(qtype.storage_dtype)
 
 
-def held(sums: Ints, accumulator: Accumulator) -> Ints:
-    """``sums`` as a register of the accumulator's width holds them."""
-    return _held(sums, accumulator.bits, accumulator.overflow)
-
-
 def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0, real_bias: Ints | None = None) -> Scaler:
     """What multiplies accumulators by M, rounds and adds ``zero_point``.
 
@@ -102,27 +98,20 @@ def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0, real_bias: Int
         case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64 | MultiplierForm.CHAIN:
             return _in_floats(scales, scaling, zero_point, real_bias)
         case MultiplierForm.SHORT:
-            rounded = _in_short(scales, scaling)
+            rounded = short_steps(scales, scaling).levels
         case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:
-            rounded = _in_integers(scales, scaling)
+            rounded = shift_steps(scales, scaling).levels
     return lambda sums: _inner(rounded(sums), scaling) + zero_point
 
 
 def fixed_scaler(fixed: Fixed, scaling: Scaling, zero_point: int = 0) -> Scaler:
     """As ``scaler``, of a FIXED multiplier that is there already."""
-    rounded = _in_shifts(fixed, scaling)
+    rounded = steps_of(fixed, scaling).levels
     return lambda sums: _inner(rounded(sums), scaling) + zero_point
 
 
-def _held(sums: Ints, bits: int, overflow: Overflow) -> Ints:
-    half = 1 << (bits - 1)
-    if overflow is Overflow.SATURATE:
-        return np.clip(sums, -half, half - 1)
-    return sums if bits >= 64 else ((sums + half) & ((1 << bits) - 1)) - half
-
-
 def _inner(levels: Ints, scaling: Scaling) -> Ints:
-    return _held(levels, scaling.inner_bits, Overflow.SATURATE) if scaling.inner_bits else levels
+    return in_bits(levels, scaling.inner_bits, Overflow.SATURATE) if scaling.inner_bits else levels
 
 
 def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
@@ -157,47 +146,6 @@ def _in_floats(scales: Scales, scaling: Scaling, zero_point: int, bias: Ints | N
             values = reals(sums)
         levels = round_reals(np.clip(values, -_WIDEST, _WIDEST), rounding).astype(np.int64)
         return _inner(levels, scaling) + behind
-
-    return scale
-
-
-def _in_integers(scales: Scales, scaling: Scaling) -> Scaler:
-    real = real_multiplier(scales, scaling.precision)
-    multiply = _in_shifts(fixed_multiplier(real, scaling), scaling)
-    if not scaling.shift_powers:
-        return multiply
-    fraction, exponent = np.frexp(real)
-    right = 1 - exponent.astype(np.int64)
-
-    def shift_or_multiply(sums: Ints) -> Ints:
-        down = shift_right(sums, np.clip(right, 0, None), scaling.stages[0].rounding)
-        up = _held(sums << np.clip(-right, 0, None), 32, Overflow.WRAP)
-        return np.where(fraction == 0.5, np.where(right >= 0, down, up), multiply(sums))
-
-    return shift_or_multiply
-
-
-def _in_shifts(fixed: Fixed, scaling: Scaling) -> Scaler:
-    planned = sum(stage.bits or 0 for stage in scaling.stages)
-    left = np.maximum(planned - fixed.shift, 0)
-    rest = fixed.shift + left - planned
-
-    def multiply(sums: Ints) -> Ints:
-        values = (_held(sums << left, 32, Overflow.WRAP) if np.any(left) else sums) * fixed.factor
-        for stage in scaling.stages:
-            values = shift_right(values, rest if stage.bits is None else stage.bits, stage.rounding)
-        return values
-
-    return multiply
-
-
-def _in_short(scales: Scales, scaling: Scaling) -> Scaler:
-    short = short_multiplier(real_multiplier(scales, scaling.precision))
-    nudge = np.where(short.post > 0, np.int64(1) << np.maximum(short.post - 1, 0), 0)
-
-    def scale(sums: Ints) -> Ints:
-        product = shift_right(sums, short.pre, Rounding.FLOOR) * short.factor
-        return _held(product + nudge, scaling.product_bits or 64, Overflow.WRAP) >> short.post
 
     return scale
 
