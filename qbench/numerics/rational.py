@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics.multiply_add import MultiplyAdd, Single
+from qbench.numerics.multiply_add import MultiplyAdd, Single, separate_multiply_add
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +42,10 @@ _TANH = _Quotient(
 
 
 def rational_sigmoid(x: npt.ArrayLike, multiply_add: MultiplyAdd) -> Single:
-    """Sigmoid of float32 ``x``, of its shape; at most 1 + 2⁻²³, never below 0."""
+    """Sigmoid of float32 ``x``, of its shape; by fused steps up to 1 + 2⁻²³, which only the other kernel cuts off."""
     value = _divided(_SIGMOID, np.asarray(x, np.float32), multiply_add) + np.float32(0.5)
-    return np.asarray(np.maximum(value, np.float32(0)), np.float32)
+    highest = np.float32(1 if multiply_add is separate_multiply_add else 2)
+    return np.asarray(np.clip(value, np.float32(0), highest), np.float32)
 
 
 def rational_tanh(x: npt.ArrayLike, multiply_add: MultiplyAdd) -> Single:

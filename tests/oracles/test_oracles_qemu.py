@@ -23,6 +23,7 @@ from operator_cases.products import convolutions, gemms, matrix_products
 
 from qbench.backends import get_backend
 from qbench.calibration import calibrate
+from qbench.numerics import fused_multiply_add, rational_sigmoid, rational_tanh, separate_multiply_add
 from qbench.quantization import make_plan, quantize_model
 from qbench.zoo import get_model
 
@@ -90,6 +91,16 @@ def test_every_operator_counts_as_its_machine(processor: str, emulated: Emulated
     assert not wrong
     exact = [counted(case.model, case.feeds, "ort-x64") for case in cases]
     assert any(not same(left, right) for left, right in zip(exact, theirs, strict=True))
+
+
+@pytest.mark.parametrize("processor", MACHINES)
+def test_functions_of_floats_are_the_engines(processor: str, emulated: Emulated) -> None:
+    feeds = {"x": np.linspace(-18.5, 18.5, 200_001).astype(np.float32)}
+    cases = [one_node(operator, ["x"], feeds, "float32", {}) for operator in ("Sigmoid", "Tanh")]
+    theirs = emulated(processor, [job(case, PLAIN) for case in cases])
+    step = fused_multiply_add if processor == "Haswell" else separate_multiply_add
+    for ours, answer in zip((rational_sigmoid, rational_tanh), theirs, strict=True):
+        np.testing.assert_array_equal(ours(feeds["x"], step), answer)
 
 
 def test_precise_mode_is_exact_without_vnni_too(emulated: Emulated) -> None:
