@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -49,30 +50,9 @@ def _onnx_reference() -> "Backend":
     return OnnxReferenceBackend()
 
 
-_ARITHMETICS = (
-    "fbgemm",
-    "fbgemm-depthwise",
-    "gemmlowp",
-    "glow-cpu",
-    "glow-interpreter",
-    "ideal",
-    "litert-x64",
-    "neon",
-    "nvdla",
-    "onednn",
-    "ort-x64",
-    "ort-x64-avx2",
-    "ort-x64-sse",
-    "pow2-shift",
-    "qnnpack",
-    "tflite-single",
-    "tqt",
-    "tvm-relay",
-    "tvm-tonearest",
-    "tvm-upward",
-    "xnnpack",
-)
-"""Our own, written out: listing backends loads no numerics. A test holds them to the presets."""
+_PRESETS = Path(__file__).parents[1] / "numerics" / "presets"
+_ARITHMETICS = tuple(sorted(path.stem for path in _PRESETS.glob("*.toml")))
+"""Our own, as their files are called: listing backends loads no numerics."""
 
 _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
     {

@@ -7,11 +7,12 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from qbench.backends import Backend, Executor, OrtBackend, catalogue, get_backend
+from qbench.backends import Backend, Executor, OrtBackend, catalogue, get_backend, integer_machines
 from qbench.errors import InputError, UnsupportedError
 from qbench.extension import Extension
 from qbench.graph import check_convention, graph_digest, save_model
 from qbench.host import DotProduct, probe_dot_product
+from qbench.numerics import list_arithmetics
 
 NAMES = ("onnx-reference", "ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "ort-cpu-qoperator")
 ORT = NAMES[1:]
@@ -272,6 +273,14 @@ def test_extensions_add_backends_and_names_are_suggested():
     assert found.get("ort-mine").name == "ort-mine"
     with pytest.raises(InputError, match="Did you mean 'ort-cpu'"):
         get_backend("ort_cpu")
+
+
+def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
+    wanted = {f"integer-{name}" for name in list_arithmetics()}
+    assert integer_machines() == wanted <= set(catalogue().names())
+    code = "import sys; from qbench.backends import catalogue; catalogue(); print('qbench.numerics' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_importing_the_room_loads_no_engine():
