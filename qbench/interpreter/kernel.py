@@ -4,7 +4,7 @@ What can be known before the first batch (weights, multipliers, tables) is compu
 touches data only. Arrays have the logical shape of ONNX; where channels lie last in memory, a kernel may leave them so.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value
+from qbench.graph import constant_value, grid_dtype
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.gemm import Gemm
 from qbench.numerics import Arithmetic, QParams, QType
@@ -21,15 +21,9 @@ Run = Callable[[Sequence[Array | None]], Sequence[Array]]
 """Inputs of the node in order (None where left out) → its outputs."""
 
 _NEWEST = 21
-_GRIDS: Mapping[str, str] = {
-    "int8": "int8",
-    "uint8": "uint8",
-    "int16": "int16",
-    "uint16": "uint16",
-    "int32": "int32",
-    "int4": "int4",
-    "uint4": "uint4",
-}
+_GRIDS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"})
+_BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_LEVELS = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
 
 
 @dataclass(slots=True)
@@ -113,20 +107,44 @@ class Making:
             raise ValueError(f"input {index} of {self.node.op_type} is no constant")
         return found
 
-    def grid(self, scale: int, zero_point: int, *, axis: int | None = None) -> QParams:
-        """The grid whose scale and zero point stand at these inputs.
+    def scales(self, index: int) -> npt.NDArray[np.float32]:
+        """The constant scale or scales at input ``index``.
 
         Raises:
-            ValueError: they are computed, or no grid has the zero point's type.
+            ValueError: they are computed, or no float32.
         """
-        scales = self.needed(scale)
-        points = np.zeros(scales.shape, np.uint8) if self.absent(zero_point) else self.needed(zero_point)
+        found = self.needed(index)
+        if found.dtype != np.float32:
+            raise ValueError(f"scales of {found.dtype}: how machines count is known of float32")
+        return found
+
+    def grid(self, scale: int, zero_point: int, *, axis: int | None = None) -> QParams:
+        """The grid whose scale and zero point stand at these inputs; a zero point that is left out is 0.
+
+        It then has the type that ONNX gives it: of a Q or DQ, of its integers (``graph.grid_dtype``); of any other
+        operator, of its data.
+
+        Raises:
+            ValueError: they are computed, scales are no float32, or no grid has the type.
+        """
+        scales = self.scales(scale)
+        points = np.zeros(scales.shape, self._left_out()) if self.absent(zero_point) else self.needed(zero_point)
         if points.dtype.name not in _GRIDS:
             raise ValueError(f"a zero point of type {points.dtype} is of no grid")
-        qtype = QType.parse(_GRIDS[points.dtype.name])
+        qtype = QType.parse(points.dtype.name)
         if scales.size == 1:
             return QParams(float(scales.reshape(-1)[0]), int(points.reshape(-1)[0]), qtype)
         return QParams(scales, points.astype(np.int64), qtype, axis=axis)
+
+    def _left_out(self) -> npt.DTypeLike:
+        """The type of a zero point that is left out."""
+        if self.node.op_type in _BORDERS:
+            return grid_dtype(self.node).numpy()
+        found = [value.dtype for value in self.node.inputs if value is not None and value.dtype is not None]
+        known = {dtype for dtype in found if dtype in _LEVELS}
+        if len(known) != 1:
+            raise ValueError("a zero point is left out, and nothing says which type it would have")
+        return known.pop().numpy()
 
 
 Maker = Callable[[Making], Run]

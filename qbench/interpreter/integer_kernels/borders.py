@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 
 import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
@@ -12,10 +14,16 @@ from qbench.numerics import QParams, dequantize, quantize
 
 _ENDS_ARE_INPUTS = 11
 """The opset since which a Clip has its ends as inputs."""
+_OTHER_REALS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 
 
 def quantize_linear(making: Making) -> Run:
-    """Reals to levels by the machine's own rule."""
+    """Reals to levels by the machine's own rule.
+
+    Raises:
+        ValueError: scales of blocks, or reals that are no float32.
+    """
+    _check(making, making.node.inputs[0])
     grid = making.grid(1, 2, axis=int_attribute(making.node, "axis", 1))
     machine = making.arithmetic
 
@@ -50,10 +58,21 @@ def dynamic_quantize_linear(making: Making) -> Run:
 
 
 def dequantize_linear(making: Making) -> Run:
-    """Levels to reals, which is exact but for one float32 product; by parameters of the batch, ONNX's own."""
+    """Levels to reals, which is exact but for one float32 product; by parameters of the batch, ONNX's own.
+
+    Without a zero point the integers are of whatever type comes.
+
+    Raises:
+        ValueError: scales of blocks, or reals that would be no float32.
+    """
+    _check(making, making.node.outputs[0])
     if any(making.constant(index) is None and not making.absent(index) for index in (1, 2)):
         return reference(making)
-    grid = making.grid(1, 2, axis=int_attribute(making.node, "axis", 1))
+    axis = int_attribute(making.node, "axis", 1)
+    data = making.node.inputs[0]
+    if making.absent(2) and (data is None or data.dtype is None):
+        return _dequantizing_any(making.scales(1), axis)
+    grid = making.grid(1, 2, axis=axis)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
@@ -76,3 +95,31 @@ def clip(making: Making) -> Run:
         return (np.clip(inputs[0], low, high),)
 
     return run
+
+
+def _dequantizing_any(scales: npt.NDArray[np.float32], axis: int) -> Run:
+    """Integers of the type they come in, with a zero point of 0."""
+    single = scales.size == 1
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        levels = inputs[0]
+        assert levels is not None
+        name = levels.dtype.name
+        grid = QParams(scales.reshape(()), 0, name) if single else QParams(scales, 0, name, axis=axis)
+        return (dequantize(levels, grid),)
+
+    return run
+
+
+def _check(making: Making, real: ir.Value | None) -> None:
+    """Refuse blocks of a border, and reals other than float32 on its side of them.
+
+    Raises:
+        ValueError: why there is no kernel.
+    """
+    if int_attribute(making.node, "block_size", 0):
+        raise ValueError("scales of blocks")
+    written = int_attribute(making.node, "output_dtype", 0) if making.node.op_type == "DequantizeLinear" else 0
+    found = ir.DataType(written) if written else None if real is None else real.dtype
+    if found in _OTHER_REALS:
+        raise ValueError(f"reals of {found.name.lower()}: how machines count is known of float32")
