@@ -17,8 +17,14 @@ class _Recorder:
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch, noted."""
-        self.batches.append({name: np.array(array) for name, array in feeds.items()})
+        before = self.batches[-1] if self.batches else {}
+        self.batches.append({name: _noted(array, before.get(name)) for name, array in feeds.items()})
         return self._executor.run(feeds)
+
+
+def _noted(array: Array, before: Array | None) -> Array:
+    """A copy of ``array``; what was noted ``before``, where that is the same: a loop feeds much of one batch again."""
+    return before if before is not None and np.array_equal(array, before) else np.array(array)
 
 
 def recorded_feeds(task: Task, runners: Mapping[str, Executor], samples: Samples) -> dict[str, list[dict[str, Array]]]:
