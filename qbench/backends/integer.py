@@ -17,7 +17,7 @@ from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded
 from qbench.errors import InputError, UnsupportedError, nearest
 from qbench.graph import Capabilities, Form, form_of
-from qbench.interpreter import KERNELS, Counters, Means, Program
+from qbench.interpreter import KERNELS, BatchError, Counters, Means, Program
 from qbench.numerics import Arithmetic
 from qbench.passes import Target, lower_to_qoperator
 
@@ -106,7 +106,7 @@ class _IntegerExecutor(Closing):
         arrays = self._check.checked(feeds)
         try:
             return self._program.run(arrays)
-        except (ValueError, IndexError) as error:
+        except BatchError as error:
             raise InputError(
                 f"Running '{self._check.graph}' on '{self._check.backend}'",
                 found=" ".join(str(error).split())[:300],

@@ -1,6 +1,7 @@
 """Running graphs by the rules of any machine: programs of kernels, compiled once, that count as it counts."""
 
 from qbench.interpreter.accumulate import risky_pairs
+from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.gemm import float_gemm
 from qbench.interpreter.kernel import Counters, Means
 from qbench.interpreter.kernel_table import KERNELS, float_operator
@@ -9,6 +10,7 @@ from qbench.interpreter.sum_shapes import sum_shape
 
 __all__ = [
     "KERNELS",
+    "BatchError",
     "Counters",
     "Means",
     "Program",

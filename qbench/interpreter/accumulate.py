@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.gemm import DEEPEST, Operands, Pairs, engine_gemm, pairs_here, saturating_gemm
 from qbench.interpreter.kernel import Counters, Means
 
@@ -41,6 +42,18 @@ def accumulator(operands: Operands, pair_bits: int, means: Means, counters: Coun
         means: what it is computed with.
         counters: pairs that saturated are counted here, unless the processor saturates by itself.
     """
+    depth = len(operands.weight)
+    accumulate = _any_depth(operands, pair_bits, means, counters)
+
+    def checked(x: Array) -> npt.NDArray[Any]:
+        if x.shape[1] != depth:
+            raise BatchError(f"{x.shape[1]} levels a row where the weight has {depth}")
+        return accumulate(x)
+
+    return checked
+
+
+def _any_depth(operands: Operands, pair_bits: int, means: Means, counters: Counters) -> Accumulate:
     depth = len(operands.weight)
     if operands.wide or depth <= DEEPEST:
         return _shallow(operands, pair_bits, means, counters)

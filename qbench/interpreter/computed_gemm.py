@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from qbench.interpreter.accumulate import mend, processor_saturates, risky_pairs, saturates
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError, broadcast
 from qbench.interpreter.gemm import DEEPEST, EXACT, Pairs, engine_gemm, engine_run, pairs_here
 from qbench.interpreter.kernel import Making
 
@@ -35,7 +36,13 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
 
     Returns:
         (…, M, N) int32, or int64 where int32 could overflow.
+
+    Raises:
+        BatchError: shapes that are no product.
     """
+    if a.shape[-1] != b.shape[-2]:
+        raise BatchError(f"{a.shape[-1]} levels a row and {b.shape[-2]} a column")
+    broadcast(a.shape[:-2], b.shape[:-2])
     means, eight = making.means, max(a.dtype.itemsize, b.dtype.itemsize) == 1
     by_engine = eight and means.gemm is engine_gemm and a.shape[-1] <= DEEPEST
     if not saturates(a.dtype, b.dtype, pair_bits):

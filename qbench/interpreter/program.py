@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from qbench.graph import constant_value, node_key
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.gemm import Pairs, best_gemm, engine_gemm, float_gemm, pairs_here
 from qbench.interpreter.kernel import Counters, Making, Means, Run
 from qbench.interpreter.kernel_table import float_operator, make_kernel
@@ -21,8 +22,9 @@ from qbench.numerics import Arithmetic
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """One kernel: the places it reads and writes, and those nobody reads behind it."""
+    """One kernel: its node, the places it reads and writes, and those nobody reads behind it."""
 
+    node: str
     run: Run
     reads: tuple[int | None, ...]
     writes: tuple[int, ...]
@@ -59,16 +61,23 @@ class Program:
             reads = tuple(None if value is None else self._read(value) for value in node.inputs)
             here = arithmetic.at(float_operator(node), node_key(node))
             run = make_kernel(Making(node, here, using, counters))
-            compiled.append((run, reads, tuple(self._place(value) for value in node.outputs)))
+            compiled.append((node_key(node), run, reads, tuple(self._place(value) for value in node.outputs)))
         self._outputs = {name: self._read(value) for name, value in wanted.items()}
         self._steps = _with_ends(compiled, set(self._outputs.values()) | set(self._constants))
 
     def run(self, feeds: Mapping[str, Array]) -> dict[str, Array]:
-        """One batch: input name → array, to output or tap name → array, channels first in memory."""
+        """One batch: input name → array, to output or tap name → array, channels first in memory.
+
+        Raises:
+            BatchError: a node that cannot compute it.
+        """
         held: dict[int, Array] = dict(self._constants)
         held.update({place: np.asarray(feeds[name]) for name, place in self._inputs.items() if name in feeds})
         for step in self._steps:
-            results = step.run([None if place is None else held[place] for place in step.reads])
+            try:
+                results = step.run([None if place is None else held[place] for place in step.reads])
+            except BatchError as error:
+                raise BatchError(f"{error} at '{step.node}'") from error
             held.update(zip(step.writes, results, strict=False))
             for place in step.empties:
                 held.pop(place, None)
@@ -98,16 +107,17 @@ def counting_means() -> Means:
 
 
 def _with_ends(
-    compiled: Sequence[tuple[Run, tuple[int | None, ...], tuple[int, ...]]], kept: set[int]
+    compiled: Sequence[tuple[str, Run, tuple[int | None, ...], tuple[int, ...]]], kept: set[int]
 ) -> tuple[_Step, ...]:
     """Steps that know which places they empty: those read or written for the last time, unless ``kept``."""
     last: dict[int, int] = {}
-    for index, (_, reads, writes) in enumerate(compiled):
+    for index, (_, _, reads, writes) in enumerate(compiled):
         last.update(dict.fromkeys((*(r for r in reads if r is not None), *writes), index))
     empties: dict[int, list[int]] = {}
     for place, index in last.items():
         if place not in kept:
             empties.setdefault(index, []).append(place)
     return tuple(
-        _Step(run, reads, writes, tuple(empties.get(index, ()))) for index, (run, reads, writes) in enumerate(compiled)
+        _Step(node, run, reads, writes, tuple(empties.get(index, ())))
+        for index, (node, run, reads, writes) in enumerate(compiled)
     )

@@ -13,6 +13,7 @@ import onnx_ir as ir
 
 from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +56,19 @@ class Windows:
         return tuple(found)
 
     def outputs_for(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
-        """How many windows there are along every axis."""
+        """How many windows there are along every axis.
+
+        Raises:
+            BatchError: there is none.
+        """
         pads, counts = self.pads_for(spatial), []
         for size, (before, after), span, stride in zip(spatial, pads, self.spans(), self.strides, strict=True):
             free = size + before + after - span
             count = (math.ceil(free / stride) if self.ceil else free // stride) + 1
             # A window that would begin in the padding behind the input is none.
             counts.append(count - 1 if self.ceil and (count - 1) * stride >= size + before else count)
+        if min(counts, default=1) < 1:
+            raise BatchError(f"no window of {self.spans()} in {spatial} with its padding")
         return tuple(counts)
 
     @property

@@ -7,6 +7,7 @@ import onnx
 import onnx_ir as ir
 
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.kernel import Making, Run
 
 _SUBGRAPHS = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS})
@@ -37,7 +38,10 @@ def reference(making: Making) -> Run:
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name}
-        found = evaluator.run(None, feeds)
+        try:
+            found = evaluator.run(None, feeds)
+        except (ValueError, IndexError) as error:
+            raise BatchError(" ".join(str(error).split())[:300]) from error
         return tuple(np.asarray(value) for value in found)
 
     return run

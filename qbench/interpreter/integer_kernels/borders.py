@@ -8,6 +8,7 @@ import onnx_ir as ir
 
 from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import Making, Run
 from qbench.numerics import QParams, dequantize, quantize
@@ -50,7 +51,7 @@ def dynamic_quantize_linear(making: Making) -> Run:
         with np.errstate(over="ignore"):
             scale = np.float32(high - low) / np.float32(255) or np.float32(1)
         if not np.isfinite(scale):
-            raise ValueError(f"a range of {low:.6g} … {high:.6g} has no scale in float32")
+            raise BatchError(f"a range of {low:.6g} … {high:.6g} has no scale in float32")
         point = np.clip(np.rint(-low / scale), 0, 255).astype(np.uint8)
         return quantize(x, QParams(scale, int(point), "uint8"), machine), np.asarray(scale), np.asarray(point)
 

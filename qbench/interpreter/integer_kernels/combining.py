@@ -12,6 +12,7 @@ import numpy as np
 
 from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError, broadcast
 from qbench.interpreter.integer_kernels.lookups import all_levels, lookup
 from qbench.interpreter.integer_kernels.operands import given_operands
 from qbench.interpreter.kernel import Making, Run
@@ -23,19 +24,25 @@ def concat(making: Making) -> Run:
     node, y = making.node, making.grid(0, 1)
     axis = int_attribute(node, "axis", 0)
     parts = [_bringing(making, place, making.grid(place + 1, place + 2), y) for place in range(2, len(node.inputs), 3)]
-    return lambda inputs: (np.concatenate([part(inputs)[0] for part in parts], axis=axis),)
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        found = [part(inputs)[0] for part in parts]
+        across = {np.delete(one.shape, axis).tobytes() for one in found}
+        if len(across) > 1:
+            raise BatchError(f"parts of {' and '.join(str(one.shape) for one in found)} along axis {axis}")
+        return (np.concatenate(found, axis=axis),)
+
+    return run
 
 
 def largest(making: Making) -> Run:
     """QLinearMax: x s z of every operand, s_y z_y."""
-    parts = _brought(making)
-    return lambda inputs: (reduce(np.maximum, [part(inputs)[0] for part in parts]),)
+    return _reduced(making, np.maximum)
 
 
 def smallest(making: Making) -> Run:
     """QLinearMin: as QLinearMax."""
-    parts = _brought(making)
-    return lambda inputs: (reduce(np.minimum, [part(inputs)[0] for part in parts]),)
+    return _reduced(making, np.minimum)
 
 
 def where(making: Making) -> Run:
@@ -46,7 +53,9 @@ def where(making: Making) -> Run:
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
-        return (np.where(inputs[0], yes(inputs)[0], no(inputs)[0]),)
+        chosen = yes(inputs)[0], no(inputs)[0]
+        broadcast(inputs[0].shape, *(one.shape for one in chosen))
+        return (np.where(inputs[0], *chosen),)
 
     return run
 
@@ -56,9 +65,16 @@ def requantize(making: Making) -> Run:
     return _bringing(making, 0, making.grid(1, 2), making.grid(3, 4))
 
 
-def _brought(making: Making) -> list[Run]:
+def _reduced(making: Making, combine: "np.ufunc") -> Run:
     operands, y = given_operands(making)
-    return [_operand(making, one.place, y) for one in operands]
+    parts = [_operand(making, one.place, y) for one in operands]
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        found = [part(inputs)[0] for part in parts]
+        broadcast(*(one.shape for one in found))
+        return (reduce(combine, found),)
+
+    return run
 
 
 def _operand(making: Making, place: int, y: QParams) -> Run:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 from qbench.graph import int_attribute
 from qbench.interpreter.accumulate import Accumulate, saturates
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.computed_gemm import multiplied
 from qbench.interpreter.integer_kernels.sums import (
     Ints64,
@@ -50,6 +51,7 @@ def conv(making: Making) -> Run:
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
+        _check_channels(making, weight, inputs[0])
         total = sums(inputs[0], zero)
         return (channels_first(finished(total.reshape(-1, len(weight))).reshape(total.shape)),)
 
@@ -83,6 +85,7 @@ def conv_integer(making: Making) -> Run:
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         levels, point = inputs[0], inputs[2] if len(inputs) > 2 else None
         assert levels is not None
+        _check_channels(making, weight, levels)
         sums, largest = made(levels.dtype)
         zero = 0 if point is None else int(point.reshape(-1)[0])
         return (channels_first(in_register(making, sums(levels, zero), largest)),)
@@ -92,6 +95,17 @@ def conv_integer(making: Making) -> Run:
 
 def _groups(making: Making) -> int:
     return int_attribute(making.node, "group", 1)
+
+
+def _check_channels(making: Making, weight: Array, levels: Array) -> None:
+    """What a loop over channels would not notice.
+
+    Raises:
+        BatchError: ``levels`` have other channels than the filters.
+    """
+    wanted = weight.shape[1] * _groups(making)
+    if levels.shape[1] != wanted:
+        raise BatchError(f"{levels.shape[1]} channels where the filters have {wanted}")
 
 
 def _columns(weight: Array) -> Array:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import broadcast
 from qbench.interpreter.kernel import Run
 from qbench.numerics import QParams
 
@@ -45,6 +46,7 @@ def lookup_pair(table: Array, lows: tuple[int, int], *, compiled: bool) -> Run:
         left, right = inputs[0], inputs[3]
         assert left is not None
         assert right is not None
+        broadcast(left.shape, right.shape)
         return (table[left.astype(np.intp) - lows[0], right.astype(np.intp) - lows[1]],)
 
     return run

@@ -16,6 +16,7 @@ import onnx_ir as ir
 
 from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.integer_kernels.sums import accumulating, finishing, optional, reach, zero_points
 from qbench.interpreter.kernel import Making, Run
 from qbench.interpreter.windows import channels_first, channels_last
@@ -98,6 +99,8 @@ def conv_transpose(making: Making) -> Run:
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
         last = channels_last(inputs[0])
+        if last.shape[-1] != len(weight):
+            raise BatchError(f"{last.shape[-1]} channels where the filters have {len(weight)}")
         spatial = last.shape[1:-1]
         cuts = spread.cut(spatial)
         room = [max(full, cut.stop) for full, cut in zip(spread.full(spatial), cuts, strict=True)]
