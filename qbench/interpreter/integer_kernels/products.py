@@ -16,7 +16,7 @@ from qbench.graph import float_attribute, int_attribute
 from qbench.interpreter.accumulate import Accumulate
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.computed_gemm import largest_sum, multiplied
-from qbench.interpreter.finish import Finish
+from qbench.interpreter.epilogue import Finish
 from qbench.interpreter.integer_kernels.sums import Ints64, accumulating, finishing, optional, reach, zero_points
 from qbench.interpreter.kernel import Making, Run
 from qbench.numerics import QParams, SumShape

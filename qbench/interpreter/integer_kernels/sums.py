@@ -11,7 +11,8 @@ import numpy.typing as npt
 
 from qbench.interpreter.accumulate import Accumulate, accumulator
 from qbench.interpreter.arrays import Array
-from qbench.interpreter.finish import Epilogue, Finish, finish
+from qbench.interpreter.epilogue import Epilogue, Finish
+from qbench.interpreter.finish import finish
 from qbench.interpreter.gemm import Operands
 from qbench.interpreter.kernel import Making
 from qbench.numerics import QParams, held
