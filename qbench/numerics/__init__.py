@@ -3,18 +3,7 @@
 from qbench.numerics.accumulation import Accumulator, PairsIn, SumShape
 from qbench.numerics.addition import add_quantized
 from qbench.numerics.affine import ScaleKind, Symmetry, choose_qparams, dequantize, fake_quantize, quantize
-from qbench.numerics.arithmetic import (
-    Adding,
-    AddScheme,
-    Arithmetic,
-    Averaging,
-    Dequantizing,
-    Functions,
-    NotANumber,
-    Override,
-    Quantizing,
-    Softmax,
-)
+from qbench.numerics.arithmetic import Arithmetic, Override
 from qbench.numerics.averaging import averager
 from qbench.numerics.division import divide_quantized
 from qbench.numerics.float_scaling import FloatOrder, FloatSteps, float_steps
@@ -35,6 +24,16 @@ from qbench.numerics.requantization import requantize, scaler
 from qbench.numerics.rescaling import centred_rescaler, rescale_quantized, rescaler, scaling_of_levels
 from qbench.numerics.rounding import Rounding
 from qbench.numerics.scaling import MultiplierForm, Scaling, Stage, ZeroPoint
+from qbench.numerics.schemes import (
+    Adding,
+    AddScheme,
+    Averaging,
+    Dequantizing,
+    Functions,
+    NotANumber,
+    Quantizing,
+    Softmax,
+)
 from qbench.numerics.softmax import softmax_of_levels
 from qbench.numerics.subtraction import subtract_quantized
 

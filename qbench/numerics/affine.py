@@ -14,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
-from qbench.numerics.arithmetic import Arithmetic, Dequantizing, NotANumber
+from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.interval import Floats
 from qbench.numerics.multiply_add import fused_multiply_add
-from qbench.numerics.named import get_arithmetic
+from qbench.numerics.named import machine_for
 from qbench.numerics.qparams import QParams
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.rounding import round_reals
 from qbench.numerics.scaling import ZeroPoint
+from qbench.numerics.schemes import Dequantizing, NotANumber
 
 Symmetry = Literal["asymmetric", "symmetric", "symmetric_unsigned"]
 ScaleKind = Literal["real", "pow2", "pow2_nearest"]
@@ -101,8 +102,7 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
     """
     real = np.asarray(x, np.float32)
     if arithmetic is not None:
-        machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
-        return _quantized_by(real, qparams, machine)
+        return _quantized_by(real, qparams, machine_for(arithmetic, "QuantizeLinear"))
     scale, point = qparams.expanded(real.shape)
     # Rounded values beyond 2^24 saturate on a grid of 16 bits, so that float32 holds every sum that matters there.
     counting = np.float32 if qparams.qtype.bits <= 16 else np.float64
@@ -154,8 +154,8 @@ def dequantize(q: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str 
     levels = np.asarray(q)
     _require_levels(levels, qparams.qtype)
     scale, point = qparams.expanded(levels.shape)
-    machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
-    if machine is not None and machine.dequantizing is Dequantizing.FUSED:
+    dequantizing = machine_for(arithmetic, "DequantizeLinear").dequantizing if arithmetic else Dequantizing.CENTRED
+    if dequantizing is Dequantizing.FUSED:
         moved = np.asarray(scale * point.astype(np.float32), np.float32)
         return fused_multiply_add(levels.astype(np.float32), scale, -moved)
     counting = np.int32 if qparams.qtype.bits <= 16 else np.int64

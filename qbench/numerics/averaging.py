@@ -1,6 +1,6 @@
 """From the sum of n levels to their mean on another grid: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
 
-The schemes are named in ``arithmetic.Averaging``. Those that need nothing but the sum are here; REAL, whose result
+The schemes are named in ``schemes.Averaging``. Those that need nothing but the sum are here; REAL, whose result
 depends on the order in which floats are summed, belongs to whoever has the order.
 """
 
@@ -8,12 +8,13 @@ from collections.abc import Callable
 
 import numpy as np
 
-from qbench.numerics.arithmetic import Arithmetic, Averaging
+from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.multiplier import fixed_multiplier, folded_multiplier, real_multiplier
 from qbench.numerics.qparams import QParams
 from qbench.numerics.requantization import fixed_scaler, scaler
 from qbench.numerics.rounding import Ints, Rounding, round_reals
 from qbench.numerics.scaling import MultiplierForm, Precision
+from qbench.numerics.schemes import Averaging
 
 Averager = Callable[[Ints], Ints]
 """Σ (x − z_x), int64 → levels, not yet clamped."""

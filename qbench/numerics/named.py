@@ -30,6 +30,16 @@ def get_arithmetic(name: str) -> Arithmetic:
     return catalogue(installed_extensions()).get(name)
 
 
+def machine_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
+    """The machine, or the one of that name, as it counts ``operator`` (``Conv``) in a node without a name.
+
+    Raises:
+        InputError: no such machine.
+    """
+    machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
+    return machine.at(operator, "")
+
+
 def list_arithmetics() -> tuple[str, ...]:
     """The names of all machines, sorted, installed extensions included."""
     return catalogue(installed_extensions()).names()

@@ -17,17 +17,14 @@ from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.float_scaling import real_levels
 from qbench.numerics.integer_scaling import shift_steps, short_steps, steps_of
 from qbench.numerics.multiplier import Fixed, Scales, exact_multipliers, real_multiplier
-from qbench.numerics.named import get_arithmetic
+from qbench.numerics.named import machine_for
 from qbench.numerics.qtype import QType, qtype_of
 from qbench.numerics.register import held, in_bits
-from qbench.numerics.rounding import Ints, Rounding, round_reals
+from qbench.numerics.rounding import WIDEST, Ints, Rounding, whole_levels
 from qbench.numerics.scaling import MultiplierForm, Scaling, ZeroPoint
 
 Scaler = Callable[[Ints], Ints]
 """Accumulators (int64) → round(acc · M) + z, not yet clamped."""
-
-_WIDEST = 2.0**40
-"""Outputs have at most 32 bits: what lies beyond this is clamped anyway, and an int64 holds it."""
 
 
 def requantize(
@@ -49,7 +46,8 @@ def requantize(
             machine that counts in float32 rounds them itself.
         zero_point: of the output.
         qtype: the output's grid, or its name.
-        arithmetic: a machine or its name.
+        arithmetic: a machine or its name; as it counts convolutions: other products can be counted otherwise
+            (gemmlowp's Gemm is), which ``arithmetic.at("Gemm", "")`` gives.
         bias: integers at s_x · s_w, a number or 1-d along ``axis``.
         axis: of ``acc``, that channels run along.
         limits: levels to clamp to, (lo, hi); None: the ends of the grid.
@@ -61,7 +59,7 @@ def requantize(
         InputError: an unknown machine or grid, or a multiplier that this one cannot hold.
         ValueError: channels that do not fit the axis.
     """
-    machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
+    machine = machine_for(arithmetic, "Conv")
     qtype = qtype_of(qtype)
     sums = np.asarray(acc).astype(np.int64)
     spread = tuple(-1 if index == axis % max(sums.ndim, 1) else 1 for index in range(sums.ndim))
@@ -121,10 +119,12 @@ def _in_rationals(scales: Scales, scaling: Scaling, zero_point: int) -> Scaler:
     exact = exact_multipliers(scales)
 
     def scale(sums: Ints) -> Ints:
-        real = sums * multiplier + offset
-        levels = round_reals(real, rounding).astype(np.int64)
+        with np.errstate(over="ignore"):
+            real = np.clip(sums * multiplier + offset, -WIDEST, WIDEST)
+        levels = whole_levels(real, rounding)
         step = real - np.floor(real)
         near = np.minimum(np.abs(step - 0.5), np.minimum(step, 1 - step)) <= np.abs(real) * 2.0**-50 + 2.0**-60
+        near &= np.abs(real) < WIDEST
         if near.any():
             where = np.nonzero(near)
             rationals = np.broadcast_to(exact, sums.shape)[where].tolist()
@@ -144,8 +144,7 @@ def _in_floats(scales: Scales, scaling: Scaling, zero_point: int, bias: Ints | N
     def scale(sums: Ints) -> Ints:
         with np.errstate(over="ignore"):  # what leaves a float is clamped like all that leaves the grid
             values = reals(sums)
-        levels = round_reals(np.clip(values, -_WIDEST, _WIDEST), rounding).astype(np.int64)
-        return _inner(levels, scaling) + behind
+        return _inner(whole_levels(values, rounding), scaling) + behind
 
     return scale
 

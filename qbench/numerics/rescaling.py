@@ -11,11 +11,12 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.affine import dequantize, quantize
-from qbench.numerics.arithmetic import Arithmetic, Dequantizing
-from qbench.numerics.named import get_arithmetic
+from qbench.numerics.arithmetic import Arithmetic
+from qbench.numerics.named import machine_for
 from qbench.numerics.qparams import QParams
 from qbench.numerics.requantization import scaler
 from qbench.numerics.scaling import MultiplierForm, Scaling
+from qbench.numerics.schemes import Dequantizing
 
 Levels = npt.NDArray[Any]
 _FLOATS = (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN)
@@ -36,8 +37,7 @@ def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arit
         InputError: an unknown machine, or a ratio of scales that this one cannot hold.
         ValueError: a grid per channel.
     """
-    machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
-    return rescaler(x, y, machine)(np.asarray(q))
+    return rescaler(x, y, machine_for(arithmetic, "Requantize"))(np.asarray(q))
 
 
 def rescaler(x: QParams, y: QParams, machine: Arithmetic) -> Callable[[Levels], Levels]:

@@ -15,6 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
+WIDEST = 2.0**40
+"""Outputs have at most 32 bits: what lies beyond this is clamped anyway, and an int64 holds it."""
 Reals = npt.NDArray[np.floating[Any]]
 
 
@@ -34,6 +36,24 @@ def round_reals(values: Reals, rounding: Rounding) -> Reals:
     Half up and half away look at the fraction, not at v + 1/2, which would be rounded itself.
     """
     return _REALS[rounding](values)
+
+
+def whole_levels(values: Reals, rounding: Rounding) -> Ints:
+    """``values`` rounded to int64; infinities and what lies beyond ±2⁴⁰ become that."""
+    return round_reals(np.asarray(np.clip(values, -WIDEST, WIDEST)), rounding).astype(np.int64)
+
+
+def half_even_quotients(up: npt.NDArray[Any], down: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """``up`` / ``down`` to the nearest whole numbers, a tie to the even one; exact.
+
+    Args:
+        up, down: int64 or Python's integers (object), of shapes that broadcast; ``down`` positive, in int64 below 2⁶².
+    """
+    shape = np.broadcast_shapes(up.shape, down.shape)
+    up, down = np.atleast_1d(up), np.atleast_1d(down)  # Python's integers leave arrays of no dimension
+    whole = up // down
+    twice = 2 * (up - whole * down)
+    return np.asarray(whole + ((twice > down) | ((twice == down) & (whole % 2 == 1)))).reshape(shape)
 
 
 def shift_right(values: Ints, shift: npt.ArrayLike, rounding: Rounding) -> Ints:

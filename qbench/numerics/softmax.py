@@ -1,6 +1,6 @@
 """Softmax of levels, along the last axis: y_i = exp(s (q_i − max q)) / Σ_j exp(s (q_j − max q)) on another grid.
 
-The schemes are named in ``arithmetic.Softmax``; their formulas stand at the functions below. TABLE is of one type of 8
+The schemes are named in ``schemes.Softmax``; their formulas stand at the functions below. TABLE is of one type of 8
 bits; FIXED of 8 bits and of a grid with 256 levels from 0 to 1. Other grids are computed as REAL, which those engines
 would refuse or dequantize.
 """
@@ -13,12 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.affine import dequantize, quantize
-from qbench.numerics.arithmetic import Arithmetic, Softmax
+from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.fixed_point import exp_of_negatives, high_product, reciprocal
 from qbench.numerics.multiplier import fixed_multiplier
 from qbench.numerics.qparams import QParams
 from qbench.numerics.rounding import Ints, Rounding, shift_right
 from qbench.numerics.scaling import MultiplierForm, Scaling
+from qbench.numerics.schemes import Softmax
 
 Levels = npt.NDArray[Any]
 SoftmaxOfLevels = Callable[[Levels], tuple[Levels, int]]
