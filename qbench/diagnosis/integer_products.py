@@ -2,8 +2,7 @@
 
     acc[n] = Σ_k (x[k] − z_x) (w[k, n] − z_w[n]) + bias[n]
 
-k runs as the interpreter counts: along the window, rows first, channels fastest; in groups over the channels of the
-filter alone.
+k runs as the interpreter counts (``interpreter.summing``); in groups over the channels of the filter alone.
 """
 
 from collections.abc import Mapping
@@ -15,9 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value, int_attribute, node_key
-from qbench.interpreter import float_operator, sum_shape
-from qbench.numerics import QParams, QType, SumShape
+from qbench.graph import constant_value, node_key
+from qbench.interpreter import Summing, float_operator, sum_shape, summing
+from qbench.numerics import QParams, QType
 
 Ints = npt.NDArray[np.int64]
 _RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
@@ -61,7 +60,8 @@ class IntegerProduct:
         bias: (N,), zeros where there is none.
         scales: of x, of w (N,), and of the result; None where the result is no level.
         output: the grid of the result, likewise.
-        shape: of its sums.
+        depthwise: one filter a channel.
+        order: of its sums.
     """
 
     node: str
@@ -76,7 +76,8 @@ class IntegerProduct:
     bias: Ints
     scales: tuple[float, npt.NDArray[np.float64], float] | None
     output: QParams | None
-    shape: SumShape
+    depthwise: bool
+    order: Summing
 
 
 def integer_products(model: ir.Model) -> tuple[tuple[IntegerProduct, ...], tuple[str, ...]]:
@@ -108,13 +109,14 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
         or (weight.ndim != 2 and not is_conv)
     ):
         return None
-    columns = _columns(node, weight.astype(np.int64), is_conv=is_conv)
+    order = summing(node, weight.shape)
+    columns = order.columns(weight.astype(np.int64))
     count = columns.shape[1]
     low, high = _ends(x, levels)
     bias = None if places.bias is None else _constant(node, places.bias)
     return IntegerProduct(
         node=node_key(node),
-        operator=float_operator(node).removesuffix("IntegerToFloat"),
+        operator=float_operator(node),
         levels=levels,
         weights=weight.dtype.name,
         low=low,
@@ -125,14 +127,9 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
         bias=_spread(bias, count),
         scales=_scales(node, places, count),
         output=_output(node, places),
-        shape=sum_shape(node, weight.shape) if is_conv else SumShape(),
+        depthwise=is_conv and sum_shape(node, weight.shape).depthwise,
+        order=order,
     )
-
-
-def _columns(node: ir.Node, weight: Ints, *, is_conv: bool) -> Ints:
-    if is_conv:
-        return np.moveaxis(weight, 1, -1).reshape(len(weight), -1).T
-    return weight.T if node.op_type == "QGemm" and int_attribute(node, "transB", 0) else weight
 
 
 def _ends(x: ir.Value | None, levels: str) -> tuple[int, int]:

@@ -107,7 +107,7 @@ def _layer(product: IntegerProduct, machines: Sequence[Arithmetic]) -> LayerLint
     return LayerLint(
         node=product.node,
         operator=product.operator,
-        depthwise=product.shape.depthwise,
+        depthwise=product.depthwise,
         levels=product.levels,
         weights=product.weights,
         pairs=risk,

@@ -34,7 +34,7 @@ def machine_limits(product: IntegerProduct, machine: Arithmetic) -> tuple[str, .
     """What ``machine`` cannot represent of ``product``, one line each."""
     here = machine.at(product.operator, product.node)
     found = []
-    if pair_bits := here.accumulator.pairs(product.shape):
+    if pair_bits := here.accumulator.pairs(product.order.shape):
         risk = pair_risk(product, pair_bits)
         if risk.risky:
             found.append(f"{risk.risky} of {risk.pairs} pairs can saturate in {pair_bits} bits")

@@ -3,8 +3,9 @@
     a pair is lost to saturation when    high · (|w₀| + |w₁|) > 2¹⁵ − 1        (2¹⁵ where both are negative)
     worst loss of a column             = max(Σ excess of its positive pairs, Σ excess of its negative ones)
 
-Both sums are reached: the levels of one kind at their highest, of the other at 0. Of unsigned levels and signed weights
-only (Intel's vpmaddubsw); with 8-bit levels the first line reads |w₀| + |w₁| ≥ 129.
+Both sums are reached: the levels of one kind at their highest, of the other at 0. Of an unsigned left operand and a
+signed right one only (Intel's vpmaddubsw); with 8-bit levels on the left the first line reads |w₀| + |w₁| ≥ 129, with
+8-bit weights there (``interpreter.summing``) and the lowest level w₀ + w₁ ≥ 257.
 """
 
 from dataclasses import dataclass
@@ -48,11 +49,13 @@ def pair_risk(product: IntegerProduct, bits: int = BITS) -> PairRisk:
     """What can happen to ``product`` where pairs are summed in ``bits`` bits."""
     weight = product.weight
     pairs = len(weight) // 2 * weight.shape[1]
-    if product.levels != "uint8" or product.weights != "int8":
-        return PairRisk(pairs=pairs, why_not=f"{product.levels} × {product.weights} is not summed in pairs")
+    if not product.order.in_pairs(product.levels, product.weights):
+        sides = (product.weights, product.levels) if product.order.weights_left else (product.levels, product.weights)
+        return PairRisk(pairs=pairs, why_not=f"{' × '.join(sides)} is not summed in pairs")
     first, second, top = weight[0 : 2 * (len(weight) // 2) : 2], weight[1::2], (1 << (bits - 1)) - 1
     most, least = (end(first, 0) + end(second, 0) for end in (np.maximum, np.minimum))
-    excess = np.stack([product.high * most - top, -product.high * least - top - 1]).clip(0)
+    low, high = min(product.low, 0), max(product.high, 0)
+    excess = np.stack([high * most + low * least - top, -high * least - low * most - top - 1]).clip(0)
     losses = excess.sum(axis=1).max(axis=0)
     worst = int(np.maximum(most, -least).max(initial=0))
     if not losses.any():
@@ -72,10 +75,12 @@ def pair_risk(product: IntegerProduct, bits: int = BITS) -> PairRisk:
 
 
 def _why_not(product: IntegerProduct, worst: int) -> str:
-    if product.high <= 128:  # 128 · 256 = 2¹⁵, of negative weights alone
-        return f"levels end at {product.high}"
     if len(product.weight) < 2:
         return "one product a sum"
+    if product.order.weights_left:
+        return f"levels end at {product.low} and {product.high}" if worst > 256 else f"no pair above {worst}"
+    if product.high <= 128:  # 128 · 256 = 2¹⁵, of negative weights alone
+        return f"levels end at {product.high}"
     if np.abs(product.weight).max(initial=0) <= 64:
         return "weights have 7 bits or fewer"
     return f"no pair of one sign above {worst}"

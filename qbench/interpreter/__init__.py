@@ -7,6 +7,7 @@ from qbench.interpreter.kernel import Counters, Means
 from qbench.interpreter.kernel_table import KERNELS, float_operator
 from qbench.interpreter.program import Program, best_means, counting_means
 from qbench.interpreter.sum_shapes import sum_shape
+from qbench.interpreter.summing import Summing, summing
 
 __all__ = [
     "KERNELS",
@@ -14,10 +15,12 @@ __all__ = [
     "Counters",
     "Means",
     "Program",
+    "Summing",
     "best_means",
     "counting_means",
     "float_gemm",
     "float_operator",
     "risky_pairs",
     "sum_shape",
+    "summing",
 ]

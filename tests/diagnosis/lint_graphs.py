@@ -57,6 +57,18 @@ def conv(weight, bias=None, *, group=1, scales=(0.5, 0.01, 1.0), zeros=(0, 0), l
     )  # fmt: skip
 
 
+def conv_integer(weight, *, group=1, levels="int8", clip=None):
+    """A ConvInteger, likewise."""
+    weight = np.asarray(weight)
+    shape = ["n", weight.shape[1] * group, *weight.shape[2:]]
+    attributes = {"group": group, "kernel_shape": list(weight.shape[2:])}
+    model = _graph(
+        lambda x, v: ir.node("ConvInteger", [x, v["w"]], attributes, name="conv"), shape, {"w": weight}, levels, clip
+    )
+    model.graph.outputs[0].dtype = ir.DataType.INT32
+    return model
+
+
 def matmul(weight, *, scales=(0.5, 0.01, 1.0), zeros=(0, 0), levels="uint8", clip=None):
     """A QLinearMatMul by ``weight``, (K, N)."""
     weight = np.asarray(weight)

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from lint_graphs import conv, matmul
+from lint_graphs import conv, conv_integer, matmul
 
 from qbench.diagnosis import lint_products
 from qbench.errors import InputError
@@ -70,6 +70,36 @@ def test_of_the_highest_levels_all_risky_pairs_saturate_and_no_other(shape, grou
     assert layer.depthwise == (shape[1] == 1)
     assert 0 < layer.pairs.risky < layer.pairs.pairs
     assert program.counters["conv"].saturated == layer.pairs.risky
+
+
+@pytest.mark.parametrize(("shape", "group"), SHAPES)
+def test_a_conv_integer_has_its_weights_on_the_left(shape, group):
+    """Pairs of unsigned weights saturate, and lie along the window; of one filter a channel too."""
+    weight = np.random.default_rng(7).integers(60, 256, shape).astype(np.uint8)
+    model, machine = conv_integer(weight, group=group), get_arithmetic("ort-x64-avx2")
+    program = Program(model, machine, means=counting_means())
+    program.run({"x": np.full((1, shape[1] * group, *shape[2:]), -128, np.int8)})
+    layer = only(model, machine)
+    assert layer.depthwise == (shape[1] == 1)
+    assert 0 < layer.pairs.risky < layer.pairs.pairs
+    assert program.counters["conv"].saturated == layer.pairs.risky
+    assert layer.machines["ort-x64-avx2"][0].startswith(f"{layer.pairs.risky} of {layer.pairs.pairs} pairs")
+    other = conv_integer(weight.astype(np.int8), group=group, levels="uint8")
+    assert only(other, machine).pairs.why_not == "int8 × uint8 is not summed in pairs"
+    assert only(other, machine).machines["ort-x64-avx2"] == ()
+
+
+@settings(max_examples=40)
+@given(
+    hnp.arrays(np.uint8, st.tuples(st.integers(1, 2), st.integers(1, 6)), elements=st.integers(0, 255)),
+    st.sampled_from([(-128, 127), (-128, 0), (-90, 127), (-60, 64)]),
+)
+def test_the_worst_loss_of_weights_on_the_left_is_that_of_all_inputs(weight, clip):
+    layer = only(conv_integer(weight[:, :, None, None], clip=clip))
+    inputs = list(itertools.product({*clip, 0}, repeat=weight.shape[1]))
+    rows = [[int(w) for w in row] for row in weight]
+    assert layer.pairs.loss == max(abs(lost(row, levels)) for row in rows for levels in inputs)
+    assert (layer.pairs.why_not == "") == (layer.pairs.risky > 0)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.graph import int_attribute
-from qbench.interpreter.accumulate import Accumulate, saturates
+from qbench.interpreter.accumulate import Accumulate
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.computed_gemm import multiplied
@@ -28,9 +28,8 @@ from qbench.interpreter.integer_kernels.sums import (
     zero_points,
 )
 from qbench.interpreter.kernel import Making, Run
-from qbench.interpreter.sum_shapes import sum_shape
+from qbench.interpreter.summing import summing
 from qbench.interpreter.windows import Windows, channels_first, channels_last
-from qbench.numerics import SumShape
 
 Sums = Callable[[Array, int], npt.NDArray[Any]]
 """Levels (N, C, …) and their zero point → accumulators (N, …, filters)."""
@@ -40,12 +39,13 @@ def conv(making: Making) -> Run:
     """QLinearConv with any groups, strides, dilations and pads."""
     weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.grid(1, 2), making.grid(6, 7)
     levels, zero = x.qtype.storage_dtype, int(x.zero_point)
-    pairs = making.arithmetic.accumulator.pairs(sum_shape(making.node, weight.shape))
-    largest = reach(_columns(weight), zeros, levels, pairs)
+    order = summing(making.node, weight.shape)
+    pairs = making.arithmetic.accumulator.pairs(order.shape)
+    largest = reach(order.columns(weight), zeros, levels, pairs)
     if _is_depthwise(making, weight, largest) and not pairs:
         sums = _depthwise(making, weight, zeros)
     else:
-        sums = _grouped(making, weight, zeros, lambda w, z: accumulating(making, _columns(w), z, (levels, zero), pairs))
+        sums = _grouped(making, weight, zeros, _data_first(making, (levels, zero), pairs))
     scales = (x, making.needed(4), y)
     finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=largest)
 
@@ -61,21 +61,22 @@ def conv(making: Making) -> Run:
 def conv_integer(making: Making) -> Run:
     """ConvInteger.
 
-    ONNX Runtime, whose operator it is, has the weights on the left here: pairs saturate where those are unsigned and
-    the data signed, and lie along the window first, channels slowest (1.31 on AVX2; u8 data by s8 weights is exact).
+    ONNX Runtime, whose operator it is, has the weights on the left here (``summing``): pairs saturate where those are
+    unsigned and the data signed; u8 data by s8 weights is exact.
     """
     weight, zeros = making.needed(1), zero_points(making, 3)
-    bits = making.arithmetic.accumulator.pairs(SumShape())
+    order = summing(making.node, weight.shape)
+    bits = making.arithmetic.accumulator.pairs(order.shape)
 
     @functools.cache
     def made(levels: "np.dtype[Any]") -> tuple[Sums, int]:
-        pairs = bits if saturates(weight.dtype, levels, bits) else 0
-        largest = reach(_columns(weight), zeros, levels, pairs)
+        pairs = bits if order.in_pairs(levels.name, weight.dtype.name) else 0
+        largest = reach(order.columns(weight), zeros, levels, pairs)
         if pairs:
             return _less_zero(weight, zeros, _grouped(making, weight, zeros, _weights_first(making, pairs))), largest
         if _is_depthwise(making, weight, largest):
             return _depthwise(making, weight, zeros), largest
-        raw = _grouped(making, weight, zeros, lambda w, z: accumulating(making, _columns(w), z, (levels, 0), 0))
+        raw = _grouped(making, weight, zeros, _data_first(making, (levels, 0), 0))
         return _less_zero(weight, zeros, raw), largest
 
     data = making.node.inputs[0]
@@ -106,11 +107,6 @@ def _check_channels(making: Making, weight: Array, levels: Array) -> None:
     wanted = weight.shape[1] * _groups(making)
     if levels.shape[1] != wanted:
         raise BatchError(f"{levels.shape[1]} channels where the filters have {wanted}")
-
-
-def _columns(weight: Array) -> Array:
-    """(filters, C, …) → (K, filters), channels fastest."""
-    return channels_last(weight).reshape(len(weight), -1).T
 
 
 def _one_each(making: Making, weight: Array) -> bool:
@@ -170,6 +166,15 @@ def _less_zero(weight: Array, zeros: Ints64, raw: Sums) -> Sums:
         return found
 
     return sums
+
+
+def _data_first(making: Making, data: tuple["np.dtype[Any]", int], pairs: int) -> Callable[[Array, Ints64], Accumulate]:
+    """Products with the data as left operand, channels fastest."""
+
+    def make(weight: Array, zeros: Ints64) -> Accumulate:
+        return accumulating(making, channels_last(weight).reshape(len(weight), -1).T, zeros, data, pairs)
+
+    return make
 
 
 def _weights_first(making: Making, pairs: int) -> Callable[[Array, Ints64], Accumulate]:
