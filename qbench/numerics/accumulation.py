@@ -7,6 +7,8 @@ Whether a sum is made that way depends on the kernel that an engine chooses by t
 import enum
 from dataclasses import dataclass
 
+_NARROWEST, _WIDEST, _WIDEST_PAIR = 2, 64, 32
+
 
 class Overflow(enum.Enum):
     """What a full register does."""
@@ -46,17 +48,26 @@ class Accumulator:
     """Where products are summed.
 
     Args:
-        bits: width of the register.
+        bits: width of the register, 2 to 64.
         overflow: when a sum does not fit it.
-        pair_bits: two neighbours' products are first summed in so many bits, with saturation; 0: they are not.
+        pair_bits: two neighbours' products are first summed in so many bits (2 to 32), saturating; 0: they are not.
             Neighbours lie along the window, rows first, channels fastest; of an odd number the last stands alone.
         pairs_in: the sums that do so.
+
+    Raises:
+        ValueError: a width that no register here has.
     """
 
     bits: int = 32
     overflow: Overflow = Overflow.WRAP
     pair_bits: int = 0
     pairs_in: PairsIn = PairsIn.ALL
+
+    def __post_init__(self) -> None:
+        if not _NARROWEST <= self.bits <= _WIDEST:
+            raise ValueError(f"an accumulator has {_NARROWEST} to {_WIDEST} bits, not {self.bits}")
+        if self.pair_bits and not _NARROWEST <= self.pair_bits <= _WIDEST_PAIR:
+            raise ValueError(f"'pair_bits' is 0 or {_NARROWEST} to {_WIDEST_PAIR}, not {self.pair_bits}")
 
     def pairs(self, shape: SumShape) -> int:
         """``pair_bits`` of such a sum."""

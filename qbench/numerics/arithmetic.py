@@ -13,11 +13,11 @@ from fnmatch import fnmatchcase
 
 from qbench.numerics.accumulation import Accumulator
 from qbench.numerics.qparams import QParams
-from qbench.numerics.scaling import Scaling
+from qbench.numerics.scaling import WIDEST_PRODUCT, Scaling
 from qbench.numerics.schemes import Adding, AddScheme, Averaging, Dequantizing, Functions, Quantizing, Softmax
 from qbench.storage import digest_plain, table_from_value, toml_text
 
-_MEANING = 1
+_MEANING = 2
 """Of the words here, as part of every digest: raised when one of them comes to mean something else."""
 
 
@@ -88,6 +88,9 @@ class Arithmetic:
         dequantizing: of levels, for operators that are computed in float.
         narrow: levels never reach the lowest one of a signed grid.
         overrides: nodes that count otherwise; the first that applies holds.
+
+    Raises:
+        ValueError: settings, an override's included, that no machine has together.
     """
 
     name: str
@@ -105,6 +108,15 @@ class Arithmetic:
     dequantizing: Dequantizing = Dequantizing.CENTRED
     narrow: bool = False
     overrides: tuple[Override, ...] = ()
+
+    def __post_init__(self) -> None:
+        sums, factor = self.accumulator.bits, self.scaling.factor_bits
+        if factor and sums + factor >= WIDEST_PRODUCT:
+            raise ValueError(
+                f"sums of {sums} bits times a multiplier of {factor} do not fit a product of {WIDEST_PRODUCT}"
+            )
+        for one in self.overrides:
+            replace(self, overrides=(), **one.changes)  # type: ignore[arg-type]
 
     @property
     def digest(self) -> str:

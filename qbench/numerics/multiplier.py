@@ -120,10 +120,12 @@ def short_multiplier(multiplier: Floats) -> Short:
     """``multiplier`` in Glow's form, from its float32 value.
 
     Raises:
-        InputError: it needs a shift beyond an int32.
+        InputError: it needs a shift beyond an int32, or a factor.
     """
     if not (np.isfinite(multiplier).all() and (multiplier.astype(np.float32) > 0).all()):
         raise _beyond(multiplier, "positive float32 numbers")
+    if (multiplier >= 2.0**WIDEST_FACTOR).any():
+        raise _beyond(multiplier[multiplier >= 2.0**WIDEST_FACTOR], f"one below 2^{WIDEST_FACTOR}")
     triples = [_short(float(np.float32(one))) for one in multiplier.reshape(-1)]
     pre, factor, post = (np.array(part, np.int64).reshape(multiplier.shape) for part in zip(*triples, strict=True))
     if (post > 31).any():

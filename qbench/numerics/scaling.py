@@ -51,6 +51,8 @@ class Inverted(enum.Enum):
 
 WIDEST_FACTOR = 31
 """Bits of a fixed multiplier: a product with 32 more fits 64."""
+WIDEST_PRODUCT = 64
+_LONGEST_SHIFT, _WIDEST_LEVEL = 62, 40
 
 
 class ZeroPoint(enum.Enum):
@@ -62,10 +64,18 @@ class ZeroPoint(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One rounding shift of a fixed multiplier: by ``bits``, or by all that is left (None)."""
+    """One rounding shift of a fixed multiplier: by ``bits`` (1 to 62), or by all that is left (None).
+
+    Raises:
+        ValueError: another number of bits.
+    """
 
     rounding: Rounding
     bits: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.bits is not None and not 1 <= self.bits <= _LONGEST_SHIFT:
+            raise ValueError(f"a stage shifts by 1 to {_LONGEST_SHIFT} bits, not {self.bits}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +89,7 @@ class Scaling:
         stages: the shifts of a FIXED, FRACTION or POWER multiplier, in order; of a float one the last stage's rounding.
         zero_point: added after the last rounding, or before it.
         product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
-        inner_bits: width to which the rounded product saturates before the zero point is added; 0: none.
+        inner_bits: width (2 to 40) to which the rounded product saturates before the zero point is added; 0: none.
         shift_powers: an M that is a power of two shifts once (the first stage's rounding) instead of multiplying.
         real_bias: of float forms: a bias is not added to the sums but stays the float32 number b · s_x · s_w, which is
             brought to the sums' scale, or (CHAIN) joins behind s_w.
@@ -109,8 +119,7 @@ class Scaling:
             raise ValueError("a bias that stays a float32 number joins float32 sums: the form is float32 or chain")
         if self.product_bits and self.form is not MultiplierForm.SHORT:
             raise ValueError("'product_bits' is of short multipliers")
-        if not 0 <= self.bits <= WIDEST_FACTOR:
-            raise ValueError(f"a fixed multiplier has up to {WIDEST_FACTOR} bits, not {self.bits}")
+        self._check_widths()
         if not self.stages or any(stage.bits is None for stage in self.stages[:-1]) or self.stages[-1].bits is not None:
             raise ValueError("every stage but the last shifts by a stated number of bits, the last by the rest")
         if (self.form in (MultiplierForm.FIXED, MultiplierForm.FRACTION)) != (self.bits > 0):
@@ -122,3 +131,24 @@ class Scaling:
             MultiplierForm.CHAIN,
         ):
             raise ValueError("a zero point before the rounding is added to a real number: the multiplier is no float")
+
+    def _check_widths(self) -> None:
+        if not 0 <= self.bits <= WIDEST_FACTOR:
+            raise ValueError(f"a fixed multiplier has up to {WIDEST_FACTOR} bits, not {self.bits}")
+        if self.product_bits and not 2 <= self.product_bits <= WIDEST_PRODUCT:
+            raise ValueError(f"'product_bits' is 0 or 2 to {WIDEST_PRODUCT}, not {self.product_bits}")
+        if self.inner_bits and not 2 <= self.inner_bits <= _WIDEST_LEVEL:
+            raise ValueError(f"'inner_bits' is 0 or 2 to {_WIDEST_LEVEL}, not {self.inner_bits}")
+        if sum(stage.bits or 0 for stage in self.stages) > _LONGEST_SHIFT:
+            raise ValueError(f"stages shift by up to {_LONGEST_SHIFT} bits in all")
+
+    @property
+    def factor_bits(self) -> int:
+        """The widest integer that sums are multiplied by, in bits; 0: by none."""
+        match self.form:
+            case MultiplierForm.FIXED:
+                return self.bits
+            case MultiplierForm.FRACTION | MultiplierForm.SHORT:
+                return WIDEST_FACTOR
+            case _:
+                return 0

@@ -94,3 +94,17 @@ def test_a_biased_mean_moves_its_zero_point_by_itself(sums, level):
     expected = (halved + 32) // 64 - 3 + 30
     assert mean(np.array([sums])).tolist() == [expected]
     assert expected == level
+
+
+@pytest.mark.parametrize("name", ["neon", "litert-x64", "tflite-single"])
+def test_tflite_prepares_multipliers_alike_for_all_kernels(name):
+    machine = get_arithmetic(name)
+    assert machine.scaling.precision is Precision.DOUBLE
+    assert machine.multiplying is not None
+    assert machine.multiplying.precision is Precision.SINGLE
+    leaky = machine.at("LeakyRelu", "").rescaling
+    assert leaky is not None
+    assert leaky.precision is Precision.SINGLE
+    for layer in ("Gemm", "MatMul"):
+        assert machine.at(layer, "").scaling.precision is Precision.PRODUCT
+        assert machine.at(layer, "").scaling.stages == machine.scaling.stages

@@ -63,3 +63,9 @@ def test_names_that_nobody_knows():
         requantize([1], (1.0, 1.0, 1.0), 0, "int8", "no such machine")
     with pytest.raises(InputError, match="one of the 3 that are known"):
         choose_qparams(-1, 1, "int8", symmetry="lopsided")
+
+
+@pytest.mark.parametrize("multiplier", [1e12, 1e25, 1e200])
+def test_exact_results_beyond_every_integer_saturate(multiplier):
+    assert requantize([3, -3, 0], (multiplier, 1.0, 1.0), 5, "int8", "ideal").tolist() == [127, -128, 5]
+    assert requantize([2**31 - 1], (multiplier, 1.0, 1.0), 0, "int32", "ideal").tolist() == [2**31 - 1]
