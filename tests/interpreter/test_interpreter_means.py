@@ -15,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from onnx.reference import ReferenceEvaluator
 
+from qbench.backends import get_backend
+from qbench.errors import InputError, UnsupportedError
 from qbench.interpreter import KERNELS, Program, counting_means
 from qbench.numerics import Accumulator, Averaging, QParams, QType, averager, get_arithmetic
 from qbench.numerics.accumulation import Overflow
@@ -132,7 +134,8 @@ def test_any_axes(operator: str, attributes: str, axes: str | None, machine: str
     """Scales are powers of two, so that every float32 sum is exact and no order matters."""
     levels = RANDOM.integers(90, 140, (3, 4, 5, 6)).astype(np.uint8)
     proto = reduction(operator, attributes, axes)
-    theirs = ReferenceEvaluator(proto).run(None, {"q": levels})[0]
+    theirs: Any
+    (theirs,) = ReferenceEvaluator(proto).run(None, {"q": levels})
     if (operator, attributes) != ("ReduceSum", "<noop_with_empty_axes = 1>"):  # the engine sums all the same
         session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
         np.testing.assert_array_equal(session.run(None, {"q": levels})[0], theirs)
@@ -171,6 +174,68 @@ def test_machines_disagree_about_a_mean() -> None:
     differing = {name: counted(global_average("int8"), name, levels) - ideal for name in ("gemmlowp", "tflite-single")}
     assert all(np.abs(one).max() <= 1 for one in differing.values())
     assert np.count_nonzero(differing["gemmlowp"]) > 0
+
+
+def pooled(operator: str, attributes: str, height: str = "6", axes: str = "") -> onnx.ModelProto:
+    """``operator`` over (1, 2, ``height``, 6) between grids whose scales are powers of two."""
+    return onnx.parser.parse_model(
+        f'<ir_version: 10, opset_import: ["" : 21]> g (int8[1, 2, {height}, 6] q) => (int8[I, J, K, L] y)'
+        f"<float sx = {{0.5}}, int8 z = {{3}}, float sy = {{0.25}}, int64[2] axes = {{2, 3}}>"
+        f"{{ x = DequantizeLinear(q, sx, z) r = {operator}{attributes}(x{axes}) y = QuantizeLinear(r, sy, z) }}"
+    )
+
+
+MEANS_OF_NINE = [
+    ("AveragePool", "<kernel_shape = [3, 3]>", ""),
+    ("GlobalAveragePool", "", ""),
+    ("ReduceMean", "", ", axes"),
+]
+
+
+@pytest.mark.parametrize("machine", ["pow2-shift", "tqt"])
+@pytest.mark.parametrize(("operator", "attributes", "axes"), MEANS_OF_NINE)
+def test_a_mean_that_shifts_cannot_hold_is_unsupported_before_anything_runs(
+    operator: str, attributes: str, axes: str, machine: str
+) -> None:
+    """Over 9 or 36 elements, whatever the schema; where sizes are free, when they are known."""
+    backend = get_backend(f"integer-{machine}")
+    with pytest.raises(UnsupportedError, match=r"over (9|36) elements"):
+        backend.prepare(ir.from_proto(pooled(operator, attributes, axes=axes)))
+    free = backend.prepare(ir.from_proto(pooled(operator, attributes, "H", axes)))
+    with pytest.raises(UnsupportedError, match="elements"):
+        free.run({"q": np.zeros((1, 2, 6, 6), np.int8)})
+
+
+@pytest.mark.parametrize("machine", ["pow2-shift", "tqt"])
+def test_means_of_powers_of_two_are_shifts(machine: str) -> None:
+    levels = RANDOM.integers(-128, 128, (1, 2, 6, 6)).astype(np.int8)
+    found = counted(pooled("AveragePool", "<kernel_shape = [2, 2], strides = [2, 2]>"), machine, levels)
+    for channel, row, column in np.ndindex(2, 3, 3):
+        window = levels[0, channel, 2 * row : 2 * row + 2, 2 * column : 2 * column + 2].astype(int) - 3
+        exact = Fraction(int(window.sum()) * 2, 4)
+        expected = (round(exact) if machine == "tqt" else math.floor(exact + Fraction(1, 2))) + 3
+        assert found[0, channel, row, column] == min(max(expected, -128), 127)
+
+
+def test_what_a_schema_can_mend_stays_an_error() -> None:
+    """Scales that are no powers of two are the schema's choice, not what the machine lacks."""
+    with pytest.raises(InputError, match="power of two"):
+        get_backend("integer-pow2-shift").prepare(ir.from_proto(global_average()))
+
+
+def test_an_averager_is_made_once_for_each_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    def counting(*arguments: Any) -> Any:
+        made.append(arguments)
+        return averager(*arguments)
+
+    monkeypatch.setattr("qbench.interpreter.integer_kernels.averaging.averager", counting)
+    proto = pooled("AveragePool", "<kernel_shape = [3, 3]>", "H")
+    program = Program(lower_to_qoperator(ir.from_proto(proto), COUNTED), get_arithmetic("gemmlowp"))
+    for height in (6, 8, 6, 8):
+        program.run({"q": np.zeros((1, 2, height, 6), np.int8)})
+    assert len(made) == 2 * 2
 
 
 def test_what_leaves_the_accumulator_is_counted() -> None:

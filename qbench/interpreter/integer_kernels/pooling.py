@@ -1,14 +1,16 @@
 """Pools over levels: the largest one moves; an average is a sum that is scaled."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 
 from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.integer_kernels.averaging import Averagers
 from qbench.interpreter.kernel import Making, Run
 from qbench.interpreter.windows import Windows, channels_first, channels_last
-from qbench.numerics import Averaging, QParams, averager
+from qbench.numerics import Averaging, QParams
 
 
 def max_pool(making: Making) -> Run:
@@ -41,6 +43,22 @@ def average_pool(making: Making) -> Run:
         raise ValueError("an average pool without a kernel shape, or with channels last")
     windows = Windows.of(making.node, tuple(int(size) for size in attribute.as_ints()))
     padding_counts = bool(int_attribute(making.node, "count_include_pad", 0))
+    averagers = Averagers(making, x, y)
+
+    @functools.cache
+    def scheme_and_sizes(spatial: tuple[int, ...]) -> tuple[Averaging, Array]:
+        sizes = _sizes(windows, spatial, padding_counts=padding_counts)
+        # ONNX Runtime hands a window that is the whole input to its global average, which sums integers.
+        of_all = windows.sizes == spatial and not np.any(windows.pads_for(spatial))
+        scheme = Averaging.SCALED if machine.averaging is Averaging.REAL and of_all else machine.averaging
+        return scheme, sizes
+
+    data = making.node.inputs[0]
+    known = [size for size in data.shape[2:] if isinstance(size, int)] if data is not None and data.shape else []
+    if len(known) == len(windows.sizes):
+        scheme, sizes = scheme_and_sizes(tuple(known))
+        if scheme is not Averaging.REAL:
+            averagers.of(scheme, sizes)  # a multiplier that the machine cannot hold is told now
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         levels = inputs[0]
@@ -49,16 +67,13 @@ def average_pool(making: Making) -> Run:
         spatial = last.shape[1:-1]
         counts, padded = windows.outputs_for(spatial), windows.padded(last, int(x.zero_point))
         taps = [windows.tap(padded, offset, counts) for offset in windows.offsets()]
-        sizes = _sizes(windows, spatial, padding_counts=padding_counts)
-        # ONNX Runtime hands a window that is the whole input to its global average, which sums integers.
-        of_all = windows.sizes == spatial and not np.any(windows.pads_for(spatial))
-        if machine.averaging is Averaging.REAL and not of_all:
+        scheme, sizes = scheme_and_sizes(spatial)
+        if scheme is Averaging.REAL:
             rounded = _real_mean(taps, sizes, x, y)
         else:
             # Padding is at the zero point, so that it adds nothing.
             sums = np.asarray(sum(tap.astype(np.int64) - int(x.zero_point) for tap in taps))
-            scheme = Averaging.SCALED if machine.averaging is Averaging.REAL else machine.averaging
-            rounded = averager(scheme, x, y, sizes, machine)(sums)
+            rounded = averagers.of(scheme, sizes)(sums)
         clipped = making.counters.clip(rounded, *machine.limits(y))
         return (channels_first(clipped.astype(y.qtype.storage_dtype)),)
 
