@@ -31,18 +31,23 @@ from qbench.passes import Target, lower_to_qoperator
 COUNTED = Target(frozenset(KERNELS), any_grids=True)
 INT8, UINT8 = QType.parse("int8"), QType.parse("uint8")
 BYTES, LEVELS = np.arange(256).astype(np.uint8), np.arange(-128, 128).astype(np.int8)
+POWERS = frozenset({"pow2-shift", "tqt"})
+"""Machines whose multipliers are powers of two."""
 PAIRS = (np.repeat(LEVELS, 256), np.tile(LEVELS, 256))
 
 
-def net(body: str, inputs: int = 1, dtype: str = "uint8", constants: str = "", out: str = "") -> onnx.ModelProto:
-    """``body`` makes y of x0, x1, …, which are dequantized; y is quantized."""
+def net(
+    body: str, inputs: int = 1, dtype: str = "uint8", constants: str = "", out: str = "", *, powers: bool = False
+) -> onnx.ModelProto:
+    """``body`` makes y of x0, x1, …, which are dequantized; y is quantized; ``powers``: by scales that are such."""
+    scales = [1 / 32, 1 / 16] if powers else [0.0307, 0.0417]
     zeros = {"uint8": (121, 97), "int8": (5, -11), "int16": (77, -300), "uint16": (30_000, 31_000)}[dtype]
     given = ", ".join(f"{dtype}[N] q{i}" for i in range(inputs))
-    grids = ", ".join(f"float s{i} = {{{0.0307 + 0.011 * i}}}, {dtype} z{i} = {{{zeros[i]}}}" for i in range(inputs))
+    grids = ", ".join(f"float s{i} = {{{scales[i]}}}, {dtype} z{i} = {{{zeros[i]}}}" for i in range(inputs))
     read = " ".join(f"x{i} = DequantizeLinear(q{i}, s{i}, z{i})" for i in range(inputs))
     proto = onnx.parser.parse_model(
         f'<ir_version: 10, opset_import: ["" : 21]> g ({given}) => ({out or dtype}[N] r) <{grids}, '
-        f"float sy = {{0.0213}}, {out or dtype} zy = {{{zeros[0] - 3}}}{constants}>"
+        f"float sy = {{{1 / 64 if powers else 0.0213}}}, {out or dtype} zy = {{{zeros[0] - 3}}}{constants}>"
         f"{{ {read} {body} r = QuantizeLinear(y, sy, zy) }}"
     )
     proto.graph.output[0].type.tensor_type.ClearField("shape")
@@ -113,9 +118,7 @@ def test_every_level_of_every_function(name: str) -> None:
 @pytest.mark.parametrize("machine", list_arithmetics())
 def test_every_machine_is_within_a_step(name: str, machine: str) -> None:
     """Its rounding may part it from the evaluator by a step (by two of XNNPACK's and Glow's eight bits), not more."""
-    if machine in ("pow2-shift", "tqt"):
-        pytest.skip("their scales are powers of two")
-    proto = net(FUNCTIONS[name], dtype="int8", constants=CONSTANTS)
+    proto = net(FUNCTIONS[name], dtype="int8", constants=CONSTANTS, powers=machine in POWERS)
     apart = np.abs(counted(proto, machine, LEVELS).astype(int) - evaluated(proto, LEVELS))
     assert apart.max() <= (2 if machine in ("xnnpack", "glow-cpu") else 1)
 
@@ -258,8 +261,10 @@ def test_differences_are_not_swapped_and_round_as_the_machine_does(machine: str)
 
 
 def test_a_difference_on_one_grid_is_its_zero_point() -> None:
-    for machine in set(list_arithmetics()) - {"pow2-shift", "tqt"}:
-        assert (subtract_quantized(LEVELS, LEVELS, A, A, Y, machine) == 7).all(), machine
+    coarse, fine = QParams(0.25, 3, INT8), QParams(0.125, 7, INT8)
+    for machine in list_arithmetics():
+        one, result = (coarse, fine) if machine in POWERS else (A, Y)
+        assert (subtract_quantized(LEVELS, LEVELS, one, one, result, machine) == 7).all(), machine
 
 
 def test_a_quotient_by_zero_saturates_and_is_counted() -> None:
