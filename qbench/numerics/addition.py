@@ -6,7 +6,6 @@ in float32 in ``float_sums``.
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.arithmetic import Arithmetic
@@ -15,6 +14,7 @@ from qbench.numerics.integer_sums import exact_sum, integer_sum
 from qbench.numerics.named import machine_for
 from qbench.numerics.operands import centred, clamped, require_per_tensor
 from qbench.numerics.qparams import QParams
+from qbench.numerics.requests import operands
 from qbench.numerics.schemes import AddScheme
 
 
@@ -37,16 +37,18 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
         An array of the broadcast shape and the output grid's storage dtype.
 
     Raises:
-        InputError: an unknown machine, or grids that this one cannot bring together.
+        InputError: an unknown machine, grids that this one cannot bring together, or levels that are none of their grid
+            or do not broadcast.
         ValueError: a grid per channel.
     """
     machine, grids = machine_for(arithmetic, "Add"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(grids)
+    left, right = operands(a, b, grids)
     match machine.adding.scheme:
         case AddScheme.EXACT:
-            levels = exact_sum(centred(a, a_qparams), centred(b, b_qparams), grids, 1)
+            levels = exact_sum(centred(left, a_qparams), centred(right, b_qparams), grids, 1)
         case AddScheme.HEADROOM | AddScheme.WEIGHTED | AddScheme.EACH | AddScheme.FINEST:
-            levels = integer_sum(centred(a, a_qparams), centred(b, b_qparams), grids, machine, 1)
+            levels = integer_sum(centred(left, a_qparams), centred(right, b_qparams), grids, machine, 1)
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL | AddScheme.GRID:
-            levels = float_sum(np.asarray(a).astype(np.int64), np.asarray(b).astype(np.int64), grids, machine)
+            levels = float_sum(left, right, grids, machine)
     return clamped(levels, out_qparams, machine)

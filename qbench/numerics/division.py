@@ -16,6 +16,7 @@ from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.named import machine_for
 from qbench.numerics.operands import Grids, centred, clamped, require_per_tensor
 from qbench.numerics.qparams import QParams
+from qbench.numerics.requests import operands
 from qbench.numerics.rounding import WIDEST, half_even_quotients
 from qbench.numerics.scaling import MultiplierForm
 
@@ -31,12 +32,13 @@ def divide_quantized(  # noqa: PLR0917 - the order of add_quantized
     """The quotient a / b on the output's grid; all as of ``add_quantized``, but that overrides of Div hold."""
     machine, grids = machine_for(arithmetic, "Div"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(grids)
+    left, right = operands(a, b, grids)
     with np.errstate(divide="ignore", invalid="ignore"):
-        real = np.divide(dequantize(a, a_qparams), dequantize(b, b_qparams), dtype=np.float32)
+        real = np.divide(dequantize(left, a_qparams), dequantize(right, b_qparams), dtype=np.float32)
     levels = quantize(real, out_qparams, machine)
     if machine.scaling.form is not MultiplierForm.EXACT:
         return levels
-    exact = _rational(np.asarray(a), np.asarray(b), grids)
+    exact = _rational(left, right, grids)
     bounded = np.where(np.isfinite(real), exact, 0).astype(np.int64) + int(out_qparams.zero_point)
     return np.where(np.isfinite(real), clamped(bounded, out_qparams, machine), levels)
 

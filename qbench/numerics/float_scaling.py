@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qbench.errors import InputError
 from qbench.numerics.multiplier import Scales, real_multiplier
 from qbench.numerics.multiply_add import fused_multiply_add
 from qbench.numerics.rounding import Ints, Reals
@@ -92,10 +93,23 @@ def float_steps(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSte
     """The steps of ``scaling``; arguments as of ``real_levels``.
 
     Raises:
-        InputError: a multiplier beyond its float's largest number.
+        InputError: a multiplier, a reciprocal or a bias beyond its float's largest number.
     """
-    if scaling.form is MultiplierForm.CHAIN:
-        return _chain(scales, scaling, bias)
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
+        steps = (
+            _chain(scales, scaling, bias) if scaling.form is MultiplierForm.CHAIN else _product(scales, scaling, bias)
+        )
+    if not all(np.isfinite(part).all() for part in (steps.multiplier, steps.bias, steps.first, steps.second)):
+        raise InputError(
+            "Bringing scales to the floats that a machine multiplies by",
+            found="scales of which one, a product, a reciprocal or a bias leaves them",
+            expected=f"finite numbers of {steps.multiplier.dtype}",
+            remedy="Choose other scales, or another arithmetic.",
+        )
+    return steps
+
+
+def _product(scales: Scales, scaling: Scaling, bias: Ints | None) -> FloatSteps:
     dtype: np.dtype[Any] = np.dtype(np.float32 if scaling.form is MultiplierForm.FLOAT32 else np.float64)
     multiplier = real_multiplier(scales, scaling.precision).astype(dtype)
     if bias is None:

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qbench.numerics import requests
 from qbench.numerics.accumulation import Overflow
 from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.float_scaling import real_levels
@@ -56,23 +57,27 @@ def requantize(
         An array of acc's shape and the grid's storage dtype.
 
     Raises:
-        InputError: an unknown machine or grid, or a multiplier that this one cannot hold.
-        ValueError: channels that do not fit the axis.
+        InputError: an unknown machine or grid, a multiplier that this one cannot hold, or arguments that are not as
+            said here.
     """
     machine = machine_for(arithmetic, "Conv")
     qtype = qtype_of(qtype)
-    sums = np.asarray(acc).astype(np.int64)
-    spread = tuple(-1 if index == axis % max(sums.ndim, 1) else 1 for index in range(sums.ndim))
-    weight = np.asarray(scales[1], np.float64)
-    along: Scales = (scales[0], weight.reshape(spread) if weight.ndim else weight, scales[2])
-    added = None if bias is None else np.asarray(bias).astype(np.int64)
-    added = added.reshape(spread) if added is not None and added.ndim else added
+    sums = requests.integers(acc, "accumulators")
+    shape = sums.shape
+    x, weight, y = requests.scales_read(scales, machine.scaling)
+    along: Scales = (x, requests.along_axis(weight, shape, axis, "scales of the weight"), y)
+    added = None if bias is None else requests.along_axis(requests.integers(bias, "a bias"), shape, axis, "a bias")
+    offset = requests.level(zero_point, qtype, "the zero point")
+    low, high = (
+        (qtype.qmin + int(machine.narrow and qtype.signed), qtype.qmax)
+        if limits is None
+        else requests.clamps(limits, qtype)
+    )
     real = added if machine.scaling.real_bias else None
     if added is not None and real is None:
         sums = sums + added
-    low, high = limits or (qtype.qmin + int(machine.narrow and qtype.signed), qtype.qmax)
-    levels = scaler(along, machine.scaling, zero_point, real)(held(sums, machine.accumulator))
-    return np.clip(levels, low, high).astype(qtype.storage_dtype)
+    levels = scaler(along, machine.scaling, offset, real)(held(np.atleast_1d(sums), machine.accumulator))
+    return np.clip(levels, low, high).astype(qtype.storage_dtype).reshape(shape)
 
 
 def scaler(scales: Scales, scaling: Scaling, zero_point: int = 0, real_bias: Ints | None = None) -> Scaler:

@@ -15,6 +15,7 @@ from qbench.numerics.arithmetic import Arithmetic
 from qbench.numerics.named import machine_for
 from qbench.numerics.qparams import QParams
 from qbench.numerics.requantization import scaler
+from qbench.numerics.requests import levels_on
 from qbench.numerics.scaling import MultiplierForm, Scaling
 from qbench.numerics.schemes import Dequantizing
 
@@ -34,10 +35,10 @@ def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arit
         An array of q's shape and the storage dtype of ``y``.
 
     Raises:
-        InputError: an unknown machine, or a ratio of scales that this one cannot hold.
+        InputError: an unknown machine, a ratio of scales that this one cannot hold, or what is no level of ``x``.
         ValueError: a grid per channel.
     """
-    return rescaler(x, y, machine_for(arithmetic, "Requantize"))(np.asarray(q))
+    return rescaler(x, y, machine_for(arithmetic, "Requantize"))(levels_on(q, x.qtype, "levels"))
 
 
 def rescaler(x: QParams, y: QParams, machine: Arithmetic) -> Callable[[Levels], Levels]:

@@ -7,7 +7,6 @@ no integer difference: levels are dequantized, subtracted in float32 and quantiz
 
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.affine import dequantize, quantize
@@ -17,6 +16,7 @@ from qbench.numerics.integer_sums import exact_sum, integer_sum
 from qbench.numerics.named import machine_for
 from qbench.numerics.operands import centred, clamped, require_per_tensor
 from qbench.numerics.qparams import QParams
+from qbench.numerics.requests import operands
 from qbench.numerics.schemes import AddScheme
 
 
@@ -31,14 +31,15 @@ def subtract_quantized(  # noqa: PLR0917 - the order of add_quantized
     """The difference a − b on the output's grid; all as of ``add_quantized``, but that overrides of Sub hold."""
     machine, grids = machine_for(arithmetic, "Sub"), (a_qparams, b_qparams, out_qparams)
     require_per_tensor(grids)
+    left, right = operands(a, b, grids)
     match machine.adding.scheme:
         case AddScheme.EXACT:
-            levels = exact_sum(centred(a, a_qparams), centred(b, b_qparams), grids, -1)
+            levels = exact_sum(centred(left, a_qparams), centred(right, b_qparams), grids, -1)
         case AddScheme.HEADROOM | AddScheme.WEIGHTED | AddScheme.EACH | AddScheme.FINEST:
-            levels = integer_sum(centred(a, a_qparams), centred(b, b_qparams), grids, machine, -1)
+            levels = integer_sum(centred(left, a_qparams), centred(right, b_qparams), grids, machine, -1)
         case AddScheme.GRID:
-            levels = float_difference(np.asarray(a).astype(np.int64), np.asarray(b).astype(np.int64), grids)
+            levels = float_difference(left, right, grids)
         case AddScheme.FUSED | AddScheme.SEPARATE | AddScheme.REAL:
             require_float_scales(grids)
-            return quantize(dequantize(a, a_qparams) - dequantize(b, b_qparams), out_qparams, machine)
+            return quantize(dequantize(left, a_qparams) - dequantize(right, b_qparams), out_qparams, machine)
     return clamped(levels, out_qparams, machine)
