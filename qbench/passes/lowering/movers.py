@@ -4,7 +4,11 @@ Between two grids they do so where the target brings integers from grid to grid,
 
     v_q ──DQ(s, z)── move ──Q(s, z)── w_q      →      v_q ── move ── w_q
 
-A Pad with zeros pads with the zero point.
+Where no Q follows, the DQ goes behind the move, so that movers and products further on read integers. Whatever is moved
+is on the grid already: no number changes. A Pad with zeros pads with the zero point; with others it is declined. A
+constant behind its DQ is moved at once, and its scales with it.
+
+    v_q ──DQ── move ── reader           →      v_q ── move ──DQ── reader
 """
 
 from dataclasses import replace
@@ -12,10 +16,11 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, operator_facts
+from qbench.graph import constant_value, grid_of, operator_facts
 from qbench.passes.lowering.counted import BITS, is_requantized, lower_requantize
 from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, result_of
 from qbench.passes.lowering.site import Site
+from qbench.passes.qdq.moved_constants import moved_constant
 
 _PICKERS = frozenset({"ReduceMax", "ReduceMin", "TopK"})
 _WITHOUT_KERNEL = frozenset({"GlobalMaxPool", "TopK"})
@@ -39,9 +44,12 @@ def lower_mover(site: Site, node: ir.Node) -> str | None:
         return "only integers of 8 bits with one scale are moved"
     if node.op_type in _WITHOUT_KERNEL and site.target.lacks(node.op_type):
         return f"{node.op_type} takes no integers"
-    results = [result_of(value) for value in node.outputs if value.dtype == ir.DataType.FLOAT and _is_read(value)]
-    if not results or not all(result and _reachable(site, data, result[1]) for result in results):
+    read = [value for value in node.outputs if value.dtype == ir.DataType.FLOAT and _is_read(value)]
+    results = [found for value in read if (found := result_of(value)) is not None]
+    if not all(_reachable(site, data, output) for _, output in results):
         return "what it moves and what it gives have not one grid"
+    if not any(value.uses() for value in read):
+        return "its result leaves the graph as reals"
     inputs = list(node.inputs)
     inputs[0] = data.integers
     if node.op_type == "Pad":
@@ -51,6 +59,30 @@ def lower_mover(site: Site, node: ir.Node) -> str | None:
             inputs[2:3] = [data.point]
     _move(site, node, inputs, data)
     return None
+
+
+def move_constant(site: Site, node: ir.Node) -> bool:
+    """Move the constant integers that ``node`` alone moves behind their DQ, once and for all; True when it was done."""
+    data = operand_of(node.inputs[0]) if node.inputs and is_mover(node) else None
+    if data is None or not data.is_constant or data.is_dynamic or result_of(node.outputs[0]) is not None:
+        return False
+    fed = node.inputs[0].producer() if node.inputs[0] is not None else None
+    integers, grid = constant_value(data.integers), None if fed is None else grid_of(fed)
+    moved = None if integers is None or grid is None else moved_constant(node, integers, grid)
+    if moved is None:
+        return False
+    stored, at = moved
+    name = f"{node.outputs[0].name}_quantized"
+    parameters = (data.scale, data.point)
+    if at.block_size is not None:
+        parameters = (
+            site.constant(f"{name}_scale", at.scale),
+            site.constant(f"{name}_zero_point", at.zero_point.astype(data.points.dtype)),
+        )
+    attributes = [] if at.axis is None else [ir.AttrInt64("axis", at.axis)]
+    attributes += [] if at.block_size is None else [ir.AttrInt64("block_size", at.block_size)]
+    site.replace([node], "DequantizeLinear", [site.constant(name, stored), *parameters], attributes)
+    return True
 
 
 def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operand) -> None:
@@ -64,11 +96,13 @@ def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operan
         if value.dtype != ir.DataType.FLOAT:
             continue
         value.type = data.integers.type  # not its dtype: clones share the type
-        quantizer = next((use.node for use in value.uses() if use.node.op_type == "QuantizeLinear"), None)
-        if quantizer is None:
-            continue
         output = result_of(value)
-        if output is not None and not data.same_grid(output[1]):
+        if output is None:
+            if _is_read(value):
+                site.dequantize_behind(node, value, data)
+            continue
+        quantizer, grid = output
+        if not data.same_grid(grid):
             lower_requantize(site, quantizer, replace(data, integers=value))
             continue
         old = quantizer.outputs[0]

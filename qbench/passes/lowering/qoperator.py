@@ -17,7 +17,7 @@ from qbench.passes.declining import decline
 from qbench.passes.lowering.counted import has_own_operator, lower_counted, lower_requantize
 from qbench.passes.lowering.dynamic_products import is_dynamic_product, lower_dynamic_product
 from qbench.passes.lowering.elementwise import lower_concat, lower_pointwise
-from qbench.passes.lowering.movers import is_mover, lower_mover
+from qbench.passes.lowering.movers import is_mover, lower_mover, move_constant
 from qbench.passes.lowering.operands import is_quantize, operand_of
 from qbench.passes.lowering.products import lower_convolution, lower_gemm, lower_matrix_product
 from qbench.passes.lowering.site import Site
@@ -63,6 +63,9 @@ class LowerToQOperator:
         site = Site(model, self.target)
         changed = write_zero_points(site)
         for node in list(model.graph):
+            if node.graph is not None and move_constant(site, node):
+                changed = True
+                continue
             if node.graph is None or not _reads_integers(node) or (is_quantize(node) and not site.target.any_grids):
                 continue
             reason = _lowered(site, node)

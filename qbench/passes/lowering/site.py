@@ -59,6 +59,18 @@ class Site:
         self.graph.insert_before(at, node)
         return node.outputs[0]
 
+    def dequantize_behind(self, at: ir.Node, value: ir.Value, grid: Operand) -> None:
+        """Readers of ``value``, a result of ``at`` that is integers now, read its DequantizeLinear, under its name."""
+        node = self._made("DequantizeLinear", [None, grid.scale, grid.point], [], "")
+        real = node.outputs[0]
+        real.dtype, real.shape = ir.DataType.FLOAT, value.shape
+        value.replace_all_uses_with(real, replace_graph_outputs=True)
+        node.replace_input_with(0, value)
+        real.name, value.name = value.name, self._values.fresh(f"{value.name}_quantized")
+        node.name = self._nodes.fresh(f"{real.name}_dequantize")
+        set_origin(node, origin_of(at))
+        self.graph.insert_after(at, node)
+
     def constant(self, name: str, array: "np.typing.NDArray[np.generic]") -> ir.Value:
         """A new constant called ``name`` or that with a number."""
         return add_constant(self.graph, name, array, self._values)
