@@ -14,6 +14,7 @@ from qbench.interpreter.epilogue import Epilogue, Finish
 from qbench.interpreter.finish import finish
 from qbench.interpreter.kernel import Counters
 from qbench.numerics import (
+    Accumulator,
     Arithmetic,
     MultiplierForm,
     QParams,
@@ -175,7 +176,8 @@ OWN = (
 @settings(max_examples=15, deadline=None)
 @given(case=cases((-20, 12)))
 def test_machines_of_ones_own_are_compiled_too(scaling: Scaling, case: Case) -> None:
-    both(*with_machine(case, replace(get_arithmetic("ideal"), name="own", scaling=scaling), "int8"))
+    machine = replace(get_arithmetic("ideal"), name="own", scaling=scaling, accumulator=Accumulator())
+    both(*with_machine(case, machine, "int8"))
 
 
 def ideal(scales: tuple[float, Any, float], zero: int = 0, largest: int = 2**24, columns: int = 1) -> Epilogue:
