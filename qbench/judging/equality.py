@@ -12,6 +12,8 @@ from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.verdict import Gate, GateState
 from qbench.judging.wording import counted
 
+_HUNDREDTH = 0.01
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
@@ -76,8 +78,9 @@ def unequal_text(compared: Compared) -> str:
 
 
 def steps_text(steps: float) -> str:
-    """``1 step``, ``0.5 steps``."""
-    return f"{steps:g} step" if steps == 1 else f"{steps:g} steps"
+    """``1 step``, ``0.5 steps``; to a hundredth, or two digits of what is less."""
+    text = f"{round(steps, 2):g}" if steps == 0 or steps >= _HUNDREDTH else f"{steps:.2g}"
+    return f"{text} step" if text == "1" else f"{text} steps"
 
 
 def _detail(compared: Compared) -> str:

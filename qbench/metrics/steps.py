@@ -2,6 +2,9 @@
 
 differing = #{a ≠ b}      steps = max|a − b| / scale      relative = max|a − b| / max|b|
 
+Levels times a scale are rounded to floats, each by at most ε/2 of itself: where |a − b| is within ε/2 · (|a| + |b|) of
+n ≥ 1 steps, it is n. A smaller difference, which no two levels have, is never taken for none.
+
 Values are compared, not bits: NaN equals NaN, and −0.0 equals 0.0. Where one of the two is NaN or infinite and the
 other is not the same, no number bounds the difference, and it is counted apart.
 """
@@ -14,8 +17,6 @@ import numpy.typing as npt
 
 Array = npt.NDArray[Any]
 
-_DIGITS = 2
-"""Of a number of steps: levels of 16 bits times a scale are no finer in float32 than 65535 · 2⁻²⁴ steps."""
 _SMALLEST = float(np.finfo(np.float32).tiny)
 """Stands for max|b| of a tensor of zeros."""
 
@@ -26,7 +27,7 @@ class Differences:
 
     Args:
         elements: all. differing: those that are not equal. unbounded: those of them that no number bounds.
-        steps: largest difference of the others in steps, to a hundredth of one; None: no tensor has a scale.
+        steps: largest difference of the others in steps; None: no tensor has a scale.
         relative: their largest difference as a share of the largest value of their tensor.
     """
 
@@ -82,7 +83,7 @@ def count_differences(ours: Array, theirs: Array, scale: Array | None = None) ->
     steps = nothing
     if scale is not None:
         sizes = np.broadcast_to(scale, ours.shape)[different][bounded].astype(np.float64)
-        steps = round(float((gaps / sizes).max()), _DIGITS)
+        steps = float(_whole(gaps / sizes, _rounding(ours, theirs) * (np.abs(a) + np.abs(b))[bounded] / sizes).max())
     return Differences(
         elements=ours.size,
         differing=count,
@@ -90,3 +91,14 @@ def count_differences(ours: Array, theirs: Array, scale: Array | None = None) ->
         steps=steps,
         relative=float(gaps.max() / max(float(wide.max(initial=0.0)), _SMALLEST)),
     )
+
+
+def _rounding(ours: Array, theirs: Array) -> float:
+    """ε/2 of the coarser type; 0 of integers."""
+    return max((float(np.finfo(one.dtype).eps) / 2 for one in (ours, theirs) if one.dtype.kind == "f"), default=0.0)
+
+
+def _whole(steps: npt.NDArray[np.float64], slack: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """``steps``, those within ``slack`` of a whole number of them, 1 or more, as that number."""
+    nearest = np.maximum(np.rint(steps), 1.0)
+    return np.where(np.abs(steps - nearest) <= slack, nearest, steps)

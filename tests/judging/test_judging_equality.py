@@ -6,6 +6,7 @@ import pytest
 from judged_numbers import agreement, expected, judged, measured, top1
 
 from qbench.judging import Compared, Criterion, Expectation, FirstNode, GateState, Outcome, QuarantineEntry, holds
+from qbench.judging.equality import steps_text
 from qbench.judging.wording import WIDTH
 from qbench.tracking import cell_line, measurement_of_line
 
@@ -32,6 +33,7 @@ OTHER = Compared(
         ({}, {"steps": 1.0}, True),
         ({"steps": 1.01}, {"steps": 1.0}, False),
         ({}, {"steps": 0.0}, False),
+        ({"steps": 0.004}, {"steps": 0.0}, False),
         ({}, {"relative": 0.004}, True),
         ({"relative": 0.0041}, {"relative": 0.004}, False),
         ({}, {"steps": 1.0, "relative": 0.003}, False),
@@ -42,6 +44,21 @@ OTHER = Compared(
 )
 def test_both_limits_must_hold_and_nan_is_near_nothing(changes, criterion, held):
     assert holds(dataclasses.replace(OTHER, **changes), Criterion(backend="ort-cpu", **criterion)) is held
+
+
+@pytest.mark.parametrize(
+    ("steps", "said"),
+    [
+        (0.0, "0 steps"),
+        (1.0, "1 step"),
+        (0.5, "0.5 steps"),
+        (1.00391, "1 step"),
+        (0.00312, "0.0031 steps"),
+        (70000.0, "70000 steps"),
+    ],
+)
+def test_steps_are_rounded_for_reading_alone(steps, said):
+    assert steps_text(steps) == said
 
 
 def test_a_limit_below_nothing_is_refused():

@@ -27,13 +27,15 @@ def counted_one_by_one(ours: list[float], theirs: list[float], scales: list[floa
             unbounded += 1
             continue
         gaps.append(abs(a - b))
-        steps.append(abs(a - b) / scale)
+        found = abs(a - b) / scale
+        near = max(round(found), 1)
+        steps.append(near if abs(found - near) <= 2**-24 * (abs(a) + abs(b)) / scale else found)
     largest = max((abs(b) for b in theirs if math.isfinite(b)), default=0.0) or float(np.finfo(np.float32).tiny)
     return Differences(
         elements=len(ours),
         differing=differing,
         unbounded=unbounded,
-        steps=round(max(steps), 2),
+        steps=max(steps),
         relative=max(gaps) / max(largest, float(np.finfo(np.float32).tiny)),
     )
 
@@ -66,6 +68,26 @@ def test_a_step_is_a_step_on_grids_of_16_bits_too() -> None:
     assert (found.differing, found.steps) == (levels.size, 1.0)
     assert count_differences(levels, levels + 3, np.ones(())).steps == 3.0
     assert count_differences(levels, levels + 3).steps is None
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+@given(st.floats(2.0**-30, 2.0**10, width=32), st.integers(0, 65535), st.integers(0, 65535), st.integers(-32768, 32767))
+def test_levels_apart_are_whole_steps_apart_at_any_scale(
+    bits: int, scale: float, first: int, second: int, zero: int
+) -> None:
+    levels = np.array([first, second]) >> (16 - bits)
+    real = (levels - (zero >> (16 - bits))).astype(np.float32) * np.float32(scale)
+    found = count_differences(real[:1], real[1:], np.array(scale))
+    assert found.steps == abs(int(levels[0]) - int(levels[1]))
+
+
+@pytest.mark.parametrize("apart", [1e-6, 0.004, 0.49, 1.004, 1.5])
+def test_a_part_of_a_step_is_neither_none_nor_a_whole_one(apart: float) -> None:
+    """Around 0, where floats are fine, a thousandth of a step is seen; below 1 it is never rounded to nothing."""
+    found = count_differences(np.array([apart], np.float32), np.zeros(1, np.float32), np.ones(()))
+    assert found.steps == pytest.approx(apart, rel=1e-6)
+    assert found.steps is not None
+    assert not found.steps.is_integer()
 
 
 def test_a_scale_of_its_own_for_each_slice() -> None:
