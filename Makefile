@@ -20,7 +20,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators test test-slow test-oracles lint format nightly report doctor benchmarks bias-table help clean
+.PHONY: setup bench operators test test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -64,6 +64,9 @@ benchmarks: $(STAMP)  ## measure what qbench itself costs (docs/performance.md)
 
 bias-table: $(STAMP)  ## measure examples/bias-and-scale and write its tables in docs (40 minutes)
 	$(BIN)/python examples/bias_and_scale_table.py
+
+zoo-table: $(STAMP)  ## score every network of the zoo in float and write the table of docs/zoo.md (three minutes)
+	$(BIN)/python benchmarks/zoo_scores.py --write
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -n "$(PYTHON)" || { echo "qbench needs Python 3.11 or newer; name one: make PYTHON=/path/to/python3" >&2; exit 1; }

@@ -1,17 +1,23 @@
 """The examples work when copied."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import pytest
 
 from qbench import save_model
-from qbench.zoo import Dataset, get_dataset, get_model
+from qbench.metrics import AnswerKind, get_metric
+from qbench.storage import Cache
+from qbench.zoo import Dataset, ReadyArray, get_dataset, get_model, prepare_samples
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
+PAGE = Path(__file__).parents[1] / "docs" / "own-subject.md"
 
 
 def arrays(dataset: Dataset, path: Path) -> None:
@@ -46,3 +52,49 @@ def test_an_own_model_is_accepted_and_then_watched(tmp_path: Path) -> None:
     assert " 6 passed " in pytest_in(folder)
     stored = (folder / "baselines/mine/my_net.json").read_text()
     assert '"top1": 35' in stored  # of 360, whatever the backend and the processor
+
+
+def shown(language: str) -> list[str]:
+    """The blocks of docs/own-subject.md in a language."""
+    return re.findall(rf"^```{language}\n(.*?)^```", PAGE.read_text(), flags=re.MULTILINE | re.DOTALL)
+
+
+def raw_digits(name: str, path: Path) -> None:
+    data = get_dataset(name)
+    assert data.labels is not None
+    pictures = np.stack([data.load(i) for i in range(len(data))])
+    np.savez(path, pictures=pictures, labels=np.array([label[0] for label in data.labels]))
+
+
+@pytest.mark.slow
+def test_a_subject_from_scratch_is_accepted_and_then_watched(tmp_path: Path) -> None:
+    code, suite = shown("python")[0], shown("toml")[0]
+    lines = [line for line in (code + suite).splitlines() if line.strip() and not line.startswith("#")]
+    assert len(lines) < 40
+    assert f"in {len(lines)} lines" in PAGE.read_text()
+    (tmp_path / "suites").mkdir()
+    (tmp_path / "conftest.py").write_text(code)
+    (tmp_path / "suites/mine.qbench.toml").write_text(suite)
+    save_model(get_model("digits_cnn").graphs["model"](), tmp_path / "net.onnx")
+    raw_digits("digits_test", tmp_path / "scored.npz")
+    raw_digits("digits_train", tmp_path / "calibration.npz")
+    assert " 8 accepted " in pytest_in(tmp_path, "--qbench-accept-fp32", "--qbench-accept=new")
+    assert " 8 passed " in pytest_in(tmp_path)
+    assert '"top1": 357' in (tmp_path / "baselines/mine/my_net.json").read_text()  # of 360, as digits_cnn
+
+
+def test_a_task_from_scratch_answers(tmp_path: Path) -> None:
+    made: dict[str, Any] = {}
+    exec(shown("python")[1], made)
+
+    class Adding:
+        def run(self, feeds: dict[str, Any]) -> dict[str, Any]:
+            return {"count": feeds["x"].sum(axis=1, keepdims=True)}
+
+    rows = np.random.default_rng(0).uniform(0, 9, (20, 3)).astype(np.float32)
+    ids = tuple(map(str, range(20)))
+    right = tuple((round(float(row.sum())),) for row in rows)
+    data = Dataset(id="d", kind="array", sample_ids=ids, sources=ids, labels=right, content="d", load=rows.__getitem__)
+    answers = made["Counting"]().answer({"model": Adding()}, prepare_samples(data, ReadyArray(), Cache(tmp_path)))
+    assert answers.kind is AnswerKind.SEQUENCE
+    assert get_metric("exact").count(answers, right, None).hits.tolist() == [1] * 20
