@@ -197,7 +197,7 @@ def test_one_rounding_or_two_in_an_add_of_equal_scales() -> None:
 
 
 @given(
-    st.tuples(*[st.floats(2.0**-10, 0.25, width=32)] * 3), st.tuples(*[st.integers(-128, 127)] * 3),
+    st.tuples(*[st.floats(2.0**-10, 0.1875, width=32)] * 3), st.tuples(*[st.integers(-128, 127)] * 3),
     st.integers(-128, 127), st.integers(-128, 127),
 )  # fmt: skip
 @settings(max_examples=200)
