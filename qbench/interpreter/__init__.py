@@ -1,11 +1,11 @@
 """Running graphs by the rules of any machine: programs of kernels, compiled once, that count as it counts."""
 
-from qbench.interpreter.accumulate import risky_pairs
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.gemm import float_gemm
 from qbench.interpreter.kernel import Counters, Means
 from qbench.interpreter.kernel_table import KERNELS, float_operator
 from qbench.interpreter.program import Program, best_means, counting_means
+from qbench.interpreter.saturation import risky_pairs
 from qbench.interpreter.sum_shapes import sum_shape
 from qbench.interpreter.summing import Summing, summing
 

@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.interpreter.accumulate import mend, processor_saturates, risky_pairs, saturates
+from qbench.interpreter.accumulate import processor_saturates, saturates
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError, broadcast
 from qbench.interpreter.gemm import DEEPEST, EXACT, Pairs, engine_gemm, engine_run, pairs_here
 from qbench.interpreter.kernel import Making
+from qbench.interpreter.saturation import mender
 
 _SHALLOW = 64
 """Parts of K shorter than this are not worth a float32 product each."""
@@ -53,9 +54,8 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
     lead = sums.shape[:-2]
     left, right = np.broadcast_to(a, (*lead, *a.shape[-2:])), np.broadcast_to(b, (*lead, *b.shape[-2:]))
     for index in np.ndindex(lead):
-        weight = np.ascontiguousarray(right[index])
-        places = risky_pairs(weight, pair_bits)
-        making.counters.saturated += mend(sums[index], left[index], weight, places, pair_bits, compiled=means.compiled)
+        mend = mender(right[index], pair_bits, compiled=means.compiled)
+        making.counters.saturated += 0 if mend is None else mend(sums[index], left[index])
     return sums
 
 

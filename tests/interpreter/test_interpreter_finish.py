@@ -85,7 +85,8 @@ def sums_of(case: Case, multiplier: Array, grid: QParams, reach: int, random: np
     ends = np.tile(np.array([-reach, -reach + 1, -1, 0, 1, reach - 1, reach])[:, None], case.columns)
     small = random.integers(-300, 301, (6, case.columns))
     everywhere = random.integers(-reach, reach + 1, (6, case.columns))
-    return np.clip(np.concatenate([ties, ends, small, everywhere]), -reach, reach).astype(np.int32)
+    drawn = np.concatenate([ties, ends, small, everywhere])
+    return np.asarray(np.clip(drawn, -reach, reach), np.int32)
 
 
 def node_of(case: Case, machine: Arithmetic, kind: str) -> tuple[Epilogue, Array]:
