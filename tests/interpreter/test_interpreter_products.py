@@ -218,3 +218,19 @@ def test_what_sixteen_bits_overflow_is_counted(constant: bool) -> None:
     np.testing.assert_array_equal(counted(model, "gemmlowp", feeds)[0], expected)
     assert events(model, get_arithmetic("gemmlowp"), feeds).overflowed == 1
     assert events(model, get_arithmetic("nvdla"), feeds).overflowed == 0
+
+
+@pytest.mark.parametrize("constant", [False, True])
+@pytest.mark.parametrize("overflow", list(Overflow))
+def test_a_gemm_whose_result_is_real_has_the_register_of_the_machine(overflow: Overflow, constant: bool) -> None:
+    a, b = np.array([[255] * 8, [1] * 8], np.uint8), np.full((8, 2), 127, np.int8)
+    grids = {"s": np.float32(0.5), "za": np.uint8(0), "zb": np.int8(0), "c": np.array([3, -4], np.int32)}
+    feeds = {"a": a} if constant else {"a": a, "b": b}
+    known = grids | ({"b": b} if constant else {})
+    machine = replace(get_arithmetic("ideal"), accumulator=Accumulator(bits=16, overflow=overflow))
+    model = model_of("QGemm", ("a", "s", "za", "b", "s", "zb", "c"), feeds, known, domain="com.microsoft")
+    exact = a.astype(object) @ b.astype(object) + grids["c"]
+    expected = register_of(exact, machine.accumulator).astype(np.float32) * np.float32(0.25)
+    np.testing.assert_array_equal(counted(model, machine, feeds)[0], expected)
+    assert events(model, machine, feeds).overflowed == 2
+    assert events(model, get_arithmetic("ideal"), feeds).overflowed == 0

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from qbench.graph import float_attribute, int_attribute
 from qbench.interpreter.accumulate import Accumulate
@@ -19,7 +20,7 @@ from qbench.interpreter.computed_gemm import largest_sum, multiplied
 from qbench.interpreter.epilogue import Finish
 from qbench.interpreter.integer_kernels.sums import Ints64, accumulating, finishing, optional, reach, zero_points
 from qbench.interpreter.kernel import Making, Run
-from qbench.numerics import QParams, SumShape
+from qbench.numerics import QParams, SumShape, held
 
 Grids = tuple[QParams, QParams | None]
 """Of the data and of the result; None: the result is real."""
@@ -77,7 +78,7 @@ def _finished(making: Making, grids: Grids, bias: Array | None, columns: int, la
     """From sums to levels of y, or to reals; a ``bias`` that differs from row to row is added to the sums."""
     a, y = grids
     if y is None:
-        return _as_reals(making, a, bias)
+        return _as_reals(making, a, bias, largest)
     if bias is None or bias.ndim < 2 or len(bias) == 1:
         return finishing(making, (a, making.needed(4), y), bias, columns=columns, largest=largest)
     if making.arithmetic.scaling.real_bias:
@@ -89,11 +90,25 @@ def _finished(making: Making, grids: Grids, bias: Array | None, columns: int, la
     return lambda sums: finished((sums + added).astype(kind))
 
 
-def _as_reals(making: Making, x: QParams, bias: Array | None) -> Finish:
-    """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here."""
+def _as_reals(making: Making, x: QParams, bias: Array | None, largest: int) -> Finish:
+    """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here, out of the machine's register.
+
+    A bias that a machine adds as reals is added behind the register.
+    """
     scale = np.asarray(x.scale * making.needed(4).reshape(-1).astype(np.float32), np.float32)
-    added = np.int32(0) if bias is None else bias
-    return lambda sums: (sums + added).astype(np.float32) * scale
+    register, added = making.arithmetic.accumulator, np.int32(0) if bias is None else bias
+    most = largest + int(np.abs(added.astype(np.int64)).max(initial=0))
+    if most < 1 << (min(register.bits, 32) - 1):
+        return lambda sums: (sums + added).astype(np.float32) * scale
+    inside, behind = (0, added) if making.arithmetic.scaling.real_bias else (added, 0)
+
+    def run(sums: npt.NDArray[Any]) -> Array:
+        total = sums.astype(np.int64) + inside
+        kept = held(total, register)
+        making.counters.overflowed += int(np.count_nonzero(kept != total))
+        return np.asarray((kept + behind).astype(np.float32) * scale)
+
+    return run
 
 
 def _computed(making: Making, a: QParams, y: QParams | None, bias: Array | None) -> Callable[[Array, Array], Array]:
