@@ -134,7 +134,12 @@ def _accept(
 
     try:
         return accept_measurements(
-            baseline, measured, accepting=accepting, rules=suite.rules(baseline.model), quarantine=suite.quarantine
+            baseline,
+            measured,
+            accepting=accepting,
+            rules=suite.rules(baseline.model),
+            quarantine=suite.quarantine,
+            criterion=suite.criterion,
         )
     except InputError as error:  # it names pytest's option; here the option is called otherwise
         raise InputError(error.doing, found=error.found, expected=error.expected, remedy='Add --reason "…".') from error

@@ -4,7 +4,7 @@ from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.drift import arithmetic_change
 from qbench.judging.environment import EnvironmentClass
-from qbench.judging.equality import Criterion, holds
+from qbench.judging.equality import Criterion, broken_text, holds
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on
 from qbench.judging.judgement import judge, support_lost
 from qbench.judging.loss import least_agreement
@@ -42,6 +42,7 @@ __all__ = [
     "Verdict",
     "accepted_on",
     "arithmetic_change",
+    "broken_text",
     "holds",
     "judge",
     "least_agreement",

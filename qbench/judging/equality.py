@@ -69,6 +69,13 @@ def equality_gate(compared: Compared, criterion: Criterion) -> Gate:
     )
 
 
+def broken_text(compared: Compared | None, criterion: Criterion | None) -> str:
+    """What was counted and asked, in one line, where the one is not within the other; empty elsewhere."""
+    if compared is None or criterion is None or holds(compared, criterion):
+        return ""
+    return f"{unequal_text(compared)}: {criterion.text}"
+
+
 def unequal_text(compared: Compared) -> str:
     """The line of a cell that is not what it should be: how much differs, and where it begins."""
     text = f"{compared.differing} of {counted(compared.elements, 'element')} differ from {compared.backend}"

@@ -207,6 +207,7 @@ class Bench:
             accepting=accepting,
             rules=self.suite.rules(planned.model.id),
             quarantine=self.suite.quarantine,
+            criterion=self.suite.criterion,
         )
         return taken if replaced is None else replace(taken, rows=replaced.rows + taken.rows)
 

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from qbench.errors import InputError
-from qbench.judging import QuarantineEntry, Rules, Tolerance
+from qbench.judging import Cell, Criterion, QuarantineEntry, Rules, Tolerance
 from qbench.storage import read_toml, value_from_table
-from qbench.suite.criteria import Asked, CloseTo, EqualTo, asked_by
+from qbench.suite.criteria import Asked, CloseTo, EqualTo, asked_by, criterion_for
 from qbench.suite.operator_tables import lines_of_operators, with_operators
 from qbench.suite.partners import refuse_other_data, with_borrowed
 
@@ -182,6 +182,15 @@ class Suite:
     def asked(self) -> tuple[Asked, ...]:
         """What its cells must be beside other backends."""
         return asked_by("suite", self.name, self.table.equal_to, self.table.close_to)
+
+    def criterion(self, cell: Cell) -> Criterion | None:
+        """What ``cell`` must be beside another backend, by the suite or its model; None: nothing.
+
+        Raises:
+            InputError: two criteria for it, or one beside itself.
+        """
+        layers = (self.asked(), *(table.asked() for table in self.models if table.id == cell.model))
+        return criterion_for(cell, layers, f"Suite '{self.name}'")
 
 
 def load_suite(path: Path) -> Suite:

@@ -6,11 +6,11 @@ which no metric against labels got worse and one got better; ``changed`` takes a
 """
 
 import enum
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qbench.errors import IncompleteError, InputError
-from qbench.judging import Accepted, Measurement, QuarantineEntry, Rules, least_agreement
+from qbench.judging import Accepted, Cell, Criterion, Measurement, QuarantineEntry, Rules, broken_text, least_agreement
 from qbench.metrics import Against, Answers, Direction, Score
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
 from qbench.tracking.runs import Run
@@ -96,6 +96,7 @@ def accept_measurements(
     accepting: Accepting,
     rules: Rules,
     quarantine: Sequence[QuarantineEntry] = (),
+    criterion: Callable[[Cell], Criterion | None] = lambda cell: None,  # noqa: ARG005 - nothing is asked of any cell
 ) -> Acceptance:
     """Take over results of one model's cells.
 
@@ -103,6 +104,7 @@ def accept_measurements(
         baseline: the model's, with a reference of the model and data that were measured.
         measurements: of its cells, in any environment class. accepting: scope and reason.
         rules: the suite's numbers: what is unsupported, the least floor. quarantine: cells that are never accepted.
+        criterion: cell → what it must be beside another backend; one that is not is never accepted.
 
     Raises:
         InputError: something accepted would be replaced without a reason; nothing is taken over then.
@@ -110,8 +112,8 @@ def accept_measurements(
     cells, rows, refusals = dict(baseline.cells), list[AcceptedRow](), list[Refusal]()
     for measurement in sorted(measurements, key=lambda m: (m.cell, str(m.environment))):
         slug, name = measurement.cell.slug, str(measurement.environment)
-        reason = _unacceptable(baseline, measurement, rules, quarantine)
-        if reason:
+        unequal = broken_text(measurement.compared, criterion(measurement.cell))
+        if reason := _unacceptable(baseline, measurement, rules, quarantine) or unequal:
             refusals.append(Refusal(cell=slug, reason=reason))
             continue
         known = cells.get(slug, AcceptedCell(accepted={}))

@@ -163,6 +163,14 @@ def test_an_unequal_cell_is_red_with_number_sample_and_node_whatever_was_accepte
                 "* Is not what another backend is (1 cell)",
             ]
         )
+        if options and "--qbench-accept=new" in options:
+            refused = (
+                "not accepted: tiny_a::off+w8a8_asym_pc: * of 2800 elements differ from ort-cpu, first at 'relu1': *"
+            )
+            result.stdout.fnmatch_lines([refused])
+    stored = [path for path in project.path.glob("baselines/**/tiny_a*") if path.is_file()]
+    assert stored
+    assert not any(b"off+w8a8_asym_pc" in path.read_bytes() for path in stored)
     (line,) = project.lines(kind="cell")
     assert line["compared"]["differing"] > 7
     assert line["compared"]["first"]["origin"] == "relu1"

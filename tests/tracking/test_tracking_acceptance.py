@@ -7,7 +7,7 @@ import pytest
 from tracked_results import ANSWERS, ELSEWHERE, HERE, agreement, baseline, line, measured, per, run, top1
 
 from qbench.errors import IncompleteError, InputError
-from qbench.judging import QuarantineEntry, Rules
+from qbench.judging import Compared, Criterion, QuarantineEntry, Rules
 from qbench.metrics import Answers
 from qbench.tracking import (
     Accepting,
@@ -128,6 +128,38 @@ def test_what_is_never_accepted(known, measurement, more, words):
     assert found.baseline is known
     assert not found.rows
     assert words in found.refusals[0].reason
+
+
+UNEQUAL = Compared(backend="ort-cpu-noopt", elements=100, differing=3, steps=1.0, relative=0.25)
+BESIDE = Criterion(backend="ort-cpu-noopt", rule="suite smoke")
+
+
+@pytest.mark.parametrize("scope", Scope)
+@pytest.mark.parametrize("slug", [SLUG, "ort-cpu+other"])
+def test_a_cell_that_is_not_what_another_backend_is_is_never_accepted(known, scope, slug):
+    asked = []
+    worse = measured(top1(755), compared=UNEQUAL, predictions="p2", slug=slug)
+    found = accept(known, worse, scope=scope, criterion=lambda cell: asked.append(cell.slug) or BESIDE)
+    assert found.baseline is known
+    assert asked == [slug]
+    (refusal,) = found.refusals
+    assert refusal.reason == "3 of 100 elements differ from ort-cpu-noopt: equal_to ort-cpu-noopt (suite smoke)"
+
+
+@pytest.mark.parametrize(
+    "compared_and_criterion",
+    [
+        (UNEQUAL, dataclasses.replace(BESIDE, steps=1)),
+        (UNEQUAL, None),
+        (dataclasses.replace(UNEQUAL, differing=0), BESIDE),
+        (None, BESIDE),
+    ],
+)
+def test_a_cell_that_is_close_enough_or_asked_nothing_is_accepted(known, compared_and_criterion):
+    compared, criterion = compared_and_criterion
+    found = accept(known, dataclasses.replace(WORSE, compared=compared), criterion=lambda cell: criterion)
+    assert found.rows
+    assert not found.refusals
 
 
 def test_one_refusal_does_not_stop_the_others(known):
