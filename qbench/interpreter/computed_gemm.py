@@ -17,6 +17,7 @@ import numpy.typing as npt
 from qbench.interpreter.accumulate import processor_saturates, saturates
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError, broadcast
+from qbench.interpreter.by_steps import summed_by_steps
 from qbench.interpreter.gemm import DEEPEST, EXACT, Pairs, engine_gemm, engine_run, pairs_here
 from qbench.interpreter.kernel import Making
 from qbench.interpreter.saturation import mender
@@ -36,7 +37,7 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
         making: with what it is computed; saturated pairs are counted there, unless the processor does it by itself.
 
     Returns:
-        (…, M, N) int32, or int64 where int32 could overflow.
+        (…, M, N) int32, or int64 where int32 could overflow or where a register saturates at each product.
 
     Raises:
         BatchError: shapes that are no product.
@@ -44,6 +45,10 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
     if a.shape[-1] != b.shape[-2]:
         raise BatchError(f"{a.shape[-1]} levels a row and {b.shape[-2]} a column")
     broadcast(a.shape[:-2], b.shape[:-2])
+    register = making.arithmetic.accumulator
+    if register.by_steps(largest_sum(a.shape[-1], a.dtype, b.dtype, zeros, 0)):
+        left, right = a.astype(np.int64) - zeros[0], b.astype(np.int64) - zeros[1]
+        return summed_by_steps(left, right, register.bits, making.counters)
     means, eight = making.means, max(a.dtype.itemsize, b.dtype.itemsize) == 1
     by_engine = eight and means.gemm is engine_gemm and a.shape[-1] <= DEEPEST
     if not saturates(a.dtype, b.dtype, pair_bits):

@@ -35,7 +35,8 @@ class Counters:
     Args:
         levels: results that were looked at. clipped_low, clipped_high: those below and above the ends they are clamped
             to; where a Relu is part of the node, the lower one is its own.
-        overflowed: sums that left the accumulator, which wraps or saturates; quotients by zero.
+        overflowed: sums that left the accumulator, which wraps or saturates (products, where it saturates at each);
+            quotients by zero.
         saturated: pairs of products that did.
     """
 

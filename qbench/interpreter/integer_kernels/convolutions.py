@@ -116,7 +116,8 @@ def _one_each(making: Making, weight: Array) -> bool:
 
 def _is_depthwise(making: Making, weight: Array, largest: int) -> bool:
     """Whether there is one filter a channel, on a plane, to be counted by a compiled loop in int32."""
-    return _one_each(making, weight) and weight.ndim == 4 and making.means.compiled and largest < 1 << 31
+    whole = largest < 1 << 31 and not making.arithmetic.accumulator.by_steps(largest)
+    return _one_each(making, weight) and weight.ndim == 4 and making.means.compiled and whole
 
 
 def _depthwise(making: Making, weight: Array, zeros: Ints64) -> Sums:

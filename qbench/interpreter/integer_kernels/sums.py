@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from qbench.interpreter.accumulate import Accumulate, accumulator
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.batch_error import BatchError
+from qbench.interpreter.by_steps import summed_by_steps
 from qbench.interpreter.epilogue import Epilogue, Finish
 from qbench.interpreter.finish import finish
 from qbench.interpreter.gemm import Operands
@@ -55,6 +57,16 @@ def accumulating(
         pairs: bits to which neighbouring products saturate, or 0.
     """
     levels, zero = data
+    register = making.arithmetic.accumulator
+    if register.by_steps(reach(weight, zeros, levels, 0)):
+        centred = weight.astype(np.int64) - zeros
+
+        def by_steps(x: Array) -> npt.NDArray[Any]:
+            if x.shape[1] != len(centred):
+                raise BatchError(f"{x.shape[1]} levels a row where the weight has {len(centred)}")
+            return summed_by_steps(x.astype(np.int64) - zero, centred, register.bits, making.counters)
+
+        return by_steps
     operands = Operands(np.ascontiguousarray(weight), zeros, zero, levels)
     return accumulator(operands, pairs, making.means, making.counters)
 

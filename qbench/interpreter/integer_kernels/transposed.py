@@ -88,6 +88,10 @@ def conv_transpose(making: Making) -> Run:
     points = np.broadcast_to(zeros, (groups * each,)).reshape(groups, each)
     whole = np.concatenate([part.reshape(-1, each) for part in parts], axis=1)
     largest = reach(whole, zeros, levels, pairs)
+    if making.arithmetic.accumulator.by_steps(largest):
+        raise ValueError(
+            "a transposed convolution, whose taps meet in no one order, and sums that saturate at each step"
+        )
     accumulates = [
         accumulating(making, part.reshape(depth, -1), np.tile(own, len(taps)), (levels, zero), pairs)
         for part, own in zip(parts, points, strict=True)
