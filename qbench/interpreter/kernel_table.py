@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from qbench.errors import UnsupportedError
+from qbench.errors import InputError, UnsupportedError
 from qbench.graph import INTEGER_DOMAIN, POINTWISE, node_key
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels import (
@@ -34,6 +34,7 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
         ("", "DequantizeLinear"): borders.dequantize_linear,
         ("", "Clip"): borders.clip,
         ("", "MaxPool"): pooling.max_pool,
+        ("", "Flatten"): moving.flatten,
         ("", "GlobalMaxPool"): moving.global_max_pool,
         ("", "Resize"): moving.resize,
         ("", "TopK"): reference,
@@ -95,14 +96,23 @@ def make_kernel(making: Making) -> Run:
 
     Raises:
         UnsupportedError: no kernel of this operator, or not of such a node.
+        InputError: scales that the arithmetic cannot hold; it names the node.
     """
     node = making.node
     maker = KERNELS.get((node.domain, node.op_type), reference)
+    doing = f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic '{making.arithmetic.name}'"
     try:
         return maker(making)
+    except (InputError, UnsupportedError) as error:
+        if f"'{node_key(node)}'" in error.doing:
+            raise
+        what = error.doing[:1].lower() + error.doing[1:]
+        raise type(error)(
+            f"{doing}, {what}", found=error.found, expected=error.expected, remedy=error.remedy
+        ) from error
     except ValueError as error:
         raise UnsupportedError(
-            f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic '{making.arithmetic.name}'",
+            doing,
             found=str(error),
             expected="an operator that the interpreter counts",
             remedy="Keep the node in float, or choose another backend.",
