@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
+from numpy.lib.stride_tricks import as_strided
 
 from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
@@ -111,11 +112,15 @@ class Windows:
         if self.trivial:
             return x.reshape(-1, x.shape[-1]), x.shape[1:-1]
         counts, padded = self.outputs_for(x.shape[1:-1]), self.padded(x, fill)
-        offsets = self.offsets()
-        rows = np.empty((len(x), *counts, len(offsets), x.shape[-1]), x.dtype)
-        for index, offset in enumerate(offsets):
-            rows[..., index, :] = self.tap(padded, offset, counts)
-        return rows.reshape(-1, len(offsets) * x.shape[-1]), counts
+        if padded.strides[-1] != padded.itemsize:
+            padded = np.ascontiguousarray(padded)
+        first, *along, channel = padded.strides
+        steps = (step * stride for step, stride in zip(along, self.strides, strict=True))
+        gaps = (step * gap for step, gap in zip(along, self.dilations, strict=True))
+        shape = (len(x), *counts, *self.sizes, x.shape[-1])
+        seen = as_strided(padded, shape, (first, *steps, *gaps, channel), writeable=False)
+        # One copy, of runs as long as the last axis of a window lets them be.
+        return seen.reshape(-1, math.prod(self.sizes) * x.shape[-1]), counts
 
 
 def channels_last(x: Array) -> Array:
