@@ -126,15 +126,26 @@ class Catalogue(Generic[T]):
         """The value called ``name``, made now.
 
         Raises:
-            InputError: no such name; the nearest one is suggested.
+            InputError: no such name; the nearest one is suggested. It is no text at all.
         """
+        if not isinstance(name, str):
+            raise InputError(
+                doing or self._looking,
+                found=f"something of type {type(name).__name__}",
+                expected=f"the name of one: {', '.join(self.names()[:6])}, …",
+                remedy=f"Give the name of the {self.kind} as a text.",
+            )
         for table in self._tables():
             if name in table:
                 return table[name]()
         make = self._spelled(name)
         if make is None:
-            raise self.unknown(name, doing or f"Looking up {'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}")
+            raise self.unknown(name, doing or self._looking)
         return make()
+
+    @property
+    def _looking(self) -> str:
+        return f"Looking up {'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
 
     def unknown(self, name: str, doing: str) -> InputError:
         """The error for a name that ``get`` does not find."""

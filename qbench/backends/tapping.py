@@ -1,21 +1,20 @@
 """What every backend does to a model before its engine sees it: load it from a path, and turn taps into outputs."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import onnx_ir as ir
 
 from qbench.errors import InputError, nearest
-from qbench.graph import load_model, values_by_name, with_shapes
+from qbench.graph import AnyModel, as_model, values_by_name, with_shapes
 
 
-def loaded(model: ir.Model | Path | str) -> ir.Model:
-    """``model`` itself, or the model in the file it names.
+def loaded(model: AnyModel) -> ir.Model:
+    """``model`` itself, or what the message or the file holds.
 
     Raises:
-        InputError: the file is no ONNX model.
+        InputError: it is no model, or the file is no ONNX model.
     """
-    return model if isinstance(model, ir.Model) else load_model(model)
+    return as_model(model)
 
 
 def with_taps(model: ir.Model, taps: Sequence[str]) -> ir.Model:

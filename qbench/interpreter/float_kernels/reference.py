@@ -26,15 +26,18 @@ def reference(making: Making) -> Run:
     node = ir.to_proto(making.node)
     if making.node.domain:
         raise ValueError(f"no kernel of {making.node.domain}.{making.node.op_type}")
-    given = [name for name in node.input if name]
+    types = {value.name or "": _type(value) for value in making.node.inputs if value is not None}
     graph = onnx.helper.make_graph(
         [node],
         "one",
-        [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in dict.fromkeys(given)],
+        [onnx.helper.make_value_info(name, kind) for name, kind in types.items()],
         [onnx.helper.make_value_info(name, onnx.TypeProto()) for name in node.output if name],
     )
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", making.opset)])
     evaluator = ReferenceEvaluator(model)
+    body = getattr(evaluator.rt_nodes_[0], "impl_", None)
+    if body is not None and types and not body.input_names:
+        raise ValueError(f"{node.op_type} without the types of its operands, on which its function depends")
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         feeds = {name: value for name, value in zip(node.input, inputs, strict=True) if name}
@@ -45,3 +48,8 @@ def reference(making: Making) -> Run:
         return tuple(np.asarray(value) for value in found)
 
     return run
+
+
+def _type(value: ir.Value) -> onnx.TypeProto:
+    """The element type alone, where it is known: functions that depend on it (GroupNormalization) ask."""
+    return onnx.TypeProto() if value.dtype is None else onnx.helper.make_tensor_type_proto(value.dtype, None)
