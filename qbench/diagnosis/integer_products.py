@@ -2,7 +2,7 @@
 
     acc[n] = Σ_k (x[k] − z_x) (w[k, n] − z_w[n]) + bias[n]
 
-k runs as the interpreter counts (``interpreter.summing``); in groups over the channels of the filter alone.
+k runs as the interpreter counts (``interpreter.sum_order``); in groups over the channels of the filter alone.
 """
 
 from collections.abc import Mapping

@@ -5,7 +5,7 @@
 
 Both sums are reached: the levels of one kind at their highest, of the other at 0. Of an unsigned left operand and a
 signed right one only (Intel's vpmaddubsw); with 8-bit levels on the left the first line reads |w₀| + |w₁| ≥ 129, with
-8-bit weights there (``interpreter.summing``) and the lowest level w₀ + w₁ ≥ 257.
+8-bit weights there (``interpreter.sum_order``) and the lowest level w₀ + w₁ ≥ 257.
 """
 
 from dataclasses import dataclass

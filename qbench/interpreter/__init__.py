@@ -6,8 +6,8 @@ from qbench.interpreter.kernel import Counters, Means
 from qbench.interpreter.kernel_table import KERNELS, float_operator
 from qbench.interpreter.program import Program, best_means, counting_means
 from qbench.interpreter.saturation import risky_pairs
+from qbench.interpreter.sum_order import Summing, summing
 from qbench.interpreter.sum_shapes import sum_shape
-from qbench.interpreter.summing import Summing, summing
 
 __all__ = [
     "KERNELS",

@@ -28,7 +28,7 @@ from qbench.interpreter.integer_kernels.sums import (
     zero_points,
 )
 from qbench.interpreter.kernel import Making, Run
-from qbench.interpreter.summing import summing
+from qbench.interpreter.sum_order import summing
 from qbench.interpreter.windows import Windows, channels_first, channels_last
 
 Sums = Callable[[Array, int], npt.NDArray[Any]]
