@@ -14,9 +14,12 @@ def choose_arithmetic(text: str) -> "Arithmetic":
     Raises:
         InputError: no such name or file, or a file that is no arithmetic.
     """
+    from qbench.interpreter import require_known_operators
     from qbench.numerics import get_arithmetic, load_arithmetic
 
-    return load_arithmetic(Path(text)) if text.endswith(".toml") else get_arithmetic(text)
+    machine = load_arithmetic(Path(text)) if text.endswith(".toml") else get_arithmetic(text)
+    require_known_operators(machine)
+    return machine
 
 
 def choose_backend(text: str) -> "Backend":

@@ -3,7 +3,7 @@
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.gemm import float_gemm
 from qbench.interpreter.kernel import Counters, Means
-from qbench.interpreter.kernel_table import KERNELS, float_operator
+from qbench.interpreter.kernel_table import KERNELS, float_operator, require_known_operators
 from qbench.interpreter.program import Program, best_means, counting_means
 from qbench.interpreter.saturation import risky_pairs
 from qbench.interpreter.sum_order import Summing, summing
@@ -20,6 +20,7 @@ __all__ = [
     "counting_means",
     "float_gemm",
     "float_operator",
+    "require_known_operators",
     "risky_pairs",
     "sum_shape",
     "summing",

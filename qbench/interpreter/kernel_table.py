@@ -1,11 +1,13 @@
 """Operator → what makes its kernel. Whatever is not listed is computed by ONNX's reference implementation."""
 
+import functools
 from collections.abc import Mapping
 from types import MappingProxyType
 
+import onnx.defs
 import onnx_ir as ir
 
-from qbench.errors import InputError, UnsupportedError
+from qbench.errors import InputError, UnsupportedError, unknown_name
 from qbench.graph import INTEGER_DOMAIN, POINTWISE, node_key
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels import (
@@ -24,6 +26,7 @@ from qbench.interpreter.integer_kernels import (
     transposed,
 )
 from qbench.interpreter.kernel import Maker, Making, Run
+from qbench.numerics import Arithmetic
 
 _ENGINE = "com.microsoft"
 
@@ -88,7 +91,30 @@ _FLOAT_NAMES = MappingProxyType(
 
 def float_operator(node: ir.Node) -> str:
     """What a node of a lowered graph was called in the float graph: ``Conv`` of a QLinearConv."""
-    return _FLOAT_NAMES.get(node.op_type, node.op_type.removeprefix(_PREFIX))
+    return _float_name(node.op_type)
+
+
+def require_known_operators(arithmetic: Arithmetic) -> None:
+    """Refuse overrides of operators that neither ONNX nor this interpreter has: they would never apply.
+
+    Raises:
+        InputError: there is one; the nearest name is suggested.
+    """
+    for operator in dict.fromkeys(name for override in arithmetic.overrides for name in override.operators):
+        if operator not in _operators():
+            doing = f"Reading the overrides of the arithmetic '{arithmetic.name}'"
+            raise unknown_name(doing, "operator", operator, _operators())
+
+
+@functools.cache
+def _operators() -> frozenset[str]:
+    own = {_float_name(name) for _, name in KERNELS}
+    onnx_has = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
+    return frozenset({name for name in onnx_has if _float_name(name) == name} | own)
+
+
+def _float_name(operator: str) -> str:
+    return _FLOAT_NAMES.get(operator, operator.removeprefix(_PREFIX))
 
 
 def make_kernel(making: Making) -> Run:

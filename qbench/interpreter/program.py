@@ -16,7 +16,7 @@ from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.gemm import Pairs, best_gemm, engine_gemm, float_gemm, pairs_here
 from qbench.interpreter.kernel import Counters, Making, Means, Run
-from qbench.interpreter.kernel_table import float_operator, make_kernel
+from qbench.interpreter.kernel_table import float_operator, make_kernel, require_known_operators
 from qbench.numerics import Arithmetic
 
 
@@ -42,11 +42,13 @@ class Program:
 
     Raises:
         UnsupportedError: a node that has no kernel.
+        InputError: scales that the arithmetic cannot hold, or an override of an operator that nobody has.
     """
 
     def __init__(
         self, model: ir.Model, arithmetic: Arithmetic, taps: Sequence[str] = (), means: Means | None = None
     ) -> None:
+        require_known_operators(arithmetic)
         graph, using = model.graph, means or best_means()
         self._places: dict[ir.Value, int] = {}
         self._constants: dict[int, Array] = {}

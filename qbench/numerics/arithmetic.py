@@ -125,8 +125,10 @@ class Arithmetic:
         return digest_plain([_MEANING, {key: word for key, word in words.items() if key not in ("name", "source")}])
 
     def __str__(self) -> str:
-        """The TOML file that spells it, one line a field that is not as by default."""
-        return toml_text(self).rstrip()
+        """The TOML file that spells it, whatever that is called; a line a field that is not as by default."""
+        own = toml_text(replace(self, overrides=())).partition("\n")[2]
+        overrides = "".join(f"\n[[overrides]]\n{toml_text(one)}" for one in self.overrides)
+        return f"# {self.name}\n{own}{overrides}".rstrip()
 
     def limits(self, output: QParams) -> tuple[int, int]:
         """The levels between which this machine clamps results on ``output``."""

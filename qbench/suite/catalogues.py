@@ -22,6 +22,8 @@ if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
 
 SCHEMA_FOLDER = "schemas"
 ARITHMETIC_FOLDER = "arithmetics"
+WRITTEN_MACHINES = f"{ARITHMETIC_FOLDER}/*.toml"
+"""Who owns the machines that files beside suites spell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
     machines = {path.stem: partial(_read_arithmetic, path) for path in _files(suites / ARITHMETIC_FOLDER)}
     found = (
         Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=schemas),
-        Extension(name=f"{ARITHMETIC_FOLDER}/*.toml", arithmetics=machines),
+        Extension(name=WRITTEN_MACHINES, arithmetics=machines),
     )
     return tuple(one for one, files in zip(found, (schemas, machines), strict=True) if files)
 
@@ -73,9 +75,12 @@ def _files(folder: Path) -> list[Path]:
 
 
 def _read_arithmetic(path: Path) -> "Arithmetic":
+    from qbench.interpreter import require_known_operators
     from qbench.numerics import load_arithmetic
 
-    return load_arithmetic(path)
+    machine = load_arithmetic(path)
+    require_known_operators(machine)
+    return machine
 
 
 def _read_schema(path: Path) -> "Schema":

@@ -17,7 +17,7 @@ from qbench.judging import (
     Tolerance,
     resolve_tolerance,
 )
-from qbench.suite.catalogues import Catalogues
+from qbench.suite.catalogues import WRITTEN_MACHINES, Catalogues
 from qbench.suite.criteria import Asked, criterion_for, refuse_idle
 from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
 
@@ -66,7 +66,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
     Raises:
         InputError: an unknown model, data set, backend, schema or metric (the nearest name is suggested); a name
             twice in a list; a tolerance, a criterion or a quarantine entry that is about no cell; a cell that is to be
-            compared with itself, or in two ways.
+            compared with itself, or in two ways; a file that spells no machine.
     """
     doing = f"Expanding suite '{suite.name}'"
     planned: list[PlannedCell] = []
@@ -81,7 +81,15 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
     if whole:
         refuse_idle(suite.asked(), (one.cell for one in planned), doing)
         _refuse_idle_entries(doing, suite, planned)
+    _read_written_machines(planned, catalogues)
     return tuple(planned)
+
+
+def _read_written_machines(planned: Iterable[PlannedCell], catalogues: Catalogues) -> None:
+    """Read each machine that a file spells once, so that a mistake in it is one error and not one of every cell."""
+    for backend in sorted({one.cell.backend for one in planned}):
+        if catalogues.backends.owner(backend) == WRITTEN_MACHINES:
+            catalogues.backends.get(backend)
 
 
 def cell_tolerance(model: ModelTable, cell: Cell, environment: EnvironmentClass | None) -> Tolerance | None:

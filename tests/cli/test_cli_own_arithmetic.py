@@ -114,6 +114,21 @@ def test_a_name_of_ours_is_refused(accepted, qbench):
     assert "'qbench' defines the same name" in err
 
 
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ('name = "yours"', "'mine', as the file is called"),
+        ('overrides = [{ operators = ["Cnv"], accumulator = { bits = 16 } }]', "Did you mean 'Conv'?"),
+    ],
+)
+def test_a_mistake_is_said_once_and_not_of_every_cell(accepted, qbench, more, words):
+    write_machine(more=more)
+    Path(SUITE).write_text(TEXT.replace('["w8a8_asym_pc"]', '["w8a8_asym_pc", "w8a8_asym_pt", "w8a8_sym_pc"]'))
+    code, out, err = qbench("run", SUITE)
+    assert code == 2
+    assert (out + err).count(words) == 1
+
+
 def test_a_file_with_a_mistake_is_one_sentence(accepted, qbench):
     write_machine(more='averging = "raw"')
     code, out, err = qbench("run", SUITE)

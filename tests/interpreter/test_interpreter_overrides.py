@@ -45,6 +45,14 @@ def test_the_first_override_that_applies_holds(overrides: tuple[Override, ...], 
     assert counted(*overrides) == expected
 
 
+@pytest.mark.parametrize(
+    ("name", "close"), [("Cnv", "Conv"), ("QLinearMatMul", "MatMul"), ("Requantise", "Requantize")]
+)
+def test_operators_that_nobody_has(name: str, close: str) -> None:
+    with pytest.raises(InputError, match=f"of the arithmetic 'ideal': found unknown operator '{name}'.*'{close}'"):
+        counted(Override(operators=("Conv", name), scaling=UP))
+
+
 def test_a_file_spells_overrides(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(

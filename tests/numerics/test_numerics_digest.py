@@ -35,14 +35,15 @@ def test_whatever_changes_numbers_changes_it(change):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_text_is_a_file_that_spells_it(name, tmp_path):
-    path = tmp_path / f"{name}.toml"
-    path.write_text(str(get_arithmetic(name)))
-    assert load_arithmetic(path) == get_arithmetic(name)
+    for called in (name, "mine"):
+        path = tmp_path / f"{called}.toml"
+        path.write_text(str(get_arithmetic(name)))
+        assert load_arithmetic(path) == replace(get_arithmetic(name), name=called)
 
 
 def test_the_text_has_no_line_about_what_is_as_by_default():
     lines = [line.partition(" = ")[0] for line in str(get_arithmetic("ideal")).splitlines()]
-    assert lines == ["name", "source", "scaling", "accumulator"]
+    assert lines == ["# ideal", "source", "scaling", "accumulator"]
 
 
 def test_a_machine_is_called_as_its_file(tmp_path):
