@@ -4,24 +4,35 @@ Importing this file needs numba (``program.best_means`` says whether it is there
 accumulators are int32 that cannot overflow: whoever calls has shown it by a bound.
 """
 
+import functools
+
 import numba
 import numpy as np
 
 
-@numba.njit(cache=True, nogil=True)
-def depthwise(padded, weight, zero, counts, strides, gaps, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Σ (x − z_x) w of one channel a group: ``padded`` (n, H, W, C), ``weight`` (ky, kx, C) int32, ``out`` int32."""
-    channels = padded.shape[3]
-    for n in range(padded.shape[0]):
-        for oy in range(counts[0]):
-            for ox in range(counts[1]):
-                for c in range(channels):
-                    out[n, oy, ox, c] = 0
-                for ky in range(weight.shape[0]):
-                    for kx in range(weight.shape[1]):
-                        y, x = oy * strides[0] + ky * gaps[0], ox * strides[1] + kx * gaps[1]
-                        for c in range(channels):
-                            out[n, oy, ox, c] += (np.int32(padded[n, y, x, c]) - zero) * weight[ky, kx, c]
+@functools.cache
+def depthwise(height: int, width: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """Σ x · w + start of one channel a group: windows of one size, all taps of a channel summed at once.
+
+    ``padded`` (n, H, W, C); ``weight`` (height, width, C), of a dtype that holds x · w; ``start`` (C,), ``out`` int32.
+    """
+
+    @numba.njit(cache=True, nogil=True)
+    def sums(padded, weight, start, strides, gaps, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+        product_of = weight.dtype.type
+        for n in range(out.shape[0]):
+            for oy in range(out.shape[1]):
+                for ox in range(out.shape[2]):
+                    y, x = oy * strides[0], ox * strides[1]
+                    for c in range(out.shape[3]):
+                        total = start[c]
+                        for ky in range(height):
+                            for kx in range(width):
+                                level = product_of(padded[n, y + ky * gaps[0], x + kx * gaps[1], c])
+                                total += np.int32(product_of(level * weight[ky, kx, c]))
+                        out[n, oy, ox, c] = total
+
+    return sums
 
 
 @numba.njit(cache=True, nogil=True)

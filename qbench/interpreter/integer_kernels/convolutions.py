@@ -43,7 +43,7 @@ def conv(making: Making) -> Run:
     pairs = making.arithmetic.accumulator.pairs(order.shape)
     largest = reach(order.columns(weight), zeros, levels, pairs)
     if _is_depthwise(making, weight, largest) and not pairs:
-        sums = _depthwise(making, weight, zeros)
+        sums = _depthwise(making, weight, zeros, levels)
     else:
         sums = _grouped(making, weight, zeros, _data_first(making, (levels, zero), pairs))
     scales = (x, making.needed(4), y)
@@ -75,7 +75,7 @@ def conv_integer(making: Making) -> Run:
         if pairs:
             return _less_zero(weight, zeros, _grouped(making, weight, zeros, _weights_first(making, pairs))), largest
         if _is_depthwise(making, weight, largest):
-            return _depthwise(making, weight, zeros), largest
+            return _depthwise(making, weight, zeros, levels), largest
         raw = _grouped(making, weight, zeros, _data_first(making, (levels, 0), 0))
         return _less_zero(weight, zeros, raw), largest
 
@@ -120,20 +120,23 @@ def _is_depthwise(making: Making, weight: Array, largest: int) -> bool:
     return _one_each(making, weight) and weight.ndim == 4 and making.means.compiled and whole
 
 
-def _depthwise(making: Making, weight: Array, zeros: Ints64) -> Sums:
+def _depthwise(making: Making, weight: Array, zeros: Ints64, levels: "np.dtype[Any]") -> Sums:
     """One filter a channel, in one compiled pass."""
     from qbench.interpreter.compiled import depthwise
 
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
     centred = weight.astype(np.int32) - zeros.astype(np.int32).reshape(-1, 1, 1, 1)
     taps = np.ascontiguousarray(np.moveaxis(centred[:, 0], 0, -1))
+    if levels.itemsize == 1 and np.abs(taps).max(initial=0) <= 128:
+        taps = taps.astype(np.int16)  # which holds 255 · 128, and is faster
+    total, run = taps.sum(axis=(0, 1), dtype=np.int32), depthwise(*windows.sizes)
 
-    def sums(levels: Array, zero: int) -> npt.NDArray[Any]:
-        last = channels_last(levels)
+    def sums(x: Array, zero: int) -> npt.NDArray[Any]:
+        last = channels_last(x)
         counts, padded = windows.outputs_for(last.shape[1:-1]), np.ascontiguousarray(windows.padded(last, zero))
-        total = np.empty((len(last), *counts, len(weight)), np.int32)
-        depthwise(padded, taps, np.int32(zero), counts, windows.strides, windows.dilations, total)
-        return total
+        found = np.empty((len(last), *counts, len(weight)), np.int32)
+        run(padded, taps, np.int32(-zero) * total, windows.strides, windows.dilations, found)
+        return found
 
     return sums
 
