@@ -17,14 +17,13 @@ from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded
 from qbench.errors import InputError, UnsupportedError, nearest
 from qbench.graph import Capabilities, Form, form_of
-from qbench.interpreter import KERNELS, BatchError, Counters, Means, Program
+from qbench.interpreter import BatchError, Counters, Means, Program
 from qbench.numerics import Arithmetic
-from qbench.passes import Target, lower_to_qoperator
+from qbench.passes import lower_to_machines
 
 PREFIX = "integer-"
 _ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 _WEIGHTS = ("int4", "uint4", "int8", "uint8")
-_COUNTED = Target(frozenset(KERNELS), any_grids=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,10 +75,10 @@ class IntegerBackend:
                 expected="a quantized one: this backend counts integers",
                 remedy="Quantize the model, or choose a float backend.",
             )
-        lowered = lower_to_qoperator(graph, _COUNTED) if form_of(graph) is Form.QDQ else graph
+        lowered = lower_to_machines(graph)
         _check_taps(lowered, taps)
         program = Program(lowered, self.arithmetic, taps, self.means)
-        return _IntegerExecutor(program, FeedCheck.of(graph, self.name))
+        return _IntegerExecutor(program, FeedCheck.of(lowered, self.name))
 
 
 class _IntegerExecutor(Closing):

@@ -14,14 +14,11 @@ from qbench.diagnosis.machine_limits import bits_for, machine_limits, reach
 from qbench.diagnosis.pair_risk import PairRisk, pair_risk
 from qbench.errors import InputError
 from qbench.graph import Form, form_of
-from qbench.interpreter import KERNELS
 from qbench.numerics import Arithmetic
-from qbench.passes import Target, lower_to_qoperator
+from qbench.passes import lower_to_machines
 
 REGISTER = 32
 """Bits of the accumulators that nearly all machines have."""
-_MACHINES = Target(frozenset(KERNELS), any_grids=True)
-"""Whatever the interpreter counts: engines have no more."""
 _NEAR = 2**30
 """Half of what an int32 holds: a bias beyond it leaves its sums less room than it takes."""
 
@@ -85,16 +82,14 @@ def lint_products(model: ir.Model, machines: Sequence[Arithmetic] = ()) -> Model
     Raises:
         InputError: the model is not quantized, or a Q or DQ means nothing.
     """
-    form = form_of(model)
-    if form is Form.FLOAT:
+    if form_of(model) is Form.FLOAT:
         raise InputError(
             f"Looking for saturation in '{model.graph.name}'",
             found="a float model",
             expected="a quantized one, whose weights are levels",
             remedy="Name a schema to quantize it with.",
         )
-    lowered = lower_to_qoperator(model, _MACHINES) if form is Form.QDQ else model
-    products, unjudged = integer_products(lowered)
+    products, unjudged = integer_products(lower_to_machines(model))
     return ModelLint(layers=tuple(_layer(product, machines) for product in products), unjudged=unjudged)
 
 

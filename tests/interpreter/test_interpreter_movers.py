@@ -11,11 +11,10 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from qbench.backends import get_backend
-from qbench.interpreter import KERNELS, Program
+from qbench.interpreter import Program
 from qbench.numerics import QParams, QType, get_arithmetic, rescale_quantized
-from qbench.passes import Target, declined, lower_to_qoperator
+from qbench.passes import INTEGER_MACHINES, declined, lower_to_qoperator
 
-COUNTED = Target(frozenset(KERNELS), any_grids=True)
 RANDOM = np.random.default_rng(17)
 SHAPE = (2, 4, 6, 8)
 
@@ -72,7 +71,7 @@ MOVERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def lowered(proto: onnx.ModelProto) -> ir.Model:
-    return lower_to_qoperator(ir.from_proto(proto), COUNTED)
+    return lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])
@@ -188,3 +187,33 @@ def test_what_has_no_integer_form_runs_in_float_and_says_so(name: str) -> None:
     executor = get_backend("integer-ort-x64").prepare(ir.from_proto(proto))
     expected = ReferenceEvaluator(proto).run(None, {"q": levels})[0]
     np.testing.assert_array_equal(executor.run({"q": levels})["r"], expected)
+
+
+@pytest.mark.parametrize("rows", [0, 2])
+@pytest.mark.parametrize("axis", [-3, 0, 1, 2, 4])
+def test_a_flattened_batch_may_be_empty(axis: int, rows: int) -> None:
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (uint8[N, 4, 6, 8] q) => (uint8[M, K] y)'
+        f"{{ y = Flatten<axis = {axis}>(q) }}"
+    )
+    levels = levels_of()[:rows]
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    (theirs,) = session.run(None, {"q": levels})
+    found = Program(ir.from_proto(proto), get_arithmetic("ideal")).run({"q": levels})["y"]
+    assert found.shape == theirs.shape
+    np.testing.assert_array_equal(found, theirs)
+
+
+def test_nan_wins_a_maximum_wherever_it_stands() -> None:
+    """As in PyTorch; ONNX Runtime on x64 keeps it in the one window where it is last."""
+    proto = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> g (float[1, 1, 5, 5] x) => (float[1, 1, 3, 3] y)'
+        "{ y = MaxPool<kernel_shape = [3, 3]>(x) }"
+    )
+    x = np.zeros((1, 1, 5, 5), np.float32)
+    x[0, 0, 2, 3] = np.nan
+    (found,) = Program(ir.from_proto(proto), get_arithmetic("ort-x64")).run({"x": x}).values()
+    assert np.isnan(found[0, 0]).tolist() == [[False, True, True]] * 3
+    session = onnxruntime.InferenceSession(proto.SerializeToString(), providers=["CPUExecutionProvider"])
+    theirs: Any = session.run(None, {"x": x})[0]
+    assert np.isnan(theirs[0, 0]).sum() < 6

@@ -1,12 +1,14 @@
 """Movers that ONNX's evaluator computes one element at a time, or engines not at all on integers: of any element type.
 
-GlobalMaxPool takes the largest. Resize to the nearest picks along every axis by itself, x = f(o) and rounded:
+GlobalMaxPool takes the largest. Flatten makes a matrix of an empty batch too, which ONNX's evaluator refuses. Resize to
+the nearest picks along every axis by itself, x = f(o) and rounded:
 
     asymmetric o / s       half_pixel (o + ½) / s − ½       align_corners o (n − 1) / (m − 1)
 
 in float32, as ONNX Runtime does; s is the scale given or m / n. Other modes are ONNX's own.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 
@@ -14,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from qbench.graph import int_attribute
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import Making, Run
@@ -31,6 +34,19 @@ def global_max_pool(making: Making) -> Run:  # noqa: ARG001 - a maker's
         x = inputs[0]
         assert x is not None
         return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
+
+    return run
+
+
+def flatten(making: Making) -> Run:
+    """Flatten to a matrix, of an empty batch too."""
+    axis = int_attribute(making.node, "axis", 1)
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        x = inputs[0]
+        assert x is not None
+        cut = axis + x.ndim if axis < 0 else axis
+        return (x.reshape(math.prod(x.shape[:cut]), math.prod(x.shape[cut:])),)
 
     return run
 

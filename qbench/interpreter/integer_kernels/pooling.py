@@ -14,7 +14,10 @@ from qbench.numerics import Averaging, QParams
 
 
 def max_pool(making: Making) -> Run:
-    """MaxPool of levels (or of floats): padding never wins."""
+    """MaxPool of levels, or of floats: padding never wins.
+
+    NaN wins wherever it stands, as in PyTorch; ONNX Runtime 1.31 on x64 keeps one that is last in its window, no other.
+    """
     attribute = making.node.attributes.get("kernel_shape")
     if attribute is None or len(making.node.outputs) > 1:
         raise ValueError("a MaxPool with indices")

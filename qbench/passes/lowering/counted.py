@@ -12,14 +12,11 @@ import onnx_ir as ir
 
 from qbench.graph import INTEGER_DOMAIN, POINTWISE, constant_value
 from qbench.passes.lowering.elementwise import softmax_attributes
-from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, quantized_by, result_of
+from qbench.passes.lowering.operands import EIGHT_BITS, UP_TO_16_BITS, Operand, operand_of, quantized_by, result_of
 from qbench.passes.lowering.site import Site
 
-BITS = EIGHT_BITS | {ir.DataType.INT16, ir.DataType.UINT16}
-"""The types of operands."""
 _ONE_SCALE = "its kernel has one static scale for each operand"
-BITS = EIGHT_BITS | {ir.DataType.INT16, ir.DataType.UINT16}
-_REQUANTIZED = BITS | {ir.DataType.INT32}
+_REQUANTIZED = UP_TO_16_BITS | {ir.DataType.INT32}
 _CHOICES = frozenset({"Where"})
 """Operators whose first operand is no number."""
 _SIDES = 2
@@ -93,7 +90,7 @@ def _triple(node: ir.Node, index: int, value: ir.Value | None) -> Triple | str:
     return problems[0] if problems else (operand.integers, operand.scale, operand.point)
 
 
-def _grid_problems(operands: Sequence[Operand], types: frozenset[ir.DataType] = BITS) -> tuple[str, ...]:
+def _grid_problems(operands: Sequence[Operand], types: frozenset[ir.DataType] = UP_TO_16_BITS) -> tuple[str, ...]:
     for operand in operands:
         if operand.axis is not None or operand.block or operand.is_dynamic:
             return (_ONE_SCALE,)

@@ -17,8 +17,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import constant_value, grid_of, operator_facts
-from qbench.passes.lowering.counted import BITS, is_requantized, lower_requantize
-from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, result_of
+from qbench.passes.lowering.counted import is_requantized, lower_requantize
+from qbench.passes.lowering.operands import EIGHT_BITS, UP_TO_16_BITS, Operand, operand_of, result_of
 from qbench.passes.lowering.site import Site
 from qbench.passes.qdq.moved_constants import moved_constant
 
@@ -39,7 +39,7 @@ def lower_mover(site: Site, node: ir.Node) -> str | None:
     data = operand_of(node.inputs[0])
     if data is None:
         return "what it moves is real"
-    types = BITS if site.target.any_grids else EIGHT_BITS
+    types = UP_TO_16_BITS if site.target.any_grids else EIGHT_BITS
     if data.dtype not in types or data.axis is not None or data.block:
         return "only integers of 8 bits with one scale are moved"
     if node.op_type in _WITHOUT_KERNEL and site.target.lacks(node.op_type):
