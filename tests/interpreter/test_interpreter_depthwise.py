@@ -1,4 +1,6 @@
-"""Convolutions of one filter a channel, which have a loop of their own: sums of plain integers, at the ends of grids."""
+"""Convolutions of one filter a channel, which have a loop of their own: sums of plain integers, at grids' ends."""
+
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,8 +12,8 @@ from one_node import counted, levels_of, model_of
     ("data", "weights", "zeros"),
     [
         ("uint8", "int8", (0, 0)), ("uint8", "int8", (255, 0)), ("uint8", "int8", (121, 3)),
-        ("int8", "int8", (-128, 0)), ("uint8", "uint8", (7, 0)), ("uint8", "uint8", (128, 128)), ("uint16", "int8", (30_000, 0)),
-        ("int16", "int8", (-5, 0)),
+        ("int8", "int8", (-128, 0)), ("uint8", "uint8", (7, 0)), ("uint8", "uint8", (128, 128)),
+        ("uint16", "int8", (30_000, 0)), ("int16", "int8", (-5, 0)),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize(
@@ -21,7 +23,9 @@ from one_node import counted, levels_of, model_of
         {"kernel_shape": [1, 5], "dilations": [1, 2], "pads": [0, 3, 0, 4]},
     ],
 )
-def test_a_filter_a_channel(data: str, weights: str, zeros: tuple[int, int], window: dict, *, extreme: bool) -> None:
+def test_a_filter_a_channel(
+    data: str, weights: str, zeros: tuple[int, int], window: dict[str, Any], *, extreme: bool
+) -> None:
     channels, (height, width) = 5, window["kernel_shape"]
     x = levels_of(1, data, 2, channels, 7, 11, extreme=extreme)
     w = levels_of(2, weights, channels, 1, height, width, extreme=extreme)
@@ -34,7 +38,7 @@ def test_a_filter_a_channel(data: str, weights: str, zeros: tuple[int, int], win
     np.testing.assert_array_equal(found, expected(x, w, zeros, window))
 
 
-def expected(x: np.ndarray, w: np.ndarray, zeros: tuple[int, int], window: dict) -> np.ndarray:
+def expected(x: np.ndarray, w: np.ndarray, zeros: tuple[int, int], window: dict[str, Any]) -> np.ndarray:
     (top, left, bottom, right), strides = window["pads"], window.get("strides", [1, 1])
     gaps = window.get("dilations", [1, 1])
     data = np.pad(x.astype(np.int64) - zeros[0], ((0, 0), (0, 0), (top, bottom), (left, right)))
