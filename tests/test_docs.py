@@ -191,7 +191,8 @@ def test_every_benchmark_is_named():
 def test_every_arithmetic_has_its_row():
     from qbench.numerics import list_arithmetics
 
-    assert set(re.findall(r"^\| `([\w-]+)` \|", text("arithmetics.md"), flags=re.MULTILINE)) == set(list_arithmetics())
+    table = text("arithmetics.md").partition("## The machines")[2].partition("\n## ")[0]
+    assert set(re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE)) == set(list_arithmetics())
 
 
 def test_the_arithmetic_that_is_shown_is_one(tmp_path):
@@ -200,6 +201,47 @@ def test_the_arithmetic_that_is_shown_is_one(tmp_path):
     (shown,) = blocks(ROOT / "docs" / "arithmetics.md", "toml")
     (tmp_path / "mine.toml").write_text(shown)
     assert load_arithmetic(tmp_path / "mine.toml").accumulator.bits == 24
+
+
+def test_every_word_of_a_machine():
+    import enum
+    import typing
+
+    from qbench.numerics import Accumulator, Adding, Arithmetic, Override, Quantizing, Scaling, Stage
+
+    section = text("arithmetics.md").partition("## One of your own")[2]
+    tables = "".join(line for line in section.splitlines() if line.startswith("|"))
+    written = set(re.findall(r"`(\w+)`", tables)) | {"name"}
+    for cls in (Accumulator, Adding, Arithmetic, Override, Quantizing, Scaling, Stage):
+        for name, kind in typing.get_type_hints(cls).items():
+            assert name in written, (cls, name)
+            if isinstance(kind, type) and issubclass(kind, enum.Enum) and kind.__name__ != "Rounding":
+                assert {one.value for one in kind} <= written, (cls, name)
+
+
+def test_the_program_around_a_machine_runs(tmp_path, monkeypatch, capsys):
+    import numpy as np
+    import onnx.parser
+
+    net = onnx.parser.parse_model(
+        '<ir_version: 10, opset_import: ["" : 21]> net (float[1, 2] x) => (float[1, 2] y) '
+        "<float s = {0.5}, int8 z = {0}, int8[2, 2] w = {1, 2, 3, 4}> { q = QuantizeLinear(x, s, z) "
+        "d = DequantizeLinear(q, s, z) v = DequantizeLinear(w, s, z) [product] p = MatMul(d, v) "
+        "hidden = QuantizeLinear(p, s, z) y = DequantizeLinear(hidden, s, z) }"
+    )
+    (tmp_path / "suites" / "arithmetics").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    onnx.save(net, "net.int8.onnx")
+    (shown,) = blocks(ROOT / "docs" / "arithmetics.md", "toml")
+    Path("suites/arithmetics/mine.toml").write_text(shown)
+    (code,) = (code for code in blocks(ROOT / "docs" / "arithmetics.md", "python") if "IntegerBackend" in code)
+    names = {"x": np.array([[1.0, 100.0]], np.float32)}
+    exec(code, names)
+    assert names["outputs"]["hidden"].tolist() == [[127, 127]]
+    assert names["outputs"]["y"].tolist() == [[63.5, 63.5]]
+    assert any(
+        line.startswith("product") and not line.endswith(" 0 0 0") for line in capsys.readouterr().out.splitlines()
+    )
 
 
 def test_keys_of_profiles_plans_and_histograms(tmp_path):
