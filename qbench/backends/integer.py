@@ -43,6 +43,7 @@ class IntegerBackend:
             forms=frozenset({Form.QDQ, Form.QOPERATOR}),
             activation_qtypes=frozenset(_ACTIVATIONS),
             weight_qtypes=frozenset(_WEIGHTS),
+            weight_per_block=True,
             integer_products=frozenset(product(_ACTIVATIONS, _WEIGHTS)),
             dynamic=True,
             dynamic_products=True,
@@ -73,7 +74,8 @@ class IntegerBackend:
                 f"Preparing '{graph.graph.name}' on '{self.name}'",
                 found="a float graph",
                 expected="a quantized one: this backend counts integers",
-                remedy="Quantize the model, or choose a float backend.",
+                remedy="Quantize the model, by a schema that puts something on grids ('qbench quantize --why' says why "
+                "slots stay float), or choose a float backend.",
             )
         lowered = lower_to_machines(graph)
         _check_taps(lowered, taps)

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value, grid_dtype
+from qbench.errors import InputError
+from qbench.graph import constant_value, grid_dtype, node_key
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.gemm import Gemm
 from qbench.numerics import Arithmetic, QParams, QType
@@ -113,10 +114,19 @@ class Making:
 
         Raises:
             ValueError: they are computed, or no float32.
+            InputError: one is not positive and finite: such numbers mean nothing.
         """
         found = self.needed(index)
         if found.dtype != np.float32:
             raise ValueError(f"scales of {found.dtype}: how machines count is known of float32")
+        good = np.isfinite(found) & (found > 0)
+        if not good.all():
+            raise InputError(
+                f"Reading the {self.node.op_type} '{node_key(self.node)}'",
+                found=f"a scale of {found[~good].reshape(-1)[0]}",
+                expected="scales that are positive and finite",
+                remedy="Export the model again; as it is, its numbers mean nothing.",
+            )
         return found
 
     def grid(self, scale: int, zero_point: int, *, axis: int | None = None) -> QParams:

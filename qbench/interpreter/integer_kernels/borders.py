@@ -61,11 +61,15 @@ def dynamic_quantize_linear(making: Making) -> Run:
 def dequantize_linear(making: Making) -> Run:
     """Levels to reals, which is exact but for one float32 product; by parameters of the batch, ONNX's own.
 
-    Without a zero point the integers are of whatever type comes.
+    Without a zero point the integers are of whatever type comes. Constants with scales of blocks, which no product of
+    integers takes, are dequantized when the kernel is made; what they are multiplied with is multiplied in float.
 
     Raises:
-        ValueError: scales of blocks, or reals that would be no float32.
+        ValueError: scales of blocks of what is computed, or reals that would be no float32.
     """
+    stored = making.constant(0)
+    if stored is not None and int_attribute(making.node, "block_size", 0):
+        return _stored_blocks(making, stored)
     _check(making, making.node.outputs[0])
     if any(making.constant(index) is None and not making.absent(index) for index in (1, 2)):
         return reference(making)
@@ -98,6 +102,17 @@ def clip(making: Making) -> Run:
     return run
 
 
+def _stored_blocks(making: Making, stored: Array) -> Run:
+    """Constants with scales of blocks, as reals."""
+    _check_reals(making, making.node.outputs[0])
+    along, block = int_attribute(making.node, "axis", 1), int_attribute(making.node, "block_size", 0)
+    name = stored.dtype.name if making.absent(2) else making.needed(2).dtype.name
+    scales = making.scales(1)
+    points = np.zeros(scales.shape, np.int64) if making.absent(2) else making.needed(2).astype(np.int64)
+    real = dequantize(stored, QParams(scales, points, name, axis=along, block_size=block))
+    return lambda _: (real,)
+
+
 def _dequantizing_any(scales: npt.NDArray[np.float32], axis: int) -> Run:
     """Integers of the type they come in, with a zero point of 0."""
     single = scales.size == 1
@@ -120,6 +135,15 @@ def _check(making: Making, real: ir.Value | None) -> None:
     """
     if int_attribute(making.node, "block_size", 0):
         raise ValueError("scales of blocks")
+    _check_reals(making, real)
+
+
+def _check_reals(making: Making, real: ir.Value | None) -> None:
+    """Refuse reals other than float32.
+
+    Raises:
+        ValueError: why there is no kernel.
+    """
     written = int_attribute(making.node, "output_dtype", 0) if making.node.op_type == "DequantizeLinear" else 0
     found = ir.DataType(written) if written else None if real is None else real.dtype
     if found in _OTHER_REALS:

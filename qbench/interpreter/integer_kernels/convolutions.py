@@ -46,7 +46,7 @@ def conv(making: Making) -> Run:
         sums = _depthwise(making, weight, zeros, levels)
     else:
         sums = _grouped(making, weight, zeros, _data_first(making, (levels, zero), pairs))
-    scales = (x, making.needed(4), y)
+    scales = (x, making.scales(4), y)
     finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=largest)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:

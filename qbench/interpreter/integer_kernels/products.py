@@ -80,12 +80,12 @@ def _finished(making: Making, grids: Grids, bias: Array | None, columns: int, la
     if y is None:
         return _as_reals(making, a, bias, largest)
     if bias is None or bias.ndim < 2 or len(bias) == 1:
-        return finishing(making, (a, making.needed(4), y), bias, columns=columns, largest=largest)
+        return finishing(making, (a, making.scales(4), y), bias, columns=columns, largest=largest)
     if making.arithmetic.scaling.real_bias:
         raise ValueError("a bias that differs from row to row, and a machine that adds biases as reals")
     added = bias.astype(np.int64)
     largest += int(np.abs(added).max())
-    finished = finishing(making, (a, making.needed(4), y), None, columns=columns, largest=largest)
+    finished = finishing(making, (a, making.scales(4), y), None, columns=columns, largest=largest)
     kind: Any = np.int32 if largest < 1 << 31 else np.int64
     return lambda sums: finished((sums + added).astype(kind))
 
@@ -95,7 +95,7 @@ def _as_reals(making: Making, x: QParams, bias: Array | None, largest: int) -> F
 
     A bias that a machine adds as reals is added behind the register.
     """
-    scale = np.asarray(x.scale * making.needed(4).reshape(-1).astype(np.float32), np.float32)
+    scale = np.asarray(x.scale * making.scales(4).reshape(-1).astype(np.float32), np.float32)
     register, added = making.arithmetic.accumulator, np.int32(0) if bias is None else bias
     most = largest + int(np.abs(added.astype(np.int64)).max(initial=0))
     if most < 1 << (min(register.bits, 32) - 1):
@@ -122,7 +122,7 @@ def _computed(making: Making, a: QParams, y: QParams | None, bias: Array | None)
         largest = largest_sum(depth, a.qtype.storage_dtype, right_levels, operands, pairs)
         return _finished(making, (a, y), bias, columns, largest)
 
-    width = max(making.needed(4).size, 1 if bias is None or not bias.ndim else bias.shape[-1])
+    width = max(making.scales(4).size, 1 if bias is None or not bias.ndim else bias.shape[-1])
     finished(1, width)  # a multiplier that the machine cannot hold is told now
 
     def product(left: Array, right: Array) -> Array:

@@ -11,7 +11,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from qbench.graph import infer_shapes
+from qbench.graph import grid_of, infer_shapes
 from qbench.passes.canonical.remove_dead import RemoveDead
 from qbench.passes.declining import decline
 from qbench.passes.lowering.counted import has_own_operator, lower_counted, lower_requantize
@@ -48,6 +48,9 @@ class LowerToQOperator:
 
     Nodes that read integers through a DequantizeLinear and stay float carry the reason.
 
+    Raises (from ``run``):
+        InputError: a Q or DQ that means nothing: a scale that is not positive and finite, parameters of no one grid.
+
     Args:
         target: the integer operators that may be brought in; others are declined, and their Q and DQ stay.
         name: of the pass.
@@ -60,6 +63,9 @@ class LowerToQOperator:
         """Lower the main graph in order; True when anything changed, reasons included."""
         if any(value.dtype is None for node in model.graph for value in node.outputs):
             infer_shapes(model)  # files of others say less about inner values than ours
+        for node in model.graph:
+            if is_quantize(node) and node.op_type != "DynamicQuantizeLinear":
+                grid_of(node)  # what means nothing is told before anything is lowered
         site = Site(model, self.target)
         changed = write_zero_points(site)
         for node in list(model.graph):
