@@ -15,9 +15,11 @@ from qbench.graph.operators import (
     OperatorFacts,
     float_attribute,
     int_attribute,
+    ints_attribute,
     operator_facts,
     weight_channel_axis,
     weight_summed_axis,
+    word_attribute,
 )
 from qbench.graph.origin import LINEAGE, extend_lineage, forget_lineage, lineage_of, origin_of, set_origin
 from qbench.graph.pinned import Pin, PinKind, is_pinned, pin_of, pin_value
@@ -65,6 +67,7 @@ __all__ = [
     "grid_of",
     "infer_shapes",
     "int_attribute",
+    "ints_attribute",
     "is_constant",
     "is_float_levels",
     "is_pinned",
@@ -88,4 +91,5 @@ __all__ = [
     "weight_channel_axis",
     "weight_summed_axis",
     "with_shapes",
+    "word_attribute",
 ]

@@ -4,7 +4,7 @@ What one engine demands or a quantizer wants is not here. Sources: the operator 
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -153,3 +153,15 @@ def float_attribute(node: ir.Node, name: str, default: float) -> float:
     """The float attribute ``name``, or ``default`` where it is left out."""
     attribute = node.attributes.get(name)
     return default if attribute is None else float(attribute.as_float())
+
+
+def word_attribute(node: ir.Node, name: str, default: str) -> str:
+    """The string attribute ``name``, or ``default`` where it is left out."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_string()
+
+
+def ints_attribute(node: ir.Node, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
+    """The attribute ``name`` of several integers, or ``default`` where it is left out."""
+    attribute = node.attributes.get(name)
+    return tuple(default) if attribute is None else tuple(int(value) for value in attribute.as_ints())

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 from numpy.lib.stride_tricks import as_strided
 
-from qbench.graph import int_attribute
+from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
 
@@ -32,11 +32,13 @@ class Windows:
     def of(cls, node: ir.Node, sizes: tuple[int, ...]) -> "Windows":
         """Those of a Conv or a pool with windows of ``sizes``."""
         rank = len(sizes)
-        mode = node.attributes.get("auto_pad")
-        word = "NOTSET" if mode is None else mode.as_string()
-        given = _integers(node, "pads", (0,) * (2 * rank))
+        word = word_attribute(node, "auto_pad", "NOTSET")
+        given = ints_attribute(node, "pads", (0,) * (2 * rank))
         pads = given if word == "NOTSET" else (0,) * (2 * rank) if word == "VALID" else None
-        strides, dilations = _integers(node, "strides", (1,) * rank), _integers(node, "dilations", (1,) * rank)
+        strides, dilations = (
+            ints_attribute(node, "strides", (1,) * rank),
+            ints_attribute(node, "dilations", (1,) * rank),
+        )
         ceil = bool(int_attribute(node, "ceil_mode", 0))
         return cls(sizes, strides, dilations, pads, word != "SAME_LOWER", ceil)
 
@@ -131,8 +133,3 @@ def channels_last(x: Array) -> Array:
 def channels_first(x: Array) -> Array:
     """(N, …, C) → (N, C, …), a view."""
     return np.moveaxis(x, -1, 1)
-
-
-def _integers(node: ir.Node, name: str, default: tuple[int, ...]) -> tuple[int, ...]:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else tuple(int(value) for value in attribute.as_ints())

@@ -9,8 +9,12 @@ import pytest
 
 from qbench.graph import (
     OPERATORS,
+    float_attribute,
+    int_attribute,
+    ints_attribute,
     operator_facts,
     weight_channel_axis,
+    word_attribute,
 )
 
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
@@ -102,3 +106,12 @@ def test_a_batched_matmul_weight_counts_its_last_axis_and_a_vector_has_none():
 def test_an_operator_of_another_domain_is_unknown():
     foreign = ir.node("Conv", [ir.val("x"), ir.val("w")], domain="com.example")
     assert operator_facts(foreign).weight is None
+
+
+def test_attributes_are_what_is_given_or_left_out():
+    node = ir.node("Any", [], {"count": 3, "slope": 0.5, "mode": "edge", "pads": [1, 2]})
+    assert (int_attribute(node, "count", 7), int_attribute(node, "none", 7)) == (3, 7)
+    assert (float_attribute(node, "slope", 1.5), float_attribute(node, "none", 1.5)) == (0.5, 1.5)
+    assert (word_attribute(node, "mode", "constant"), word_attribute(node, "none", "constant")) == ("edge", "constant")
+    assert (ints_attribute(node, "pads", (0,)), ints_attribute(node, "none", (0,))) == ((1, 2), (0,))
+    assert ints_attribute(node, "none") == ()

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qbench.graph import int_attribute
+from qbench.graph import int_attribute, ints_attribute
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.integer_kernels.averaging import Averager, Averagers
 from qbench.interpreter.kernel import Making, Run
@@ -51,8 +51,7 @@ def _reduced(making: Making, *, mean: bool) -> Run:
     node, end = making.node, len(making.node.inputs)
     reduction = _Reduction(making, making.grid(end - 2, end - 1), mean=mean)
     keep = bool(int_attribute(node, "keepdims", 1))
-    attribute = node.attributes.get("axes")
-    given: tuple[int, ...] = () if attribute is None else tuple(int(axis) for axis in attribute.as_ints())
+    given = ints_attribute(node, "axes")
     if end > _AXES + 2 and not making.absent(_AXES):
         given = tuple(int(axis) for axis in making.needed(_AXES).reshape(-1))
     everything = not int_attribute(node, "noop_with_empty_axes", 0)

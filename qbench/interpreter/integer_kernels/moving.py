@@ -14,9 +14,8 @@ from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
-import onnx_ir as ir
 
-from qbench.graph import int_attribute
+from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import Making, Run
@@ -54,16 +53,15 @@ def flatten(making: Making) -> Run:
 def resize(making: Making) -> Run:
     """Resize to the nearest by constant scales or sizes; anything else as ONNX's evaluator does it."""
     node = making.node
-    place = _POSITIONS.get(_word(node, "coordinate_transformation_mode", "half_pixel"))
-    pick = _PICKS.get(_word(node, "nearest_mode", "round_prefer_floor"))
+    place = _POSITIONS.get(word_attribute(node, "coordinate_transformation_mode", "half_pixel"))
+    pick = _PICKS.get(word_attribute(node, "nearest_mode", "round_prefer_floor"))
     scales, sizes = making.constant(_SCALES), making.constant(_SIZES)
     scales = None if scales is None or not scales.size else scales
-    stretched = _word(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
-    nearest = _word(node, "mode", "nearest") == "nearest" and making.opset >= _ROI_IS_INPUT
+    stretched = word_attribute(node, "keep_aspect_ratio_policy", "stretch") == "stretch"
+    nearest = word_attribute(node, "mode", "nearest") == "nearest" and making.opset >= _ROI_IS_INPUT
     if place is None or pick is None or not stretched or not nearest or (scales is None) == (sizes is None):
         return reference(making)
-    attribute = node.attributes.get("axes")
-    given = None if attribute is None else [int(axis) for axis in attribute.as_ints()]
+    given = ints_attribute(node, "axes") if "axes" in node.attributes else None
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         x = inputs[0]
@@ -127,8 +125,3 @@ _PICKS: Mapping[str, Callable[[Single], Single]] = MappingProxyType(
         "ceil": np.ceil,
     }
 )
-
-
-def _word(node: ir.Node, name: str, default: str) -> str:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_string()

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from qbench.graph import int_attribute
+from qbench.graph import int_attribute, ints_attribute
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.integer_kernels.averaging import Averagers
 from qbench.interpreter.kernel import Making, Run
@@ -18,10 +18,10 @@ def max_pool(making: Making) -> Run:
 
     NaN wins wherever it stands, as in PyTorch; ONNX Runtime 1.31 on x64 keeps one that is last in its window, no other.
     """
-    attribute = making.node.attributes.get("kernel_shape")
-    if attribute is None or len(making.node.outputs) > 1:
+    window = ints_attribute(making.node, "kernel_shape")
+    if not window or len(making.node.outputs) > 1:
         raise ValueError("a MaxPool with indices")
-    windows = Windows.of(making.node, tuple(int(size) for size in attribute.as_ints()))
+    windows = Windows.of(making.node, window)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         x = inputs[0]
@@ -41,10 +41,10 @@ def max_pool(making: Making) -> Run:
 def average_pool(making: Making) -> Run:
     """QLinearAveragePool: x s_x z_x s_y z_y."""
     x, y, machine = making.grid(1, 2), making.grid(3, 4), making.arithmetic
-    attribute = making.node.attributes.get("kernel_shape")
-    if attribute is None or int_attribute(making.node, "channels_last", 0):
+    window = ints_attribute(making.node, "kernel_shape")
+    if not window or int_attribute(making.node, "channels_last", 0):
         raise ValueError("an average pool without a kernel shape, or with channels last")
-    windows = Windows.of(making.node, tuple(int(size) for size in attribute.as_ints()))
+    windows = Windows.of(making.node, window)
     padding_counts = bool(int_attribute(making.node, "count_include_pad", 0))
     averagers = Averagers(making, x, y)
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import int_attribute
+from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.integer_kernels.sums import accumulating, finishing, optional, reach, zero_points
@@ -38,20 +38,16 @@ class Spread:
     @classmethod
     def of(cls, node: ir.Node, sizes: tuple[int, ...]) -> "Spread":
         """Of a node with windows of ``sizes``."""
-        rank, mode = len(sizes), node.attributes.get("auto_pad")
-
-        def given(name: str, default: int, count: int = rank) -> tuple[int, ...]:
-            attribute = node.attributes.get(name)
-            return (default,) * count if attribute is None else tuple(int(value) for value in attribute.as_ints())
-
+        rank = len(sizes)
+        ones, zeros = (1,) * rank, (0,) * rank
         return cls(
             sizes=sizes,
-            strides=given("strides", 1),
-            dilations=given("dilations", 1),
-            pads=given("pads", 0, 2 * rank),
-            added=given("output_padding", 0),
-            shape=given("output_shape", 0) if "output_shape" in node.attributes else None,
-            mode="NOTSET" if mode is None else mode.as_string(),
+            strides=ints_attribute(node, "strides", ones),
+            dilations=ints_attribute(node, "dilations", ones),
+            pads=ints_attribute(node, "pads", zeros * 2),
+            added=ints_attribute(node, "output_padding", zeros),
+            shape=ints_attribute(node, "output_shape") or None,
+            mode=word_attribute(node, "auto_pad", "NOTSET"),
         )
 
     def full(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
@@ -82,7 +78,7 @@ def conv_transpose(making: Making) -> Run:
     groups, (depth, each), window = int_attribute(making.node, "group", 1), weight.shape[:2], tuple(weight.shape[2:])
     spread, taps = Spread.of(making.node, window), [tuple(int(i) for i in tap) for tap in np.ndindex(*window)]
     depth //= groups
-    zeros, scales = (_by_channel(found, each, groups) for found in (zero_points(making, 5), making.needed(4)))
+    zeros, scales = (_by_channel(found, each, groups) for found in (zero_points(making, 5), making.scales(4)))
     pairs = making.arithmetic.accumulator.pairs(SumShape(depthwise=depth == 1 < groups))
     parts = [channels_last(weight[g * depth : (g + 1) * depth]).reshape(depth, -1, each) for g in range(groups)]
     points = np.broadcast_to(zeros, (groups * each,)).reshape(groups, each)

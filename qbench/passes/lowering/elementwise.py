@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import onnx_ir as ir
 
-from qbench.graph import int_attribute
+from qbench.graph import int_attribute, ints_attribute
 from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, result_of
 from qbench.passes.lowering.site import Site, kept_attributes
 from qbench.passes.lowering.target import ENGINE_DOMAIN
@@ -25,7 +25,7 @@ def lower_pointwise(site: Site, node: ir.Node) -> str | None:
     if isinstance(found, str):
         return found
     operands, quantizer, output = found
-    inputs = [value for operand in operands for value in _three(operand)]
+    inputs = [value for operand in operands for value in operand.triple]
     inputs += [output.scale, output.point]
     attributes = _ATTRIBUTES.get(node.op_type, _none)(node)
     site.replace([node, quantizer], f"QLinear{node.op_type}", inputs, attributes, domain=ENGINE_DOMAIN)
@@ -38,7 +38,7 @@ def lower_concat(site: Site, node: ir.Node) -> str | None:
     if isinstance(found, str):
         return found
     operands, quantizer, output = found
-    inputs = [output.scale, output.point, *(value for operand in operands for value in _three(operand))]
+    inputs = [output.scale, output.point, *(value for operand in operands for value in operand.triple)]
     site.replace([node, quantizer], "QLinearConcat", inputs, kept_attributes(node, "axis"), domain=ENGINE_DOMAIN)
     return None
 
@@ -54,7 +54,7 @@ def _window_problem(node: ir.Node) -> str | None:
     """Why QLinearAveragePool does not count the windows of ``node`` as ONNX's AveragePool does."""
     if node.op_type != "AveragePool":
         return None
-    if any(d != 1 for d in _ints(node, "dilations")):
+    if any(d != 1 for d in ints_attribute(node, "dilations")):
         return "QLinearAveragePool has no dilations"
     if int_attribute(node, "ceil_mode", 0) and int_attribute(node, "count_include_pad", 0):
         return "with ceil_mode and count_include_pad QLinearAveragePool counts what lies beyond the padding"
@@ -81,17 +81,8 @@ def _surroundings(site: Site, node: ir.Node) -> tuple[Sequence[Operand], ir.Node
     return present, quantizer, output
 
 
-def _three(operand: Operand) -> tuple[ir.Value, ir.Value, ir.Value]:
-    return operand.integers, operand.scale, operand.point
-
-
 def _none(_: ir.Node) -> list[ir.Attr]:
     return []
-
-
-def _ints(node: ir.Node, name: str) -> Sequence[int]:
-    attribute = node.attributes.get(name)
-    return () if attribute is None else attribute.as_ints()
 
 
 _ATTRIBUTES: Mapping[str, Callable[[ir.Node], list[ir.Attr]]] = MappingProxyType(

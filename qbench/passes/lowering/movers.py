@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, grid_of, operator_facts
+from qbench.graph import constant_value, grid_of, operator_facts, word_attribute
 from qbench.passes.lowering.counted import is_requantized, lower_requantize
 from qbench.passes.lowering.operands import EIGHT_BITS, UP_TO_16_BITS, Operand, operand_of, result_of
 from qbench.passes.lowering.site import Site
@@ -30,7 +30,7 @@ _WITHOUT_KERNEL = frozenset({"GlobalMaxPool", "TopK"})
 def is_mover(node: ir.Node) -> bool:
     """Whether all results of ``node`` hold values of its first input and nothing computed."""
     if node.op_type == "Resize":
-        return _word(node, "mode", "nearest") == "nearest"
+        return word_attribute(node, "mode", "nearest") == "nearest"
     return operator_facts(node).moved == (0,) or (not node.domain and node.op_type in _PICKERS)
 
 
@@ -55,7 +55,7 @@ def lower_mover(site: Site, node: ir.Node) -> str | None:
     if node.op_type == "Pad":
         if not _pads_with_zeros(node):
             return "it pads with a number other than 0"
-        if _word(node, "mode", "constant") == "constant":
+        if word_attribute(node, "mode", "constant") == "constant":
             inputs[2:3] = [data.point]
     _move(site, node, inputs, data)
     return None
@@ -124,7 +124,7 @@ def _is_read(value: ir.Value) -> bool:
 
 def _pads_with_zeros(node: ir.Node) -> bool:
     filler = node.inputs[2] if len(node.inputs) > 2 else None
-    if _word(node, "mode", "constant") != "constant" or filler is None:
+    if word_attribute(node, "mode", "constant") != "constant" or filler is None:
         return True
     known = constant_value(filler)
     stored = operand_of(filler)
@@ -132,8 +132,3 @@ def _pads_with_zeros(node: ir.Node) -> bool:
         levels = constant_value(stored.integers)
         return levels is not None and not np.any(levels.astype(np.int64) - stored.points.astype(np.int64))
     return known is not None and not np.any(known)
-
-
-def _word(node: ir.Node, name: str, default: str) -> str:
-    attribute = node.attributes.get(name)
-    return default if attribute is None else attribute.as_string()

@@ -29,6 +29,11 @@ class Operand:
         return self.point.dtype or self.integers.dtype
 
     @property
+    def triple(self) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """The integers, their scale and their zero point, as QLinear operators take them."""
+        return self.integers, self.scale, self.point
+
+    @property
     def is_constant(self) -> bool:
         """Whether the integers are known."""
         return is_constant(self.integers)

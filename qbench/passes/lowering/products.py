@@ -64,7 +64,7 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
         return "its result is real: no QuantizeLinear alone reads it"
     quantizer, output = result
     weight = site.widened(weight)
-    inputs = [*_three(data), *_three(weight), output.scale, output.point]
+    inputs = [*data.triple, *weight.triple, output.scale, output.point]
     inputs += [] if added is None else [added.integers]
     site.replace([node, quantizer], operator, inputs, kept_attributes(node, *attributes), domain=domain)
     return None
@@ -101,7 +101,7 @@ def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
         site.replace([node], operator, inputs, domain=domain)
     else:
         quantizer, output = result
-        inputs = [*_three(data), *_three(weight), output.scale, output.point]
+        inputs = [*data.triple, *weight.triple, output.scale, output.point]
         site.replace([node, quantizer], operator, inputs)
     return None
 
@@ -120,7 +120,7 @@ def _gemm(
     if added is not None and not bias_per_column(added, _size(weight, columns)):
         return "its bias is not one a column"
     weight = site.widened(weight)
-    inputs = [*_three(data), *_three(weight), None if added is None else added.integers]
+    inputs = [*data.triple, *weight.triple, None if added is None else added.integers]
     nodes = list(chain)
     if result is not None:
         quantizer, output = result
@@ -193,10 +193,6 @@ def _columns(site: Site, weight: Operand) -> str | None:
     return (
         None if matrix and weight.axis == (weight.rank or 0) - 1 else "its weight has scales that are not one a column"
     )
-
-
-def _three(operand: Operand) -> tuple[ir.Value, ir.Value, ir.Value]:
-    return operand.integers, operand.scale, operand.point
 
 
 def _name(operand: Operand) -> str:
