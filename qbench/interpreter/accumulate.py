@@ -14,7 +14,8 @@ import numpy.typing as npt
 
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
-from qbench.interpreter.gemm import DEEPEST, Operands, Pairs, engine_gemm, pairs_here, saturating_gemm
+from qbench.interpreter.engine import Pairs, pairs_here
+from qbench.interpreter.gemm import DEEPEST, Operands, engine_gemm, saturating_gemm
 from qbench.interpreter.kernel import Counters, Means
 from qbench.interpreter.saturation import PROCESSORS, mender
 

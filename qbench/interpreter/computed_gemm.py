@@ -18,7 +18,8 @@ from qbench.interpreter.accumulate import processor_saturates, saturates
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError, broadcast
 from qbench.interpreter.by_steps import summed_by_steps
-from qbench.interpreter.gemm import DEEPEST, EXACT, Pairs, engine_gemm, engine_run, pairs_here
+from qbench.interpreter.engine import Pairs, engine_run, pairs_here
+from qbench.interpreter.gemm import DEEPEST, EXACT, engine_gemm
 from qbench.interpreter.kernel import Making
 from qbench.interpreter.saturation import mender
 

@@ -4,39 +4,24 @@
 
 ``float_gemm`` needs numpy only: a float product is exact in any order of summation while
 max|x| · max_n Σ_k |w[k, n]| ≤ 2²⁴ (float32; 2⁵³ in float64, for operands of 16 bits); where that fails, K is split into
-as few parts as pass. ``engine_gemm`` is ONNX Runtime's MatMulInteger, whose u8 × s8 sums a probe has to show to be
-exact, or to saturate in pairs, before they are used as either.
+as few parts as pass. ``engine_gemm`` is ONNX Runtime's MatMulInteger (``engine``).
 """
 
-import enum
-import functools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.interpreter.arrays import Array
-
-if TYPE_CHECKING:
-    import onnx
+from qbench.interpreter.engine import Pairs, Product, matmul_integer, pairs_here
 
 Ints64 = npt.NDArray[np.int64]
-Product = Callable[[Array], npt.NDArray[Any]]
-"""(M, K) levels → (M, N) accumulators: int32, or int64 where those of 16-bit operands could leave it."""
 
 DEEPEST = 2**31 // (255 * 255)
 """The K up to which no sum of 8-bit products leaves an int32."""
 EXACT = {np.float32: 2**24, np.float64: 2**53}
 """The magnitude up to which sums of integers are exact, by float type."""
-
-
-class Pairs(enum.Enum):
-    """What a processor does with the sum of two neighbouring u8 × s8 products."""
-
-    EXACT = "exact"
-    SATURATE = "saturate"
 
 
 class Gemm(Protocol):
@@ -102,68 +87,20 @@ def engine_gemm(operands: Operands) -> Product:
     weight, point = operands.weight, operands.weight_zero
     if weight.dtype == np.int8 and operands.levels == np.uint8 and pairs_here() is not Pairs.EXACT:
         weight, point = (weight.view(np.uint8) ^ np.uint8(128)), point + 128
-    return _session(weight, point.astype(weight.dtype), np.asarray(operands.input_zero, operands.levels))
+    return matmul_integer(weight, point.astype(weight.dtype), np.asarray(operands.input_zero, operands.levels))
 
 
 def saturating_gemm(operands: Operands) -> Product:
     """By MatMulInteger on a processor that saturates pairs: what its u8 × s8 products are."""
     weight = operands.weight
-    return _session(weight, operands.weight_zero.astype(weight.dtype), np.asarray(operands.input_zero, operands.levels))
-
-
-@functools.cache
-def pairs_here() -> Pairs | None:
-    """What u8 × s8 products do here: [255, 255] · [127, 127] is 64,770, or saturates; None: no engine."""
-    try:
-        product = _session(np.full((4, 1), 127, np.int8), np.zeros(1, np.int8), np.zeros((), np.uint8))
-    except ImportError:
-        return None
-    found = int(product(np.array([[255, 255, 0, 0]], np.uint8))[0, 0])
-    return {64770: Pairs.EXACT, 32767: Pairs.SATURATE}.get(found)
+    return matmul_integer(
+        weight, operands.weight_zero.astype(weight.dtype), np.asarray(operands.input_zero, operands.levels)
+    )
 
 
 def best_gemm() -> Gemm:
     """The fastest exact one that there is here."""
     return float_gemm if pairs_here() is None else engine_gemm
-
-
-def engine_run(graph: "onnx.GraphProto") -> Callable[[dict[str, Array]], Array]:
-    """What runs ``graph``, of opset 17 and one output, in one thread: many sessions of many threads spin for nothing.
-
-    Raises:
-        ImportError: there is no onnxruntime here.
-    """
-    import onnxruntime
-    from onnx import helper
-
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.log_severity_level = 4
-    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda feeds: np.asarray(session.run(None, feeds)[0])
-
-
-def _session(weight: Array, weight_zero: Array, input_zero: Array) -> Product:
-    """One MatMulInteger by a constant weight."""
-    import onnxruntime  # noqa: F401 - told here, before onnx is loaded for nothing
-    from onnx import TensorProto, helper, numpy_helper
-
-    kinds = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
-    point = weight_zero.reshape(()) if weight_zero.size == 1 else weight_zero
-    graph = helper.make_graph(
-        [helper.make_node("MatMulInteger", ["x", "w", "zx", "zw"], ["y"])],
-        "product",
-        [helper.make_tensor_value_info("x", kinds[input_zero.dtype.name], ["m", len(weight)])],
-        [helper.make_tensor_value_info("y", TensorProto.INT32, ["m", weight.shape[1]])],
-        [
-            numpy_helper.from_array(np.ascontiguousarray(weight), "w"),
-            numpy_helper.from_array(input_zero, "zx"),
-            numpy_helper.from_array(point, "zw"),
-        ],
-    )
-    run = engine_run(graph)
-    return lambda x: run({"x": x})
 
 
 def _parts(sizes: Ints64, largest: int, exact: int) -> list[slice]:

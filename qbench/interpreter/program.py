@@ -14,7 +14,8 @@ import onnx_ir as ir
 from qbench.graph import constant_value, node_key
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
-from qbench.interpreter.gemm import Pairs, best_gemm, engine_gemm, float_gemm, pairs_here
+from qbench.interpreter.engine import Pairs, pairs_here
+from qbench.interpreter.gemm import best_gemm, engine_gemm, float_gemm
 from qbench.interpreter.kernel import Counters, Making, Means, Run
 from qbench.interpreter.kernel_table import float_operator, make_kernel, require_known_operators
 from qbench.numerics import Arithmetic
