@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 REFUSALS_SHOWN = 10
 
+_MILLION = 1_000_000
+
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench eval``."""
@@ -100,10 +102,14 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.FINE
 
 
+def _macs(count: int) -> str:
+    return f"{count / _MILLION:.4g} million" if count >= _MILLION else str(count)
+
+
 def _print(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[Measurement]") -> None:
     subject = shared.subject
     (data,) = subject.data.values()
-    print(f"model    {arguments.model}  ({shared.macs / 1e6:.4g} million multiply-accumulates a sample)")
+    print(f"model    {arguments.model}  ({_macs(shared.macs)} multiply-accumulates a sample)")
     if arguments.fp32:
         print(f"fp32     {arguments.fp32}")
     print(f"data     {arguments.data}  ({len(data)} samples)")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.chosen_machine import choose_arithmetic
 from qbench.cli.chosen_schema import choose_schema, refuse_idle_rules
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.printing import print_columns, print_json
+from qbench.cli.printing import counted, print_columns, print_json, rough_percent
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -126,7 +126,8 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
         print(f"{arguments.model}: no product of levels by constant weights")
         return
     risky = [layer for layer in lint.layers if layer.pairs.risky]
-    print(f"{arguments.model}: {len(lint.layers)} layers, {len(risky)} with pairs that can saturate in 16 bits\n")
+    layers = counted(len(lint.layers), "layer")
+    print(f"{arguments.model}: {layers}, {len(risky)} with pairs that can saturate in 16 bits\n")
     header = ("layer", "kind", "levels", "pairs", "can saturate", "worst |w0|+|w1|", "worst loss", "sum bits", "notes")
     print_columns([_line(layer) for layer in _worst_first(lint)], header)
     print("worst loss in steps of the layer's result; a pair can saturate from |w0|+|w1| = 129 on, of 8-bit levels")
@@ -138,7 +139,10 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
 
 def _print_machine(lint: "ModelLint", machine: str) -> None:
     lines = [(layer.node, "; ".join(layer.machines[machine])) for layer in lint.layers if layer.machines[machine]]
-    print(f"\n{machine}: " + (f"{len(lines)} of {len(lint.layers)} layers" if lines else "represents every layer"))
+    print(
+        f"\n{machine}: "
+        + (f"{len(lines)} of {counted(len(lint.layers), 'layer')}" if lines else "represents every layer")
+    )
     if lines:
         print_columns(lines)
 
@@ -155,7 +159,7 @@ def _line(layer: "LayerLint") -> tuple[str, ...]:
         f"{layer.operator} depthwise" if layer.depthwise else layer.operator,
         f"{layer.levels} × {layer.weights}",
         str(pairs.pairs),
-        f"{pairs.risky} ({100 * pairs.share:.2g} %)" if pairs.risky else "none",
+        f"{pairs.risky} ({rough_percent(pairs.share)})" if pairs.risky else "none",
         str(pairs.worst),
         steps,
         str(layer.sum_bits),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.printing import print_columns
+from qbench.cli.printing import print_columns, rough_percent
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -114,7 +114,7 @@ def _badness(events: Mapping[str, int]) -> tuple[int, int, int]:
 
 def _line(node: str, events: Mapping[str, int]) -> tuple[str, ...]:
     def share(count: int) -> str:
-        return f"{count} ({100 * count / events['levels']:.2g} %)" if count and events["levels"] else str(count)
+        return f"{count} ({rough_percent(count / events['levels'])})" if count and events["levels"] else str(count)
 
     ends = (share(events[name]) for name in ("clipped_high", "clipped_low"))
     return node, str(events["levels"]), str(events["saturated"]), str(events["overflowed"]), *ends

@@ -2,6 +2,7 @@
 
 import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -9,6 +10,9 @@ from qbench.storage import json_text
 
 if TYPE_CHECKING:
     from qbench.reporting import Line
+
+
+_LEAST_ROOM, _TENS = 20, 10
 
 
 def print_json(value: object) -> None:
@@ -19,7 +23,7 @@ def print_json(value: object) -> None:
 def print_columns(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> None:
     """``rows`` in aligned columns, two blanks apart; the last column is never padded, so that it can be long.
 
-    Plain text on purpose: it is the same in a terminal, a file and a pipe into ``grep``.
+    Plain text on purpose: it is the same in a file and a pipe into ``grep``; a terminal folds the last column.
     """
     lines = [tuple(row) for row in rows]
     if header:
@@ -27,7 +31,27 @@ def print_columns(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> 
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [text.ljust(width) for text, width in zip(line[:-1], widths, strict=False)]
-        print("  ".join([*cells, line[-1]]).rstrip())
+        lead = "".join(f"{cell}  " for cell in cells)
+        print("\n".join(_folded(line[-1], lead, terminal_width())).rstrip())
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 layer``, ``2 layers``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def rough_percent(share: float) -> str:
+    """A share to two digits: ``100 %``, ``12 %``, ``0.034 %``."""
+    percent = float(f"{100 * share:.2g}")
+    return f"{percent:.0f} %" if percent >= _TENS else f"{percent:g} %"
+
+
+def _folded(text: str, lead: str, width: int | None) -> list[str]:
+    """``text`` behind ``lead``, in lines of ``width`` where a terminal has one with room for it."""
+    if width is None or width - len(lead) < _LEAST_ROOM:
+        return [lead + text]
+    first, *more = textwrap.wrap(text, width - len(lead), break_on_hyphens=False) or [""]
+    return [lead + first, *(" " * len(lead) + line for line in more)]
 
 
 def terminal_width() -> int | None:

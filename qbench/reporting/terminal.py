@@ -228,7 +228,7 @@ def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[
     for block in _blocks(sizes, width - first):
         yield Line(" " * first + "".join(f"  {heads[i]:{sizes[i]}}" for i in block), "muted")
         for model, cells in rows:
-            name = model if len(model) <= first else model[: first - 1] + "…"
+            name = model if len(model) <= first else "…" + model[len(model) - first + 1 :]
             line = f"{name:{first}}" + "".join(f"  {texts[model][i]:{sizes[i]}}" for i in block)
             yield Line(line.rstrip(), _row_tone([cells[i] for i in block]))
     if len(rows) < len(matrix.rows):

@@ -81,3 +81,12 @@ def test_another_metric_than_its_rows_is_marked():
     lines = summary_lines(build_report([make_run([*cells, odd])]), 80)
     assert sum("*" in line for line in lines) == 2
     assert "* of agreement@photo_crops" in lines
+
+
+def test_names_that_are_too_long_keep_their_ends():
+    names = [f"op.conv.asymmetric.padded.and.strided.{types}" for types in ("u8.pc", "s8.pt")]
+    cells = [make_cell(name, "ort-cpu", SCHEMAS[0], 0.05) for name in names]
+    text = "\n".join(summary_lines(make_run(cells), 60))
+    rows = [line for line in text.splitlines() if line.startswith("…")]
+    assert len({row.split()[0] for row in rows}) == 2
+    assert {row.split()[0][-5:] for row in rows} == {"u8.pc", "s8.pt"}
