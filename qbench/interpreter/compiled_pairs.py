@@ -3,8 +3,8 @@
 import numba
 import numpy as np
 
-_BLOCK = 64
-"""Rows that are turned at once, so that the innermost loop runs along them; a column's share stays in the cache."""
+_BLOCK = 32
+"""Rows along which the innermost loop runs; so few that where levels are seldom high most pairs are left out."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -30,34 +30,53 @@ def find_pairs(weight, most, least):  # type: ignore[no-untyped-def]  # noqa: AN
     return found[0], found[1]
 
 
-@numba.njit(cache=True, nogil=True)
-def mend_pairs(sums, x, elements, columns, pair, column, first, second, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
-    """Take the excess over −top − 1 … top of each place from ``sums``; how many had any.
+@numba.njit
+def _peaks(rows, peaks):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    """The largest sum of each pair of levels in ``rows``."""
+    peaks[:] = 0
+    for r in range(len(rows)):
+        for p in range(peaks.size):
+            both = np.uint16(np.uint16(rows[r, 2 * p]) + np.uint16(rows[r, 2 * p + 1]))
+            peaks[p] = both if both > peaks[p] else peaks[p]
 
-    ``elements`` are those of a row of ``x`` that are part of a risky pair, ``columns`` those of ``sums`` that have one;
-    ``pair`` and ``column`` count among them, two elements a pair. ``first`` and ``second`` are the weights, int32.
+
+@numba.njit(inline="always")
+def _add_excess(count, left, right, one, other, top, excess):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    """Adds to ``excess`` what left · one + right · other exceeds −top − 1 … top by, row by row; how many do."""
+    hits = np.int32(0)
+    for r in range(count):
+        both = np.int32(np.int32(left[r] * one) + np.int32(right[r] * other))
+        kept = both if both < top else top
+        kept = kept if kept > -top - 1 else np.int32(-top - 1)
+        excess[r] += np.int32(both - kept)
+        hits += np.int32(both != kept)
+    return hits
+
+
+@numba.njit(cache=True, nogil=True)
+def mend_pairs(sums, x, pairs, starts, columns, first, second, least, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
+    """Take from ``sums`` what the risky pairs of ``x`` exceed −top − 1 … top by; how many do.
+
+    Places ``starts[p]`` … ``starts[p + 1]`` are those of ``pairs[p]``: a column and two weights, int32, each. A pair of
+    levels that add up to less than ``least`` cannot saturate: where none of a block reaches that, it is left out.
     """
-    levels = np.empty((elements.size, _BLOCK), x.dtype)
-    excess = np.empty((columns.size, _BLOCK), np.int32)
-    lost = np.int64(0)
+    peaks, lost = np.empty(x.shape[1] // 2, np.uint16), np.int64(0)
+    left, right = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)
+    excess, touched = np.zeros((sums.shape[1], _BLOCK), np.int32), np.zeros(sums.shape[1], np.bool_)
     for start in range(0, len(x), _BLOCK):
-        count = min(_BLOCK, len(x) - start)
-        for r in range(count):
-            for k in range(elements.size):
-                levels[k, r] = x[start + r, elements[k]]
-        excess[:] = 0
-        for j in range(pair.size):
-            one, other, over = first[j], second[j], excess[column[j]]
-            left, right = levels[2 * pair[j]], levels[2 * pair[j] + 1]
-            hits = np.int32(0)
-            for r in range(count):
-                both = np.int32(np.int32(np.int32(left[r]) * one) + np.int32(np.int32(right[r]) * other))
-                kept = both if both < top else top
-                kept = kept if kept > -top - 1 else np.int32(-top - 1)
-                over[r] += np.int32(both - kept)
-                hits += np.int32(both != kept)
-            lost += hits
-        for r in range(count):
-            for n in range(columns.size):
-                sums[start + r, columns[n]] -= excess[n, r]
+        rows, into = x[start : start + _BLOCK], sums[start : start + _BLOCK]
+        _peaks(rows, peaks)
+        for p in range(pairs.size):
+            k = 2 * pairs[p]
+            if peaks[pairs[p]] >= least:
+                for r in range(len(rows)):
+                    left[r], right[r] = rows[r, k], rows[r, k + 1]
+                for j in range(starts[p], starts[p + 1]):
+                    hits = _add_excess(len(rows), left, right, first[j], second[j], top, excess[columns[j]])
+                    touched[columns[j]] |= hits > 0
+                    lost += hits
+        for n in np.flatnonzero(touched):
+            for r in range(len(rows)):
+                into[r, n] -= excess[n, r]
+            excess[n], touched[n] = 0, False
     return lost

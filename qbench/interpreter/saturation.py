@@ -21,6 +21,8 @@ PROCESSORS = 16
 """The bits in which processors with vpmaddubsw sum pairs."""
 _LARGEST = 255
 """Of unsigned levels."""
+_HEAVIEST = 128
+"""Of signed weights, in magnitude."""
 
 
 def risky_pairs(weight: Array, bits: int = PROCESSORS, *, compiled: bool = False) -> Places:
@@ -63,22 +65,16 @@ def mender(weight: Array, bits: int, *, compiled: bool) -> Mend | None:
 def _in_blocks(weight: Array, places: Places, top: int) -> Mend:
     from qbench.interpreter.compiled_pairs import mend_pairs
 
-    (pairs, pair), (columns, column) = (_among(place, size) for place, size in zip(places, weight.shape, strict=True))
-    elements = np.stack([2 * pairs, 2 * pairs + 1], axis=1).reshape(-1)
-    first, second = (weight[2 * places[0] + side, places[1]].astype(np.int32) for side in (0, 1))
+    pair, columns = places
+    pairs, starts = np.unique(pair, return_index=True)
+    ends, least = np.append(starts, len(pair)), -(-(top + 1) // _HEAVIEST)
+    first, second = (weight[2 * pair + side, columns].astype(np.int32) for side in (0, 1))
 
     def mend(sums: npt.NDArray[Any], x: Array) -> int:
         levels = np.ascontiguousarray(x)
-        return int(mend_pairs(sums, levels, elements, columns, pair, column, first, second, np.int32(top)))
+        return int(mend_pairs(sums, levels, pairs, ends, columns, first, second, least, np.int32(top)))
 
     return mend
-
-
-def _among(places: npt.NDArray[np.intp], size: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Those that occur, in order, and where each of ``places``, all below ``size``, is among them."""
-    occurs = np.zeros(size, np.bool_)
-    occurs[places] = True
-    return np.flatnonzero(occurs), (np.cumsum(occurs) - 1)[places]
 
 
 def _pair_by_pair(weight: Array, places: Places, top: int) -> Mend:
