@@ -120,12 +120,12 @@ def test_others_need_one(profiled, qbench):
 
 
 def test_a_plan_that_quantizes_nothing_is_not_written(profiled, qbench):
-    result = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc_dyn",
-                    "--backend", "integer-tqt", "-o", "q.onnx")  # fmt: skip
+    result = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w3_sym_pt",
+                    "--backend", "ort-cpu", "-o", "q.onnx")  # fmt: skip
     refused(result, "nothing that can go on a grid", "because the backend")
     assert not Path("q.onnx").exists()
-    code, out, _ = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc_dyn",
-                          "--backend", "integer-tqt", "-o", "q.onnx", "--why")  # fmt: skip
+    code, out, _ = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w3_sym_pt",
+                          "--backend", "ort-cpu", "-o", "q.onnx", "--why")  # fmt: skip
     assert code == 2
     assert "second: " in out
 

@@ -55,7 +55,7 @@ def test_a_metric_that_fits_is_counted(tmp_path):
 def test_a_metric_of_sequences_on_a_classifier(tmp_path, name):
     with pytest.raises(InputError, match=f"'net' on 'scored' with metric '{name}'") as caught:
         measure(tmp_path, "top1", name)
-    assert "answers rank classes" in caught.value.found
+    assert "answers are rankings" in caught.value.found
     assert caught.value.remedy == "Choose top1 or top5 or agreement instead."
 
 
