@@ -1,4 +1,4 @@
-"""From accumulators to levels, compiled by numba: the same bits as ``numerics.requantization`` by numpy, in one pass.
+"""From accumulators or reals to levels, compiled by numba: the same bits as ``numerics`` by numpy, in one pass.
 
 One loop a form of multiplier; rules and orders are closed over, registers are the dtypes of arguments. Sums are int32
 that cannot overflow: whoever calls has shown it by a bound. Channels lie last. ``ends`` are what is added last, and the
@@ -157,3 +157,27 @@ def short_levels(acc, bias, pre, factor, nudge, post, spare, ends, out):  # type
             level = low if level < low else level
             level = high if level > high else level
             out[i, j] = level + behind
+
+
+@functools.cache
+def quantized_levels(rounding: int, *, inverse: bool, fused: bool, highest: bool):  # type: ignore[no-untyped-def]  # noqa: ANN201
+    """clamp(round(x / scale + before)) + behind of float32 numbers, 1-d, by steps or (``fused``) x · scale + before.
+
+    ``inverse``: ``scale`` is a factor. ``highest``: what NaN becomes, else the lowest. ``before`` is 0 or a zero point.
+    """
+
+    @numba.njit(cache=True, nogil=True, error_model="numpy")
+    def levels(x, scale, before, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+        behind, low, high = np.int32(ends[0]), ends[1], ends[2]
+        for i in range(x.size):
+            if fused:
+                value = _multiply_add(x[i], scale, before)  # type: ignore[call-arg, var-annotated]
+            else:
+                value = (x[i] * scale if inverse else x[i] / scale) + before
+            if highest:
+                value = value if value <= high else high
+            value = value if value >= low else low
+            value = value if value <= high else high
+            out[i] = np.int32(_rounded(value, rounding)) + behind
+
+    return levels

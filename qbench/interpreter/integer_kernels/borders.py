@@ -11,7 +11,8 @@ from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import Making, Run
-from qbench.numerics import QParams, dequantize, quantize
+from qbench.interpreter.quantizing import quantizer
+from qbench.numerics import QParams, dequantize
 
 _ENDS_ARE_INPUTS = 11
 """The opset since which a Clip has its ends as inputs."""
@@ -26,11 +27,11 @@ def quantize_linear(making: Making) -> Run:
     """
     _check(making, making.node.inputs[0])
     grid = making.grid(1, 2, axis=int_attribute(making.node, "axis", 1))
-    machine = making.arithmetic
+    levels = quantizer(grid, making.arithmetic, compiled=making.means.compiled)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
-        return (quantize(inputs[0], grid, machine),)
+        return (levels(inputs[0]),)
 
     return run
 
@@ -42,7 +43,7 @@ def dynamic_quantize_linear(making: Making) -> Run:
 
     NaN has no part in the range and becomes the lowest level, as in ONNX Runtime.
     """
-    machine = making.arithmetic
+    machine, compiled = making.arithmetic, making.means.compiled
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         x = inputs[0]
@@ -53,7 +54,8 @@ def dynamic_quantize_linear(making: Making) -> Run:
         if not np.isfinite(scale):
             raise BatchError(f"a range of {low:.6g} … {high:.6g} has no scale in float32")
         point = np.clip(np.rint(-low / scale), 0, 255).astype(np.uint8)
-        return quantize(x, QParams(scale, int(point), "uint8"), machine), np.asarray(scale), np.asarray(point)
+        levels = quantizer(QParams(scale, int(point), "uint8"), machine, compiled=compiled)
+        return levels(x), np.asarray(scale), np.asarray(point)
 
     return run
 
