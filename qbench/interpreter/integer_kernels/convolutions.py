@@ -7,6 +7,7 @@ data may be computed; it is what its padding holds.
 """
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -34,6 +35,9 @@ from qbench.interpreter.windows import Windows, channels_first, channels_last
 Sums = Callable[[Array, int], npt.NDArray[Any]]
 """Levels (N, C, …) and their zero point → accumulators (N, …, filters)."""
 
+_SUMS_AT_ONCE = 1 << 18
+"""1 MB of sums, which a cache holds until they are levels: where they leave it, memory takes longer than counting."""
+
 
 def conv(making: Making) -> Run:
     """QLinearConv with any groups, strides, dilations and pads."""
@@ -48,14 +52,27 @@ def conv(making: Making) -> Run:
         sums = _grouped(making, weight, zeros, _data_first(making, (levels, zero), pairs))
     scales = (x, making.scales(4), y)
     finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=largest)
+    windows = Windows.of(making.node, tuple(weight.shape[2:]))
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
         _check_channels(making, weight, inputs[0])
-        total = sums(inputs[0], zero)
-        return (channels_first(finished(total.reshape(-1, len(weight))).reshape(total.shape)),)
+        return (channels_first(_part_by_part(inputs[0], levels_of, windows, len(weight))),)
+
+    def levels_of(samples: Array) -> Array:
+        total = sums(samples, zero)
+        return finished(total.reshape(-1, len(weight))).reshape(total.shape)
 
     return run
+
+
+def _part_by_part(x: Array, levels_of: Callable[[Array], Array], windows: Windows, filters: int) -> Array:
+    """``levels_of`` all samples of ``x``, of as many at once as have sums that stay in the cache."""
+    each = math.prod(windows.outputs_for(x.shape[2:])) * filters
+    step = max(_SUMS_AT_ONCE // max(each, 1), 1)
+    if step >= len(x):
+        return levels_of(x)
+    return np.concatenate([levels_of(x[start : start + step]) for start in range(0, len(x), step)])
 
 
 def conv_integer(making: Making) -> Run:
