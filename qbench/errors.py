@@ -35,6 +35,10 @@ class UnavailableError(QbenchError):
     """A package, an asset or an engine cannot be had on this machine now."""
 
 
+class NotFetchedError(UnavailableError):
+    """A package that its client could not get: the cells that need it are skipped with this reason."""
+
+
 class StoreError(QbenchError):
     """A file or folder of ours could not be read or written: full disk, read-only, damaged."""
 

@@ -23,12 +23,14 @@ _LARGEST = int(np.iinfo(np.int64).max)
 
 
 def integers(values: npt.ArrayLike, what: str, doing: str = REQUANTIZING) -> Ints:
-    """``values`` as int64.
+    """``values`` as int64; floats that are whole numbers below 2⁵³ are integers too.
 
     Raises:
         InputError: they are no integers, or beyond an int64.
     """
     array = np.asarray(values)
+    if array.dtype.kind == "f" and bool(((np.rint(array) == array) & (np.abs(array) < 2**53)).all()):
+        return array.astype(np.int64)
     if array.size and array.dtype.kind not in "iu":
         raise _refused(doing, f"{what} of {array.dtype}", "integers that an int64 holds")
     if array.size and array.dtype.kind == "u" and int(array.max()) > _LARGEST:

@@ -91,8 +91,10 @@ class Recorder:
                     self._note(run, crash)
                 if missing > 0:
                     self._note(run, f"ended early: {missing} of {run.facts['selected']} selected cells were not run")
-            elif run.facts["selected"] == run.facts["planned"]:
-                exit_code = self._tell_idle_rules(run) or exit_code
+            else:
+                exit_code = self._tell_empty(run) or exit_code
+                if run.facts["selected"] == run.facts["planned"]:
+                    exit_code = self._tell_idle_rules(run) or exit_code
             if run.writer is None:
                 continue
             try:
@@ -102,6 +104,18 @@ class Recorder:
                     run.writer.abandon()
             except StoreError as error:
                 self._broke(run, error)
+
+    def _tell_empty(self, run: OpenRun) -> int:
+        """Note that no cell had its packages; pytest's exit code for that, 0 when one had.
+
+        A machine without a package index would skip every cell, and end in green.
+        """
+        if not run.cells or not all(cell.get("unfetched") for cell in run.cells):
+            return 0
+        sentence = f"not one of the {len(run.cells)} cells of '{run.facts['suite']}' could get its packages"
+        self._note(run, sentence)
+        self.problems.append(sentence)
+        return int(pytest.ExitCode.TESTS_FAILED)
 
     def _tell_idle_rules(self, run: OpenRun) -> int:
         """Note the rules that matched nothing in the whole suite; pytest's exit code for that, 0 when all did."""

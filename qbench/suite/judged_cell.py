@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from qbench.errors import QbenchError, UnsupportedError
+from qbench.errors import NotFetchedError, QbenchError, UnsupportedError
 from qbench.judging import Measurement, Outcome, Verdict
 from qbench.suite.expansion import PlannedCell
 from qbench.tracking import cell_line
@@ -11,27 +11,34 @@ from qbench.tracking import cell_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCell:
-    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line for the run file."""
+    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line for the run file.
+
+    ``unfetched``: a package that it needs could not be had.
+    """
 
     planned: PlannedCell
     verdict: Verdict
     measurement: Measurement | None
+    unfetched: bool = False
 
     @classmethod
     def unmeasured(cls, planned: PlannedCell, error: Exception) -> "JudgedCell":
-        """The cell that ``error`` kept from being measured: unsupported where that is what it says, else an error.
+        """The cell that ``error`` kept from being measured.
 
-        What has a sentence says it; a fault of ours is told by its type and its first line.
+        It is unsupported where that is what it says, or where a package could not be had; else an error. What has a
+        sentence says it; a fault of ours is told by its type and its first line.
         """
-        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedError) else Outcome.ERROR
+        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedError | NotFetchedError) else Outcome.ERROR
         if isinstance(error, QbenchError):
             verdict = Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
         else:
             first = (str(error).strip() or "no message").splitlines()[0]
             verdict = Verdict(outcome=outcome, headline=f"{type(error).__name__}: {first}", rule="")
-        return cls(planned=planned, verdict=verdict, measurement=None)
+        unfetched = isinstance(error, NotFetchedError)
+        return cls(planned=planned, verdict=verdict, measurement=None, unfetched=unfetched)
 
     @property
     def line(self) -> dict[str, Any]:
         """The plain ``cell`` line."""
-        return cell_line(self.planned.cell, self.verdict, self.measurement)
+        line = cell_line(self.planned.cell, self.verdict, self.measurement)
+        return line | ({"unfetched": True} if self.unfetched else {})

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
-from qbench.errors import UnavailableError
+from qbench.errors import NotFetchedError, UnavailableError
 from qbench.zoo.pinned import Progress, check_digest, digest_of_members, last_error, pack_members, run_client
 
 
@@ -66,7 +66,8 @@ class DebianPackage:
         """The wanted files as a zip archive.
 
         Raises:
-            UnavailableError: there is no apt-get, it could not get the package, or the package cannot be read.
+            NotFetchedError: there is no apt-get, or it could not get the package.
+            UnavailableError: the package cannot be read.
         """
         if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
             raise self._unavailable("no apt-get and dpkg-deb on this computer")
@@ -99,8 +100,8 @@ class DebianPackage:
                 return found[0]
         raise self._unavailable(f"that apt-get said “{last_error(log, 'E:', 'nothing')}”")
 
-    def _unavailable(self, found: str) -> UnavailableError:
-        return UnavailableError(
+    def _unavailable(self, found: str) -> NotFetchedError:
+        return NotFetchedError(
             f"Downloading the Debian package '{self.requirement}'",
             found=found,
             expected="the package from the sources that apt is set up with",

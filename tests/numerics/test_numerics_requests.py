@@ -101,7 +101,7 @@ def test_shapes_stay_as_they_are(machine):
         ({"axis": 0}, "axis 0"),
         ({"axis": -3}, "axis -3"),
         ({"bias": [1, 2]}, "a bias of shape"),
-        ({"bias": [1.0, 2.0, 3.0]}, "a bias of float64"),
+        ({"bias": [1.5, 2.0, 3.0]}, "a bias of float64"),
         ({"bias": np.zeros((1, 3), np.int64)}, "a bias of shape"),
     ],
 )
@@ -139,3 +139,11 @@ def test_levels_that_are_brought_to_another_grid():
     for levels in ([1.5], [200]):
         with pytest.raises(InputError, match="Counting with quantized arrays: found levels of"):
             rescale_quantized(levels, GRID, other, "ideal")
+
+
+def test_whole_floats_are_integers():
+    whole = requantize(np.array([5.0, -15.0]), (0.1, 1.0, 1.0), 0, "int8", "gemmlowp")
+    np.testing.assert_array_equal(whole, requantize([5, -15], (0.1, 1.0, 1.0), 0, "int8", "gemmlowp"))
+    for unfit in (np.nan, np.inf, 2.0**60):
+        with pytest.raises(InputError, match="accumulators of float64"):
+            requantize(np.array([unfit]), (0.1, 1.0, 1.0), 0, "int8", "gemmlowp")

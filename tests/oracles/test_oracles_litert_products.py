@@ -53,7 +53,7 @@ def test_requantize_is_what_follows_a_convolution(operator, kernels, seed) -> No
         operator, (table, options), [data, *constants], Tensor(np.empty((1, 1, 1, channels), np.int8), y), kernels
     )
     scales = (x.scale, np.asarray(weight.scale), y.scale)
-    ours = requantize(np.zeros(channels), scales, int(y.zero_point), "int8", MACHINES[kernels], bias=acc)
+    ours = requantize(np.zeros(channels, np.int64), scales, int(y.zero_point), "int8", MACHINES[kernels], bias=acc)
     np.testing.assert_array_equal(ours, theirs.reshape(-1))
 
 

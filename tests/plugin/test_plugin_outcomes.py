@@ -45,6 +45,43 @@ def test_what_a_backend_cannot_do_is_skipped_with_its_reason(project, backend, r
     assert set(project.outcomes().values()) == {"unsupported"}
 
 
+MISSING = """
+import dataclasses
+import os
+
+from qbench.errors import NotFetchedError
+
+
+def unfetched():
+    raise NotFetchedError("Downloading the package 'x==1'", found="no index", expected="it", remedy="Look for one.")
+
+
+plain = model
+
+
+def model(name, seed):
+    made = plain(name, seed)
+    if name == "tiny_a" and "OFFLINE" in os.environ:
+        return lambda: dataclasses.replace(made(), graphs={"model": unfetched})
+    return made
+
+
+MORE = {}
+"""
+
+
+def test_a_model_whose_package_cannot_be_had_is_skipped_and_said_so_even_when_it_was_accepted(project, monkeypatch):
+    project.write_conftest(MISSING)
+    project.accept()
+    monkeypatch.setenv("OFFLINE", "1")
+    result = project.run("-rs")
+    assert result.ret == 0
+    assert result.parseoutcomes() == {"skipped": 4, "passed": 4}
+    result.stdout.fnmatch_lines(["*Downloading the package 'x==1': found no index*"])
+    assert sum(bool(cell.get("unfetched")) for cell in project.lines() if cell["type"] == "cell") == 4
+    assert project.run("-k", "tiny_a").ret == 1  # nothing at all was measured
+
+
 FICKLE = """
 import os
 

@@ -44,10 +44,10 @@ def conv(making: Making) -> Run:
     weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.grid(1, 2), making.grid(6, 7)
     levels, zero = x.qtype.storage_dtype, int(x.zero_point)
     order = summing(making.node, weight.shape)
-    pairs = making.arithmetic.accumulator.pairs(order.shape)
+    pairs = making.arithmetic.accumulator.pairs(order.shape) if order.in_pairs(levels.name, weight.dtype.name) else 0
     largest = reach(order.columns(weight), zeros, levels, pairs)
-    if _is_depthwise(making, weight, largest) and not pairs:
-        sums = _depthwise(making, weight, zeros, levels)
+    if _is_depthwise(making, weight, largest) and not (pairs and zeros.any()):
+        sums = _depthwise(making, weight, zeros, levels, pairs)
     else:
         sums = _grouped(making, weight, zeros, _data_first(making, (levels, zero), pairs))
     scales = (x, making.scales(4), y)
@@ -92,7 +92,7 @@ def conv_integer(making: Making) -> Run:
         if pairs:
             return _less_zero(weight, zeros, _grouped(making, weight, zeros, _weights_first(making, pairs))), largest
         if _is_depthwise(making, weight, largest):
-            return _depthwise(making, weight, zeros, levels), largest
+            return _depthwise(making, weight, zeros, levels, 0), largest
         raw = _grouped(making, weight, zeros, _data_first(making, (levels, 0), 0))
         return _less_zero(weight, zeros, raw), largest
 
@@ -137,8 +137,8 @@ def _is_depthwise(making: Making, weight: Array, largest: int) -> bool:
     return _one_each(making, weight) and weight.ndim == 4 and making.means.compiled and whole
 
 
-def _depthwise(making: Making, weight: Array, zeros: Ints64, levels: "np.dtype[Any]") -> Sums:
-    """One filter a channel, in one compiled pass."""
+def _depthwise(making: Making, weight: Array, zeros: Ints64, levels: "np.dtype[Any]", pairs: int) -> Sums:
+    """One filter a channel, in one compiled pass; those that saturate pairs have weights without a zero point."""
     from qbench.interpreter.compiled import depthwise
 
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
@@ -146,7 +146,7 @@ def _depthwise(making: Making, weight: Array, zeros: Ints64, levels: "np.dtype[A
     taps = np.ascontiguousarray(np.moveaxis(centred[:, 0], 0, -1))
     if levels.itemsize == 1 and np.abs(taps).max(initial=0) <= 128:
         taps = taps.astype(np.int16)  # which holds 255 · 128, and is faster
-    total, run = taps.sum(axis=(0, 1), dtype=np.int32), depthwise(*windows.sizes)
+    total, run = taps.sum(axis=(0, 1), dtype=np.int32), depthwise(*windows.sizes, pairs)
 
     def sums(x: Array, zero: int) -> npt.NDArray[Any]:
         last = channels_last(x)
