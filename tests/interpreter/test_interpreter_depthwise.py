@@ -1,10 +1,13 @@
 """Convolutions of one filter a channel, which have a loop of their own: sums of plain integers, at grids' ends."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from one_node import counted, levels_of, model_of
+from one_node import counted, levels_of, model_of, product_of
+
+from qbench.numerics import Accumulator, get_arithmetic
 
 
 @pytest.mark.parametrize("extreme", [False, True])
@@ -36,6 +39,31 @@ def test_a_filter_a_channel(
     order = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy"]
     (found,) = counted(model_of("QLinearConv", order, {"x": x}, constants, group=channels, **window), "ideal", {"x": x})
     np.testing.assert_array_equal(found, expected(x, w, zeros, window))
+
+
+@pytest.mark.parametrize("window", [[3, 3], [1, 5], [2, 2], [1, 1]])
+@pytest.mark.parametrize("zero", [0, 7])
+def test_neighbouring_taps_saturate(window: list[int], zero: int) -> None:
+    """Rows first, the last of an odd number alone, raw products; with a zero point of the weights by another road."""
+    channels, (height, width) = 4, window
+    x, w = (
+        levels_of(3, "uint8", 2, channels, 6, 7, extreme=True),
+        levels_of(4, "int8", channels, 1, *window, extreme=True),
+    )
+    constants = {
+        "w": w, "sx": np.float32(1), "zx": np.uint8(201), "sw": np.float32(1), "zw": np.int8(zero),
+        "sy": np.float32(1), "zy": np.asarray(0, np.int32),
+    }  # fmt: skip
+    order = ["x", "sx", "zx", "w", "sw", "zw", "sy", "zy"]
+    machine = replace(get_arithmetic("ideal"), accumulator=Accumulator(pair_bits=16))
+    (found,) = counted(model_of("QLinearConv", order, {"x": x}, constants, group=channels), machine, {"x": x})
+    lost = 0
+    for n, c, oy, ox in np.ndindex(found.shape):
+        seen = x[n, c, oy : oy + height, ox : ox + width].reshape(-1, 1).T
+        plain = product_of(seen, w[c].reshape(-1, 1), (201, zero), 16)
+        assert found[n, c, oy, ox] == plain[0, 0]
+        lost += plain[0, 0] != product_of(seen, w[c].reshape(-1, 1), (201, zero))[0, 0]
+    assert (lost > 0) == (window != [1, 1])
 
 
 def expected(x: np.ndarray, w: np.ndarray, zeros: tuple[int, int], window: dict[str, Any]) -> np.ndarray:
