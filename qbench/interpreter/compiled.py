@@ -17,8 +17,7 @@ def depthwise(height: int, width: int, pair_bits: int):  # type: ignore[no-untyp
     ``padded`` (n, H, W, C); ``weight`` (height, width, C), of a dtype that holds x · w; ``start`` (C,), ``out`` int32.
     Neighbouring products saturate to ``pair_bits``, if there are any, before they join the sum; the last one is alone.
     """
-    taps = height * width
-    paired, top = taps // 2 if pair_bits else 0, np.int32((1 << (pair_bits - 1)) - 1 if pair_bits else 0)
+    last, top = height * width - 1, np.int32((1 << (pair_bits - 1)) - 1 if pair_bits else 0)
 
     @numba.njit(cache=True, nogil=True)
     def sums(padded, weight, start, strides, gaps, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
@@ -28,19 +27,18 @@ def depthwise(height: int, width: int, pair_bits: int):  # type: ignore[no-untyp
                 for ox in range(out.shape[2]):
                     y, x = oy * strides[0], ox * strides[1]
                     for c in range(out.shape[3]):
-                        total = start[c]
-                        for pair in range(paired):
-                            ky, kx = 2 * pair // width, 2 * pair % width
-                            ly, lx = (2 * pair + 1) // width, (2 * pair + 1) % width
-                            first = product_of(padded[n, y + ky * gaps[0], x + kx * gaps[1], c])
-                            second = product_of(padded[n, y + ly * gaps[0], x + lx * gaps[1], c])
-                            both = np.int32(product_of(first * weight[ky, kx, c]))
-                            both += np.int32(product_of(second * weight[ly, lx, c]))
-                            total += min(max(both, -top - 1), top)
-                        for tap in range(2 * paired, taps):
-                            ky, kx = tap // width, tap % width
-                            level = product_of(padded[n, y + ky * gaps[0], x + kx * gaps[1], c])
-                            total += np.int32(product_of(level * weight[ky, kx, c]))
+                        total, neighbour = start[c], np.int32(0)
+                        for ky in range(height):
+                            for kx in range(width):
+                                level = product_of(padded[n, y + ky * gaps[0], x + kx * gaps[1], c])
+                                product = np.int32(product_of(level * weight[ky, kx, c]))
+                                tap = ky * width + kx
+                                if pair_bits and tap % 2:
+                                    total += min(max(np.int32(neighbour + product), -top - 1), top)
+                                elif pair_bits and tap < last:
+                                    neighbour = product
+                                else:
+                                    total += product
                         out[n, oy, ox, c] = total
 
     return sums
