@@ -146,7 +146,8 @@ def _depthwise(making: Making, weight: Array, zeros: Ints64, levels: "np.dtype[A
     taps = np.ascontiguousarray(np.moveaxis(centred[:, 0], 0, -1))
     if levels.itemsize == 1 and np.abs(taps).max(initial=0) <= 128:
         taps = taps.astype(np.int16)  # which holds 255 · 128, and is faster
-    total, run = taps.sum(axis=(0, 1), dtype=np.int32), depthwise(*windows.sizes, pairs)
+    (height, width, _), total = taps.shape, taps.sum(axis=(0, 1), dtype=np.int32)
+    run = depthwise(height, width, pairs)
 
     def sums(x: Array, zero: int) -> npt.NDArray[Any]:
         last = channels_last(x)
