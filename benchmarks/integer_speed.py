@@ -2,11 +2,11 @@
 
     ratio = time of integer-<machine> / time of the engine that counts the same, on the same QDQ model
 
-Exact machines are held against ``ort-cpu-precise`` (the engine with exact sums on every processor), the saturating one
-against ``ort-cpu``. Times are the least of interleaved runs. For scale, onnx's own evaluator takes one picture of one
-network.
+All machines are held against ``ort-cpu``, the engine as it is. On processors that saturate pairs it does not count as
+exact machines do: those are held against ``ort-cpu-precise`` there, which has exact sums on every processor. Times are
+the least of interleaved runs. For scale, onnx's own evaluator takes one picture of one network.
 
-    python benchmarks/integer_speed.py [--quick | --scale]
+    python benchmarks/integer_speed.py [--quick | --scale] [MACHINE …]
 """
 
 import os
@@ -22,16 +22,13 @@ from resnet50_shape import resnet50_shape
 
 from qbench.backends import Executor, get_backend
 from qbench.calibration import calibrate
+from qbench.host import DotProduct, probe_dot_product, processor_class, processor_name
+from qbench.numerics import get_arithmetic
 from qbench.quantization import make_plan, quantize_model
 from qbench.zoo import get_model
 
 SCHEMA = "w8a8_asym_pc"
-MACHINES = {
-    "integer-ort-x64": "ort-cpu-precise",
-    "integer-gemmlowp": "ort-cpu-precise",
-    "integer-xnnpack": "ort-cpu-precise",
-    "integer-ort-x64-avx2": "ort-cpu",
-}
+MACHINES = ("ort-x64", "gemmlowp", "xnnpack", "ort-x64-avx2")
 ROUNDS = 7
 SCALE = ("integer-ort-x64", "ort-cpu-precise", "onnx-reference")
 """Compared on MobileNetV2."""
@@ -55,6 +52,12 @@ def seconds(executors: Mapping[str, Executor], feeds: Mapping[str, np.ndarray]) 
     return best
 
 
+def engine_of(machine: str) -> str:
+    """The engine to hold ``machine`` against on this processor."""
+    exact = not get_arithmetic(machine).accumulator.pair_bits
+    return "ort-cpu-precise" if exact and probe_dot_product() is DotProduct.SATURATING else "ort-cpu"
+
+
 def quantized(model: ir.Model, x: np.ndarray) -> tuple[ir.Model, str]:
     """``model`` quantized over two samples of noise, and what its input is called."""
     (source,) = model.graph.inputs
@@ -74,24 +77,30 @@ def print_scale() -> None:
 
 def main() -> None:
     """Print the table."""
+    if {"-h", "--help"} & set(sys.argv):
+        print(__doc__)
+        return
     if "--scale" in sys.argv:
         print_scale()
         return
     batches = (1,) if "--quick" in sys.argv else (1, 8)
-    print(f"{'network':<20}{'batch':>6}  {'machine':<22}{'ms':>9}{'engine ms':>11}{'ratio':>8}")
+    engines = {machine: engine_of(machine) for machine in sys.argv[1:] if not machine.startswith("--")}
+    engines = engines or {machine: engine_of(machine) for machine in MACHINES}
+    print(f"{processor_name()} ({processor_class()})")
+    print(f"{'network':<20}{'batch':>6}  {'machine':<18}{'ms':>9}{'engine':>9}{'ratio':>8}")
     for name, model in subjects().items():
         random = np.random.default_rng(0)
         (source,) = model.graph.inputs
         shape = (8, *(dim if isinstance(dim, int) else 224 for dim in source.shape[1:]))
         x = random.normal(0, 1, shape).astype(np.float32)
         prepared, _ = quantized(model, x)
-        names = dict.fromkeys((*MACHINES, *MACHINES.values()))
+        names = dict.fromkeys((*(f"integer-{machine}" for machine in engines), *engines.values()))
         executors = {backend: get_backend(backend).prepare(prepared) for backend in names}
         for batch in batches:
             found = seconds(executors, {source.name: x[:batch]})
-            for machine, engine in MACHINES.items():
-                ours, theirs = 1e3 * found[machine], 1e3 * found[engine]
-                print(f"{name:<20}{batch:>6}  {machine:<22}{ours:>9.1f}{theirs:>11.1f}{ours / theirs:>8.2f}")
+            for machine, engine in engines.items():
+                ours, theirs = 1e3 * found[f"integer-{machine}"], 1e3 * found[engine]
+                print(f"{name:<20}{batch:>6}  {machine:<18}{ours:>9.1f}{theirs:>9.1f}{ours / theirs:>8.2f}  {engine}")
         for executor in executors.values():
             executor.close()
     print_scale()
