@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from qbench.errors import NotFetchedError, QbenchError, StoreError, UnsupportedError
+from qbench.errors import QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import Beside, Request, SharedWork, evaluate
 from qbench.host import package_versions, processor_class
 from qbench.judging import (
@@ -92,11 +92,10 @@ class Bench:
         try:
             measurement = self.measure(planned)
             verdict = self._accepted(planned, measurement, self.judge(planned, measurement))
-        except NotFetchedError as error:  # says nothing of the cell, whatever was accepted for it
-            return JudgedCell.unmeasured(planned, error)
         except QbenchError as error:
             judged = JudgedCell.unmeasured(planned, error)
-            lost = judged.verdict.outcome is Outcome.UNSUPPORTED and self._was_accepted(planned)
+            unsupported = judged.verdict.outcome is Outcome.UNSUPPORTED and not judged.unfetched
+            lost = unsupported and self._was_accepted(planned)
             return replace(judged, verdict=support_lost(judged.verdict, planned.cell)) if lost else judged
         return JudgedCell(planned=planned, verdict=verdict, measurement=measurement)
 
