@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from qbench.errors import NotFetchedError
+from qbench.errors import NotFetchedError, UnavailableError
 from qbench.zoo.package_client import client_command
 from qbench.zoo.pinned import Progress, check_digest, digest_of_members, last_error, pack_members, run_client
 
@@ -59,7 +59,8 @@ class SourcePackage:
         """The wanted files as a zip archive.
 
         Raises:
-            NotFetchedError: pip could not get the archive, or it has another digest, or is broken.
+            NotFetchedError: pip could not get the archive.
+            UnavailableError: what pip got has another digest.
         """
         target, scratch, log = folder / "source", folder / "scratch", folder / "pip.log"
         scratch.mkdir(parents=True)
@@ -80,7 +81,9 @@ class SourcePackage:
         found = sorted(target.glob("*.tar.gz"))
         if status != 0 or len(found) != 1:
             said = last_error(log, "ERROR:", "no archive and no message")
-            raise NotFetchedError(
+            # another archive under the pinned name is no reason to skip: it has to be looked at
+            kind = UnavailableError if "hash" in said.lower() else NotFetchedError
+            raise kind(
                 f"Downloading the sources of '{self.requirement}'",
                 found=f"pip ended with status {status} and said “{said}”",
                 expected="the pinned source archive from the package index that pip is set up with",
