@@ -74,7 +74,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@grep -qsxF "# made in $(CURDIR)" $(VENV)/pyvenv.cfg && $(BIN)/python -m pip --version >/dev/null 2>&1 || { \
 		echo "making $(VENV)"; $(PYTHON) -m venv --clear $(VENV) && echo "# made in $(CURDIR)" >>$(VENV)/pyvenv.cfg; }
 	@echo "installing what constraints.txt pins"
-	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev,fast,text]"
+	@$(BIN)/python -m pip install --quiet --quiet --disable-pip-version-check --no-input -c constraints.txt -e ".[dev,fast,text,postgres]"
 	@printf '%s' "$(CURDIR)" >$(STAMP)
 
 # Engines that are not to be had here judge nothing: their tests skip and say so.
