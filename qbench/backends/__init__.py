@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from qbench.backends.named import get_backend as get_backend
     from qbench.backends.named import integer_machines as integer_machines
     from qbench.backends.onnx_reference import OnnxReferenceBackend as OnnxReferenceBackend
+    from qbench.backends.optimization import Level as Level
+    from qbench.backends.optimization import Optimization as Optimization
+    from qbench.backends.optimizer_listing import SessionOptimizer as SessionOptimizer
+    from qbench.backends.optimizer_listing import session_optimizers as session_optimizers
     from qbench.backends.ort import OrtBackend as OrtBackend
     from qbench.backends.protocol import Array as Array
     from qbench.backends.protocol import Backend as Backend
@@ -27,8 +31,10 @@ else:
             "integer": ("IntegerBackend",),
             "named": ("catalogue", "get_backend", "integer_machines"),
             "onnx_reference": ("OnnxReferenceBackend",),
+            "optimization": ("Level", "Optimization"),
             "ort": ("OrtBackend",),
             "protocol": ("Array", "Backend", "Counting", "Executor", "Feeds", "Ruled"),
+            "optimizer_listing": ("SessionOptimizer", "session_optimizers"),
             "slicing": ("in_slices",),
         },
     )

@@ -20,9 +20,10 @@ def _ort_cpu() -> "Backend":
 
 
 def _ort_cpu_noopt() -> "Backend":
+    from qbench.backends.optimization import Level, Optimization
     from qbench.backends.ort import OrtBackend
 
-    return OrtBackend(name="ort-cpu-noopt", optimized=False)
+    return OrtBackend(name="ort-cpu-noopt", optimization=Optimization(level=Level.NONE))
 
 
 def _ort_cpu_precise() -> "Backend":

@@ -18,6 +18,7 @@ import onnx_ir as ir
 from qbench.backends.closing import Closing
 from qbench.backends.feeds import FeedCheck
 from qbench.backends.int8_movers import with_int8_pairs
+from qbench.backends.optimization import Level, Optimization
 from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded, with_taps
 from qbench.backends.unsharing import unshared
@@ -29,6 +30,15 @@ if TYPE_CHECKING:
 
 _FATAL_ONLY = 4
 """Log level: every error is raised too, and then told once, in a sentence."""
+_EVERYTHING = 0
+"""Log level: what each optimizer did, among much else."""
+_LEVELS = {
+    Level.NONE: "ORT_DISABLE_ALL",
+    Level.BASIC: "ORT_ENABLE_BASIC",
+    Level.EXTENDED: "ORT_ENABLE_EXTENDED",
+    Level.LAYOUT: "ORT_ENABLE_LAYOUT",
+    Level.ALL: "ORT_ENABLE_ALL",
+}
 _PROVIDERS = ("CPUExecutionProvider",)
 _CAPABILITIES = Capabilities(
     activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}),
@@ -56,12 +66,12 @@ class OrtBackend:
 
     Args:
         name: how suites call it.
-        optimized: all graph optimizations, or none.
+        optimization: which of its graph optimizations run: all, if nothing is said.
         precise: ``session.x64quantprecision``: exact u8×s8 sums on every x64 processor, at some speed.
     """
 
     name: str
-    optimized: bool = True
+    optimization: Optimization = field(default_factory=Optimization)
     precise: bool = False
     capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("onnxruntime",)
@@ -79,7 +89,7 @@ class OrtBackend:
         runtime = _runtime()
         graph = loaded(model)
         tapped = with_taps(graph, taps)
-        if self.optimized:
+        if self.optimization.level is not Level.NONE:
             tapped = with_int8_pairs(tapped)
         if self.precise:
             tapped = unshared(tapped)
@@ -88,13 +98,14 @@ class OrtBackend:
 
     def _session(self, runtime: Any, model: ir.Model, threads: int) -> "onnxruntime.InferenceSession":  # noqa: ANN401 - a module without types
         options = self._options(runtime, threads)
+        given = {"providers": list(_PROVIDERS), "disabled_optimizers": set(self.optimization.without)}
         try:
             if constant_bytes(model) < MESSAGE_LIMIT:
-                return runtime.InferenceSession(model_bytes(model), options, providers=list(_PROVIDERS))
+                return runtime.InferenceSession(model_bytes(model), options, **given)
             with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
                 path = Path(folder) / "model.onnx"
                 save_model(model, path)
-                return runtime.InferenceSession(os.fspath(path), options, providers=list(_PROVIDERS))
+                return runtime.InferenceSession(os.fspath(path), options, **given)
         except QbenchError:
             raise
         except Exception as error:  # onnxruntime's exceptions share no public parent
@@ -102,12 +113,14 @@ class OrtBackend:
 
     def _options(self, runtime: Any, threads: int) -> Any:  # noqa: ANN401 - a module without types
         options = runtime.SessionOptions()
-        level = runtime.GraphOptimizationLevel
-        options.graph_optimization_level = level.ORT_ENABLE_ALL if self.optimized else level.ORT_DISABLE_ALL
+        level = _LEVELS[self.optimization.level]
+        options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, level)
+        if self.optimization.kept is not None:
+            options.optimized_model_filepath = os.fspath(self.optimization.kept)
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
-        options.log_severity_level = _FATAL_ONLY
+        options.log_severity_level = _EVERYTHING if self.optimization.told else _FATAL_ONLY
         options.use_deterministic_compute = True
         options.enable_mem_pattern = False  # it keeps a plan per input shape: memory that grows, no time that shrinks
         # Spinning threads burn the cores that other workers of the same run need.

@@ -266,7 +266,7 @@ def test_capabilities_and_packages():
 
 
 def test_extensions_add_backends_and_names_are_suggested():
-    added = Extension(name="mine", backends={"ort-mine": lambda: OrtBackend(name="ort-mine", optimized=False)})
+    added = Extension(name="mine", backends={"ort-mine": lambda: OrtBackend(name="ort-mine", precise=True)})
     found = catalogue([added])
     assert found.names() == tuple(sorted((*catalogue().names(), "ort-mine")))
     assert set(NAMES) <= set(catalogue().names())
