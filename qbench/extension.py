@@ -103,8 +103,9 @@ class Catalogue(Generic[T]):
                 owners[name] = owner
 
     def extended(self, extensions: Iterable[Extension]) -> "Catalogue[T]":
-        """This catalogue and what ``extensions`` add to its kind (the field named ``<kind>s``)."""
-        tables = tuple((e.name, getattr(e, f"{self.kind}s")) for e in extensions)
+        """This catalogue and what ``extensions`` add to its kind (the field named by its plural)."""
+        plural = f"{self.kind}es" if self.kind.endswith("s") else f"{self.kind}s"
+        tables = tuple((e.name, getattr(e, plural)) for e in extensions)
         return Catalogue(self.kind, self.own, self.added + tuple(t for t in tables if t[1]), self.grammar)
 
     def names(self) -> tuple[str, ...]:

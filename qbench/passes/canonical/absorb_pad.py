@@ -6,11 +6,13 @@ An integer machine pads with the zero point, which stands for 0 exactly; so the 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import constant_value, is_pinned
+from qbench.passes.effect import EXACT, Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +20,7 @@ class AbsorbPad:
     """Requires: constants are initializers. Ensures: no Conv with explicit pads reads such a Pad."""
 
     name: str = "absorb-pad"
+    effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:
         """Absorb them; the Pad itself goes when nothing else reads it. True when any was absorbed."""

@@ -8,11 +8,13 @@ weight with one scale a channel and its shift a bias. Factors and shifts are com
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import onnx_ir as ir
 
 from qbench.passes.canonical.normalization import affine_of, is_constant_normalization
 from qbench.passes.constants import add_constant
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
 
 
@@ -25,6 +27,7 @@ class BatchNormToConv:
     """
 
     name: str = "batchnorm-to-conv"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Replace them; True when there were any."""

@@ -7,6 +7,7 @@ need be. The function is the same but for rounding; the values between are not: 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
@@ -16,6 +17,7 @@ from qbench.passes.canonical.equalizing_scales import Doubles, SharedChannels, e
 from qbench.passes.canonical.linear_blocks import blocks_of, weight_of_blocks
 from qbench.passes.canonical.linear_pairs import linear_pairs
 from qbench.passes.constants import set_constant_operand
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
 
 
@@ -32,6 +34,7 @@ class Equalize:
     """
 
     name: str = "equalize"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Equalize; True when any weight had to change."""

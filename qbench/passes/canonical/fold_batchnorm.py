@@ -11,7 +11,7 @@ Computed in float64, rounded to the weight's type once.
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ from qbench.graph import (
 )
 from qbench.passes.canonical.normalization import Doubles, affine_of, is_constant_normalization
 from qbench.passes.constants import set_constant_operand
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
 
 _FOLDED_INTO = frozenset({"Conv", "ConvTranspose", "Gemm"})
@@ -42,6 +43,7 @@ class FoldBatchNorm:
     """
 
     name: str = "fold-batchnorm"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Fold them; True when there were any."""

@@ -8,7 +8,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import onnx_ir as ir
 
 from qbench.graph import constant_value, is_constant, is_pinned, is_qdq, opset
 from qbench.passes.constants import add_constant
+from qbench.passes.effect import EXACT, Effect
 from qbench.passes.naming import NameScope
 
 _RANDOM = frozenset(
@@ -37,6 +38,7 @@ class FoldConstants:
     """
 
     name: str = "fold-constants"
+    effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:
         """Fold in graph order, so that one sweep reaches all; True when anything was folded."""

@@ -7,7 +7,7 @@ constant's type once; an integer machine then has a weight and a bias like any o
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,7 @@ import onnx_ir as ir
 
 from qbench.graph import constant_value, float_attribute, is_pinned
 from qbench.passes.constants import add_constant
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
 
 
@@ -27,6 +28,7 @@ class FoldGemmFactors:
     """
 
     name: str = "fold-gemm-factors"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Fold them; True when there were any."""

@@ -5,9 +5,11 @@ A node without a name takes that of its first output; a name met twice stays wit
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import onnx_ir as ir
 
+from qbench.passes.effect import EXACT, Effect
 from qbench.passes.naming import NameScope
 
 
@@ -16,6 +18,7 @@ class NameNodes:
     """Requires nothing. Ensures: every node has a name, unique in the whole model, and every result one too."""
 
     name: str = "name-nodes"
+    effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:
         """Name what has no name or shares it; True when any name changed."""

@@ -8,11 +8,13 @@ loss is, against the network as it came. Source: Nagel et al. (arXiv 1906.04721)
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import onnx_ir as ir
 
 from qbench.graph import constant_value, forget_lineage, is_pinned
 from qbench.passes.canonical.linear_pairs import linear_pairs
+from qbench.passes.effect import LOSSY, Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,7 @@ class OpenClips:
     """
 
     name: str = "open-clips"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Replace them; True when there were any."""

@@ -5,10 +5,12 @@ needs both names: then the node stays.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import onnx_ir as ir
 
 from qbench.graph import constant_value, is_pinned
+from qbench.passes.effect import EXACT, Effect
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +18,7 @@ class RemoveIdentity:
     """Requires nothing. Ensures: no Identity and no idle Dropout stays but where it parts two names or grids."""
 
     name: str = "remove-identity"
+    effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:
         """Remove them; True when there were any that could go."""

@@ -7,6 +7,7 @@ such a graph. The numbers are those of the fused operator but for the order of f
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import onnx_ir as ir
 
@@ -21,6 +22,7 @@ from qbench.graph import (
     set_origin,
 )
 from qbench.passes.constants import add_constant
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
 
 SPLIT = "qbench.split"
@@ -39,6 +41,7 @@ class SplitBias:
     """
 
     name: str = "split-bias"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Split and mark; True when anything was not yet."""

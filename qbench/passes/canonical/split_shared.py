@@ -5,10 +5,12 @@ scales run along an axis that depends on the operator. The copies share memory; 
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import onnx_ir as ir
 
 from qbench.graph import consumers, operator_facts
+from qbench.passes.effect import EXACT, Effect
 from qbench.passes.naming import NameScope
 
 
@@ -20,6 +22,7 @@ class SplitShared:
     """
 
     name: str = "split-shared"
+    effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:
         """Split them; True when any was shared."""

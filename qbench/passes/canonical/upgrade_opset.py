@@ -4,12 +4,14 @@ QuantizeLinear has 4-bit and 16-bit grids from opset 21 on, and the onnx evaluat
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import onnx
 import onnx_ir as ir
 
 from qbench.errors import UnsupportedError
 from qbench.graph import model_bytes, opset
+from qbench.passes.effect import EXACT, Effect
 
 QDQ_OPSET = 21
 """The operator set of everything we write."""
@@ -26,6 +28,7 @@ class UpgradeOpset:
     """
 
     name: str = "upgrade-opset"
+    effect: ClassVar[Effect] = EXACT
     target: int = QDQ_OPSET
 
     def run(self, model: ir.Model) -> bool:

@@ -8,12 +8,14 @@ the QDQ form itself.
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 import onnx_ir as ir
 
 from qbench.graph import grid_of, infer_shapes
 from qbench.passes.canonical.remove_dead import RemoveDead
 from qbench.passes.declining import decline
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.lowering.counted import has_own_operator, lower_counted, lower_requantize
 from qbench.passes.lowering.dynamic_products import is_dynamic_product, lower_dynamic_product
 from qbench.passes.lowering.elementwise import lower_concat, lower_pointwise
@@ -58,6 +60,7 @@ class LowerToQOperator:
 
     target: Target = ONNX_RUNTIME
     name: str = "lower-to-qoperator"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Lower the main graph in order; True when anything changed, reasons included."""

@@ -9,7 +9,7 @@ Quantizing v, or the constant, again with what is pinned gives the very integers
 """
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy.typing as npt
 import onnx_ir as ir
@@ -30,6 +30,7 @@ from qbench.graph import (
 from qbench.numerics import QParams, QType, dequantize
 from qbench.passes.canonical.remove_dead import RemoveDead
 from qbench.passes.constants import add_constant
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
 from qbench.passes.qdq.moved_constants import moved_constant
 
@@ -51,6 +52,7 @@ class LiftPairs:
     """
 
     name: str = "lift-pairs"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Lift them in graph order; True when anything changed."""

@@ -9,12 +9,14 @@ of Q. Sources: ONNX QLinearConv-10, QLinearMatMul-21; contrib operators of ONNX 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import constant_value, float_attribute, int_attribute, node_key
 from qbench.passes.constants import add_constant
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
 from qbench.passes.qdq.pair_writing import PairWriter
 
@@ -66,6 +68,7 @@ class RaiseOperators:
     """
 
     name: str = "raise-operators"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Raise them in graph order; True when there were any."""

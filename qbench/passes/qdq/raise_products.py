@@ -10,12 +10,14 @@ ConvInteger-10, DynamicQuantizeLinear-11; contrib operators of ONNX Runtime 1.24
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import constant_value, node_key, only_consumer
 from qbench.passes.constants import add_constant
+from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
 from qbench.passes.qdq.pair_writing import PairWriter
 
@@ -31,6 +33,7 @@ class RaiseProducts:
     """
 
     name: str = "raise-products"
+    effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
         """Raise them in graph order; True when there were any."""

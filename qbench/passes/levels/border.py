@@ -1,0 +1,176 @@
+"""Borders between reals and levels in a QDQ graph, each with the limits that what crosses it saturates at.
+
+    reals ─QuantizeLinear(s, z)─[Clip(low, high)]─ levels ─DequantizeLinear(s, z)─ reals
+
+A requantize is a DequantizeLinear that one border alone reads: levels of one grid become levels of another. Its limits
+are those of the border: the Clip's, or else the ends of the grid.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import clip_of_levels, constant_value, grid_of, only_consumer
+from qbench.numerics import QParams
+from qbench.passes.constants import add_constant
+from qbench.passes.naming import NameScope
+
+WIDEST = 16
+"""Bits of a grid whose levels can all be looked at."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Border:
+    """Where reals become levels of one static grid a tensor, of at most 16 bits.
+
+    Args:
+        quantizer: the QuantizeLinear. clip: the Clip of its levels, where there is one.
+        grid: its parameters. low, high: the limits on the grid; low > high of a Clip that crosses itself never occurs.
+    """
+
+    quantizer: ir.Node
+    clip: ir.Node | None
+    grid: QParams
+    low: int
+    high: int
+
+    @property
+    def source(self) -> ir.Value:
+        """The reals."""
+        value = self.quantizer.inputs[0]
+        assert value is not None
+        return value
+
+    @property
+    def levels(self) -> ir.Value:
+        """What it gives."""
+        return (self.clip or self.quantizer).outputs[0]
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether the limits are narrower than the grid."""
+        return (self.low, self.high) != (self.grid.qmin, self.grid.qmax)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Levels:
+    """Levels that a DequantizeLinear reads: their grid, and between which limits they lie.
+
+    Args:
+        dequantizer: who reads them. grid: its parameters. low, high: the limits of the border before it, or the grid's.
+        border: who gives them; None: a constant, an input, or an operator that moves them.
+    """
+
+    dequantizer: ir.Node
+    grid: QParams
+    low: int
+    high: int
+    border: Border | None = None
+
+
+def border_of(quantizer: ir.Node) -> Border | None:
+    """The border at a QuantizeLinear; None of any other node, of a grid that is computed, of channels or wider.
+
+    Raises:
+        InputError: a Q that means nothing.
+    """
+    if quantizer.domain or quantizer.op_type != "QuantizeLinear" or quantizer.inputs[0] is None:
+        return None
+    grid = _static(quantizer)
+    if grid is None:
+        return None
+    clip = clip_of_levels(quantizer)
+    low, high = _limits(clip, grid)
+    return None if low > high else Border(quantizer, clip, grid, low, high)
+
+
+def levels_of(dequantizer: ir.Node | None) -> Levels | None:
+    """The levels that ``dequantizer`` reads; None of any other node, or where ``border_of`` would find none.
+
+    Raises:
+        InputError: a DQ that means nothing.
+    """
+    if dequantizer is None or dequantizer.domain or dequantizer.op_type != "DequantizeLinear":
+        return None
+    grid = _static(dequantizer)
+    source = dequantizer.inputs[0]
+    if grid is None or source is None:
+        return None
+    maker = source.producer()
+    if maker is not None and maker.op_type == "Clip" and maker.inputs[0] is not None:
+        maker = maker.inputs[0].producer()
+    border = None if maker is None else border_of(maker)
+    if border is None or border.levels is not source or border.grid.qtype != grid.qtype:
+        return Levels(dequantizer, grid, grid.qmin, grid.qmax)
+    return Levels(dequantizer, grid, border.low, border.high, border)
+
+
+def requantized_at(border: Border) -> Levels | None:
+    """The levels that ``border`` brings to another grid; None where it quantizes reals, or others read these too."""
+    maker = border.source.producer()
+    if maker is None or only_consumer(border.source) is not border.quantizer:
+        return None
+    return levels_of(maker)
+
+
+def readers_of(border: Border) -> tuple[ir.Node, ...]:
+    """Who reads the levels, in order; a graph output has no node, so look at ``levels.is_graph_output()`` too."""
+    return tuple(use.node for use in border.levels.uses())
+
+
+def set_limits(border: Border, low: int, high: int, names: NameScope) -> bool:
+    """Let ``border`` saturate at ``low`` and ``high`` by writing, changing or removing a Clip; False: it does already.
+
+    The levels keep their name. The graph is changed in place; ``border`` is out of date afterwards.
+    """
+    if (low, high) == (border.low, border.high):
+        return False
+    graph, levels = border.quantizer.graph, border.levels
+    assert isinstance(graph, ir.Graph)
+    whole = (low, high) == (border.grid.qmin, border.grid.qmax)
+    if border.clip is None:
+        clip = ir.Node("", "Clip", [None, None, None], num_outputs=1, name=f"{border.quantizer.name}_limits")
+        clip.metadata_props.update(border.quantizer.metadata_props)
+        limited = clip.outputs[0]
+        limited.type, limited.shape = levels.type, levels.shape
+        levels.replace_all_uses_with(limited, replace_graph_outputs=True)
+        clip.replace_input_with(0, levels)
+        limited.name, levels.name = levels.name, names.fresh(f"{levels.name}_unlimited")
+        graph.insert_after(border.quantizer, clip)
+        _set_ends(clip, (low, high), border.grid, names)
+    elif whole:
+        quantized = border.quantizer.outputs[0]
+        name, levels.name = levels.name, None
+        levels.replace_all_uses_with(quantized, replace_graph_outputs=True)
+        quantized.name = name
+        graph.remove(border.clip, safe=True)
+    else:
+        _set_ends(border.clip, (low, high), border.grid, names)
+    return True
+
+
+def _set_ends(clip: ir.Node, ends: tuple[int, int], grid: QParams, names: NameScope) -> None:
+    graph = clip.graph
+    assert isinstance(graph, ir.Graph)
+    if len(clip.inputs) < 3:
+        clip.resize_inputs(3)
+    for index, (end, word) in enumerate(zip(ends, ("low", "high"), strict=True), start=1):
+        array = np.array(end, grid.qtype.storage_dtype)
+        clip.replace_input_with(index, add_constant(graph, f"{clip.outputs[0].name}_{word}", array, names))
+
+
+def _limits(clip: ir.Node | None, grid: QParams) -> tuple[int, int]:
+    ends = [
+        None if clip is None or index >= len(clip.inputs) else constant_value(clip.inputs[index]) for index in (1, 2)
+    ]
+    low, high = (None if end is None else int(end.reshape(())) for end in ends)
+    return (
+        grid.qmin if low is None else max(low, grid.qmin),
+        grid.qmax if high is None else min(high, grid.qmax),
+    )
+
+
+def _static(node: ir.Node) -> QParams | None:
+    grid = grid_of(node)
+    return None if grid is None or grid.axis is not None or grid.qtype.bits > WIDEST else grid

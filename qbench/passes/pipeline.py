@@ -1,0 +1,132 @@
+"""A pipeline of passes as a value: printed, parsed, digested, ordered, and admitted by a policy.
+
+    merge-requantize{steps = 1}, remove-clip, sink-requantize
+
+A pass with its settings as by default is its name; other settings stand behind it as an inline table of TOML.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from qbench.errors import InputError
+from qbench.extension import Catalogue
+from qbench.passes.contract import Pass, Placed
+from qbench.passes.effect import Policy
+from qbench.storage import digest_plain, table_from_value, toml_text, value_from_table
+
+_ENTRY = re.compile(r"\s*(?P<name>[^\s{},]+)\s*(?P<table>\{[^{}]*\})?\s*(,|$)")
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """Passes in the order they run.
+
+    Raises:
+        InputError: a pass stands in it twice.
+    """
+
+    passes: tuple[Pass, ...]
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.passes]
+        twice = next((name for name in names if names.count(name) > 1), None)
+        if twice is not None:
+            raise InputError(
+                "Making a pipeline",
+                found=f"the pass '{twice}' {names.count(twice)} times",
+                expected="every pass once: a pipeline runs until nothing changes",
+                remedy="Leave it out but once.",
+            )
+
+    def __str__(self) -> str:
+        return ", ".join(map(spelled, self.passes))
+
+    @property
+    def digest(self) -> str:
+        """Of the passes, their settings and their order."""
+        return digest_plain([[one.name, table_from_value(one)] for one in self.passes])
+
+    def admitted(self, policy: Policy) -> "tuple[Pipeline, tuple[Pass, ...]]":
+        """What of it runs under ``policy``, and what does not."""
+        kept = tuple(one for one in self.passes if policy.admits(one.effect))
+        return Pipeline(kept), tuple(one for one in self.passes if one not in kept)
+
+
+def spelled(one: Pass) -> str:
+    """A pass as pipelines write it."""
+    settings = ", ".join(toml_text(one).splitlines())
+    return f"{one.name}{{{settings}}}" if settings else one.name
+
+
+def parse_pipeline(text: str, passes: Catalogue[Pass]) -> Pipeline:
+    """The pipeline that ``text`` spells, of passes that can be asked for by name; an empty text is an empty pipeline.
+
+    Raises:
+        InputError: a pass or a setting that is not known, one that stands there twice, or what is no such text.
+    """
+    found, place = [], 0
+    while text[place:].strip():
+        entry = _ENTRY.match(text, place)
+        if entry is None:
+            raise _unreadable(text, f"'{text[place:].strip()}'")
+        found.append(_pass(passes.get(entry["name"], doing=f"Reading the pipeline '{text}'"), entry["table"], text))
+        place = entry.end()
+    return Pipeline(tuple(found))
+
+
+def placed(standard: Iterable[Pass], outside: Iterable[Pass]) -> Pipeline:
+    """The ``standard`` passes in their order, and those from ``outside`` where they want to be.
+
+    Raises:
+        InputError: a place behind or before a pass that there is not, or places that form a circle.
+    """
+    own, added = tuple(standard), tuple(outside)
+    by_name = {one.name: one for one in (*own, *added)}
+    sorter: TopologicalSorter[str] = TopologicalSorter()
+    for index, one in enumerate(own):
+        sorter.add(one.name, *(earlier.name for earlier in own[:index]))
+    for one in added:
+        after, before = (one.after, one.before) if isinstance(one, Placed) else ((), ())
+        for name in (*after, *before):
+            if name not in by_name:
+                raise _misplaced(one, f"no pass called '{name}'")
+        for name in after or (() if before else [earlier.name for earlier in own]):
+            sorter.add(one.name, name)
+        for name in before:
+            sorter.add(name, one.name)
+    try:
+        return Pipeline(tuple(by_name[name] for name in sorter.static_order()))
+    except CycleError as error:
+        circle = [name for name in error.args[1] if name in {one.name for one in added}]
+        raise _misplaced(by_name[circle[0]], f"a circle: {' → '.join(error.args[1][::-1])}") from error
+
+
+def _pass(default: Pass, table: str | None, text: str) -> Pass:
+    if table is None:
+        return default
+    try:
+        settings = tomllib.loads(f"settings = {table}")["settings"]
+    except tomllib.TOMLDecodeError as error:
+        raise _unreadable(text, f"{table} behind '{default.name}' ({error})") from error
+    return value_from_table(type(default), table_from_value(default) | settings, f"the pass '{default.name}'")
+
+
+def _unreadable(text: str, found: str) -> InputError:
+    return InputError(
+        f"Reading the pipeline '{text}'",
+        found=found,
+        expected="names of passes with commas between them, settings as in 'merge-requantize{steps = 1}'",
+        remedy="Mend the text; 'qbench list passes' names the passes.",
+    )
+
+
+def _misplaced(one: Pass, found: str) -> InputError:
+    return InputError(
+        f"Placing the pass '{one.name}' in the pipeline",
+        found=found,
+        expected="places before and behind passes that there are, in one possible order",
+        remedy=f"Mend 'after' and 'before' of '{one.name}'.",
+    )

@@ -1,0 +1,138 @@
+"""Running a pipeline until nothing changes, under a policy, with an account of what every pass did and declined.
+
+A pass that leaves an unsound graph, loses an output, breaks down or never settles is stopped, with its name, and with
+the last sound graph in hand.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from qbench.errors import InputError, QbenchError
+from qbench.graph import LINEAGE, extend_lineage, graph_digest, lineage_of
+from qbench.passes.contract import Pass
+from qbench.passes.declining import take_declined
+from qbench.passes.effect import Effect, Policy
+from qbench.passes.pipeline import Pipeline, spelled
+from qbench.passes.soundness import Interface, fault_of
+
+ROUNDS = 24
+"""Times that a pipeline runs at most: passes sweep whole graphs, so that few are ever needed."""
+
+
+@dataclass(frozen=True, slots=True)
+class PassAccount:
+    """What one pass did: as the pipeline spells it, in how many rounds, and how many nodes fewer there are by it."""
+
+    name: str
+    spelled: str
+    effect: Effect
+    rounds: int
+    removed: int
+
+    @property
+    def changed(self) -> bool:
+        """Whether it did anything."""
+        return self.rounds > 0
+
+
+@dataclass(frozen=True, slots=True)
+class Declined:
+    """A pass that the policy did not admit (``node`` is empty), or that left a node alone, and why."""
+
+    name: str
+    node: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rewritten:
+    """A model after a pipeline, and the account of it."""
+
+    model: ir.Model
+    accounts: tuple[PassAccount, ...]
+    declined: tuple[Declined, ...]
+
+    @property
+    def removed(self) -> int:
+        """How many nodes fewer there are."""
+        return sum(one.removed for one in self.accounts)
+
+
+class PassError(InputError):
+    """A pass that was stopped; ``last_good`` is the graph before it."""
+
+    last_good: ir.Model
+
+
+def run_pipeline(model: ir.Model, pipeline: Pipeline, policy: Policy = Policy.EXACT) -> Rewritten:
+    """``model`` after what ``policy`` admits of ``pipeline``, again and again until nothing changes; it is not touched.
+
+    Raises:
+        PassError: a pass left an unsound graph, lost an output, broke down, or had not settled after 24 rounds.
+        QbenchError: a pass refused the model.
+    """
+    kept, refused = pipeline.admitted(policy)
+    copy, interface = model.clone(), Interface.of(model)
+    rounds, removed = dict.fromkeys(kept.passes, 0), dict.fromkeys(kept.passes, 0)
+    steps = 0
+    for _ in range(ROUNDS):
+        modified = []
+        for one in kept.passes:
+            before = len(copy.graph)
+            fault = _fault(one, copy, interface)
+            if isinstance(fault, str):
+                raise _stopped(model, kept, steps, one, fault)
+            steps += 1
+            if fault:
+                modified.append(one)
+                rounds[one] += 1
+                removed[one] += before - len(copy.graph)
+        if not modified:
+            break
+    else:
+        raise _stopped(model, kept, steps - 1, modified[-1], f"that it still changed the graph in round {ROUNDS}")
+    notes = take_declined(copy)
+    _remember(model, copy)
+    accounts = tuple(PassAccount(one.name, spelled(one), one.effect, rounds[one], removed[one]) for one in kept.passes)
+    return Rewritten(
+        copy, accounts, (*_refusals(refused, policy), *(Declined(*key, why) for key, why in notes.items()))
+    )
+
+
+def _fault(one: Pass, model: ir.Model, interface: Interface) -> bool | str:
+    """Whether the pass changed ``model``, or what is wrong since it ran."""
+    try:
+        changed = one.run(model)
+    except QbenchError:
+        raise
+    except Exception as error:  # whatever breaks in a pass, the user must learn which one
+        return f"{type(error).__name__}: {error}"
+    return (fault_of(model, interface) or changed) if changed else False
+
+
+def _stopped(model: ir.Model, pipeline: Pipeline, steps: int, one: Pass, found: str) -> PassError:
+    """The error, with the graph that the ``steps`` before made: passes are deterministic, so they make it again."""
+    error = PassError(
+        f"Rewriting '{model.graph.name}' with the pass '{one.name}'",
+        found=found,
+        expected="a sound graph with the same inputs and outputs, that settles",
+        remedy="Leave the pass out, or mend it; the last graph that was sound is kept.",
+    )
+    error.last_good = model.clone()
+    for index in range(steps):
+        pipeline.passes[index % len(pipeline.passes)].run(error.last_good)
+    return error
+
+
+def _refusals(refused: tuple[Pass, ...], policy: Policy) -> Iterator[Declined]:
+    for one in refused:
+        yield Declined(one.name, "", f"its effect is {one.effect}, which the policy '{policy.value}' does not admit")
+
+
+def _remember(model: ir.Model, copy: ir.Model) -> None:
+    if (before := graph_digest(model)) != graph_digest(copy) and (
+        LINEAGE not in copy.metadata_props or lineage_of(copy)
+    ):
+        extend_lineage(copy, before)
