@@ -10,37 +10,53 @@ from qbench.tracking.acceptance import (
     accept_reference,
     demand_whole,
 )
+from qbench.tracking.accepted_values import AcceptedLevel, AcceptedLevels, accepted_levels, accepted_value
+from qbench.tracking.alerts import Alert, Kind, State, find_alerts
+from qbench.tracking.annotations import ANNOTATIONS_FILE, Annotation, Ruling, load_annotations
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
 from qbench.tracking.baseline_file import baseline_path, load_baseline, save_baseline
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
 from qbench.tracking.frame import cell_frame
 from qbench.tracking.history import History, read_run
+from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
+from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
 from qbench.tracking.trend import Point, Series, cut_levels, trend_series
 from qbench.tracking.writing import RunWriter
 
 __all__ = [
+    "ANNOTATIONS_FILE",
     "FORMAT",
     "Acceptance",
     "AcceptedCell",
+    "AcceptedLevel",
+    "AcceptedLevels",
     "AcceptedRow",
     "Accepting",
+    "Alert",
+    "Annotation",
     "Baseline",
     "CellChange",
     "History",
+    "Kind",
     "Level",
     "MetricChange",
     "Point",
     "Refusal",
+    "Regression",
     "Relation",
+    "Ruling",
     "Run",
     "RunWriter",
     "Scope",
     "Series",
+    "State",
     "StoredData",
     "accept_measurements",
     "accept_reference",
+    "accepted_levels",
+    "accepted_value",
     "baseline_path",
     "cell_frame",
     "cell_line",
@@ -48,9 +64,15 @@ __all__ = [
     "compare_runs",
     "cut_levels",
     "demand_whole",
+    "find_alerts",
     "find_change_points",
     "find_levels",
+    "group_alerts",
+    "in_commit_order",
+    "load_annotations",
     "load_baseline",
+    "main_line",
+    "measured_commit",
     "measurement_of_line",
     "read_run",
     "save_baseline",

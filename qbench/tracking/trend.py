@@ -1,19 +1,23 @@
-"""The course of one metric of one cell in one environment class over runs, cut into levels.
+"""The course of one metric of one cell in one environment class over commits, cut into levels.
 
-Classes are never mixed: two machines that take turns are two flat series, not one that jumps. Other samples or
-labels begin a new stretch, drawn as a line with a label and never as a step.
+Classes are never mixed: two machines that take turns are two flat series, not one that jumps, and a new version of an
+engine begins a series of its own. Other samples or labels begin a new stretch, drawn as a line with a label and never
+as a step. Several runs of one commit are one point, their median.
 """
 
+import itertools
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from qbench.judging import Cell
 from qbench.tracking.change_points import Level, find_levels
+from qbench.tracking.ordering import in_commit_order, measured_commit, started_and_id
 from qbench.tracking.runs import Run, cell_of_line
 
 CONFIRM = 3
-"""Runs that make a level."""
+"""Points that make a level."""
 
 _LEAST_SAMPLES, _LEAST_POINTS = 2, 0.001
 """The least step that matters: two samples, or a tenth of a point where two samples are less."""
@@ -21,7 +25,10 @@ _LEAST_SAMPLES, _LEAST_POINTS = 2, 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """One run's value (a fraction). ``data`` is the digest of the samples, ``commit`` empty when unknown."""
+    """What the runs of one commit say: the median (a fraction) of ``runs`` runs, named by the first of them.
+
+    ``data`` is the digest of the samples; ``commit`` is empty when unknown or when files were not committed.
+    """
 
     run: str
     started: str
@@ -29,13 +36,15 @@ class Point:
     value: float
     out_of: int
     data: str
+    runs: int = 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The points of one (cell, metric, environment class), the earliest first.
+    """The points of one (cell, metric, environment class) in the order of their commits.
 
     Args:
+        lower_is_better: of an error rate.
         breaks: indices of points from which on the samples are others. levels: over all points, in order.
     """
 
@@ -43,6 +52,7 @@ class Series:
     metric: str
     environment_class: str
     points: tuple[Point, ...]
+    lower_is_better: bool = False
     breaks: tuple[int, ...] = ()
     levels: tuple[Level, ...] = ()
 
@@ -52,17 +62,30 @@ class Series:
         breaks = {0, *self.breaks}
         return tuple(level.start for level in self.levels if level.start not in breaks and not level.provisional)
 
+    def worsening(self, before: float, after: float) -> float:
+        """How much worse ``after`` is than ``before``, a fraction; negative where it is better."""
+        return after - before if self.lower_is_better else before - after
 
-def trend_series(runs: Iterable[Run], *, confirm: int = CONFIRM) -> tuple[Series, ...]:
-    """Every series in ``runs`` (the earliest first), sorted by cell, metric and class, with its levels."""
-    points: dict[tuple[Cell, str, str], list[Point]] = {}
-    for run in runs:
+
+def trend_series(runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: int = CONFIRM) -> tuple[Series, ...]:
+    """Every series in ``runs``, sorted by cell, metric and class, with its levels.
+
+    Args:
+        commits: the main line of the project under test, whole hashes, the earliest first; empty: runs go by time.
+        confirm: points that make a level.
+    """
+    found: dict[tuple[Cell, str, str], list[Point]] = {}
+    lower: set[tuple[str, str]] = set()
+    for run in in_commit_order(runs, commits) if commits else sorted(runs, key=started_and_id):
         for line in run.cells:
-            for metric, point in _points(run, line):
-                key = (cell_of_line(line), metric, str(line.get("environment_class", "")))
-                points.setdefault(key, []).append(point)
+            cell = cell_of_line(line)
+            for metric, point, is_lower in _points(run, line):
+                found.setdefault((cell, metric, str(line.get("environment_class", ""))), []).append(point)
+                if is_lower:
+                    lower.add((cell.suite, metric))
     return tuple(
-        _series(cell, metric, name, tuple(found), confirm) for (cell, metric, name), found in sorted(points.items())
+        _series(cell, metric, name, points, confirm, is_lower=(cell.suite, metric) in lower)
+        for (cell, metric, name), points in sorted(found.items())
     )
 
 
@@ -72,8 +95,8 @@ def cut_levels(
     """(breaks, levels) of a series of shares; no level reaches over a break.
 
     Args:
-        values, data, out_of: of each run, the earliest first: the share, the digest of its samples, its denominator.
-        confirm: runs that make a level.
+        values, data, out_of: of each point, in order: the share, the digest of its samples, its denominator.
+        confirm: points that make a level.
     """
     breaks = tuple(i for i in range(1, len(values)) if data[i] != data[i - 1])
     levels: list[Level] = []
@@ -84,34 +107,36 @@ def cut_levels(
             continue
         levels += [
             replace(level, start=start + level.start, stop=start + level.stop)
-            for level in find_levels(stretch, min_effect=_least_step(out_of[start]), confirm=confirm)
+            for level in find_levels(stretch, min_effect=least_step(out_of[start]), confirm=confirm)
         ]
     return breaks, tuple(levels)
 
 
-def _least_step(out_of: int) -> float:
+def least_step(out_of: int) -> float:
     """The least step of a share of ``out_of`` that is worth a mark."""
     return max(_LEAST_SAMPLES / out_of, _LEAST_POINTS)
 
 
-def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point]]:
+def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point, bool]]:
+    """(metric, point, whether lower is better) of each metric of a cell's line."""
+    data = {key: value for key, value in line.get("digests", {}).items() if key.startswith("data:")}
+    whole = "+".join(data[key] for key in sorted(data))
     for metric, counts in line.get("metrics", {}).items():
-        data = {key: value for key, value in line.get("digests", {}).items() if key.startswith("data:")}
-        named = data.get(f"data:{metric.partition('@')[2]}")
-        yield (
-            metric,
-            Point(
-                run=run.id,
-                started=str(run.header.get("started", "")),
-                commit=run.commit,
-                value=counts["hits"] / counts["out_of"],
-                out_of=counts["out_of"],
-                data=named or "+".join(data[key] for key in sorted(data)),
-            ),
+        point = Point(
+            run=run.id,
+            started=str(run.header.get("started", "")),
+            commit=measured_commit(run),
+            value=counts["hits"] / counts["out_of"],
+            out_of=counts["out_of"],
+            data=data.get(f"data:{metric.partition('@')[2]}") or whole,
         )
+        yield metric, point, counts.get("direction") == "lower"
 
 
-def _series(cell: Cell, metric: str, environment_class: str, points: tuple[Point, ...], confirm: int) -> Series:
+def _series(
+    cell: Cell, metric: str, environment_class: str, measured: Sequence[Point], confirm: int, *, is_lower: bool
+) -> Series:
+    points = tuple(_collapsed(measured))
     breaks, levels = cut_levels(
         [p.value for p in points], data=[p.data for p in points], out_of=[p.out_of for p in points], confirm=confirm
     )
@@ -120,6 +145,15 @@ def _series(cell: Cell, metric: str, environment_class: str, points: tuple[Point
         metric=metric,
         environment_class=environment_class,
         points=points,
+        lower_is_better=is_lower,
         breaks=breaks,
         levels=levels,
     )
+
+
+def _collapsed(points: Sequence[Point]) -> Iterator[Point]:
+    """One point for each commit and its samples; a run of no commit stays alone."""
+    numbered = ((point.commit or f"no commit {place}", point) for place, point in enumerate(points))
+    for _, group in itertools.groupby(numbered, key=lambda pair: (pair[0], pair[1].data)):
+        same = [point for _, point in group]
+        yield replace(same[0], value=statistics.median(point.value for point in same), runs=len(same))

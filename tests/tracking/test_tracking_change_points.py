@@ -18,7 +18,7 @@ def found(values, *, min_effect=0.002, confirm=3):
 
 def cost_of(values, starts):
     parts = [np.array(values[a:b]) for a, b in itertools.pairwise([*starts, len(values)])]
-    return sum(float(((p - p.mean()) ** 2).sum()) for p in parts) + 3 * math.log(len(values)) * (len(starts) - 1)
+    return sum(float(((p - p.mean()) ** 2).sum()) for p in parts) + 4 * math.log(len(values)) * (len(starts) - 1)
 
 
 @given(st.lists(st.integers(-9, 9), min_size=2, max_size=9))

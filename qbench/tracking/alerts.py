@@ -1,0 +1,225 @@
+"""Series → alerts: what got worse, since which commit, and what people said of it.
+
+A *step* is a confirmed new level that is worse than the one before. A *slide* is a loss against the accepted result
+that no step explains: each of its stairs may be too small to be seen, their sum is not. Other samples, another class or
+another version of an engine raise neither.
+"""
+
+import enum
+import itertools
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from qbench.judging import Cell
+from qbench.tracking.accepted_values import AcceptedLevels, accepted_value
+from qbench.tracking.annotations import Annotation, Ruling
+from qbench.tracking.change_points import Level
+from qbench.tracking.trend import CONFIRM, Series, least_step
+
+_STAIR = 1 / 3
+"""A step that makes less than this share of a loss against the accepted result is a stair of a slide."""
+
+
+class Kind(enum.Enum):
+    """How something got worse."""
+
+    STEP = "step"
+    SLIDE = "slide"
+
+
+class State(enum.Enum):
+    """Where an alert is in its life; the words of ``Ruling``, and what needs nobody to say it."""
+
+    DETECTED = "detected"
+    PROVISIONAL = "provisional"  # too few points yet
+    ACKNOWLEDGED = "acknowledged"
+    EXPECTED = "expected"  # said so, or the new level was accepted
+    INVALID = "invalid"
+    FIXED = "fixed"  # the old level came back
+
+
+_SAID = (State.ACKNOWLEDGED, State.EXPECTED, State.INVALID)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alert:
+    """One series that got worse.
+
+    Args:
+        before, after: levels, as fractions; of a slide the accepted share and the median of the last points.
+        run, commit: the first at which it is seen; the commit is empty where it is not known.
+        suspects: the commits one of which did it, the earliest first; of a slide none: it has no one commit.
+        why: who said so and why, or what tells the state.
+    """
+
+    kind: Kind
+    state: State
+    cell: Cell
+    metric: str
+    environment_class: str
+    before: float
+    after: float
+    run: str
+    commit: str
+    suspects: tuple[str, ...] = ()
+    why: str = ""
+
+    @property
+    def is_new(self) -> bool:
+        """Whether it is confirmed and nobody has said anything of it."""
+        return self.state is State.DETECTED
+
+
+def find_alerts(
+    series: Iterable[Series],
+    *,
+    commits: Sequence[str] = (),
+    accepted: AcceptedLevels | None = None,
+    annotations: Sequence[Annotation] = (),
+    confirm: int = CONFIRM,
+) -> tuple[Alert, ...]:
+    """Every alert in ``series``, in their order.
+
+    Args:
+        commits: the main line of the project under test, the earliest first; suspects are named from it.
+        accepted: what baselines hold; None: slides cannot be seen.
+        confirm: points that make a slide.
+    """
+    places = {commit: place for place, commit in enumerate(commits)}
+    return tuple(
+        alert
+        for one in series
+        for alert in _alerts(
+            _Course(one, accepted_value(one, accepted or {}), places, commits), annotations, confirm=confirm
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Course:
+    """A series beside what was accepted for it, and the places of commits on the main line."""
+
+    series: Series
+    accepted: float | None
+    places: Mapping[str, int]
+    commits: Sequence[str]
+
+    @property
+    def recent(self) -> float:
+        """The median of the last points."""
+        return statistics.median(point.value for point in self.series.points[-CONFIRM:])
+
+    def alert(self, kind: Kind, first_bad: int, before: float, after: float) -> Alert:
+        """A detected alert that is first seen at the point ``first_bad``."""
+        point = self.series.points[first_bad]
+        return Alert(
+            kind=kind,
+            state=State.DETECTED,
+            cell=self.series.cell,
+            metric=self.series.metric,
+            environment_class=self.series.environment_class,
+            before=before,
+            after=after,
+            run=point.run,
+            commit=point.commit,
+        )
+
+    def suspects(self, last_good: int, first_bad: int) -> tuple[str, ...]:
+        """The commits behind that of one point, up to that of another; without a main line, only the latter."""
+        points = self.series.points
+        good = next((self.places[p.commit] for p in points[last_good::-1] if p.commit in self.places), None)
+        bad = next((self.places[p.commit] for p in points[first_bad:] if p.commit in self.places), None)
+        if good is not None and bad is not None and good < bad:
+            return tuple(self.commits[good + 1 : bad + 1])
+        commit = points[first_bad].commit
+        return (commit,) if commit else ()
+
+
+def _alerts(course: _Course, annotations: Sequence[Annotation], *, confirm: int) -> Iterator[Alert]:
+    series = course.series
+    if not series.points:
+        return
+    mine = [note for note in annotations if note.covers(series.cell, series.metric)]
+    steps = []
+    for before, after in itertools.pairwise(series.levels):
+        is_break = after.start in series.breaks
+        if not is_break and series.worsening(before.mean, after.mean) > 0:
+            steps.append(_ruled(_step(course, before, after), mine))
+    yield from steps
+    slide = _slide(course, steps, confirm)
+    if slide is not None:
+        yield _ruled_slide(slide, course, mine)
+
+
+def _step(course: _Course, before: Level, after: Level) -> Alert:
+    """The alert of one new level, before anybody has said anything of it."""
+    point = course.series.points[after.start]
+    state, why = State.PROVISIONAL if after.provisional else State.DETECTED, ""
+    least = least_step(point.out_of)
+    last = _last_level(course.series, after)
+    if last is not after and course.series.worsening(before.mean, last.mean) < least:
+        state, why = State.FIXED, f"the old level is back since run {course.series.points[last.start].run}"
+    elif course.accepted is not None and abs(after.mean - course.accepted) < least and not after.provisional:
+        state, why = State.EXPECTED, "the new level is what was accepted"
+    alert = course.alert(Kind.STEP, after.start, before.mean, after.mean)
+    return replace(alert, state=state, why=why, suspects=course.suspects(before.stop - 1, after.start))
+
+
+def _last_level(series: Series, level: Level) -> Level:
+    """The last confirmed level on the samples of ``level``, which may be itself."""
+    end = next((place for place in series.breaks if place > level.start), len(series.points))
+    return [one for one in series.levels if level.start <= one.start < end and (one is level or not one.provisional)][
+        -1
+    ]
+
+
+def _slide(course: _Course, steps: Sequence[Alert], confirm: int) -> Alert | None:
+    """The loss against the accepted result that ``steps`` do not explain, where ``confirm`` points lie beyond it."""
+    series, accepted = course.series, course.accepted
+    if accepted is None:
+        return None
+    least = least_step(series.points[-1].out_of) - 1e-9
+    beyond = len(series.points)
+    while beyond > 0 and series.worsening(accepted, series.points[beyond - 1].value) >= least:
+        beyond -= 1
+    if len(series.points) - beyond < confirm:
+        return None
+    loss = series.worsening(accepted, course.recent)
+    explained = sum(
+        series.worsening(step.before, step.after)
+        for step in steps
+        if step.state is not State.FIXED
+        and (step.state in _SAID or series.worsening(step.before, step.after) >= _STAIR * loss)
+    )
+    if loss - explained < least:
+        return None
+    return course.alert(Kind.SLIDE, beyond, accepted, course.recent)
+
+
+def _ruled(alert: Alert, annotations: Sequence[Annotation]) -> Alert:
+    """``alert`` in the state of the last annotation of one of its suspects."""
+    for note in reversed(annotations):
+        if any(commit.startswith(note.commit) for commit in alert.suspects):
+            return _said(alert, note)
+    return alert
+
+
+def _ruled_slide(alert: Alert, course: _Course, annotations: Sequence[Annotation]) -> Alert:
+    """``alert`` in the state that was said of a commit on the slide, unless it has slid on since then."""
+    points = course.series.points
+    least = least_step(points[-1].out_of) - 1e-9
+    for note in reversed(annotations):
+        then = next((p for p in reversed(points) if p.commit.startswith(note.commit)), None)
+        if then is not None:
+            if course.series.worsening(then.value, alert.after) < least:
+                return _said(alert, note)
+            return replace(alert, why=f"{note.state.value} at {note.commit} by {note.author}, and worse since then")
+    return alert
+
+
+def _said(alert: Alert, note: Annotation) -> Alert:
+    """``alert`` as ``note`` rules; what is said to be fixed and is not, stays an alarm."""
+    if note.state is Ruling.FIXED and alert.state is not State.FIXED:
+        return replace(alert, why=f"said to be fixed by {note.author}, but the level has not returned")
+    return replace(alert, state=State(note.state.value), why=f"{note.reason} ({note.author})")

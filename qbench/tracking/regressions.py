@@ -1,0 +1,65 @@
+"""Alerts → regressions: what one commit did to many cells is one thing to look at.
+
+An alert knows a stretch of commits, from the last good measurement to the first bad one. Machines that take turns see
+other stretches of the same change; what all of them contain is where it happened. Steps are put together greedily by
+the end of their stretch, which gives the fewest groups that each share a commit.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from qbench.tracking.alerts import Alert, Kind, State
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression:
+    """Alerts with one cause.
+
+    Args:
+        suspects: the commits that all of ``alerts`` suspect, the earliest first; one: it is named. Empty where no
+            commit is known, and of slides.
+        alerts: largest loss first.
+    """
+
+    kind: Kind
+    suspects: tuple[str, ...]
+    alerts: tuple[Alert, ...]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether one of its alerts is confirmed and nobody has said anything of it."""
+        return any(alert.is_new for alert in self.alerts)
+
+
+def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regression, ...]:
+    """One regression for each commit and state, in the order of ``commits``; then slides, one for each cell and state.
+
+    What people have ruled on is never put beside what nobody has seen.
+
+    Args:
+        commits: the main line that the suspects were named from, the earliest first.
+    """
+    places = {commit: place for place, commit in enumerate(commits)}
+    groups: list[tuple[tuple[str, ...], list[Alert]]] = []
+    apart: dict[tuple[State, object], list[Alert]] = {}  # without a commit to share: slides, and runs outside git
+    everything = list(alerts)
+    for alert in sorted(everything, key=lambda a: max((places.get(c, -1) for c in a.suspects), default=-1)):
+        if not alert.suspects:
+            key = (alert.state, alert.cell if alert.kind is Kind.SLIDE else alert.run)
+            apart.setdefault(key, []).append(alert)
+            continue
+        for place, (shared, members) in enumerate(groups):
+            both = tuple(commit for commit in shared if commit in alert.suspects)
+            if both and members[0].state is alert.state:
+                groups[place] = both, [*members, alert]
+                break
+        else:
+            groups.append((alert.suspects, [alert]))
+    found = [_regression((), members) for members in apart.values()]
+    found += [_regression(shared, members) for shared, members in groups]
+    return tuple(sorted(found, key=lambda one: one.kind is Kind.SLIDE))
+
+
+def _regression(suspects: tuple[str, ...], alerts: list[Alert]) -> Regression:
+    ordered = sorted(alerts, key=lambda a: (-abs(a.after - a.before), str(a.cell), a.metric, a.environment_class))
+    return Regression(kind=alerts[0].kind, suspects=suspects, alerts=tuple(ordered))
