@@ -2,17 +2,22 @@
 
 from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.compared import Compared, FirstNode
+from qbench.judging.decision import Deciding, Decision
 from qbench.judging.drift import arithmetic_change
 from qbench.judging.environment import EnvironmentClass
 from qbench.judging.equality import Criterion, broken_text, holds
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on
 from qbench.judging.judgement import judge, support_lost
 from qbench.judging.loss import least_agreement
+from qbench.judging.margin_test import Evidence, margin_evidence
 from qbench.judging.measurement import Measurement
-from qbench.judging.paired import mcnemar_midp, paired_interval
+from qbench.judging.multiplicity import benjamini_hochberg
+from qbench.judging.paired import loss_midp, mcnemar_midp, paired_interval
 from qbench.judging.parts import IDEAL, LossParts, Part, parts_of_counts, parts_of_scores
+from qbench.judging.power import changed_share, detectable_drop, samples_needed
 from qbench.judging.quarantine import QuarantineEntry
 from qbench.judging.rules import Rules
+from qbench.judging.shown import Shown
 from qbench.judging.tolerance import DEFAULT_TOLERANCE, Tolerance, resolve_tolerance
 from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
 
@@ -26,7 +31,10 @@ __all__ = [
     "Cell",
     "Compared",
     "Criterion",
+    "Deciding",
+    "Decision",
     "EnvironmentClass",
+    "Evidence",
     "Expectation",
     "FirstNode",
     "Gate",
@@ -37,19 +45,26 @@ __all__ = [
     "Part",
     "QuarantineEntry",
     "Rules",
+    "Shown",
     "State",
     "Tolerance",
     "Verdict",
     "accepted_on",
     "arithmetic_change",
+    "benjamini_hochberg",
     "broken_text",
+    "changed_share",
+    "detectable_drop",
     "holds",
     "judge",
     "least_agreement",
+    "loss_midp",
+    "margin_evidence",
     "mcnemar_midp",
     "paired_interval",
     "parts_of_counts",
     "parts_of_scores",
     "resolve_tolerance",
+    "samples_needed",
     "support_lost",
 ]

@@ -20,9 +20,9 @@ from qbench.judging.quarantine import QuarantineEntry
 from qbench.judging.rules import Rules
 from qbench.judging.tolerance import Tolerance
 from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
-from qbench.judging.wording import WIDTH, breach, numbers, one_line, percent, short_percent
+from qbench.judging.wording import WIDTH, breach, numbers, one_line, percent, short_percent, undecided, wanting
 
-_EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED)
+_EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
 _LISTED = 3
 """Refusals that an unsupported cell names; its measurement has all of them."""
 _NOTICED = (GateState.INCOMPARABLE, GateState.SHOWN)
@@ -186,7 +186,10 @@ def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node
     """The first broken gate decides; ``rule`` is named when none is."""
     drifted = any(gate.kind == "drift" and gate.state is GateState.BROKEN for gate in gates)
     broken = next((gate for gate in gates if gate.state is GateState.BROKEN), None)
-    if broken is None:
+    open_ = [gate for gate in gates if gate.state is GateState.INCONCLUSIVE]
+    if broken is None and open_:
+        outcome, headline, remedy = Outcome.INCONCLUSIVE, undecided(measurement, open_[0]), ""
+    elif broken is None:
         outcome, headline, remedy = Outcome.PASSED, numbers(measurement), ""
     elif broken.kind == "equality" and measurement.compared is not None:
         outcome, headline = Outcome.FAILED, f"{unequal_text(measurement.compared)}: {broken.rule}"
@@ -201,7 +204,10 @@ def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node
         headline=one_line(headline),
         rule=rule if broken is None else broken.rule,
         gates=gates,
-        notices=tuple(g.detail for g in gates if g.kind in ("drift", "reference") and g.state in _NOTICED),
+        notices=(
+            *(g.detail for g in gates if g.kind in ("drift", "reference") and g.state in _NOTICED),
+            *(wanting(measurement, gate) for gate in open_),
+        ),
         remedy=remedy,
     )
 

@@ -1,14 +1,18 @@
-"""The point rule and the agreement floor, in whole numbers: how much worse than fp32 a cell may be.
+"""The margin and the agreement floor, in whole numbers: how much worse than fp32 a cell may be, and whether it is.
 
 margin = tolerance × reference hits, for metrics with a least margin at least least_margin × out_of; the gate holds when
-drop ≤ margin. Both sides are exact (a tolerance of 0.005 is 1/200), so 0.76 − 0.755 ≤ 0.005 cannot go wrong.
+drop ≤ margin (the point rule), or as far as the sample shows it (``decision``). Both sides are exact (a tolerance of
+0.005 is 1/200), so 0.76 − 0.755 ≤ 0.005 cannot go wrong.
 """
 
 import math
 from fractions import Fraction
 
+from qbench.judging.decision import POINT, Deciding, Decision
 from qbench.judging.expectation import Expectation
+from qbench.judging.margin_test import Evidence
 from qbench.judging.rules import Rules
+from qbench.judging.shown import Shown, shown_by
 from qbench.judging.tolerance import Tolerance
 from qbench.judging.verdict import Gate, GateState
 from qbench.judging.wording import counted, loss_word, percent, points, short_percent
@@ -48,39 +52,64 @@ def least_agreement(share: float, out_of: int) -> int:
 def judge_score(score: Score, tolerance: Tolerance, rules: Rules, expectation: Expectation) -> Gate:
     """The gate of one score: loss against fp32 where people labelled the samples, else the agreement floor."""
     if score.against is Against.LABELS:
-        return loss_gate(score, tolerance)
+        return loss_gate(score, tolerance, rules.decision)
     return floor_gate(score, rules, expectation.floors.get(score.metric))
 
 
-def loss_gate(score: Score, tolerance: Tolerance) -> Gate:
-    """Whether ``score`` lost more than ``tolerance`` admits.
+_BY_EVIDENCE = {
+    (Deciding.CI, Evidence.PASS): GateState.HOLDS,
+    (Deciding.CI, Evidence.FAIL): GateState.BROKEN,
+    (Deciding.CI, Evidence.INCONCLUSIVE): GateState.INCONCLUSIVE,
+    (Deciding.STRICT, Evidence.PASS): GateState.HOLDS,
+    (Deciding.STRICT, Evidence.FAIL): GateState.BROKEN,
+    (Deciding.STRICT, Evidence.INCONCLUSIVE): GateState.BROKEN,
+}
 
-    A proportion whose margin is under one sample (20 pictures, 0.5 %) is shown and does not gate: the rule would fail
-    the first flip and mean nothing. A tolerance of nothing at all does mean that, and an error rate counts many
-    units: both always gate.
+
+def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) -> Gate:
+    """Whether ``score`` lost more than ``tolerance`` admits, by ``decision``; what nothing is shown of, by the counts.
+
+    By the counts a proportion whose margin is under one sample (20 pictures, 0.5 %) is shown and does not gate: the
+    rule would fail the first flip and mean nothing. A tolerance of nothing at all does mean that, and an error rate
+    counts many units: both always gate.
     """
     margin, rule = margin_units(score, tolerance), margin_rule(score, tolerance)
-    if score.proportion and 0 < margin < 1:
-        state = GateState.SHOWN
-    else:
-        state = GateState.HOLDS if score.drop <= margin else GateState.BROKEN
+    shown = shown_by(score, float(margin / score.out_of))
+    state = _state(score, margin, shown, decision)
     worse = -margin if score.direction is Direction.HIGHER else margin
-    noun = "sample" if score.proportion else "unit"
-    margin_text = rule if rule.startswith("least margin") else f"margin {points(float(margin) / score.out_of)}"
-    admits = counted(math.floor(margin), noun)
-    margin_text += " is under one sample, so it does not gate" if state is GateState.SHOWN else f" admits {admits}"
+    deciding = decision.by if shown is not None else Deciding.POINT
+    detail = _loss_detail(score, margin, rule, state)
     return Gate(
         kind="loss",
         metric=score.metric,
         state=state,
-        detail=(
-            f"{score.metric} {score.hits}/{score.out_of} = {percent(score.value)} against fp32 "
-            f"{score.reference_hits}/{score.out_of} = {percent(score.reference_value)}: "
-            f"{loss_word(score)} {points(score.drop / score.out_of)}, {margin_text}; "
-            f"losses {score.losses}, gains {score.gains}"
-        ),
-        rule=rule,
+        detail=detail if shown is None else f"{detail}; {shown.text(score.n)}",
+        rule=rule if deciding is Deciding.POINT else f"{rule}, {decision.text}",
         limit=None if state is GateState.SHOWN else float((score.reference_hits + worse) / score.out_of),
+        shown=shown,
+        decided=deciding,
+    )
+
+
+def _state(score: Score, margin: Fraction, shown: Shown | None, decision: Decision) -> GateState:
+    if shown is not None and decision.by is not Deciding.POINT:
+        return _BY_EVIDENCE[decision.by, shown.evidence]
+    if score.proportion and 0 < margin < 1:
+        return GateState.SHOWN
+    return GateState.HOLDS if score.drop <= margin else GateState.BROKEN
+
+
+def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) -> str:
+    """The counts in one line."""
+    noun = "sample" if score.proportion else "unit"
+    margin_text = rule if rule.startswith("least margin") else f"margin {points(float(margin) / score.out_of)}"
+    admits = counted(math.floor(margin), noun)
+    margin_text += " is under one sample, so it does not gate" if state is GateState.SHOWN else f" admits {admits}"
+    return (
+        f"{score.metric} {score.hits}/{score.out_of} = {percent(score.value)} against fp32 "
+        f"{score.reference_hits}/{score.out_of} = {percent(score.reference_value)}: "
+        f"{loss_word(score)} {points(score.drop / score.out_of)}, {margin_text}; "
+        f"losses {score.losses}, gains {score.gains}"
     )
 
 

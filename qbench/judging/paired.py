@@ -35,6 +35,16 @@ def mcnemar_midp(losses: int, gains: int) -> float:
     return float(min(1.0, (2 * below + term) / (1 << flips)))
 
 
+def loss_midp(losses: int, gains: int) -> float:
+    """One-sided mid-p of "no loss": P(X > b) + P(X = b)/2 with X ~ Binomial(b + c, ½); small where much was lost.
+
+    Raises:
+        ValueError: a count is negative.
+    """
+    half = mcnemar_midp(losses, gains) / 2
+    return half if losses >= gains else 1 - half
+
+
 def paired_interval(
     losses: int,
     gains: int,
@@ -72,17 +82,19 @@ def paired_interval(
     raise ValueError(f"unknown method '{method}': choose tango, bonett-price or newcombe")
 
 
-def tango_statistic(losses: int, gains: int, n: int, change: float) -> float:
+def tango_statistic(losses: int, gains: int, n: int, change: float, *, less: float = 0.0) -> float:
     """Tango's T of the hypothesis that the true change in accuracy is ``change``: ~ N(0, 1) when it is.
 
     p solves 2n p² + B p + C = 0 with B = −b − c + (2n − c + b) D and C = −b D (1 − D), the larger root;
-    T = (c − b − n D) / √(n (2p + D (1 − D))).
+    T = (c − b − n D) / √(n (2p + D (1 − D))). ``less`` samples are taken off the distance c − b − n D, to
+    zero at most: a correction for continuity.
     """
     linear = -losses - gains + (2 * n - gains + losses) * change
     constant = -losses * change * (1 - change)
     root = (math.sqrt(max(linear * linear - 8 * n * constant, 0.0)) - linear) / (4 * n)
     variance = n * (2 * root + change * (1 - change))
     distance = gains - losses - n * change
+    distance = math.copysign(max(abs(distance) - less, 0.0), distance)
     if variance <= 0:  # b = c = 0 and change → 0, or everything flipped: the hypothesis fits exactly or not at all
         return 0.0 if distance == 0 else math.copysign(math.inf, distance)
     return distance / math.sqrt(variance)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from qbench.judging.decision import POINT, Decision
+
 DEFAULT_INTEGER_MACS = 0.5
 DEFAULT_AGREEMENT = 0.85
 
@@ -14,12 +16,14 @@ class Rules:
         integer_macs: planned share of multiply-accumulates in integers (of a schema of weights alone: by weights on
             grids) below which a cell is unsupported.
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
+        decision: what makes a loss red.
     """
 
     integer_macs: float = DEFAULT_INTEGER_MACS
     agreement: float = DEFAULT_AGREEMENT
     rule: str = "default"
     agreement_rule: str = "default"
+    decision: Decision = POINT
 
     def __post_init__(self) -> None:
         for name in ("integer_macs", "agreement"):

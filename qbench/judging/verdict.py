@@ -3,11 +3,15 @@
 import enum
 from dataclasses import dataclass
 
+from qbench.judging.decision import Deciding
+from qbench.judging.shown import Shown
+
 
 class Outcome(enum.Enum):
     """How a cell ended. Only the second group turns a run red."""
 
     PASSED = "passed"
+    INCONCLUSIVE = "inconclusive"  # by the decision "ci": not shown to lose more than it may, nor less
     QUARANTINED = "quarantined"  # failed, as its quarantine entry expects
     UNSUPPORTED = "unsupported"  # skipped with a reason; never counted as passed
     ACCEPTED = "accepted"  # the run was told to accept what it measured
@@ -25,7 +29,7 @@ class Outcome(enum.Enum):
         return self not in _GREEN
 
 
-_GREEN = (Outcome.PASSED, Outcome.QUARANTINED, Outcome.UNSUPPORTED, Outcome.ACCEPTED)
+_GREEN = (Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.QUARANTINED, Outcome.UNSUPPORTED, Outcome.ACCEPTED)
 
 
 class GateState(enum.Enum):
@@ -35,6 +39,7 @@ class GateState(enum.Enum):
     BROKEN = "broken"
     SHOWN = "shown"  # too few samples for the rule: displayed, does not gate
     INCOMPARABLE = "incomparable"  # nothing accepted for this environment class
+    INCONCLUSIVE = "inconclusive"  # by the decision "ci": the sample cannot tell
 
 
 FAILING = ("loss", "floor", "equality")
@@ -49,7 +54,8 @@ class Gate:
 
     ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which it is broken, the exact margin away from fp32; None when the gate
-    has none.
+    has none. A loss gate tells what the sample shows, whatever decided (None: nothing to show it by), and how it was
+    decided.
     """
 
     kind: str
@@ -58,6 +64,8 @@ class Gate:
     detail: str
     rule: str
     limit: float | None = None
+    shown: Shown | None = None
+    decided: Deciding | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

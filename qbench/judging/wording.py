@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 
+from qbench.judging.decision import Deciding
 from qbench.judging.measurement import Measurement
 from qbench.judging.verdict import Gate
 from qbench.metrics import Against, Direction, Score
@@ -78,7 +79,26 @@ def breach(measurement: Measurement, gate: Gate) -> str:
     assert gate.limit is not None
     if gate.kind == "floor":
         return f"{gate.metric} {percent(score.value)} is under its floor of {percent(gate.limit)}: {gate.rule}"
+    return f"{_beside_margin(score, gate)}: {gate.rule}"
+
+
+def undecided(measurement: Measurement, gate: Gate) -> str:
+    """The line of a cell whose sample cannot tell whether the loss ``gate`` holds."""
+    return f"{_beside_margin(measurement.score(gate.metric), gate)}"
+
+
+def wanting(measurement: Measurement, gate: Gate) -> str:
+    """What a larger sample would do about an INCONCLUSIVE loss ``gate``."""
+    score = measurement.score(gate.metric)
+    assert gate.shown is not None
+    found = f"{score.metric}: {score.n} samples find a drop of {points(gate.shown.detectable)}"
+    return found + ("" if gate.shown.needed is None else f", this margin needs {gate.shown.needed}")
+
+
+def _beside_margin(score: Score, gate: Gate) -> str:
+    """How far ``score`` moved beside its margin, and what that shows where it is what decides."""
+    assert gate.limit is not None
     margin = abs(score.reference_value - gate.limit)
-    return (
-        f"{move(score)}: {loss_word(score)} {points(score.drop / score.out_of)}, margin {points(margin)}: {gate.rule}"
-    )
+    by_evidence = gate.shown is not None and gate.decided is not Deciding.POINT
+    word = f"{gate.shown.evidence.value.upper()}, " if by_evidence and gate.shown is not None else ""
+    return f"{move(score)}: {word}{loss_word(score)} {points(score.drop / score.out_of)}, margin {points(margin)}"

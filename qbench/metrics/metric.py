@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
+from qbench.metrics.resampling import change_interval
 from qbench.metrics.scores import Against, Direction, Score
 
 Labels = tuple[tuple[int, ...], ...]
@@ -81,4 +82,11 @@ def score(
         reference_hits=int(before.hits.sum()),
         losses=int((better < 0).sum()),
         gains=int((better > 0).sum()),
+        interval=_interval(metric, now, before),
     )
+
+
+def _interval(metric: Metric, now: Counts, before: Counts) -> tuple[float, float] | None:
+    if metric.proportion or metric.against is not Against.LABELS:
+        return None
+    return change_interval(np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1))

@@ -30,6 +30,8 @@ class Score:
         n: samples. hits / out_of: the value, summed over samples.
         reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the reference).
         losses / gains: samples on which this cell did worse / better than the reference.
+        interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap (``resampling``); None of
+            shares of right samples, which losses and gains tell all of, and where nothing can be resampled.
     """
 
     metric: str
@@ -44,6 +46,7 @@ class Score:
     reference_hits: int
     losses: int
     gains: int
+    interval: tuple[float, float] | None = None
 
     @property
     def value(self) -> float:

@@ -7,7 +7,12 @@ import pytest
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
 
-_OWN = {"quarantined": ("q", "yellow"), "accepted": ("A", "green"), "missing": ("m", "yellow")}
+_OWN = {
+    "quarantined": ("q", "yellow"),
+    "inconclusive": ("i", "yellow"),
+    "accepted": ("A", "green"),
+    "missing": ("m", "yellow"),
+}
 
 
 def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
@@ -20,7 +25,7 @@ def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
         return outcome, letter, (outcome.upper() + change, {colour: True})
     if report.passed and outcome == "passed" and change:
         return "passed", ".", (f"PASSED{change}", {"green": True})
-    if report.failed and outcome not in ("passed", "accepted", "quarantined"):
+    if report.failed and outcome not in ("passed", "inconclusive", "accepted", "quarantined"):
         return "failed", "F", (outcome.upper() + change, {"red": True})
     return None
 

@@ -37,6 +37,7 @@ ASCII = str.maketrans(
         "✓": "+",
         "⊕": "a",
         "◇": "q",
+        "≈": "i",
         "–": "-",
         "✗": "X",
         "≠": "#",
@@ -265,7 +266,7 @@ def _entry(cell: CellView | None, lead: MetricView | None) -> str:
 def _row_tone(cells: Sequence[CellView | None]) -> str:
     if any(cell.is_red for cell in cells if cell):
         return "bad"
-    return "warn" if any(cell.outcome == "quarantined" for cell in cells if cell) else "plain"
+    return "warn" if any(cell.outcome in ("quarantined", "inconclusive") for cell in cells if cell) else "plain"
 
 
 def _closing(report: Report, width: int) -> Iterable[Line]:

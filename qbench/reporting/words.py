@@ -12,6 +12,7 @@ from qbench.reporting.view import ABSENT, CellView, MetricView
 SYMBOLS = {
     "passed": "✓",
     "accepted": "⊕",
+    "inconclusive": "≈",
     "quarantined": "◇",
     "unsupported": "–",
     "failed": "✗",
@@ -28,6 +29,7 @@ STATES = {"red": "✗", "incomplete": "…", "empty": "·", "green": "✓"}
 MEANINGS = {
     "passed": "within its tolerance",
     "accepted": "accepted as measured",
+    "inconclusive": "too few samples to tell whether it loses more than it may",
     "quarantined": "fails, as its quarantine entry expects",
     "unsupported": "skipped with a reason, not counted as passed",
     "failed": "loses more than it may",

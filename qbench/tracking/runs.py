@@ -92,7 +92,7 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
         "losses": first.losses,
         "gains": first.gains,
         "metrics": {
-            s.metric: {k: v for k, v in plain(s).items() if k != "metric"} | {"value": s.value}
+            s.metric: {k: v for k, v in plain(s).items() if k != "metric" and v is not None} | {"value": s.value}
             for s in measurement.scores
         },
         "digests": plain(measurement.digests),
@@ -171,6 +171,7 @@ def _score(name: str, table: Mapping[str, Any]) -> Score:
     for key, count in counts.items():
         if type(count) is not int:
             raise ValueError(f"{key} of {name} is {count!r}, not a whole number")
+    low_high = table.get("interval")
     return Score(
         metric=name,
         direction=Direction(table["direction"]),
@@ -178,5 +179,6 @@ def _score(name: str, table: Mapping[str, Any]) -> Score:
         unit=str(table["unit"]),
         proportion=bool(table["proportion"]),
         least_margin=float(table["least_margin"]),
+        interval=None if low_high is None else (float(low_high[0]), float(low_high[1])),
         **counts,
     )

@@ -1,0 +1,118 @@
+"""How often the verdicts on a loss are wrong, counted over every possible sample: `python benchmarks/verdicts.py`.
+
+Type-I error: where the true loss is just the margin m, how often a sample is called PASS, and how often FAIL, over all
+(losses, gains) of n samples, of which a share π changes sides; the largest error over π. Both nominally 5 %.
+
+    Pr(PASS) = Σ over gains c of Pr(c) Pr(losses ≤ the most that PASS with c gains), and FAIL likewise
+
+Coverage: how often the interval that is shown holds the true change, the same sum over all samples of n ≤ 30, and the
+least, the mean of it over a grid of true shares.
+"""
+
+import argparse
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.stats import binom
+
+from qbench.judging import Evidence, margin_evidence, paired_interval
+
+MARGINS = (0.005, 0.01, 0.02)
+SHARES = 60
+"""Shares π between the margin itself (nothing is gained) and 60 times it, or a half."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """``n`` samples with ``gains`` and a ``margin``, a fraction."""
+
+    n: int
+    gains: int
+    margin: float
+
+
+def verdict_rates(n: int, margin: float, losing: float, gaining: float) -> tuple[float, float]:
+    """(PASS, FAIL) probabilities where each sample is lost with ``losing`` and won with ``gaining``."""
+    most_pass = np.empty(n + 1, dtype=np.int64)
+    least_fail = np.empty(n + 1, dtype=np.int64)
+    gains = np.arange(n + 1)
+    likely = binom.pmf(gains, n, gaining)
+    used = gains[likely > 1e-12]  # what is left out is less than 1e-8 in all
+    for gained in used:
+        case = Case(n, int(gained), margin)
+        most_pass[gained] = _last(case, (Evidence.PASS,))
+        least_fail[gained] = 1 + _last(case, (Evidence.PASS, Evidence.INCONCLUSIVE))
+    chance = losing / (1 - gaining)
+    passed = (likely[used] * binom.cdf(most_pass[used], n - used, chance)).sum()
+    failed = (likely[used] * binom.sf(least_fail[used] - 1, n - used, chance)).sum()
+    return float(passed), float(failed)
+
+
+def _last(case: Case, wanted: tuple[Evidence, ...]) -> int:
+    """The most losses with one of the ``wanted`` evidences, −1 for none: with more losses it only gets worse."""
+    low, high = -1, case.n - case.gains
+    while low < high:
+        middle = (low + high + 1) // 2
+        holds = margin_evidence(middle, case.gains, case.n, case.margin) in wanted
+        low, high = (middle, high) if holds else (low, middle - 1)
+    return low
+
+
+def worst_errors(n: int, margin: float) -> tuple[tuple[float, float], tuple[float, float]]:
+    """((wrong PASS, at which π), (wrong FAIL, at which π)), the largest over π, where the true loss is ``margin``."""
+    shares = [margin, *np.geomspace(1.02 * margin, min(60 * margin, 0.5), SHARES)]
+    found = {s: verdict_rates(n, margin, (s + margin) / 2, (s - margin) / 2) for s in shares}
+    return max((rates[0], share) for share, rates in found.items()), max((r[1], share) for share, r in found.items())
+
+
+def coverages(n: int, method: str) -> tuple[float, float]:
+    """(least, mean) coverage of the 95 % interval over true shares of losses and gains from 1 to 40 % each."""
+    log = [math.lgamma(k + 1) for k in range(n + 1)]
+    samples = [(b, c) for b in range(n + 1) for c in range(n + 1 - b)]
+    ends = np.array([paired_interval(b, c, n, method=method) for b, c in samples])  # type: ignore[arg-type]
+    losses, gains = np.array(samples).T
+    ways = np.array([log[n] - log[b] - log[c] - log[n - b - c] for b, c in samples])
+    found = []
+    for losing in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4):
+        for gaining in (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4):
+            same = 1 - losing - gaining
+            weights = np.exp(
+                ways + losses * math.log(losing) + gains * math.log(gaining) + (n - losses - gains) * math.log(same)
+            )
+            change = gaining - losing
+            found.append(float(weights[(ends[:, 0] <= change) & (change <= ends[:, 1])].sum()))
+    return min(found), float(np.mean(found))
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--samples", type=int, nargs="*", default=[200, 1000, 10_000])
+    arguments = parser.parse_args()
+    console = Console()
+    errors = Table("n", "margin", "wrong PASS", "at π", "wrong FAIL", "at π", title="Type-I error, nominal 5 %")
+    for n in arguments.samples:
+        for margin in MARGINS:
+            (passed, at_pass), (failed, at_fail) = worst_errors(n, margin)
+            errors.add_row(
+                str(n),
+                f"{100 * margin:g} pp",
+                f"{100 * passed:.2f} %",
+                f"{100 * at_pass:.1f} %",
+                f"{100 * failed:.2f} %",
+                f"{100 * at_fail:.1f} %",
+            )
+    console.print(errors)
+    covered = Table("n", "interval", "least", "mean", title="Coverage, nominal 95 %")
+    for n in (5, 10, 20, 30):
+        for method in ("bonett-price", "tango"):
+            least, mean = coverages(n, method)
+            covered.add_row(str(n), method, f"{100 * least:.1f} %", f"{100 * mean:.1f} %")
+    console.print(covered)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,107 @@
+"""How a loss is decided: by the counts, by what they show, or strictly; and what that makes of a cell."""
+
+import dataclasses
+
+import pytest
+from judged_numbers import agreement, expected, judged, measured, per, top1
+
+from qbench.judging import Deciding, Decision, Evidence, GateState, Outcome, QuarantineEntry, Rules, Tolerance
+from qbench.judging.loss import loss_gate
+
+HALF = Tolerance(0.005, "suite smoke")
+EVEN = top1(760, losses=5, gains=5)  # of 1000: within the margin of 3.8 samples, not shown
+FEW = top1(755, losses=8, gains=3)  # beyond the counts' margin, not shown
+MANY = top1(730, losses=32, gains=2)  # shown
+SAME = top1(4_000, n=5_000, reference=4_000)  # within, shown
+
+
+def by(deciding):
+    rule = Decision(deciding, "model mobilenet_v2")
+    return Rules(rule="suite smoke", agreement_rule="suite smoke", decision=rule)
+
+
+@pytest.mark.parametrize(
+    ("score", "evidence", "point", "ci", "strict"),
+    [
+        (EVEN, Evidence.INCONCLUSIVE, Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.FAILED),
+        (FEW, Evidence.INCONCLUSIVE, Outcome.FAILED, Outcome.INCONCLUSIVE, Outcome.FAILED),
+        (MANY, Evidence.FAIL, Outcome.FAILED, Outcome.FAILED, Outcome.FAILED),
+        (SAME, Evidence.PASS, Outcome.PASSED, Outcome.PASSED, Outcome.PASSED),
+    ],
+)
+def test_three_decisions(score, evidence, point, ci, strict):
+    for deciding, outcome in zip(Deciding, (point, ci, strict), strict=True):
+        verdict = judged(measured(score, agreement(470)), rules=by(deciding))
+        gate = verdict.gates[0]
+        assert (gate.shown.evidence, gate.decided, verdict.outcome) == (evidence, deciding, outcome)
+        assert ("decision" in gate.rule) == (deciding is not Deciding.POINT)
+
+
+def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it():
+    verdict = judged(measured(FEW, agreement(470)), rules=by(Deciding.CI))
+    assert verdict.gates[0].state is GateState.INCONCLUSIVE
+    assert not verdict.outcome.is_red
+    assert verdict.headline == "top1 76.00 → 75.50 %: INCONCLUSIVE, drop 0.50 pp, margin 0.38 pp"
+    assert verdict.notices == ("top1: 1000 samples find a drop of 1.01 pp, this margin needs 5555",)
+    assert verdict.remedy == ""
+
+
+def test_a_strict_decision_names_what_is_missing():
+    verdict = judged(measured(EVEN, agreement(470)), rules=by(Deciding.STRICT))
+    assert verdict.outcome is Outcome.FAILED
+    assert verdict.headline == (
+        "top1 76.00 → 76.00 %: INCONCLUSIVE, drop 0.00 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke), de…"
+    )
+    assert verdict.rule == "tolerance 0.5 % (suite smoke), decision strict (model mobilenet_v2)"
+
+
+def test_drift_and_floors_stay_red_beside_an_inconclusive_loss():
+    moved = measured(FEW, agreement(470), predictions="p2")
+    accepted = expected(measured(FEW, agreement(470)))
+    assert judged(moved, accepted, rules=by(Deciding.CI)).outcome is Outcome.DRIFTED
+    assert judged(measured(FEW, agreement(400)), rules=by(Deciding.CI)).outcome is Outcome.FAILED
+
+
+def test_a_listed_cell_is_not_unlisted_by_a_sample_that_cannot_tell():
+    entry = QuarantineEntry(cell="*", measured="-5 pp", reason="known", owner="us", expires="2027-01-01")
+    verdict = judged(measured(FEW, agreement(470)), rules=by(Deciding.CI), quarantine=entry)
+    assert verdict.outcome is Outcome.QUARANTINED
+
+
+def test_the_plain_rule_is_untouched_by_what_is_shown():
+    bare = loss_gate(FEW, HALF)
+    assert bare.state is GateState.BROKEN
+    assert bare.rule == "tolerance 0.5 % (suite smoke)"
+
+
+@pytest.mark.parametrize(
+    ("interval", "evidence", "ci", "strict"),
+    [
+        ((-0.001, 0.002), Evidence.PASS, GateState.HOLDS, GateState.HOLDS),
+        ((-0.001, 0.02), Evidence.INCONCLUSIVE, GateState.INCONCLUSIVE, GateState.BROKEN),
+        ((0.008, 0.02), Evidence.FAIL, GateState.BROKEN, GateState.BROKEN),
+    ],
+)
+def test_an_error_rate_is_decided_by_its_bootstrap(interval, evidence, ci, strict):
+    """Its interval is of the rate, so more is worse: it is turned round before it is placed beside the margin."""
+    rate = dataclasses.replace(per(110, 2000, 100, least=0.005), interval=interval)
+    gates = {d: loss_gate(rate, HALF, Decision(d, "suite smoke")) for d in Deciding}
+    assert gates[Deciding.POINT].state is GateState.HOLDS
+    assert (gates[Deciding.CI].state, gates[Deciding.STRICT].state) == (ci, strict)
+    shown = gates[Deciding.CI].shown
+    assert (shown.evidence, shown.low, shown.high) == (evidence, -interval[1], -interval[0])
+    assert "paired bootstrap 90 %" in gates[Deciding.POINT].detail
+
+
+def test_what_nothing_is_shown_of_is_decided_by_its_counts():
+    for deciding in Deciding:
+        gate = loss_gate(per(130, 2000, 100), HALF, Decision(deciding, "suite smoke"))
+        assert (gate.state, gate.shown, gate.decided) == (GateState.BROKEN, None, Deciding.POINT)
+        assert "decision" not in gate.rule
+
+
+def test_small_samples_gate_only_where_the_evidence_decides():
+    few = top1(12, 20, 20)
+    assert loss_gate(few, HALF).state is GateState.SHOWN
+    assert loss_gate(few, HALF, Decision(Deciding.CI)).state is GateState.BROKEN
+    assert loss_gate(top1(19, 20, 20), HALF, Decision(Deciding.CI)).state is GateState.INCONCLUSIVE

@@ -1,0 +1,112 @@
+"""What samples find and margins need, against the tables; adjusted p-values against scipy and statsmodels."""
+
+import math
+from statistics import NormalDist
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.stats import binom, binomtest, false_discovery_control
+from statsmodels.stats.multitest import multipletests
+
+from qbench.judging import benjamini_hochberg, changed_share, detectable_drop, loss_midp, mcnemar_midp, samples_needed
+from qbench.judging.power import detectable_by_spread, samples_by_spread, spread_of
+
+
+@pytest.mark.parametrize(
+    ("n", "drops"),
+    [
+        (1000, (0.88, 1.25, 1.98)),
+        (5000, (0.40, 0.56, 0.89)),
+        (10_000, (0.28, 0.40, 0.63)),
+        (50_000, (0.13, 0.18, 0.28)),
+    ],
+)
+def test_detectable_drops_of_the_table(n, drops):
+    found = [100 * detectable_drop(share, n) for share in (0.01, 0.02, 0.05)]
+    assert found == pytest.approx(drops, abs=0.0051)
+
+
+@pytest.mark.parametrize(
+    ("margin", "needed"),
+    [(0.005, (1237, 2474, 4947, 12_366, 24_731)), (0.01, (310, 619, 1237, 3092, 6183))],
+)
+def test_needed_samples_of_the_table(margin, needed):
+    assert [samples_needed(share, margin) for share in (0.005, 0.01, 0.02, 0.05, 0.1)] == list(needed)
+
+
+def test_a_margin_needs_what_an_unchanged_sample_needs_at_least():
+    assert samples_needed(0.0, 0.005) == 539
+    assert samples_needed(0.5, 0.0) is None
+    assert samples_needed(0.5, 1.0) == 1
+
+
+def test_the_detectable_drop_is_found_four_times_in_five():
+    """Exactly: losses and gains at n = 2000 whose true drop is the detectable one, through McNemar's own test."""
+    n, share = 2000, 0.04
+    drop = detectable_drop(share, n)
+    losing, gaining = (share + drop) / 2, (share - drop) / 2
+    power = 0.0
+    for flips in range(30, 140):
+        weight = binom.pmf(flips, n, share)
+        least = next(b for b in range(flips + 1) if b > flips - b and mcnemar_midp(b, flips - b) <= 0.05)
+        power += weight * binom.sf(least - 1, flips, losing / (losing + gaining))
+    assert power == pytest.approx(0.8, abs=0.015)
+
+
+@given(st.floats(0.001, 1), st.integers(4, 10**6))
+def test_more_samples_find_smaller_drops(share, n):
+    assert 0 < detectable_drop(share, n + 1) <= detectable_drop(share, n) <= 1
+
+
+def test_one_sample_finds_nothing():
+    assert detectable_drop(0.5, 1) == 1.0
+    assert changed_share(0, 0, 1) == pytest.approx(2 / 3)
+
+
+def test_spread_of_a_normal_estimate():
+    z = NormalDist().inv_cdf(0.95)
+    assert spread_of(-0.01 * z, 0.01 * z) == pytest.approx(0.01)
+    # the two formulas are one: a share that changes by ±1 in a part π of n samples spreads by √(π/n)
+    share, n, margin = 0.02, 1000, 0.005
+    assert samples_by_spread(math.sqrt(share / n), n, margin) == samples_needed(share, margin)
+    assert detectable_by_spread(math.sqrt(share / n)) == pytest.approx(0.0125, abs=1e-4)
+    assert samples_by_spread(0.01, 100, 0.0) is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "gains", "p"),
+    [
+        (4, 0, 0.031),
+        (5, 0, 0.016),
+        (6, 0, 0.008),
+        (9, 2, 0.019),
+        (15, 5, 0.013),
+        (30, 20, 0.080),
+        (60, 40, 0.023),
+        (150, 100, 0.0008),
+    ],
+)
+def test_one_sided_midp_of_the_table(losses, gains, p):
+    assert loss_midp(losses, gains) == pytest.approx(p, abs=6e-4)
+
+
+@given(st.integers(0, 60), st.integers(0, 60))
+def test_one_sided_midp_against_scipy(losses, gains):
+    flips = losses + gains
+    greater = binomtest(losses, flips, alternative="greater").pvalue if flips else 1.0
+    assert loss_midp(losses, gains) == pytest.approx(greater - binom.pmf(losses, flips, 0.5) / 2, abs=1e-12)
+    assert loss_midp(losses, gains) + loss_midp(gains, losses) == pytest.approx(1)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=40))
+def test_adjusted_values_against_scipy_and_statsmodels(values):
+    found = benjamini_hochberg(values)
+    assert found == pytest.approx(list(false_discovery_control(values, method="bh")), abs=1e-12)
+    assert found == pytest.approx(list(multipletests(values, method="fdr_bh")[1]), abs=1e-12)
+
+
+def test_adjusting_nothing_and_the_impossible():
+    assert benjamini_hochberg([]) == ()
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        benjamini_hochberg([0.5, math.nan])
