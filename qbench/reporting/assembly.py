@@ -8,37 +8,39 @@ from qbench.judging import FP32
 from qbench.reporting.causes import group_causes, headline_of
 from qbench.reporting.lines import read_cell, read_run, table_of
 from qbench.reporting.parts import with_parts
+from qbench.reporting.recent import WINDOW
 from qbench.reporting.trends import group_steps, trend_of
-from qbench.reporting.view import ABSENT, CellKey, CellView, Matrix, MetricView, Report, RunView
+from qbench.reporting.view import ABSENT, CellKey, CellView, Matrix, MetricView, Report, RunView, Trend
 from qbench.reporting.words import SYMBOLS, counted
 from qbench.tracking import Run
 
-WINDOW = 120
-"""How many of the newest runs a report looks back on; older ones stay in the history."""
-
 Cells = Mapping[CellKey, CellView]
+Approved = Mapping[tuple[CellKey, str], Mapping[str, int]]
+"""(cell, environment class) → what people accepted there: metric → hits."""
 
 
-def build_report(runs: Sequence[Run], suite: str | None = None) -> Report:
+def build_report(
+    runs: Sequence[Run], suite: str | None = None, *, window: int = WINDOW, approved: Approved | None = None
+) -> Report:
     """The report on the newest run of ``suite`` (that of the newest run when left out).
 
     Args:
         runs: the history, oldest → newest; other suites' runs are passed over. May be empty.
+        window: how many of the newest runs are looked at. approved: what the suite's baselines hold.
     """
     if suite is None:
         suite = read_run(runs[-1]).suite if runs else ""
-    chosen = [run for run in runs if read_run(run).suite == suite][-WINDOW:]
+    chosen = [run for run in runs if read_run(run).suite == suite][-window:]
     if not chosen:
         return Report(suite=suite, headline="No runs yet: run a suite and its report will be here", is_red=False)
-    views = [read_run(run) for run in chosen]
     past = [_cells_of(run) for run in chosen]
+    views = [
+        replace(read_run(run), cells=len(cells), red=sum(cell.is_red for cell in cells.values()))
+        for run, cells in zip(chosen, past, strict=True)
+    ]
     cells = with_parts(_with_past(cell, past, views) for cell in _expected(past, views))
     causes = group_causes(cells)
-    trends = {
-        cell.key: tuple(trend_of([p.get(cell.key) for p in past], cell, m, views) for m in _lead_first(cell))
-        for cell in cells
-        if cell.metrics
-    }
+    trends = {cell.key: _trends(cell, past, views, approved or {}) for cell in cells if cell.metrics}
     return Report(
         suite=suite,
         headline=headline_of(views[-1], cells, causes),
@@ -57,10 +59,28 @@ def build_report(runs: Sequence[Run], suite: str | None = None) -> Report:
     )
 
 
-def build_reports(runs: Sequence[Run]) -> tuple[Report, ...]:
-    """One report a suite, that of the newest run first; one empty report when there are no runs."""
+def build_reports(
+    runs: Sequence[Run], *, window: int = WINDOW, approved: Mapping[str, Approved] | None = None
+) -> tuple[Report, ...]:
+    """One report a suite, that of the newest run first; one empty report when there are no runs.
+
+    Args:
+        approved: suite → what its baselines hold.
+    """
     suites = dict.fromkeys(read_run(run).suite for run in reversed(runs))
-    return tuple(build_report(runs, suite) for suite in suites) or (build_report(()),)
+    of_suite = approved or {}
+    built = (build_report(runs, suite, window=window, approved=of_suite.get(suite)) for suite in suites)
+    return tuple(built) or (build_report(()),)
+
+
+def _trends(cell: CellView, past: Sequence[Cells], views: Sequence[RunView], approved: Approved) -> tuple[Trend, ...]:
+    """One trend a metric of ``cell``, the lead's first."""
+    history = [cells.get(cell.key) for cells in past]
+    known = approved.get((cell.key, cell.environment_class), {})
+    return tuple(
+        trend_of(history, cell, m, views, accepted=known[m.name] / m.out_of if m.name in known else None)
+        for m in _lead_first(cell)
+    )
 
 
 def _cells_of(run: Run) -> Cells:

@@ -1,9 +1,5 @@
-"""The report as one HTML file that works offline: style, script and charts inside, nothing requested from anywhere.
+"""One page of a report as HTML that works offline: style, script and charts inside, nothing requested from anywhere."""
 
-A page has a budget of 2 MB. When everything does not fit, charts of cells in which nothing happened go first.
-"""
-
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -11,31 +7,13 @@ from typing import TYPE_CHECKING
 
 from qbench.reporting import words
 from qbench.reporting.chart import sparkline_svg, trend_svg
-from qbench.reporting.view import CellView, Report, Trend
+from qbench.reporting.compared import Comparison
+from qbench.reporting.flips import flips_svg
+from qbench.reporting.places import Places, anchor_of, link
+from qbench.reporting.view import CellView, Report, StepGroup, Trend
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-BUDGET = 2_000_000
-"""Bytes; small enough for a mail, and for a browser to open at once."""
-
-
-@dataclass(frozen=True, slots=True)
-class Detail:
-    """Which charts a page holds: ``quiet`` those of cells in which nothing happened, ``sparks`` the small ones."""
-
-    quiet: bool = True
-    sparks: bool = True
-    rows: bool = True
-
-
-LEVELS = (
-    Detail(),
-    Detail(quiet=False),
-    Detail(quiet=False, sparks=False),
-    Detail(quiet=False, sparks=False, rows=False),
-)
-
 
 _WORDS = (
     words.symbol_of,
@@ -53,43 +31,49 @@ _WORDS = (
 )
 
 
-def html_page(reports: Sequence[Report]) -> str:
-    """The page of ``reports`` (one a suite, that of the newest run first), at most ``BUDGET`` bytes when it can be."""
-    page = ""
-    for detail in LEVELS:
-        page = _render(reports, detail)
-        if len(page.encode()) <= BUDGET:
-            break
-    return page
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """What one template needs: its own path, the suite it is about, and where each suite's pages lie.
+
+    ``model`` is that of a model's page; ``comparison`` what the compare page shows, where there is one.
+    """
+
+    path: str
+    report: Report
+    places: Places
+    suites: tuple[tuple[str, str, str], ...] = ()
+    """(suite, state, path of its overview) of every suite, for the links at the top."""
+    model: str = ""
+    comparison: Comparison | None = None
+
+    def to(self, name: str) -> str:
+        """A link to the page ``name`` of this suite."""
+        return link(self.places.page(name), self.path)
+
+    def to_model(self, model: str) -> str:
+        """A link to the page of ``model``."""
+        return link(self.places.model(model), self.path)
+
+    def across(self, target: str) -> str:
+        """A link to the page at the path ``target``."""
+        return link(target, self.path)
 
 
-def anchor_of(*names: str) -> str:
-    """An id for the page: readable letters of ``names`` and, where letters were lost, a short digest."""
-    text = "--".join(names)
-    plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in text)
-    return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+class Renderer:
+    """The templates, loaded once; style and script of a page are put together from the parts it names."""
+
+    def __init__(self) -> None:
+        self._environment = _environment()
+        self._folder = resources.files("qbench.reporting") / "templates"
+
+    def render(self, template: str, page: Page) -> str:
+        """The page that ``template`` (``overview``, ``model``, …) makes of ``page``."""
+        return self._environment.get_template(f"{template}.html.j2").render(page=page, report=page.report).lstrip()
 
 
 def is_eventful(cell: CellView, trends: Sequence[Trend]) -> bool:
     """Whether something is to be seen in the history of ``cell``: red, in quarantine, or with a step."""
     return cell.is_red or cell.outcome == "quarantined" or any(trend.steps for trend in trends)
-
-
-def _render(reports: Sequence[Report], detail: Detail) -> str:
-    from markupsafe import Markup
-
-    folder = resources.files("qbench.reporting") / "templates"
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(
-            reports=reports,
-            detail=detail,
-            style=Markup((folder / "style.css").read_text(encoding="utf-8")),  # ours, not escaped
-            script=Markup((folder / "page.js").read_text(encoding="utf-8")),
-        )
-        .lstrip()
-    )
 
 
 def _environment() -> "Environment":
@@ -105,20 +89,32 @@ def _environment() -> "Environment":
     own = (
         anchor_of,
         is_eventful,
+        _asset,
         _breakable,
         _chart,
         _spark,
+        _flips,
         _runs_data,
-        _model_state,
-        _backends_of,
         _cells_of,
+        _backends_of,
         _card_columns,
-        _opens,
+        _model_state,
+        _steps_of,
+        _slowest_cells,
+        _neighbours,
+        _with_outcome,
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
     made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES}
     return made
+
+
+def _asset(name: str) -> str:
+    """The style or script ``name`` of this package: ours, hence not escaped."""
+    from markupsafe import Markup
+
+    return Markup((resources.files("qbench.reporting") / "templates" / name).read_text(encoding="utf-8").strip())
 
 
 def _breakable(name: str) -> str:
@@ -143,6 +139,12 @@ def _spark(trend: Trend, cell: CellView, report: Report) -> str:
     return Markup(sparkline_svg(trend, cell, len(report.runs)))
 
 
+def _flips(trend: Trend, report: Report) -> str:
+    from markupsafe import Markup
+
+    return Markup(flips_svg(trend, len(report.runs)))
+
+
 def _runs_data(report: Report) -> list[str]:
     """One line a run for the pointer's label: when, and at which commit."""
     return [f"{run.started} · {run.commit}" if run.commit else run.started or run.id for run in report.runs]
@@ -154,12 +156,6 @@ def _cells_of(report: Report, model: str, backend: str | None = None) -> list[Ce
 
 def _backends_of(report: Report, model: str) -> list[str]:
     return list(dict.fromkeys(c.key.backend for c in _cells_of(report, model)))
-
-
-def _opens(report: Report, model: str) -> bool:
-    """Whether the section of ``model`` starts unfolded: few models, or something to be seen."""
-    cells = _cells_of(report, model)
-    return len(report.models) <= 3 or any(is_eventful(c, report.trends.get(c.key, ())) for c in cells)
 
 
 def _card_columns(count: int) -> int:
@@ -177,3 +173,26 @@ def _model_state(report: Report, model: str) -> str:
     ]
     passed = sum(c.outcome in ("passed", "accepted") for c in cells)
     return ", ".join([f"{passed} pass", *(f"{count} {word}" for count, word in parts if count)])
+
+
+def _steps_of(report: Report, model: str) -> list[StepGroup]:
+    """The groups of steps, each with those of ``model`` alone."""
+    groups = ((g, tuple(s for s in g.steps if s[0].model == model)) for g in report.step_groups)
+    return [StepGroup(position=g.position, run=g.run, steps=steps) for g, steps in groups if steps]
+
+
+def _slowest_cells(report: Report, model: str = "", count: int = 12) -> list[CellView]:
+    """The cells (of ``model``) that took longest in the newest run."""
+    timed = [c for c in report.cells if c.seconds and c.outcome != words.ABSENT and model in ("", c.key.model)]
+    return sorted(timed, key=lambda c: (-(c.seconds or 0.0), c.key))[:count]
+
+
+def _neighbours(report: Report, model: str) -> tuple[str, str]:
+    """The models before and after ``model``; empty at the ends."""
+    models = report.models
+    place = models.index(model)
+    return (models[place - 1] if place else ""), (models[place + 1] if place + 1 < len(models) else "")
+
+
+def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
+    return [cell for cell in report.cells if cell.outcome in outcomes]

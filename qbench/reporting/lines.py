@@ -76,6 +76,7 @@ def read_metrics(line: Mapping[str, Any]) -> tuple[MetricView, ...]:
                 unit=text_of(score.get("unit"), "%"),
                 lower_is_better=score.get("direction") == "lower",
                 against_labels=score.get("against") != "reference",
+                proportion=score.get("proportion") is not False,
                 limit=limits.get(text_of(name)),
             )
         )

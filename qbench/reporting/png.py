@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from qbench.reporting.chart import MAX_SWITCHES
+from qbench.reporting.bands import MAX_SWITCHES
 from qbench.reporting.view import CellView, Matrix, Report, RunView, Trend
 from qbench.reporting.words import cell_text, change_text, counted, margin_level, symbol_of, value_text
 

@@ -1,5 +1,7 @@
 """The history of a cell as series: one a metric and environment class, with its steps and what else changed.
 
+    band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares of samples
+
 A step is a new level of ``tracking.cut_levels``, provisional until enough runs confirm it. Another environment
 class or other samples are a labelled line and never a step.
 """
@@ -8,6 +10,7 @@ import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from qbench.judging import FP32, paired_interval
 from qbench.reporting.view import CellKey, CellView, Mark, MetricView, RunView, Series, Step, StepGroup, Switch, Trend
 from qbench.tracking import cut_levels
 
@@ -24,11 +27,18 @@ class _Point:
 
 
 def trend_of(
-    history: Sequence[CellView | None], cell: CellView, metric: MetricView, runs: Sequence[RunView] = ()
+    history: Sequence[CellView | None],
+    cell: CellView,
+    metric: MetricView,
+    runs: Sequence[RunView] = (),
+    *,
+    accepted: float | None = None,
 ) -> Trend:
     """The trend of ``metric`` of ``cell``; ``history`` is what each run, oldest first, says of it, or None.
 
     ``runs``, where given, are the same runs: commits and package versions that changed are named beside a step.
+    ``accepted`` is what was approved for the class of the newest run, a fraction. Only the lead of a
+    quantized cell has a band.
     """
     points = []
     for position, past in enumerate(history):
@@ -36,9 +46,17 @@ def trend_of(
         if past and found:
             points.append(_Point(position, past, found))
     classes = dict.fromkeys(point.environment_class for point in points)
-    series = (_series([p for p in points if p.environment_class == name], name, runs) for name in classes)
+    banded = metric is cell.lead and cell.key.schema != FP32 and metric.proportion and metric.n == metric.out_of
+    series = (
+        _series([p for p in points if p.environment_class == name], name, runs, banded=banded) for name in classes
+    )
     return Trend(
-        key=cell.key, metric=metric, series=tuple(series), switches=_switches(points), marks=tuple(_marks(points))
+        key=cell.key,
+        metric=metric,
+        series=tuple(series),
+        switches=_switches(points),
+        marks=tuple(_marks(points)),
+        accepted=accepted,
     )
 
 
@@ -49,7 +67,7 @@ def _marks(points: Sequence[_Point]) -> Iterator[Mark]:
         yield Mark(first=places[0], last=places[-1], reference=reference, limit=limit)
 
 
-def _series(points: Sequence[_Point], environment_class: str, runs: Sequence[RunView]) -> Series:
+def _series(points: Sequence[_Point], environment_class: str, runs: Sequence[RunView], *, banded: bool) -> Series:
     values = tuple(point.metric.value for point in points)
     breaks, levels = cut_levels(values, data=[p.cell.data for p in points], out_of=[p.metric.out_of for p in points])
     return Series(
@@ -67,7 +85,19 @@ def _series(points: Sequence[_Point], environment_class: str, runs: Sequence[Run
             for before, after in itertools.pairwise(levels)
             if after.start not in breaks
         ),
+        band=tuple(_band(point.metric) for point in points) if banded else (),
+        flips=tuple((point.metric.losses, point.metric.gains) for point in points),
     )
+
+
+def _band(metric: MetricView) -> tuple[float, float]:
+    """The 95 % interval of the value, as fractions; the value itself where the counts make no sense."""
+    if metric.n != metric.out_of or metric.losses + metric.gains > metric.n or min(metric.losses, metric.gains) < 0:
+        return metric.value, metric.value
+    low, high = paired_interval(metric.losses, metric.gains, metric.n, method="bonett-price")
+    if metric.lower_is_better:
+        low, high = -high, -low
+    return max(metric.reference + low, 0.0), min(metric.reference + high, 1.0)
 
 
 _CAUSES = (

@@ -48,6 +48,7 @@ class MetricView:
     unit: str = "%"
     lower_is_better: bool = False
     against_labels: bool = True
+    proportion: bool = True
     limit: float | None = None
 
     @property
@@ -145,7 +146,7 @@ class CellView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """The facts of one run: (name, text) pairs, ready to be listed."""
+    """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds, and how many are red."""
 
     id: str
     suite: str
@@ -159,6 +160,8 @@ class RunView:
     whole_selection: bool = True
     damaged: int = 0
     path: str = ""
+    cells: int = 0
+    red: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,12 +180,18 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
-    """The values of one metric of one cell in one environment class: run positions, ascending, and fractions."""
+    """The values of one metric of one cell in one environment class: run positions, ascending, and fractions.
+
+    ``band``: the ends of the 95 % interval of each value; empty where the metric is no share of samples.
+    ``flips``: losses and gains of each run against fp32.
+    """
 
     environment_class: str
     positions: tuple[int, ...]
     values: tuple[float, ...]
     steps: tuple[Step, ...] = ()
+    band: tuple[tuple[float, float], ...] = ()
+    flips: tuple[tuple[int, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,13 +214,17 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """The history of one metric of one cell: one series a class, with the reference and limit of each time."""
+    """The history of one metric of one cell: one series a class, with the reference and limit of each time.
+
+    ``accepted``: what people approved for the newest class, a fraction; None where that is not known.
+    """
 
     key: CellKey
     metric: MetricView
     series: tuple[Series, ...]
     switches: tuple[Switch, ...] = ()
     marks: tuple[Mark, ...] = ()
+    accepted: float | None = None
 
     @property
     def steps(self) -> tuple[Step, ...]:

@@ -1,15 +1,15 @@
-"""The reports as files: ``index.html``, ``report.md``, ``matrix.png`` and ``charts/<model>.png`` in one folder."""
+"""The reports as files: ``index.html`` and its pages, ``report.md``, ``matrix.png`` and ``charts/<model>.png``."""
 
-import hashlib
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from qbench.errors import unknown_name
 from qbench.reporting.assembly import build_reports
-from qbench.reporting.html import html_page
+from qbench.reporting.compared import Comparison, newest_comparison
 from qbench.reporting.markdown import markdown_text
+from qbench.reporting.places import file_name
+from qbench.reporting.site import html_pages
 from qbench.reporting.view import Report
 from qbench.storage import write_bytes, write_text
 from qbench.tracking import Run
@@ -24,7 +24,7 @@ def write_reports(
 
     Args:
         kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/). Suites other than that
-            of the newest run share the first two, and have their PNG files in ``charts/<suite>/``.
+            of the newest run have their pages in ``suites/<suite>/`` and their PNG files in ``charts/<suite>/``.
         problems: what was found wrong with the history as a whole, one sentence each; shown among the notices.
 
     Raises:
@@ -38,8 +38,9 @@ def write_reports(
     reports = (replace(reports[0], notices=(*problems, *reports[0].notices)), *reports[1:])
     written: list[Path] = []
     if "html" in chosen:
-        written.append(folder / "index.html")
-        write_text(written[-1], html_page(reports))
+        for path, page in html_pages(reports, _comparisons(reports, history_runs)).items():
+            written.append(folder / path)
+            write_text(written[-1], page)
     charts: dict[tuple[str, str], str] = {}
     if "png" in chosen:
         for place, report in enumerate(reports):
@@ -53,10 +54,11 @@ def write_reports(
     return written
 
 
-def file_name(text: str) -> str:
-    """``text`` as the name of a file: letters, digits, ``_``, ``.`` and ``-``; what lost letters gets a digest."""
-    plain = re.sub(r"[^a-z0-9_.-]", "-", text).lstrip(".")[:80]
-    return plain if plain == text != "" else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+def _comparisons(reports: Sequence[Report], runs: Sequence[Run]) -> dict[str, Comparison]:
+    """Suite → its newest run beside the one before it, where there are two."""
+    named = [run for run in runs if {"id", "suite"} <= run.header.keys()]
+    found = {report.suite: newest_comparison([run for run in named if run.suite == report.suite]) for report in reports}
+    return {suite: comparison for suite, comparison in found.items() if comparison is not None}
 
 
 def _write_charts(report: Report, charts: Path, folder: Path) -> dict[str, Path]:

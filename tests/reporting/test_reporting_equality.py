@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from reporting_histories import make_cell, make_run
 
-from qbench.reporting import build_report, html_page, markdown_text, summary_lines
+from qbench.reporting import build_report, html_pages, markdown_text, summary_lines
 from qbench.reporting.view import Report
 
 UNEQUAL = "12 of 4000 elements differ from ort-cpu, by at most 1 step; first in 5 integers of node 'conv3'"
@@ -31,7 +31,7 @@ def test_they_are_a_cause_of_their_own(report: Report) -> None:
 
 
 def test_every_report_says_how_much_differs_and_where(report: Report) -> None:
-    pages = ("\n".join(summary_lines(report, 200)), markdown_text([report]), html_page([report]))
+    pages = ("\n".join(summary_lines(report, 200)), markdown_text([report]), "".join(html_pages([report]).values()))
     for page in pages:
         assert "Is not what another backend is" in page
         flat = page.replace("&#39;", "'")

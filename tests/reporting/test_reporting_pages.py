@@ -1,20 +1,18 @@
 """The pages: whole, escaped, offline, within their size; and what each of them must name."""
 
+import posixpath
 import re
-import shutil
-import subprocess
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from reporting_histories import edge_histories, make_cell, make_run, nightly_history
 
 from qbench.errors import InputError, StoreError
-from qbench.reporting import build_report, build_reports, html_page, markdown_text, write_reports
-from qbench.reporting.html import BUDGET, anchor_of
+from qbench.reporting import build_report, build_reports, html_pages, markdown_text, newest_comparison, write_reports
 from qbench.reporting.markdown import code, escaped
+from qbench.reporting.places import anchor_of, file_name, link
 from qbench.reporting.png import charted_models, matrix_png, model_png, trend_frame
-from qbench.reporting.writing import file_name
+from qbench.reporting.site import BUDGET
 
 
 @pytest.fixture(scope="module")
@@ -62,32 +60,46 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def page_text(history) -> str:
-    return html_page(build_reports(history))
+def pages(history) -> dict[str, str]:
+    return html_pages(build_reports(history), {"nightly": newest_comparison(history)})
 
 
-def test_the_page_is_well_formed_and_every_table_can_be_heard(page_text):
-    page = Page(page_text)
-    tables = page.all("table")
-    assert len(tables) == len(page.all("caption")) > 8
-    assert all(head.get("scope") in ("col", "row") for head in page.all("th"))
-    trends = [svg for svg in page.all("svg") if svg.get("class") == "trend"]
-    assert (
-        len(re.findall(r'<svg class="trend"[^>]*><title>[^<]+</title><desc>[^<]+</desc>', page_text))
-        == len(trends)
-        > 90
-    )
-    assert len(page.all("desc")) == len(trends)
-    assert all(svg.get("role") == "img" or svg.get("aria-hidden") == "true" for svg in page.all("svg"))
-    assert page.all("html")[0]["lang"] == "en"
+def test_there_is_a_page_for_everything(pages, report):
+    models = {f"models/{model}.html" for model in report.models}
+    assert set(pages) == {"index.html", "cells.html", "known.html", "compare.html", "run.html", *models}
 
 
-def test_ids_are_unique_and_every_link_has_its_target(page_text):
-    page = Page(page_text)
-    ids = [attributes["id"] for _, attributes in page.elements if "id" in attributes]
-    assert len(ids) == len(set(ids))
-    targets = {str(link["href"])[1:] for link in page.all("a")}
-    assert targets <= set(ids)
+def test_every_page_is_well_formed_and_every_table_can_be_heard(pages):
+    for text in pages.values():
+        page = Page(text)
+        assert len(page.all("table")) == len(page.all("caption"))
+        assert all(head.get("scope") in ("col", "row") for head in page.all("th"))
+        assert all(svg.get("role") == "img" or svg.get("aria-hidden") == "true" for svg in page.all("svg"))
+        assert page.all("html")[0]["lang"] == "en"
+        assert len(page.all("h1")) == len(page.all("main")) == 1
+        assert [a for a in page.all("a") if a.get("class") == "skip"] == [{"class": "skip", "href": "#main"}]
+    assert len(Page(pages["index.html"]).all("table")) > 8
+
+
+def test_every_chart_is_described(pages):
+    described = re.compile(r'<svg class="trend"[^>]*><title>[^<]+</title><desc>[^<]+</desc>')
+    drawn = [len(Page(text).all("desc")) for text in pages.values()]
+    assert [len(described.findall(text)) for text in pages.values()] == drawn
+    assert sum(drawn) > 90
+
+
+def test_ids_are_unique_and_every_link_has_its_target(pages):
+    ids = {}
+    for path, text in pages.items():
+        found = [attributes["id"] for _, attributes in Page(text).elements if "id" in attributes]
+        assert len(found) == len(set(found))
+        ids[path] = set(found)
+    for path, text in pages.items():
+        for target in {str(a["href"]) for a in Page(text).all("a")}:
+            file, _, anchor = target.partition("#")
+            there = posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
+            assert not anchor or anchor in ids[there]
+            assert there in ids
 
 
 def assert_offline(text: str) -> None:
@@ -96,7 +108,7 @@ def assert_offline(text: str) -> None:
         assert tag not in ("img", "iframe", "object", "embed", "base", "audio", "video")
         assert "src" not in attributes
         for name in ("href", "action", "xlink:href", "srcset", "background"):
-            assert (attributes.get(name) or "#").startswith(("#", "data:"))
+            assert re.match(r"#|data:,$|[a-z0-9_./-]+\.html(#|$)", attributes.get(name) or "#")
         assert not any(name.startswith("on") for name in attributes)
     style = "".join(re.findall(r"<style>(.*?)</style>", text, re.S))
     assert "url(" not in style
@@ -104,36 +116,43 @@ def assert_offline(text: str) -> None:
     assert "default-src 'none'" in text
 
 
-def test_nothing_is_requested_from_anywhere(page_text):
-    assert_offline(page_text)
+def test_nothing_is_requested_from_anywhere(pages):
+    for text in pages.values():
+        assert_offline(text)
 
 
-def test_the_page_says_what_matters(page_text, report):
-    text = " ".join(" ".join(Page(page_text).text).split())
+def test_the_overview_says_what_matters(pages, report):
+    text = " ".join(" ".join(Page(pages["index.html"]).text).split())
     assert report.headline in text
-    for words in (
-        "72.60 %",
-        "726 / 1,000",
-        "−1.50 pp",
-        "may lose 0.37 pp",
-        "x64-avx512-vnni",
-        report.run.commit,
-        "1.31.1",
-    ):
+    for words in ("72.60 %", "726 / 1,000", "−1.50 pp", "may lose 0.37 pp", "x64-avx512-vnni", report.run.commit):
         assert words in text
-    assert "dark" in page_text
-    assert "@media print" in page_text
+    assert "dark" in pages["index.html"]
+    assert "@media print" in pages["index.html"]
 
 
-def test_a_chart_marks_the_step_and_the_change_of_machine(page_text):
-    start = page_text.index("<title>mobilenet_v2::ort-cpu+w8a8_sym_pc, top1</title>")
-    chart = page_text[start : page_text.index("</svg>", start)]
-    assert 'class="step worse"' in chart
+def test_the_page_of_the_run_names_machine_versions_and_what_took_longest(pages, report):
+    text = " ".join(" ".join(Page(pages["run.html"]).text).split())
+    for words in ("1.31.1", "avx512_vnni", report.run.id, "Slowest cells", "5.00", report.runs[0].started):
+        assert words in text
+
+
+def test_what_is_known_stands_under_its_kind(pages, report):
+    text = pages["known.html"]
+    quarantine = text[text.index('id="quarantined"') : text.index('id="absent"')]
+    assert quarantine.count("<tr><th") == 1 + len(report.quarantined) == 4
+    assert "under 50 million multiply-accumulates" in text[text.index('id="unsupported"') :]
+
+
+def test_a_chart_marks_the_step_the_change_of_machine_and_the_confidence(pages):
+    page = pages["models/mobilenet_v2.html"]
+    start = page.index("<title>mobilenet_v2::ort-cpu+w8a8_sym_pc, top1</title>")
+    chart = page[start : page.index("</svg>", start)]
+    for mark in ("step worse", "switch", "environment", "now red", "margin", "confidence"):
+        assert f'class="{mark}"' in chart
     assert ">−1.18 commit " in chart
-    assert 'class="switch"' in chart
-    assert 'class="now red"' in chart
-    assert 'class="margin"' in chart
     assert "Step of −1.18 pp at" in chart
+    flips = page[page.index('<svg class="flips"', start) :]
+    assert flips.startswith('<svg class="flips" viewBox="0 0 280 30" role="img"><title>Losses and gains over 40 runs')
 
 
 @pytest.mark.parametrize("name", list(edge_histories()))
@@ -142,23 +161,27 @@ def test_every_edge_case_is_drawn(name, tmp_path):
     written = write_reports(runs, tmp_path)
     assert {tmp_path / "index.html", tmp_path / "report.md"} <= set(written)
     assert all(path.stat().st_size > 0 for path in written)
-    assert_offline((tmp_path / "index.html").read_text(encoding="utf-8"))
+    for page in tmp_path.rglob("*.html"):
+        assert_offline(page.read_text(encoding="utf-8"))
     assert {p for p in tmp_path.rglob("*") if p.is_file()} == set(written)
 
 
 def test_an_interrupted_run_carries_a_banner():
-    page = html_page(build_reports(edge_histories()["incomplete"]))
+    page = html_pages(build_reports(edge_histories()["incomplete"]))["index.html"]
     assert 'class="banner" role="status"><b>Incomplete.' in page
-    assert 'class="banner" role="status"><b>Damaged.' in html_page(build_reports(edge_histories()["damaged"]))
+    damaged = html_pages(build_reports(edge_histories()["damaged"]))["index.html"]
+    assert 'class="banner" role="status"><b>Damaged.' in damaged
 
 
 def test_hostile_names_stay_text():
     reports = build_reports(edge_histories()["hostile"])
-    page = html_page(reports)
-    assert "<script>alert" not in page
-    assert "<img" not in page
-    assert len(Page(page).all("script")) == 2
-    assert page.count("&lt;script&gt;alert(1)&lt;/script&gt;") > 3
+    pages = html_pages(reports)
+    for path, page in pages.items():
+        assert re.fullmatch(r"[a-z0-9_./-]+", path)
+        assert "<script>alert" not in page
+        assert "<img" not in page
+        assert len(Page(page).all("script")) == (2 if path.startswith("models/") else 1)
+    assert pages["index.html"].count("&lt;script&gt;alert(1)&lt;/script&gt;") > 3
     markdown = markdown_text(reports)
     outside = re.sub(r"(`+).+?\1", "", markdown)
     assert "<script" not in outside
@@ -193,16 +216,19 @@ def test_sixty_models_stay_within_the_budget():
             for s in schemas
         ]
         runs.append(make_run(cells, index))
-    page = html_page(build_reports(runs))
+    pages = html_pages(build_reports(runs))
+    assert max(len(page.encode()) for page in pages.values()) <= BUDGET / 2
+    assert sum(len(page.encode()) for path, page in pages.items() if not path.startswith("models/")) <= BUDGET
+    assert pages["index.html"].count('data-cell="network_59') == len(backends) * len(schemas)
+
+
+def test_a_night_in_which_everything_is_red_stays_within_the_budget():
+    cells = [
+        make_cell(f"network_{m:02}", b, f"s{s}", 0.05) for m in range(60) for b in ("a", "b", "c") for s in range(6)
+    ]
+    page = html_pages(build_reports([make_run(cells, 0), make_run(cells, 1)]))["index.html"]
     assert len(page.encode()) <= BUDGET
-    assert page.count('data-cell="network_59') > 0
-
-
-def test_detail_goes_before_the_budget_does(monkeypatch, history):
-    monkeypatch.setattr("qbench.reporting.html.BUDGET", 250_000)
-    page = html_page(build_reports(history))
-    assert len(page.encode()) <= 250_000
-    assert "mobilenet_v2::ort-cpu+w8a8_sym_pc, top1" in page  # a red one keeps its chart
+    assert "1,020 more among" in page
 
 
 def test_png_files_are_pictures_and_equal_for_equal_reports(report):
@@ -250,55 +276,14 @@ def test_file_names_and_anchors_never_leave_their_place():
     assert len({file_name("<a>"), file_name("(a)")}) == 2
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
-def test_a_real_browser_runs_the_page_without_a_complaint(page_text, tmp_path: Path):
-    probe = """<script>addEventListener("load", () => {
-      const form = document.querySelector(".filter");
-      form.elements.text.value = "mobilenet ort-cpu-noopt sym_pc";
-      form.dispatchEvent(new Event("input"));
-      document.querySelectorAll(".sortable button")[8].click();
-      const rows = [...document.querySelectorAll(".sortable tbody tr:not(.dimmed)")];
-      document.title = "FOUND " + form.querySelector("output").textContent + " " + rows[0].cells[2].textContent;
-    });</script></body>"""
-    path = tmp_path / "page.html"
-    path.write_text(page_text.replace("</body>", probe), encoding="utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    flags += [
-        "--disable-component-update",
-        "--disable-sync",
-        "--enable-logging=stderr",
-        f"--user-data-dir={tmp_path / 'profile'}",
-    ]
-    done = subprocess.run(
-        ["chromium", *flags, "--dump-dom", path.as_uri()], capture_output=True, text=True, timeout=60, check=False
-    )
-    assert "<title>FOUND 3 of 120 w8a8_sym_pc_pow2</title>" in done.stdout
-    assert "CONSOLE" not in done.stderr
+def test_a_page_names_another_by_a_relative_path():
+    assert link("index.html", "models/a.html") == "../index.html"
+    assert link("models/a.html", "index.html") == "models/a.html"
+    assert link("index.html", "suites/smoke/models/a.html") == "../../../index.html"
 
 
-@pytest.mark.skipif(shutil.which("chromium") is None, reason="no chromium on this machine")
-@pytest.mark.parametrize(("width", "wide"), [(480, True), (1280, False)])
-def test_a_table_wider_than_the_window_says_that_it_scrolls(width, wide, tmp_path: Path):
-    line = make_cell("magika", "ort-cpu", "fp32", 0.0)
-    score = line["metrics"]["top1"] | {"hits": 3120, "reference_hits": 3120}
-    cells = [line | {"metrics": {"top1": score}}, *(make_cell("magika", "ort-cpu", f"s{n}", 0.001) for n in range(5))]
-    probe = """<script>addEventListener("load", () => {
-      const box = document.querySelector(".matrix").parentElement;
-      const [mark, value] = document.querySelector(".m").querySelectorAll(".mark, .value");
-      const apart = Math.abs(mark.getBoundingClientRect().bottom - value.getBoundingClientRect().bottom);
-      document.title = `${value.textContent} ${apart < 8} ${box.classList.contains("more")}`
-        + ` ${box.previousElementSibling.checkVisibility()}`;
-    });</script></body>"""
-    path = tmp_path / "page.html"
-    path.write_text(html_page(build_reports([make_run(cells)])).replace("</body>", probe), encoding="utf-8")
-    flags = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
-    flags += ["--disable-component-update", "--disable-sync", f"--window-size={width},900"]
-    done = subprocess.run(
-        ["chromium", *flags, f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", path.as_uri()],
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    shown = str(wide).lower()
-    assert f"<title>100.00 % true {shown} {shown}</title>" in done.stdout
+def test_other_suites_have_a_folder_of_their_own_and_are_linked():
+    pages = html_pages(build_reports(edge_histories()["two suites"]))
+    assert {"index.html", "suites/nightly/index.html", "suites/nightly/models/digits_cnn.html"} <= set(pages)
+    assert 'href="suites/nightly/index.html"' in pages["index.html"]
+    assert 'href="../../index.html"' in pages["suites/nightly/index.html"]

@@ -3,7 +3,7 @@
 import pytest
 from reporting_histories import make_cell, make_run
 
-from qbench.reporting import build_report, html_page, markdown_text
+from qbench.reporting import build_report, html_pages, markdown_text
 
 MODEL, SCHEMA = "mobilenet_v2", "w8a8_asym_pc"
 
@@ -42,7 +42,7 @@ def test_another_graph_other_data_and_other_machines_tell_nothing(ideal):
     report = report_of(ideal, line("ort-cpu", 0.012))
     assert parts_of(report, "ort-cpu") is None
     assert "Loss in two parts" not in markdown_text([report])
-    assert "counting" not in html_page([report])
+    assert "counting" not in "".join(html_pages([report]).values())
 
 
 def test_agreement_has_no_parts():
@@ -62,6 +62,6 @@ def test_pages_show_both_beside_the_change():
         f"`{MODEL}::{backend}+{SCHEMA}`" for backend in ("ort-cpu", "ort-cpu-noopt")
     ]
     assert [cell.strip() for cell in rows[0].split("|")[3:6]] == ["−1.20 pp", "−0.20 pp", "−1.00 pp"]
-    page = html_page([report])
+    page = "".join(html_pages([report]).values())
     assert page.count("schema −0.20 pp, counting −1.00 pp") == 3  # attention, card, table of all cells
     assert page.count("schema −0.20 pp, counting −0.10 pp") == 2

@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from reporting_histories import make_cell, make_run
 
-from qbench.reporting import build_report, html_page, markdown_text, write_reports
-from qbench.reporting.chart import frame_of, trend_svg
+from qbench.reporting import build_report, html_pages, markdown_text, write_reports
+from qbench.reporting.chart import trend_svg
+from qbench.reporting.frame import frame_of
 from qbench.reporting.png import run_labels
 from qbench.reporting.view import CellKey, Mark
 
@@ -52,7 +53,9 @@ def test_the_reference_and_the_limit_are_those_of_each_run(report):
     assert [float(line[1]), float(line[3])] == pytest.approx([frame.y(0.995), frame.y(0.99)], abs=0.06)
     assert frame.x(11) < float(line[2]) < frame.x(12)
     assert chart.count('class="margin"') == 2
-    assert ".fp32, .limit { fill: none; }" in html_page([report])  # a line with corners would be filled
+    assert ".fp32, .limit { fill: none; }" in "".join(
+        html_pages([report]).values()
+    )  # a line with corners would be filled
     # no value lies above the reference of its time
     assert all(frame.y(v) > frame.y(0.995 if p < 12 else 0.99) for p, v in enumerate(trend.series[0].values))
 
@@ -66,7 +69,7 @@ def test_a_step_names_what_is_new_at_its_run(report):
     )
     chart = trend_svg(report.trends[KEY][0], report.cells[0], report.runs)
     assert ">−0.50 model changed</text>" in chart
-    for text in (html_page([report]), markdown_text([report])):
+    for text in ("".join(html_pages([report]).values()), markdown_text([report])):
         assert "model changed, quantized graph changed, numpy 2.3.4 → 2.3.5, commit " in text
 
 

@@ -1,0 +1,121 @@
+"""What stands behind the line of a chart: environments, confidence, margin, and the levels it is measured by.
+
+Environments alternate in shade, the newest on the page's own ground; margin, fp32 and limit are drawn as they were in
+each stretch of runs, and only today's have labels.
+"""
+
+from collections.abc import Iterable, Sequence
+from html import escape
+from itertools import pairwise
+
+from qbench.reporting.frame import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Frame, number
+from qbench.reporting.view import Mark, MetricView, Series, Trend
+from qbench.reporting.words import SYMBOLS, percent
+
+LABEL_GAP = 9.5
+LETTER = 4.9
+"""Width of a letter of a label, in SVG units, on average."""
+MAX_SWITCHES = 3
+"""More changes of class than this are two machines by turns: then the lines are named, not the changes."""
+
+
+def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
+    """A shade behind every second environment, a line at each change, and what is new in words."""
+    if not trend.switches or len(trend.switches) > MAX_SWITCHES:
+        return
+    places = [(frame.x(s.position - 1) + frame.x(s.position)) / 2 for s in trend.switches]
+    edges = [float(LEFT), *places, float(WIDTH - RIGHT)]
+    for left, right in list(pairwise(edges))[-2::-2]:
+        yield (
+            f'<rect class="environment" x="{number(left)}" y="{TOP - 12}" width="{number(right - left)}"'
+            f' height="{HEIGHT - TOP - BOTTOM + 12}"/>'
+        )
+    for switch, x in zip(trend.switches, places, strict=True):
+        anchor = "end" if x > WIDTH / 2 else "start"
+        fits = int((x if anchor == "end" else WIDTH - RIGHT - x) / LETTER)
+        label = switch.label if len(switch.label) <= fits else switch.label[: max(fits - 1, 1)].rstrip(" ,") + "…"
+        shift = -3 if anchor == "end" else 3
+        yield f'<path class="switch" d="M{x:.1f} {TOP - 12}V{HEIGHT - 2}"/>'
+        yield (
+            f'<text class="label" x="{x + shift:.1f}" y="{HEIGHT - 3}" text-anchor="{anchor}">{escape(label)}'
+            f"<title>{escape(switch.label)}</title></text>"
+        )
+
+
+def confidence_band(series: Series, frame: Frame) -> Iterable[str]:
+    """The 95 % interval of each value of ``series`` as one area, where it is known."""
+    if len(series.band) < 2:
+        return
+    places = [frame.x(position) for position in series.positions]
+    upper = _bends(places, [frame.cut(high) for _, high in series.band])
+    lower = _bends(places, [frame.cut(low) for low, _ in series.band])
+    outline = "L".join(f"{number(x)} {number(y)}" for x, y in [*upper, *reversed(lower)])
+    yield f'<path class="confidence" d="M{outline}Z"/>'
+
+
+def levels(trend: Trend, frame: Frame) -> Iterable[str]:
+    """The band of the margin; the lines of fp32, the limit and the accepted result; labels for today's."""
+    metric = trend.metric
+    shown = all(frame.low < mark.reference < frame.high for mark in trend.marks)
+    spans = _spans(trend.marks, frame)
+    for (left, end), mark in zip(spans, trend.marks, strict=True):
+        if shown and mark.limit is not None:
+            top, bottom = sorted((frame.y(mark.reference), frame.y(mark.limit)))
+            yield (
+                f'<rect class="margin" x="{number(left)}" y="{top:.1f}" width="{number(end - left)}"'
+                f' height="{bottom - top:.1f}"/>'
+            )
+    lines: tuple[tuple[str, str, float | None, list[float | None]], ...] = (
+        ("fp32", "fp32", metric.reference if shown else None, [m.reference if shown else None for m in trend.marks]),
+        ("limit", "limit", metric.limit, [mark.limit for mark in trend.marks]),
+        ("approved", SYMBOLS["accepted"], trend.accepted, [trend.accepted] * len(trend.marks)),
+    )
+    labels = []
+    for name, word, newest, heights in lines:
+        path = _stairs(spans, heights, frame)
+        if path:
+            yield f'<path class="{name}" d="{path}"/>'
+        if newest is not None and frame.low < newest < frame.high:
+            labels.append((frame.y(newest) + 3, f"{word} {_short(metric, newest)}"))
+    for height, text in _apart(labels):
+        yield f'<text class="label" x="{WIDTH - RIGHT + 5}" y="{height:.1f}">{text}</text>'
+
+
+def _short(metric: MetricView, value: float) -> str:
+    return percent(value, 1).replace(" %", "") if metric.unit == "%" else f"{value:.3g}"
+
+
+def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """``labels`` (height, text), the highest first, moved so that none covers another."""
+    placed: list[tuple[float, str]] = []
+    for height, text in sorted(labels):
+        placed.append((max(height, placed[-1][0] + LABEL_GAP) if placed else height, text))
+    over = max(placed[-1][0] - (HEIGHT - BOTTOM + 6), 0.0) if placed else 0.0
+    return [(height - over, text) for height, text in placed]
+
+
+def _spans(marks: Sequence[Mark], frame: Frame) -> list[tuple[float, float]]:
+    """From where to where each mark holds: half way to its neighbours, and over the whole width."""
+    inner = [(frame.x(a.last) + frame.x(b.first)) / 2 for a, b in pairwise(marks)]
+    edges = [float(LEFT), *inner, float(WIDTH - RIGHT)]
+    return list(pairwise(edges)) if marks else []
+
+
+def _stairs(spans: Sequence[tuple[float, float]], heights: Sequence[float | None], frame: Frame) -> str:
+    """A path of one flat stretch a span, joined by upright ones; a gap where there is no level."""
+    path, before = "", None
+    for (left, right), level in zip(spans, heights, strict=True):
+        if level is not None and level == before:  # only the other of the lines moves here
+            path = path[: path.rindex("H")] + f"H{number(right)}"
+        elif level is not None:
+            start = f"M{number(left)} {frame.y(level):.1f}" if before is None else f"V{frame.y(level):.1f}"
+            path += f"{start}H{number(right)}"
+        before = level
+    return path
+
+
+def _bends(places: Sequence[float], heights: Sequence[float]) -> list[tuple[float, float]]:
+    """The points of a line without those in the middle of a flat stretch."""
+    points = list(zip(places, heights, strict=True))
+    inner = zip(points, points[1:], points[2:], strict=False)
+    return [points[0], *(here for a, here, b in inner if not a[1] == here[1] == b[1]), points[-1]]

@@ -1,0 +1,117 @@
+"""Two runs side by side, as values without a shape: each cell's outcome and lead metric before and now."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from qbench.errors import IncomparableError
+from qbench.reporting.lines import read_cell, read_run, table_of
+from qbench.reporting.view import CellKey, CellView, MetricView, RunView
+from qbench.tracking import CellChange, Relation, Run, cell_of_line, compare_runs
+
+ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
+"""What is news first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedCell:
+    """One cell: ``old`` and ``new`` are None where a run has no such cell. ``why`` says why it is as it is."""
+
+    key: CellKey
+    relation: Relation
+    old: CellView | None
+    new: CellView | None
+    why: str = ""
+
+    @property
+    def metrics(self) -> tuple[MetricView | None, MetricView | None]:
+        """The metric to show, before and now: the lead of the newer side that has one."""
+        lead = next((side.lead for side in (self.new, self.old) if side and side.lead), None)
+        old, new = (
+            next((m for m in side.metrics if lead and m.name == lead.name), None) if side else None
+            for side in (self.old, self.new)
+        )
+        return old, new
+
+    @property
+    def moved(self) -> float | None:
+        """How far the value moved, a fraction with its sign; None when it may not be compared."""
+        old, new = self.metrics
+        comparable = self.relation in (Relation.SAME, Relation.CHANGED)
+        return new.value - old.value if comparable and old and new else None
+
+    @property
+    def is_same(self) -> bool:
+        """Whether it ended alike in both runs with the same answers, or without any in both."""
+        unmeasured = self.old and self.new and not self.old.metrics and not self.new.metrics
+        return not self.turned and (self.relation is Relation.SAME or bool(unmeasured))
+
+    @property
+    def turned(self) -> bool:
+        """Whether both runs have it and it ended otherwise."""
+        return bool(self.old and self.new and self.old.outcome != self.new.outcome)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Comparison:
+    """Every cell of two runs, what is news first. ``problem``: why not one of them can be compared."""
+
+    old: RunView
+    new: RunView
+    cells: tuple[ComparedCell, ...] = ()
+    problem: str = ""
+
+    @property
+    def tallies(self) -> tuple[tuple[str, int], ...]:
+        """(relation, count), in order."""
+        counts = Counter(cell.relation for cell in self.cells)
+        return tuple((relation.value, counts[relation]) for relation in ORDER if counts[relation])
+
+    @property
+    def news(self) -> tuple[ComparedCell, ...]:
+        """The cells that are not the same with the same outcome; one that neither run measured is none."""
+        return tuple(cell for cell in self.cells if not cell.is_same)
+
+
+def compare(old: Run, new: Run) -> Comparison:
+    """Run ``old`` beside run ``new``.
+
+    Raises:
+        IncomparableError: not one cell can be compared.
+    """
+    before, after = _readable(old), _readable(new)
+    changes = compare_runs(before, after)
+    olds, news = ({view.key: view for view in map(read_cell, run.cells)} for run in (before, after))
+    cells = [_compared(change, olds, news) for change in changes]
+    cells.sort(key=lambda cell: (ORDER.index(cell.relation), not cell.turned, -abs(cell.moved or 0.0), cell.key))
+    return Comparison(old=read_run(old), new=read_run(new), cells=tuple(cells))
+
+
+def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
+    """The newest run of ``runs`` (of one suite, oldest → newest) beside the last complete one before it, if any."""
+    before = [run for run in runs[:-1] if run.complete]
+    if not before:
+        return None
+    try:
+        return compare(before[-1], runs[-1])
+    except IncomparableError as error:
+        return Comparison(old=read_run(before[-1]), new=read_run(runs[-1]), problem=str(error))
+
+
+def _compared(change: CellChange, olds: dict[CellKey, CellView], news: dict[CellKey, CellView]) -> ComparedCell:
+    cell = change.cell
+    key = CellKey(cell.model, cell.backend, cell.schema, cell.variant)
+    return ComparedCell(key=key, relation=change.relation, old=olds.get(key), new=news.get(key), why=change.why)
+
+
+def _readable(run: Run) -> Run:
+    """``run`` with the cells whose names can be read; the others have no name to be compared by."""
+    return replace(run, cells=tuple(line for line in map(table_of, run.cells) if _is_named(line)))
+
+
+def _is_named(line: object) -> bool:
+    try:
+        cell_of_line(table_of(line))
+    except (KeyError, ValueError, TypeError):
+        return False
+    return True

@@ -1,0 +1,44 @@
+"""Where each page and picture of a report lies in its folder, and how one links to another."""
+
+import hashlib
+import posixpath
+import re
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """The pages of one suite below ``root``, a path that ends with ``/`` or is empty."""
+
+    root: str = ""
+
+    @classmethod
+    def of_suite(cls, suite: str, *, is_first: bool) -> "Places":
+        """The suite of the newest run has the folder itself, each other one a folder of its own."""
+        return cls("" if is_first else f"suites/{file_name(suite)}/")
+
+    def page(self, name: str) -> str:
+        """The page ``name``: ``index``, ``cells``, ``known``, ``compare`` or ``run``."""
+        return f"{self.root}{name}.html"
+
+    def model(self, model: str) -> str:
+        """The page of ``model``."""
+        return f"{self.root}models/{file_name(model)}.html"
+
+
+def link(target: str, page: str) -> str:
+    """How the page at ``page`` names the page at ``target``: a relative path."""
+    return posixpath.relpath(target, posixpath.dirname(page) or ".")
+
+
+def file_name(text: str) -> str:
+    """``text`` as the name of a file: letters, digits, ``_``, ``.`` and ``-``; what lost letters gets a digest."""
+    plain = re.sub(r"[^a-z0-9_.-]", "-", text).lstrip(".")[:80]
+    return plain if plain == text != "" else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
+
+
+def anchor_of(*names: str) -> str:
+    """An id for a page: readable letters of ``names`` and, where letters were lost, a short digest."""
+    text = "--".join(names)
+    plain = "".join(c if c.isascii() and (c.isalnum() or c in "_-") else "-" for c in text)
+    return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"

@@ -1,0 +1,72 @@
+"""The report as a folder of HTML pages that link to each other; each is whole by itself and can be mailed alone.
+
+    index.html        what needs attention, the matrix, the steps
+    models/M.html     every cell of model M over its runs
+    cells.html        every cell in one table
+    known.html        quarantine, missing and stale baselines, what is unsupported
+    compare.html      the newest run beside the one before it
+    run.html          where and with what it ran, what took longest, the runs before it
+
+Suites other than that of the newest run have the same pages in ``suites/<suite>/``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from qbench.reporting.compared import Comparison
+from qbench.reporting.html import Page, Renderer
+from qbench.reporting.places import Places
+from qbench.reporting.view import Report
+
+BUDGET = 2_000_000
+"""Bytes that no page exceeds, whatever the number of models: a browser opens it at once."""
+
+
+def html_pages(reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None) -> dict[str, str]:
+    """The pages of ``reports`` (one a suite, that of the newest run first) by their paths.
+
+    Args:
+        comparisons: suite → its newest run beside an earlier one.
+    """
+    places = [Places.of_suite(report.suite, is_first=not number) for number, report in enumerate(reports)]
+    suites = tuple((r.suite, r.state, p.page("index")) for r, p in zip(reports, places, strict=True))
+    renderer = Renderer()
+    pages = {}
+    for report, place in zip(reports, places, strict=True):
+        found = (comparisons or {}).get(report.suite)
+        for template, page in _pages(report, place, suites, found):
+            pages[page.path] = renderer.render(template, page)
+    return pages
+
+
+def compare_page(comparison: Comparison) -> str:
+    """The compare page alone, which links to no other."""
+    report = Report(suite=comparison.new.suite, headline="", is_red=False, run=comparison.new)
+    page = Page(path="compare.html", report=report, places=Places(), comparison=comparison)
+    return Renderer().render("compare", page)
+
+
+def _pages(
+    report: Report, places: Places, suites: tuple[tuple[str, str, str], ...], comparison: Comparison | None
+) -> Iterator[tuple[str, Page]]:
+    """(template, page) of every page of ``report``."""
+
+    def made(path: str, model: str = "") -> Page:
+        return Page(
+            path=path,
+            report=report,
+            places=places,
+            suites=suites,
+            model=model,
+            comparison=comparison,
+        )
+
+    yield "overview", made(places.page("index"))
+    if report.cells:
+        yield "cells", made(places.page("cells"))
+        yield "known", made(places.page("known"))
+        for model in report.models:
+            yield "model", made(places.model(model), model)
+    if report.run is not None:
+        yield "run", made(places.page("run"))
+    if comparison is not None:
+        yield "compare", made(places.page("compare"))
