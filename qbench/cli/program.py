@@ -14,12 +14,12 @@ from qbench.cli import (
     doctor,
     draw_report,
     evaluate_model,
+    history_actions,
     lint_model,
     list_names,
     profile_model,
     quantize_file,
     run_suite,
-    show_history,
 )
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.printing import say
@@ -35,7 +35,7 @@ COMMANDS: tuple[Command, ...] = (
     compare_files.COMMAND,
     accept_run.COMMAND,
     draw_report.COMMAND,
-    show_history.COMMAND,
+    history_actions.COMMAND,
     doctor.COMMAND,
 )
 _CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable,\n  4 incomplete run"

@@ -1,62 +1,105 @@
-"""``qbench history show``: the values of one cell over all runs, with the steps in them."""
+"""``qbench history show``: the values of one cell over commits, beside what was accepted, with the steps in them."""
 
 import argparse
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_history, open_history
+from qbench.cli.command import ExitCode
 from qbench.cli.printing import print_columns, print_json, say
+from qbench.cli.trend_files import Trends, declare_trends, read_trends
 from qbench.errors import unknown_name
 
 if TYPE_CHECKING:
-    from qbench.tracking import Series
+    from qbench.tracking import Alert, Point, Series
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``qbench history``."""
-    parser.add_argument("action", choices=("show",), help="show: one line a run and metric")
+    """The arguments of ``qbench history show``."""
     parser.add_argument("cell", metavar="CELL", help="model::backend+schema[+variant]")
-    declare_history(parser)
-    parser.add_argument("--suite", help="of this suite only")
+    parser.add_argument("--metric", metavar="M", help="this metric only")
+    parser.add_argument("--class", dest="environment_class", metavar="C", help="this environment class only")
+    declare_trends(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Print the series of one cell, the earliest run first.
+    """Print the series of one cell: metric by metric, class by class, the earliest commit first.
 
     Raises:
-        InputError: there is no history, or no such cell in it.
+        InputError: there is no history, or no such cell, metric or class in it.
     """
-    from qbench.tracking import trend_series
-
-    history = open_history(arguments.history)
-    for problem in history.problems:
+    trends = read_trends(arguments)
+    for problem in trends.problems:
         say(problem)
-    every = trend_series(history.runs(arguments.suite))
-    series = [one for one in every if str(one.cell) == arguments.cell]
-    if not series:
-        known = {str(one.cell) for one in every}
-        raise unknown_name(f"Reading the history in '{arguments.history}'", "cell", arguments.cell, known)
+    doing = f"Reading the history in '{arguments.history}'"
+    series = list(trends.series)
+    for kind, wanted, of in (
+        ("cell", arguments.cell, lambda one: str(one.cell)),
+        ("metric", arguments.metric, lambda one: one.metric),
+        ("environment class", arguments.environment_class, lambda one: one.environment_class),
+    ):
+        known = {of(one) for one in series}
+        series = [one for one in series if wanted is None or of(one) == wanted]
+        if not series:
+            raise unknown_name(doing, kind, wanted, known)
     if arguments.json:
-        print_json(series)
-    else:
-        header = ("started", "commit", "metric", "class", "value", "")
-        print_columns([row for one in series for row in _rows(one)], header)
+        print_json([_facts(one, trends) for one in series])
+        return ExitCode.FINE
+    for number, one in enumerate(series):
+        if number:
+            print()
+        _print(one, trends)
     return ExitCode.FINE
 
 
-def _rows(series: "Series") -> Iterator[tuple[str, ...]]:
-    for index, point in enumerate(series.points):
-        mark = "other samples" if index in series.breaks else "step" if index in series.steps else ""
-        value = f"{100 * point.value:.2f} % of {point.out_of}"
-        yield point.started, point.commit[:9], series.metric, series.environment_class, value, mark
+def _alerts(series: "Series", trends: Trends) -> "tuple[Alert, ...]":
+    from qbench.tracking import find_alerts
+
+    return find_alerts([series], commits=trends.commits, accepted=trends.accepted, annotations=trends.annotations)
 
 
-COMMAND = Command(
-    name="history",
-    summary="show the values of one cell over all runs",
-    example="qbench history show mobilenet_v2::ort-cpu+w8a8_asym_pc",
-    declare=declare,
-    execute=execute,
-)
+def _facts(series: "Series", trends: Trends) -> dict[str, object]:
+    from qbench.storage import plain
+    from qbench.tracking import accepted_value
+
+    facts: dict[str, object] = plain(series)
+    accepted = accepted_value(series, trends.accepted)
+    return facts | {"steps": list(series.steps), "accepted": accepted, "alerts": _alerts(series, trends)}
+
+
+def _print(series: "Series", trends: Trends) -> None:
+    from qbench.tracking import accepted_value
+
+    accepted = accepted_value(series, trends.accepted)
+    beside = "nothing accepted in this class" if accepted is None else f"accepted {percent(accepted)}"
+    print(f"{series.metric} of {series.cell} on {series.environment_class} ({beside})")
+    marks = {alert.run: _words(alert) for alert in reversed(_alerts(series, trends))}
+    rows = [_row(series, index, point, accepted, marks) for index, point in enumerate(series.points)]
+    print_columns(rows, ("started", "commit", "value", "of", "to accepted", "runs", ""))
+
+
+def _row(
+    series: "Series", index: int, point: "Point", accepted: float | None, marks: dict[str, str]
+) -> tuple[str, ...]:
+    marked = [marks[point.run]] if point.run in marks else []
+    if index in series.breaks:
+        marked.insert(0, "other samples from here on")
+    elif not marked and index in series.steps:
+        marked.append("step up" if point.value > series.points[index - 1].value else "step down")
+    return (
+        point.started[:16].replace("T", " "),
+        point.commit[:9] or "—",
+        percent(point.value),
+        str(point.out_of),
+        "—" if accepted is None else f"{100 * (point.value - accepted):+.2f}",
+        str(point.runs),
+        "; ".join(marked),
+    )
+
+
+def _words(alert: "Alert") -> str:
+    return "; ".join(filter(None, (f"{alert.kind.value} ({alert.state.value})", alert.why)))
+
+
+def percent(share: float) -> str:
+    """A share as it is shown: ``98.61 %``."""
+    return f"{100 * share:.2f} %"

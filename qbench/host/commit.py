@@ -30,16 +30,16 @@ class Commit:
 def current_commit(folder: Path | str = ".") -> Commit | None:
     """The commit checked out in ``folder``'s repository; None outside one, before its first commit, or without git."""
     folder = Path(folder)
-    shown = _git(folder, "show", "--no-patch", "--no-show-signature", "--format=%H %cI", "HEAD")
+    shown = run_git(folder, "show", "--no-patch", "--no-show-signature", "--format=%H %cI", "HEAD")
     if shown is None:
         return None
     sha, committed = shown.split()
-    branch = _git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
-    changed = _git(folder, "status", "--porcelain", "--untracked-files=no")
+    branch = run_git(folder, "symbolic-ref", "--quiet", "--short", "HEAD")
+    changed = run_git(folder, "status", "--porcelain", "--untracked-files=no")
     return Commit(sha=sha, short=sha[:_SHORT], committed=committed, branch=branch or "", dirty=bool(changed))
 
 
-def _git(folder: Path, *arguments: str) -> str | None:
+def run_git(folder: Path, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str | None:
     """What ``git arguments`` prints in ``folder``, stripped; None when it fails or is not there."""
     environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}  # asking must not take the index lock
     try:
@@ -49,7 +49,7 @@ def _git(folder: Path, *arguments: str) -> str | None:
             text=True,
             encoding="utf-8",
             errors="replace",
-            timeout=_TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
             env=environment,
         )

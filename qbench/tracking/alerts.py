@@ -50,7 +50,8 @@ class Alert:
         before, after: levels, as fractions; of a slide the accepted share and the median of the last points.
         run, commit: the first at which it is seen; the commit is empty where it is not known.
         suspects: the commits one of which did it, the earliest first; of a slide none: it has no one commit.
-        why: who said so and why, or what tells the state.
+        why: who said so and why, or what tells the state. annotation: the commit, as it is written in the annotation
+            that is about this alert; empty where none is.
     """
 
     kind: Kind
@@ -64,6 +65,7 @@ class Alert:
     commit: str
     suspects: tuple[str, ...] = ()
     why: str = ""
+    annotation: str = ""
 
     @property
     def is_new(self) -> bool:
@@ -214,12 +216,15 @@ def _ruled_slide(alert: Alert, course: _Course, annotations: Sequence[Annotation
         if then is not None:
             if course.series.worsening(then.value, alert.after) < least:
                 return _said(alert, note)
-            return replace(alert, why=f"{note.state.value} at {note.commit} by {note.author}, and worse since then")
+            since = f"{note.state.value} at {note.commit} by {note.author}, and worse since then"
+            return replace(alert, why=since, annotation=note.commit)
     return alert
 
 
 def _said(alert: Alert, note: Annotation) -> Alert:
     """``alert`` as ``note`` rules; what is said to be fixed and is not, stays an alarm."""
     if note.state is Ruling.FIXED and alert.state is not State.FIXED:
-        return replace(alert, why=f"said to be fixed by {note.author}, but the level has not returned")
-    return replace(alert, state=State(note.state.value), why=f"{note.reason} ({note.author})")
+        why = f"said to be fixed by {note.author}, but the level has not returned"
+        return replace(alert, why=why, annotation=note.commit)
+    why = f"{note.reason} ({note.author})"
+    return replace(alert, state=State(note.state.value), why=why, annotation=note.commit)

@@ -1,0 +1,138 @@
+"""``qbench history check``: for continuous integration, red when something got worse and nobody has ruled on it."""
+
+import argparse
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from qbench.cli.command import ExitCode
+from qbench.cli.printing import counted, print_columns, print_json, say
+from qbench.cli.show_history import percent
+from qbench.cli.trend_files import Trends, declare_trends, read_trends
+
+if TYPE_CHECKING:
+    from qbench.tracking import Alert, Annotation, Regression
+
+_CELLS = 8
+"""Rows shown of one regression; ``--all`` shows the rest."""
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench history check``."""
+    declare_trends(parser)
+    parser.add_argument("--all", action="store_true", help="also what is known, provisional or mended, and all rows")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Print regressions; GATE_FAILED when one is new and confirmed, INCOMPLETE when the history is not whole.
+
+    Raises:
+        InputError: there is no history, or the annotations have a mistake.
+    """
+    from qbench.tracking import find_alerts, group_alerts
+
+    trends = read_trends(arguments)
+    alerts = find_alerts(
+        trends.series, commits=trends.commits, accepted=trends.accepted, annotations=trends.annotations
+    )
+    regressions = group_alerts(alerts, trends.commits)
+    incomplete = list(_incomplete(trends))
+    idle = _idle(trends.annotations, alerts)
+    new = [one for one in regressions if one.is_new]
+    if arguments.json:
+        facts = {"runs": len(trends.runs), "series": len(trends.series), "new": len(new)}
+        words = {"incomplete": incomplete, "idle_annotations": idle}
+        print_json({**facts, **words, "regressions": [_facts(one, arguments.project) for one in regressions]})
+    else:
+        _print(regressions, trends, arguments)
+    for sentence in incomplete:
+        say(sentence)
+    for note in idle:
+        say(f"the annotation of {note.commit} for '{note.cell}' ({note.author}) fits no alert: remove or mend it")
+    if new:
+        return ExitCode.GATE_FAILED
+    return ExitCode.INCOMPLETE if incomplete else ExitCode.FINE
+
+
+def _incomplete(trends: Trends) -> Iterator[str]:
+    """Why what is not there might be missed."""
+    yield from trends.problems
+    if not trends.runs:
+        yield "the history holds no run"
+    for run in {run.suite: run for run in trends.runs}.values():
+        if not run.complete:
+            yield f"the last run of '{run.suite}' ({run.id}) was interrupted: what it did not measure is not checked"
+
+
+def _idle(annotations: "Sequence[Annotation]", alerts: "Sequence[Alert]") -> "list[Annotation]":
+    """The annotations that no alert is about."""
+    return [
+        note
+        for note in annotations
+        if not any(
+            note.covers(alert.cell, alert.metric)
+            and (alert.annotation == note.commit or any(one.startswith(note.commit) for one in alert.suspects))
+            for alert in alerts
+        )
+    ]
+
+
+def _print(regressions: "Sequence[Regression]", trends: Trends, arguments: argparse.Namespace) -> None:
+    new = [one for one in regressions if one.is_new]
+    known = Counter(one.alerts[0].state.value for one in regressions if not one.is_new)
+    others = ", ".join(f"{count} {state}" for state, count in sorted(known.items()))
+    checked = f"{counted(len(trends.series), 'trend')} over {counted(len(trends.runs), 'run')}"
+    found = counted(len(new), "new regression") if new else "no new regression"
+    print(f"{found} in {checked}" + (f"; besides {others}" if others else ""))
+    for one in regressions:
+        if one.is_new or arguments.all:
+            print()
+            _print_one(one, arguments)
+    if new:
+        print(f"\nMend it, bisect it, accept the new results, or say what it is in {trends.annotations_path}.")
+
+
+def _print_one(one: "Regression", arguments: argparse.Namespace) -> None:
+    print(_headline(one, arguments.project))
+    shown = one.alerts if arguments.all else one.alerts[:_CELLS]
+    print_columns([_row(alert) for alert in shown])
+    if len(shown) < len(one.alerts):
+        print(f"  and {len(one.alerts) - len(shown)} more (--all)")
+
+
+def _headline(one: "Regression", project: str) -> str:
+    from qbench.host import subject_line
+
+    worst = one.alerts[0]
+    cells = counted(len({alert.cell for alert in one.alerts}), "cell")
+    state = worst.state.value
+    if one.kind.value == "slide":
+        since = f"commit {worst.commit[:9]}" if worst.commit else f"run {worst.run}"
+        return f"slide, {state}: {worst.cell} is worse than what was accepted since {since}, by no one step"
+    if len(one.suspects) == 1:
+        subject = subject_line(one.suspects[0], project)
+        return f"step, {state}: {cells} at {one.suspects[0][:9]}" + (f" “{subject}”" if subject else "")
+    if one.suspects:
+        between = f"{one.suspects[0][:9]} … {one.suspects[-1][:9]}"
+        return f"step, {state}: {cells} at one of {len(one.suspects)} commits, {between}"
+    return f"step, {state}: {cells} at run {worst.run}, of no known commit"
+
+
+def _row(alert: "Alert") -> tuple[str, ...]:
+    levels = f"{percent(alert.before)} → {percent(alert.after)}"
+    where = alert.environment_class + (f" ({alert.why})" if alert.why else "")
+    return "  " + str(alert.cell), alert.metric, levels, f"{100 * (alert.after - alert.before):+.2f}", where
+
+
+def _facts(one: "Regression", project: str) -> dict[str, object]:
+    from qbench.host import subject_line
+
+    subject = subject_line(one.suspects[0], project) if len(one.suspects) == 1 else ""
+    return {
+        "kind": one.kind,
+        "new": one.is_new,
+        "suspects": one.suspects,
+        "subject": subject,
+        "alerts": one.alerts,
+    }

@@ -1,0 +1,83 @@
+"""What trends are read from: run files, the commits of the project under test, its baselines, what people ruled."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.history_files import declare_history, open_history
+from qbench.cli.printing import counted, say
+
+if TYPE_CHECKING:
+    from qbench.tracking import AcceptedLevels, Annotation, Run, Series
+
+
+def declare_trends(parser: argparse.ArgumentParser) -> None:
+    """``--history``, ``--suite``, ``--baselines``, ``--project``, ``--annotations``."""
+    declare_history(parser)
+    parser.add_argument("--suite", metavar="NAME", help="of this suite only")
+    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    parser.add_argument(
+        "--project", metavar="DIR", default=".", help="checkout whose commits order the runs (default: this folder)"
+    )
+    parser.add_argument("--annotations", metavar="FILE", help="default: annotations.toml in the history")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trends:
+    """Everything a trend is made of.
+
+    Args:
+        problems: sentences about run files that could not be read, or not whole.
+        commits: the main line, the earliest first: git's, or where that knows none of them that of the runs.
+    """
+
+    runs: "tuple[Run, ...]"
+    problems: tuple[str, ...]
+    commits: tuple[str, ...]
+    series: "tuple[Series, ...]"
+    accepted: "AcceptedLevels"
+    annotations: "tuple[Annotation, ...]"
+    annotations_path: Path
+
+
+def read_trends(arguments: argparse.Namespace) -> Trends:
+    """What the options of ``declare_trends`` name.
+
+    Raises:
+        InputError: there is no history, or the annotations have a mistake. StoreError: a baseline is damaged.
+    """
+    from qbench.host import first_parents
+    from qbench.tracking import ANNOTATIONS_FILE, load_annotations, main_line, measured_commit, trend_series
+
+    history = open_history(arguments.history)
+    path = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
+    runs = history.runs(arguments.suite)
+    known = first_parents(arguments.project)
+    commits = main_line(runs, known)
+    strangers = {commit for run in runs if (commit := measured_commit(run))} - set(commits)
+    if strangers:
+        verb = "is" if len(strangers) == 1 else "are"
+        say(f"{counted(len(strangers), 'commit')} of the history {verb} not on the main line here: ordered by time")
+    return Trends(
+        runs=runs,
+        problems=history.problems,
+        commits=commits,
+        series=trend_series(runs, commits=commits),
+        accepted=_accepted(runs, Path(arguments.baselines)),
+        annotations=load_annotations(path),
+        annotations_path=path,
+    )
+
+
+def _accepted(runs: "Sequence[Run]", folder: Path) -> "AcceptedLevels":
+    from qbench.tracking import accepted_levels, baseline_path, load_baseline
+
+    models = sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells})
+    paths = [(suite, baseline_path(folder, suite, model)) for suite, model in models]
+    levels: AcceptedLevels = {}
+    for suite, path in paths:
+        if path.exists():
+            levels = {**levels, **accepted_levels(suite, [load_baseline(path)])}
+    return levels

@@ -1,0 +1,158 @@
+"""``qbench history``: red on what nobody has ruled on, and on nothing else; numbers beside what was accepted."""
+
+import json
+import subprocess
+
+import pytest
+from trend_history import TrendHistory
+
+
+@pytest.fixture
+def history(tmp_path, monkeypatch):
+    """A project of 16 commits whose nights are written with ``history.nights(…)``."""
+    monkeypatch.chdir(tmp_path)
+    made = TrendHistory(tmp_path)
+    made.commits(16)
+    return made
+
+
+def test_a_level_history_is_fine(qbench, history):
+    history.nights([356] * 16)
+    code, out, err = qbench("history", "check")
+    assert (code, err) == (0, "")
+    assert out == "no new regression in 1 trend over 16 runs\n"
+
+
+def test_a_new_regression_is_red_and_names_its_commit(qbench, history):
+    history.nights([356] * 10 + [340] * 6)
+    code, out, _ = qbench("history", "check")
+    assert code == 1
+    assert f"step, detected: 1 cell at {history.hashes[10][:9]} “change 10”" in out
+    assert "98.89 % → 94.44 %" in out
+    assert "-4.44" in out
+
+
+@pytest.mark.parametrize(("state", "code"), [("acknowledged", 0), ("expected", 0), ("invalid", 0), ("fixed", 1)])
+def test_what_somebody_ruled_on_is_quiet(qbench, history, state, code):
+    history.nights([356] * 10 + [340] * 6)
+    history.annotate(history.hashes[10][:8], state)
+    assert qbench("history", "check")[0] == code
+    out = qbench("history", "check", "--all")[1]
+    assert ("because (ann)" in out) == (state != "fixed")
+
+
+def test_two_points_are_not_an_alarm_yet(qbench, history):
+    history.nights([356] * 14 + [340] * 2)
+    code, out, _ = qbench("history", "check")
+    assert (code, "besides 1 provisional" in out) == (0, True)
+
+
+def test_machines_and_versions_raise_no_alarm(qbench, history):
+    history.nights([356, 340] * 8, classes=["x64-avx2+onnxruntime-1.30", "x64-avx512-vnni+onnxruntime-1.30"] * 8)
+    history.nights([330] * 4, classes=["x64-avx2+onnxruntime-1.31"] * 4)
+    assert qbench("history", "check")[0] == 0
+
+
+def test_a_slow_slide_is_seen_beside_the_baseline(qbench, history):
+    history.nights([356] * 5 + [355] * 5 + [354] * 6)
+    assert qbench("history", "check")[0] == 0
+    history.accept(356)
+    code, out, _ = qbench("history", "check")
+    assert code == 1
+    assert f"is worse than what was accepted since commit {history.hashes[10][:9]}" in out
+    history.annotate(history.hashes[13], "acknowledged")
+    assert qbench("history", "check")[::2] == (0, "")
+
+
+def test_an_incomplete_history_has_a_code_of_its_own(qbench, history):
+    history.nights([356] * 4)
+    history.nights([356], end=False, first=4)
+    code, _, err = qbench("history", "check")
+    assert code == 4
+    assert "was interrupted" in err
+
+
+def test_a_damaged_file_is_told_and_a_regression_is_still_red(qbench, history):
+    history.nights([356] * 10 + [340] * 6)
+    (history.folder / "rubbish.jsonl").write_text("{")
+    code, _, err = qbench("history", "check")
+    assert code == 1
+    assert "rubbish.jsonl" in err
+    history.annotate(history.hashes[10], "expected")
+    assert qbench("history", "check")[0] == 4
+
+
+def test_an_empty_history_is_not_fine(qbench, history):
+    history.folder.mkdir(parents=True)
+    assert qbench("history", "check")[0] == 4
+
+
+def test_no_history_and_bad_annotations_are_usage(qbench, history):
+    assert qbench("history", "check")[0] == 2
+    history.nights([356] * 4)
+    (history.folder / "annotations.toml").write_text("[[annotation]]\ncomit = 3\n")
+    code, _, err = qbench("history", "check")
+    assert code == 2
+    assert "Did you mean 'commit'?" in err
+
+
+def test_annotations_that_fit_nothing_are_told(qbench, history):
+    history.nights([356] * 10 + [340] * 6)
+    history.annotate(history.hashes[10], "expected")
+    history.annotate(history.hashes[3], "expected")
+    code, _, err = qbench("history", "check")
+    assert code == 0
+    assert err.count("fits no alert") == 1
+    assert history.hashes[3] in err
+
+
+def test_check_prints_json(qbench, history):
+    history.nights([356] * 10 + [340] * 6)
+    code, out, _ = qbench("history", "check", "--json")
+    facts = json.loads(out)
+    assert (code, facts["new"], facts["runs"], facts["incomplete"]) == (1, 1, 16, [])
+    (regression,) = facts["regressions"]
+    assert regression["suspects"] == [history.hashes[10]]
+    assert regression["subject"] == "change 10"
+    assert regression["alerts"][0]["state"] == "detected"
+
+
+def test_a_clone_without_these_commits_goes_by_time(qbench, history, tmp_path):
+    history.nights([356] * 10 + [340] * 6)
+    other = tmp_path / "other"
+    other.mkdir()
+    subprocess.run(["git", "init", "-q", str(other)], check=True)
+    code, out, _ = qbench("history", "check", "--project", other)
+    assert code == 1
+    assert f"at {history.hashes[10][:9]}\n" in out
+
+
+def test_show_prints_what_was_accepted_and_what_was_ruled(qbench, history):
+    history.nights([356] * 10 + [340] * 6)
+    history.accept(356)
+    history.annotate(history.hashes[10], "acknowledged")
+    code, out, _ = qbench("history", "show", history.CELL)
+    lines = out.splitlines()
+    assert code == 0
+    assert lines[0].startswith("top1 of digits_cnn::ort-cpu+w8a8_asym_pc on x64-avx2+onnxruntime-1.31")
+    assert "accepted 98.89 %" in lines[0]
+    assert lines[12].split()[2:] == (
+        f"{history.hashes[10][:9]} 94.44 % 360 -4.44 1 step (acknowledged); because (ann)".split()
+    )
+
+
+@pytest.mark.parametrize("options", [["--metric", "top2"], ["--class", "arm"], []])
+def test_unknown_names_are_usage(qbench, history, options):
+    history.nights([356] * 2)
+    cell = history.CELL if options else "digits_cnn::ort-cpu+w8a8"
+    code, _, err = qbench("history", "show", cell, *options)
+    assert code == 2
+    assert "found unknown" in err
+
+
+def test_show_prints_json(qbench, history):
+    history.nights([356] * 10 + [340] * 6)
+    (series,) = json.loads(qbench("history", "show", history.CELL, "--json", "--metric", "top1")[1])
+    assert series["steps"] == [10]
+    assert series["accepted"] is None
+    assert series["alerts"][0]["commit"] == history.hashes[10]
