@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from qbench.backends.closing import Closing as Closing
     from qbench.backends.integer import IntegerBackend as IntegerBackend
     from qbench.backends.named import catalogue as catalogue
+    from qbench.backends.named import device_backend as device_backend
     from qbench.backends.named import get_backend as get_backend
     from qbench.backends.named import integer_machines as integer_machines
     from qbench.backends.onnx_reference import OnnxReferenceBackend as OnnxReferenceBackend
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
     from qbench.backends.optimizer_listing import SessionOptimizer as SessionOptimizer
     from qbench.backends.optimizer_listing import session_optimizers as session_optimizers
     from qbench.backends.ort import OrtBackend as OrtBackend
+    from qbench.backends.partitioned import PartitionedBackend as PartitionedBackend
     from qbench.backends.protocol import Array as Array
     from qbench.backends.protocol import Backend as Backend
     from qbench.backends.protocol import Counting as Counting
@@ -29,10 +31,11 @@ else:
         {
             "closing": ("Closing",),
             "integer": ("IntegerBackend",),
-            "named": ("catalogue", "get_backend", "integer_machines"),
+            "named": ("catalogue", "device_backend", "get_backend", "integer_machines"),
             "onnx_reference": ("OnnxReferenceBackend",),
             "optimization": ("Level", "Optimization"),
             "ort": ("OrtBackend",),
+            "partitioned": ("PartitionedBackend",),
             "protocol": ("Array", "Backend", "Counting", "Executor", "Feeds", "Ruled"),
             "optimizer_listing": ("SessionOptimizer", "session_optimizers"),
             "slicing": ("in_slices",),

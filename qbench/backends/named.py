@@ -51,9 +51,28 @@ def _onnx_reference() -> "Backend":
     return OnnxReferenceBackend()
 
 
+def device_backend(path: Path, arithmetics: "Callable[[str], Arithmetic] | None" = None) -> "Backend":
+    """The backend of the device that the TOML file at ``path`` spells.
+
+    Args:
+        path: of the file, which is called as its device is.
+        arithmetics: what knows those that it may name; None: those that are installed.
+
+    Raises:
+        InputError: the file spells no device.
+    """
+    from qbench.backends.partitioned import PartitionedBackend
+    from qbench.numerics import get_arithmetic
+    from qbench.passes import load_device
+
+    return PartitionedBackend(device=load_device(path, arithmetics or get_arithmetic))
+
+
 _PRESETS = Path(__file__).parents[1] / "numerics" / "presets"
 _ARITHMETICS = tuple(sorted(path.stem for path in _PRESETS.glob("*.toml")))
 """Our own, as their files are called: listing backends loads no numerics."""
+_DEVICES = Path(__file__).parents[1] / "passes" / "partition" / "devices"
+_PARTITIONED = "partitioned-"
 
 _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
     {
@@ -63,6 +82,7 @@ _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
         "ort-cpu-qoperator": _ort_cpu_qoperator,
         "onnx-reference": _onnx_reference,
         **{f"integer-{name}": partial(_integer, name) for name in _ARITHMETICS},
+        **{f"{_PARTITIONED}{path.stem}": partial(device_backend, path) for path in sorted(_DEVICES.glob("*.toml"))},
     }
 )
 
@@ -84,9 +104,15 @@ def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
 
 
 def integer_machines(extensions: Iterable[Extension] = ()) -> frozenset[str]:
-    """The backends that are a machine of ours and so run no float graph; none is made to find out."""
-    names = (*_ARITHMETICS, *(name for one in extensions for name in one.arithmetics))
-    return frozenset(f"integer-{name}" for name in names)
+    """The backends that are a machine of ours, or a device of one, and so run no float graph; none is made to find out.
+
+    A device is known by its name, ``partitioned-…``.
+    """
+    given = tuple(extensions)
+    names = (*_ARITHMETICS, *(name for one in given for name in one.arithmetics))
+    backends = (*_OWN, *(name for one in given for name in one.backends))
+    devices = (name for name in backends if name.startswith(_PARTITIONED))
+    return frozenset((*(f"integer-{name}" for name in names), *devices))
 
 
 def get_backend(name: str) -> "Backend":

@@ -34,7 +34,7 @@ from qbench.graph.query import (
     producer,
     values_by_name,
 )
-from qbench.graph.shapes import infer_shapes, with_shapes
+from qbench.graph.shapes import infer_shapes, shapes_alone, with_shapes
 
 __all__ = [
     "INTEGER_DOMAIN",
@@ -87,6 +87,7 @@ __all__ = [
     "producer",
     "save_model",
     "set_origin",
+    "shapes_alone",
     "values_by_name",
     "weight_channel_axis",
     "weight_summed_axis",

@@ -1,6 +1,6 @@
 """All that a suite can name: rooms' own tables, installed extensions, the conftest's, TOML schemas and arithmetics."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
 
 SCHEMA_FOLDER = "schemas"
 ARITHMETIC_FOLDER = "arithmetics"
+DEVICE_FOLDER = "devices"
 WRITTEN_MACHINES = f"{ARITHMETIC_FOLDER}/*.toml"
 """Who owns the machines that files beside suites spell."""
 
@@ -41,7 +42,8 @@ class Catalogues:
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
     """Everything known here: our own, what is installed, ``extensions``, and what TOML files under ``suites`` spell.
 
-    ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend ``integer-mine``.
+    ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend ``integer-mine``,
+    ``devices/mine.toml`` the backend ``partitioned-mine``.
 
     Raises:
         InputError: two owners define one name.
@@ -63,11 +65,15 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
     """What the TOML files under ``suites`` add to the names that are known."""
     schemas = {path.stem: partial(_read_schema, path) for path in _files(suites / SCHEMA_FOLDER)}
     machines = {path.stem: partial(_read_arithmetic, path) for path in _files(suites / ARITHMETIC_FOLDER)}
+    devices = {
+        f"partitioned-{path.stem}": partial(_read_device, path, machines) for path in _files(suites / DEVICE_FOLDER)
+    }
     found = (
         Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=schemas),
         Extension(name=WRITTEN_MACHINES, arithmetics=machines),
+        Extension(name=f"{DEVICE_FOLDER}/*.toml", backends=devices),
     )
-    return tuple(one for one, files in zip(found, (schemas, machines), strict=True) if files)
+    return tuple(one for one, files in zip(found, (schemas, machines, devices), strict=True) if files)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -81,6 +87,14 @@ def _read_arithmetic(path: Path) -> "Arithmetic":
     machine = load_arithmetic(path)
     require_known_operators(machine)
     return machine
+
+
+def _read_device(path: Path, machines: "Mapping[str, Callable[[], Arithmetic]]") -> "Backend":
+    """The backend of a device, which may count as one of ``machines`` or as any that is installed."""
+    from qbench.backends import device_backend
+    from qbench.numerics import get_arithmetic
+
+    return device_backend(path, lambda name: machines[name]() if name in machines else get_arithmetic(name))
 
 
 def _read_schema(path: Path) -> "Schema":

@@ -13,6 +13,7 @@ from qbench.extension import Extension
 from qbench.graph import check_convention, graph_digest, save_model
 from qbench.host import DotProduct, probe_dot_product
 from qbench.numerics import list_arithmetics
+from qbench.passes import list_devices
 
 NAMES = ("onnx-reference", "ort-cpu", "ort-cpu-noopt", "ort-cpu-precise", "ort-cpu-qoperator")
 ORT = NAMES[1:]
@@ -276,7 +277,7 @@ def test_extensions_add_backends_and_names_are_suggested():
 
 
 def test_every_arithmetic_is_a_backend_and_listing_them_loads_no_numerics():
-    wanted = {f"integer-{name}" for name in list_arithmetics()}
+    wanted = {f"integer-{name}" for name in list_arithmetics()} | {f"partitioned-{name}" for name in list_devices()}
     assert integer_machines() == wanted <= set(catalogue().names())
     code = "import sys; from qbench.backends import catalogue; catalogue(); print('qbench.numerics' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -83,7 +83,8 @@ def _level_problems(operand: Operand, device: Device) -> Iterator[str]:
     if operand.axis is not None or operand.block:
         yield "levels with more than one scale"
     elif not _zero_point_fits(operand, limits.zero_points):
-        yield f"a zero point of {operand.points.reshape(-1)[0]}, where the device counts with {limits.zero_points.value}"
+        point, taken = operand.points.reshape(-1)[0], limits.zero_points.value
+        yield f"a zero point of {point}, where the device counts with {taken}"
 
 
 def _weight_problems(weight: Operand, device: Device) -> Iterator[str]:

@@ -43,7 +43,10 @@ class Limits:
     groups: bool = True
 
     def __post_init__(self) -> None:
-        for kind, given, known in (("activations", self.activations, _ACTIVATIONS), ("weights", self.weights, _WEIGHTS)):
+        for kind, given, known in (
+            ("activations", self.activations, _ACTIVATIONS),
+            ("weights", self.weights, _WEIGHTS),
+        ):
             if not given:
                 raise ValueError(f"no grid of {kind}, so that it takes nothing")
             if foreign := [name for name in given if name not in known]:

@@ -1,11 +1,11 @@
 """Devices in TOML: a file is called as its device is, and names the arithmetic; those of the package by name.
 
-    arithmetic = "gemmlowp"
-    source = "…"
-    operators = ["Conv", "Add", …]
+arithmetic = "gemmlowp"
+source = "…"
+operators = ["Conv", "Add", …]
 
-    [limits]
-    activations = ["int8"]
+[limits]
+activations = ["int8"]
 """
 
 from collections.abc import Callable

@@ -1,6 +1,6 @@
 """The operators that can be counted on integers, as float graphs call them, and what stands for them once lowered.
 
-    Conv → QLinearConv      Add → com.microsoft::QLinearAdd, qbench.integer::QLinearAdd      MaxPool → MaxPool
+Conv → QLinearConv      Add → com.microsoft::QLinearAdd, qbench.integer::QLinearAdd      MaxPool → MaxPool
 """
 
 import functools
@@ -21,9 +21,7 @@ _PREFIX = "QLinear"
 _WITH_REALS = frozenset({"ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
 _BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _PICKERS = frozenset({"ReduceMax", "ReduceMin", "TopK", "Resize"})
-_BY_MULTIPLIERS = frozenset(
-    {"Abs", "Add", "Clip", "Div", "LeakyRelu", "Mul", "Neg", "PRelu", "Relu", "Sign", "Sub"}
-)
+_BY_MULTIPLIERS = frozenset({"Abs", "Add", "Clip", "Div", "LeakyRelu", "Mul", "Neg", "PRelu", "Relu", "Sign", "Sub"})
 
 TABLES = POINTWISE - _BY_MULTIPLIERS
 """Functions of one level that a machine looks up."""

@@ -1,26 +1,26 @@
 """Cutting a QDQ model into islands on a device and the rest, and what can be said about the cut.
 
-    quantized model ── lowered where the device takes it ── islands, conversions, host ── each a model of its own
+quantized model ── lowered where the device takes it ── islands, conversions, host ── each a model of its own
 """
 
-import math
 from collections import Counter
 from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from qbench.errors import UnsupportedError
-from qbench.graph import Form, fixed_batch, form_of, node_key, node_macs, sizes_of_values
+from qbench.graph import Form, form_of, node_key, node_macs
 from qbench.passes.partition.device import Device
 from qbench.passes.partition.marking import Place, marked
 from qbench.passes.partition.sections import Section, sections_of
+from qbench.passes.partition.sizes import bytes_of_values
 
 
 @dataclass(frozen=True, slots=True)
 class Conversions:
-    """What is converted at the borders of a device: values that become levels, levels that become reals, levels that
-    change their grid outside of the device."""
+    """What is converted at the borders of a device: reals to levels, levels to reals, levels from grid to grid."""
 
     quantize: int
     dequantize: int
@@ -87,8 +87,53 @@ class Partition:
     @property
     def conversions(self) -> Conversions:
         """What is converted at the borders; levels that several read are dequantized once."""
-        borders = [node for section in self.sections if section.place is Place.BORDER for node in section.nodes]
+        borders = {node for section in self.sections if section.place is Place.BORDER for node in section.nodes}
         quantizers = [node for node in borders if node.op_type == "QuantizeLinear"]
-        changed = {maker for node in quantizers if (maker := _maker(node)) in borders}
-        real = {node.inputs[0] for node in borders if node.op_type == "DequantizeLinear" and node not in changed}
-        return Conversions(len(quantizers) - len(changed), len(real), len(changed))
+        changed = sum(_maker(node) in borders for node in quantizers)
+        real = {node.inputs[0] for node in borders if node not in quantizers and not _goes_to(node, borders)}
+        return Conversions(len(quantizers) - changed, len(real), changed)
+
+
+def partition_model(model: ir.Model, device: Device) -> Partition:
+    """``model`` cut into islands on ``device`` and the rest; ``model`` is not changed.
+
+    Raises:
+        InputError: a Q or DQ that means nothing.
+        UnsupportedError: the model is in another form than QDQ, or the device takes nothing of it.
+    """
+    doing = f"Partitioning '{model.graph.name}' for the device '{device.name}'"
+    form = form_of(model)
+    if form is not Form.QDQ:
+        raise UnsupportedError(
+            doing,
+            found=f"a graph in the form {form.value}",
+            expected="one that is quantized, in QDQ form",
+            remedy="Quantize it, or read it as ours ('qbench quantize --read -o').",
+        )
+    cut = marked(model, device)
+    if Place.DEVICE not in cut.places.values():
+        ((reason, count),) = Counter(cut.off.values()).most_common(1) or [("it has no nodes", 1)]
+        raise UnsupportedError(
+            doing,
+            found=f"nothing that it takes: of {len(cut.off)} nodes, {count} stay off because {reason}",
+            expected="at least one node for it",
+            remedy="Quantize the model for it, or describe another device.",
+        )
+    return Partition(
+        device=device,
+        model=cut.model,
+        sections=sections_of(cut.model.graph, cut.places),
+        off=cut.off,
+        macs=node_macs(cut.named),
+        sizes=bytes_of_values(cut.named, cut.model),
+    )
+
+
+def _maker(node: ir.Node) -> ir.Node | None:
+    return None if node.inputs[0] is None else node.inputs[0].producer()
+
+
+def _goes_to(node: ir.Node, borders: AbstractSet[ir.Node]) -> bool:
+    """Whether conversions alone read what ``node`` gives."""
+    value = node.outputs[0]
+    return not value.is_graph_output() and all(use.node in borders for use in value.uses())

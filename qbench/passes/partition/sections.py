@@ -4,7 +4,8 @@ An island is a section; what runs between two stages of islands is cut once more
 (``BORDER``) and what the host computes.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -89,7 +90,7 @@ def _is_computed(value: ir.Value, places: Mapping[ir.Node, Place]) -> bool:
     return value.is_graph_input() if maker is None else places[maker] is not Place.STORED
 
 
-def _stored_for(nodes: Iterable[ir.Node], reads: Set[ir.Value]) -> list[ir.Node]:
+def _stored_for(nodes: Iterable[ir.Node], reads: AbstractSet[ir.Value]) -> list[ir.Node]:
     """The nodes of constants alone that ``nodes`` need, each behind what it needs itself."""
     inside, found = set(nodes), dict[ir.Node, None]()
     pending = [(maker, False) for node in nodes for maker in makers(node)]

@@ -1,0 +1,168 @@
+"""A model over a device and a host: ``partitioned-<device>`` runs islands on the integer machine, the rest on ort-cpu.
+
+Levels are counted by the device's arithmetic, and so are the conversions at its borders: where the device takes all,
+every bit is that of ``integer-<arithmetic>``. What is between conversions runs in one session a section; values wait
+by name until their last reader has run.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.backends.closing import Closing
+from qbench.backends.feeds import FeedCheck
+from qbench.backends.ort import OrtBackend
+from qbench.backends.protocol import Array, Backend, Executor, Feeds
+from qbench.backends.tapping import loaded
+from qbench.errors import InputError, nearest
+from qbench.graph import Capabilities, constant_value, values_by_name
+from qbench.interpreter import BatchError, Counters, Means, Program
+from qbench.passes import Device, Partition, Place, partition_model
+
+PREFIX = "partitioned-"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionedBackend:
+    """A device, and the engine beside it.
+
+    Args:
+        device: what takes the islands.
+        host: runs what the device does not take.
+        means: what islands are computed with; None: the fastest there are here. No result depends on it.
+    """
+
+    device: Device
+    host: Backend = field(default_factory=lambda: OrtBackend(name="ort-cpu"))
+    means: Means | None = None
+
+    @property
+    def name(self) -> str:
+        """``partitioned-`` and the device's name."""
+        return PREFIX + self.device.name
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """The device's: what it cannot have on a grid stays real, for the host."""
+        return self.device.capabilities
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """The host's."""
+        return self.host.packages
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """Those of the device's arithmetic and of its description."""
+        return self.device.digests
+
+    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+        """The sections of the partitioned ``model``, each prepared where it runs; taps are values of any of them.
+
+        A tap inside an island or at a border changes nothing; one inside what the host runs stops its fusions there.
+
+        Raises:
+            InputError: no ONNX model, a tap that names no value, or a multiplier that the device cannot hold.
+            UnsupportedError: a graph that is not in QDQ form, nothing in it that the device takes, or an operator that
+                the host lacks.
+            UnavailableError: the host's engine is not installed.
+        """
+        partition = partition_model(loaded(model), self.device)
+        _check_taps(partition, taps)
+        steps = [self._step(partition, index, taps, threads) for index in range(len(partition.sections))]
+        return _PartitionedExecutor(partition, steps, FeedCheck.of(partition.model, self.name), taps)
+
+    def _step(self, partition: Partition, index: int, taps: Sequence[str], threads: int) -> "_Step":
+        section = partition.sections[index]
+        model = section.model(partition.model, taps)
+        runner = (
+            self.host.prepare(model, threads=threads)
+            if section.place is Place.HOST
+            else Program(model, self.device.arithmetic, (), self.means)
+        )
+        return _Step(runner, _names(model.graph.inputs), _names(model.graph.outputs))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Step:
+    """One section, prepared; the names of what it reads and gives."""
+
+    runner: Executor | Program
+    reads: tuple[str, ...]
+    gives: tuple[str, ...]
+
+
+class _PartitionedExecutor(Closing):
+    """Sections that run one after the other."""
+
+    def __init__(self, partition: Partition, steps: Sequence[_Step], check: FeedCheck, taps: Sequence[str]) -> None:
+        self._steps: Sequence[_Step] | None = steps
+        self._check = check
+        outputs = partition.model.graph.outputs
+        self._wanted = tuple(dict.fromkeys((*_names(outputs), *taps)))
+        values = values_by_name(partition.model)
+        known = {name: constant_value(values[name]) for name in self._wanted}
+        self._constants = {name: array for name, array in known.items() if array is not None}
+        self._last = {name: index for index, step in enumerate(steps) for name in step.reads}
+        programs = [step.runner for step in steps if isinstance(step.runner, Program)]
+        self._counters = {node: counted for program in programs for node, counted in program.counters.items()}
+
+    @property
+    def counters(self) -> Mapping[str, Counters]:
+        """Node → what happened there until now, of islands and conversions; still there when this is closed."""
+        return self._counters
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: input name → array, to output or tap name → array.
+
+        Raises:
+            InputError: an input does not fit the graph, or the batch as a whole does not.
+        """
+        if self._steps is None:
+            raise RuntimeError(f"this executor of '{self._check.backend}' was closed")
+        held = self._constants | self._check.checked(feeds)
+        for index, step in enumerate(self._steps):
+            held.update(self._run(step, {name: held[name] for name in step.reads}))
+            for name in (*step.reads, *step.gives):
+                if self._last.get(name, index) <= index and name not in self._wanted:
+                    held.pop(name, None)
+        return {name: np.asarray(held[name], order="C") for name in self._wanted}
+
+    def _run(self, step: _Step, feeds: Feeds) -> dict[str, Array]:
+        try:
+            return step.runner.run(feeds)
+        except BatchError as error:
+            raise InputError(
+                f"Running '{self._check.graph}' on '{self._check.backend}'",
+                found=" ".join(str(error).split())[:300],
+                expected="a batch that the graph can compute",
+                remedy="Check that the data fits the model.",
+            ) from error
+
+    def close(self) -> None:
+        """Free what the host holds, and let the programs go."""
+        for step in self._steps or ():
+            if not isinstance(step.runner, Program):
+                step.runner.close()
+        self._steps = None
+
+
+def _names(values: Sequence[ir.Value]) -> tuple[str, ...]:
+    return tuple(value.name or "" for value in values)
+
+
+def _check_taps(partition: Partition, taps: Sequence[str]) -> None:
+    computed = [v for section in partition.sections for node in section.nodes for v in node.outputs]
+    names = {value.name or "" for value in (*partition.model.graph.inputs, *computed)}
+    for name in taps:
+        if name not in names:
+            close = nearest(name, names)
+            raise InputError(
+                f"Tapping '{partition.model.graph.name}'",
+                found=f"no value '{name}' in the partitioned graph",
+                expected="a value that is computed there",
+                remedy=f"Did you mean '{close}'?" if close else "Look the names up ('qbench partition --json').",
+            )
