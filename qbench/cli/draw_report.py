@@ -1,13 +1,23 @@
-"""``qbench report``: draw the pages again from the history alone."""
+"""``qbench report``: draw the pages again from the history alone, or two of its runs side by side."""
 
 import argparse
+import os
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.history_files import declare_history, open_history
+from qbench.cli.history_files import declare_history, find_run, open_history
 from qbench.cli.printing import print_json, say
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qbench.reporting import Memory, Report
+    from qbench.tracking import Run
 
 KINDS = ("html", "md", "png")
+GITHUB = "github"
 
 
 def declare_output(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +30,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
     declare_history(parser)
     declare_output(parser)
     parser.add_argument(
-        "--report", action="append", choices=KINDS, help=f"only this kind; repeatable (default: {', '.join(KINDS)})"
+        "--report",
+        action="append",
+        choices=(*KINDS, GITHUB),
+        help=f"only this kind; repeatable (default: {', '.join(KINDS)}); github: annotations, and the job's summary",
     )
+    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="draw compare.html of these two runs, no more")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="look back on the newest N runs of a suite (default: 120)"
+    )
+    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    parser.add_argument("--annotations", metavar="FILE", help="default: annotations.toml in the history")
     parser.add_argument("--json", action="store_true", help="print the paths of what was written as JSON")
 
 
@@ -29,20 +48,86 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Write the pages and print their paths; run files that cannot be read are named and passed over.
 
     Raises:
-        InputError: there is no history. StoreError: the folder cannot be written.
+        InputError: there is no history. StoreError: the folder cannot be written, or a baseline is damaged.
+        IncomparableError: not one cell of the two runs can be compared.
     """
-    from qbench.reporting import write_reports
-
-    history = open_history(arguments.history)
-    for problem in history.problems:
-        say(problem)
-    written = write_reports(history.runs(), Path(arguments.output), arguments.report or KINDS)
+    folder = Path(arguments.output)
+    written = _draw_comparison(arguments, folder) if arguments.compare else _draw_history(arguments, folder)
     if arguments.json:
         print_json([str(path) for path in written])
     else:
-        for path in written:
+        from qbench.reporting import front_pages
+
+        for path in [path for path in written if path.name == "compare.html" and arguments.compare] or front_pages(
+            written, folder
+        ):
             print(path)
     return ExitCode.FINE
+
+
+def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
+    from qbench.reporting import compare, compare_page
+    from qbench.storage import write_text
+
+    old, new = (find_run(text, arguments.history) for text in arguments.compare)
+    write_text(folder / "compare.html", compare_page(compare(old, new)))
+    return [folder / "compare.html"]
+
+
+def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
+    from qbench.reporting import WINDOW, build_reports, recent_runs, write_reports
+
+    if arguments.runs is not None and arguments.runs < 1:
+        raise InputError(
+            "Reading --runs", found=str(arguments.runs), expected="a whole number from 1", remedy="Mend the option."
+        )
+    window = arguments.runs or WINDOW
+    recent = recent_runs(open_history(arguments.history).folder, window)
+    for problem in recent.problems:
+        say(problem)
+    memory = _memory(arguments, recent.runs)
+    kinds = arguments.report or list(KINDS)
+    drawn = [kind for kind in kinds if kind != GITHUB]
+    if GITHUB in kinds:
+        _tell_github(build_reports(recent.runs, window=window, memory=memory))
+    if not drawn:
+        return []
+    return write_reports(recent.runs, folder, drawn, window=window, memory=memory)
+
+
+def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
+    """What was accepted for the cells of ``runs`` and what people said of alerts, where the files are there."""
+    from qbench.host import first_parents
+    from qbench.reporting import remember
+    from qbench.tracking import (
+        ANNOTATIONS_FILE,
+        accepted_levels,
+        baseline_path,
+        load_annotations,
+        load_baseline,
+        main_line,
+    )
+
+    accepted = {}
+    for suite, model in sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells}):
+        path = baseline_path(Path(arguments.baselines), suite, model)
+        if path.exists():
+            accepted.update(accepted_levels(suite, [load_baseline(path)]))
+    notes = load_annotations(Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE))
+    return remember(runs, accepted=accepted, annotations=notes, commits=main_line(runs, first_parents(".")))
+
+
+def _tell_github(reports: "Sequence[Report]") -> None:
+    """Print the annotations, and add the summary to the file that GitHub names, if it names one."""
+    from qbench.reporting import annotations, step_summary
+
+    files = {r.suite: f"suites/{r.suite}.qbench.toml" for r in reports}
+    for command in annotations(reports, {suite: file for suite, file in files.items() if Path(file).is_file()}):
+        print(command)
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary:
+        with Path(summary).open("a", encoding="utf-8") as file:
+            file.write(step_summary(reports))
 
 
 COMMAND = Command(

@@ -43,7 +43,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the suite is wrong, nothing is selected, or the history cannot be written.
     """
     from qbench.suite import Bench, Selection, expand, gather, load_suite
-    from qbench.tracking import History, read_run
+    from qbench.tracking import read_run
 
     path = Path(arguments.suite)
     suite = load_suite(path)
@@ -65,10 +65,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     run = read_run(writer.path)
     _show(run, code, as_json=arguments.json)
     if arguments.report:
-        from qbench.reporting import write_reports
+        from qbench.reporting import front_pages, recent_runs, write_reports
 
-        for written in write_reports(History(Path(arguments.history)).runs(), Path(arguments.output), arguments.report):
-            say(f"wrote {written}")
+        folder = Path(arguments.output)
+        for page in front_pages(
+            write_reports(recent_runs(Path(arguments.history)).runs, folder, arguments.report), folder
+        ):
+            say(f"wrote {page}")
     return code
 
 

@@ -10,9 +10,9 @@ from qbench.errors import QbenchError
 from qbench.judging import Measurement
 from qbench.plugin.opening import open_suite
 from qbench.plugin.recording import OpenRun, Recorder
-from qbench.reporting import write_reports
+from qbench.reporting import front_pages, recent_runs, write_reports
 from qbench.suite import approve_run
-from qbench.tracking import Acceptance, History, measurement_of_line
+from qbench.tracking import Acceptance, measurement_of_line
 
 LISTED = 12
 """Accepted cells of a model that are listed one by one; the diff of the baseline shows them all."""
@@ -46,10 +46,10 @@ def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
 
 def _report(recorder: Recorder) -> list[str]:
     options = recorder.options
-    history = History(options.history)
-    written = write_reports(history.runs(), options.reports, options.report, problems=history.problems)
+    recent = recent_runs(options.history)
+    written = write_reports(recent.runs, options.reports, options.report, problems=recent.problems)
     charts = [path for path in written if options.reports / "charts" in path.parents]
-    said = [f"wrote {_short(path, recorder.config)}" for path in written if path not in charts]
+    said = [f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)]
     if charts:
         count = f"{len(charts)} chart{'s' if len(charts) > 1 else ''}"
         said.append(f"wrote {_short(options.reports / 'charts', recorder.config)}/ ({count})")

@@ -2,15 +2,18 @@
 
 from qbench.reporting.assembly import build_report, build_reports
 from qbench.reporting.compared import Comparison, compare, newest_comparison
+from qbench.reporting.github import annotations, step_summary
 from qbench.reporting.markdown import markdown_text
+from qbench.reporting.memory import NOTHING, Memory, remember
 from qbench.reporting.recent import WINDOW, Recent, recent_runs
 from qbench.reporting.site import compare_page, html_pages
 from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, Line, styled_lines, summary_lines, summary_text
 from qbench.reporting.view import CellKey, CellView, MetricView, Report
-from qbench.reporting.writing import KINDS, write_reports
+from qbench.reporting.writing import KINDS, front_pages, write_reports
 
 __all__ = [
     "KINDS",
+    "NOTHING",
     "PYTEST_MARKUP",
     "RICH_STYLES",
     "WINDOW",
@@ -18,17 +21,22 @@ __all__ = [
     "CellView",
     "Comparison",
     "Line",
+    "Memory",
     "MetricView",
     "Recent",
     "Report",
+    "annotations",
     "build_report",
     "build_reports",
     "compare",
     "compare_page",
+    "front_pages",
     "html_pages",
     "markdown_text",
     "newest_comparison",
     "recent_runs",
+    "remember",
+    "step_summary",
     "styled_lines",
     "summary_lines",
     "summary_text",

@@ -7,6 +7,7 @@ from dataclasses import replace
 from qbench.judging import FP32
 from qbench.reporting.causes import group_causes, headline_of
 from qbench.reporting.lines import read_cell, read_run, table_of
+from qbench.reporting.memory import NOTHING, AcceptedHits, Memory, accepted_share
 from qbench.reporting.parts import with_parts
 from qbench.reporting.recent import WINDOW
 from qbench.reporting.trends import group_steps, trend_of
@@ -15,18 +16,16 @@ from qbench.reporting.words import SYMBOLS, counted
 from qbench.tracking import Run
 
 Cells = Mapping[CellKey, CellView]
-Approved = Mapping[tuple[CellKey, str], Mapping[str, int]]
-"""(cell, environment class) → what people accepted there: metric → hits."""
 
 
 def build_report(
-    runs: Sequence[Run], suite: str | None = None, *, window: int = WINDOW, approved: Approved | None = None
+    runs: Sequence[Run], suite: str | None = None, *, window: int = WINDOW, memory: Memory = NOTHING
 ) -> Report:
     """The report on the newest run of ``suite`` (that of the newest run when left out).
 
     Args:
         runs: the history, oldest → newest; other suites' runs are passed over. May be empty.
-        window: how many of the newest runs are looked at. approved: what the suite's baselines hold.
+        window: how many of the newest runs are looked at. memory: what is known beside the runs.
     """
     if suite is None:
         suite = read_run(runs[-1]).suite if runs else ""
@@ -40,7 +39,8 @@ def build_report(
     ]
     cells = with_parts(_with_past(cell, past, views) for cell in _expected(past, views))
     causes = group_causes(cells)
-    trends = {cell.key: _trends(cell, past, views, approved or {}) for cell in cells if cell.metrics}
+    accepted = memory.accepted_in(suite)
+    trends = {cell.key: _trends(cell, past, views, accepted) for cell in cells if cell.metrics}
     return Report(
         suite=suite,
         headline=headline_of(views[-1], cells, causes),
@@ -56,30 +56,25 @@ def build_report(
         notices=_notices(views[-1], cells),
         quarantined=tuple(cell for cell in cells if cell.outcome == "quarantined"),
         unsupported=_unsupported(cells),
+        regressions=memory.regressions.get(suite, ()),
     )
 
 
-def build_reports(
-    runs: Sequence[Run], *, window: int = WINDOW, approved: Mapping[str, Approved] | None = None
-) -> tuple[Report, ...]:
-    """One report a suite, that of the newest run first; one empty report when there are no runs.
-
-    Args:
-        approved: suite → what its baselines hold.
-    """
+def build_reports(runs: Sequence[Run], *, window: int = WINDOW, memory: Memory = NOTHING) -> tuple[Report, ...]:
+    """One report a suite, that of the newest run first; one empty report when there are no runs."""
     suites = dict.fromkeys(read_run(run).suite for run in reversed(runs))
-    of_suite = approved or {}
-    built = (build_report(runs, suite, window=window, approved=of_suite.get(suite)) for suite in suites)
+    built = (build_report(runs, suite, window=window, memory=memory) for suite in suites)
     return tuple(built) or (build_report(()),)
 
 
-def _trends(cell: CellView, past: Sequence[Cells], views: Sequence[RunView], approved: Approved) -> tuple[Trend, ...]:
+def _trends(
+    cell: CellView, past: Sequence[Cells], views: Sequence[RunView], accepted: AcceptedHits
+) -> tuple[Trend, ...]:
     """One trend a metric of ``cell``, the lead's first."""
     history = [cells.get(cell.key) for cells in past]
-    known = approved.get((cell.key, cell.environment_class), {})
     return tuple(
-        trend_of(history, cell, m, views, accepted=known[m.name] / m.out_of if m.name in known else None)
-        for m in _lead_first(cell)
+        trend_of(history, cell, metric, views, accepted=accepted_share(cell, metric, accepted))
+        for metric in _lead_first(cell)
     )
 
 

@@ -10,7 +10,8 @@ from qbench.reporting.chart import sparkline_svg, trend_svg
 from qbench.reporting.compared import Comparison
 from qbench.reporting.flips import flips_svg
 from qbench.reporting.places import Places, anchor_of, link
-from qbench.reporting.view import CellView, Report, StepGroup, Trend
+from qbench.reporting.view import ABSENT, CellView, Report, StepGroup, Trend
+from qbench.tracking import Regression
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -103,6 +104,7 @@ def _environment() -> "Environment":
         _slowest_cells,
         _neighbours,
         _with_outcome,
+        _newest_first,
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
@@ -183,7 +185,7 @@ def _steps_of(report: Report, model: str) -> list[StepGroup]:
 
 def _slowest_cells(report: Report, model: str = "", count: int = 12) -> list[CellView]:
     """The cells (of ``model``) that took longest in the newest run."""
-    timed = [c for c in report.cells if c.seconds and c.outcome != words.ABSENT and model in ("", c.key.model)]
+    timed = [c for c in report.cells if c.seconds and c.outcome != ABSENT and model in ("", c.key.model)]
     return sorted(timed, key=lambda c: (-(c.seconds or 0.0), c.key))[:count]
 
 
@@ -196,3 +198,9 @@ def _neighbours(report: Report, model: str) -> tuple[str, str]:
 
 def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
     return [cell for cell in report.cells if cell.outcome in outcomes]
+
+
+def _newest_first(regressions: Sequence[Regression]) -> list[Regression]:
+    """What nobody has ruled on, then the rest; within each the latest first."""
+    latest = list(reversed(regressions))
+    return [found for found in latest if found.is_new] + [found for found in latest if not found.is_new]

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qbench.judging import LossParts
+from qbench.tracking import Regression
 
 ABSENT = "absent"
 """The outcome of a cell that the newest run did not run, though an earlier one did."""
@@ -265,6 +266,7 @@ class Report:
     """All that is to be said about one suite: its newest run, and the runs before it.
 
     ``runs`` are oldest → newest and positions in series count them. ``unsupported`` groups cells by reason.
+    ``regressions`` got worse and stayed, or slid away from what was accepted; with them what people said of it.
     """
 
     suite: str
@@ -281,6 +283,7 @@ class Report:
     notices: tuple[str, ...] = ()
     quarantined: tuple[CellView, ...] = ()
     unsupported: tuple[tuple[str, tuple[CellKey, ...]], ...] = ()
+    regressions: tuple[Regression, ...] = ()
 
     @property
     def state(self) -> str:

@@ -8,7 +8,9 @@ from qbench.errors import unknown_name
 from qbench.reporting.assembly import build_reports
 from qbench.reporting.compared import Comparison, newest_comparison
 from qbench.reporting.markdown import markdown_text
+from qbench.reporting.memory import NOTHING, Memory
 from qbench.reporting.places import file_name
+from qbench.reporting.recent import WINDOW
 from qbench.reporting.site import html_pages
 from qbench.reporting.view import Report
 from qbench.storage import write_bytes, write_text
@@ -18,7 +20,13 @@ KINDS = ("html", "md", "png")
 
 
 def write_reports(
-    history_runs: Sequence[Run], folder: Path, kinds: Iterable[str] = KINDS, *, problems: Sequence[str] = ()
+    history_runs: Sequence[Run],
+    folder: Path,
+    kinds: Iterable[str] = KINDS,
+    *,
+    problems: Sequence[str] = (),
+    window: int = WINDOW,
+    memory: Memory = NOTHING,
 ) -> list[Path]:
     """Draw the history (oldest → newest; may be empty) into ``folder`` and return the files written.
 
@@ -26,6 +34,7 @@ def write_reports(
         kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/). Suites other than that
             of the newest run have their pages in ``suites/<suite>/`` and their PNG files in ``charts/<suite>/``.
         problems: what was found wrong with the history as a whole, one sentence each; shown among the notices.
+        window: how many of the newest runs of a suite are looked at. memory: what is known beside the runs.
 
     Raises:
         InputError: an unknown kind. StoreError: the folder cannot be written.
@@ -34,7 +43,7 @@ def write_reports(
     for kind in chosen:
         if kind not in KINDS:
             raise unknown_name("Drawing reports", "kind of report", kind, KINDS)
-    reports = build_reports(history_runs)
+    reports = build_reports(history_runs, window=window, memory=memory)
     reports = (replace(reports[0], notices=(*problems, *reports[0].notices)), *reports[1:])
     written: list[Path] = []
     if "html" in chosen:
@@ -52,6 +61,13 @@ def write_reports(
         written.append(folder / "report.md")
         write_text(written[-1], markdown_text(reports, charts=charts))
     return written
+
+
+def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
+    """Of the files ``written`` into ``folder`` those that a person opens; what is behind them is linked there."""
+    return [
+        path for path in written if path.parent == folder and path.name in ("index.html", "report.md", "matrix.png")
+    ]
 
 
 def _comparisons(reports: Sequence[Report], runs: Sequence[Run]) -> dict[str, Comparison]:

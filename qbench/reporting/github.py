@@ -1,0 +1,89 @@
+"""What GitHub shows of a run: annotations on the pull request, and the summary of the job.
+
+    ::error file=F,title=T::M        at most ten in all, one a group of cells; warnings for what is not sure
+
+In messages ``%``, carriage return and line feed are written %25, %0D, %0A; in properties ``:`` and ``,`` too, as %3A
+and %2C (GitHub Docs, "Workflow commands"; actions/toolkit, core/src/command.ts). A summary may have 1 MiB a step.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from qbench.reporting.markdown import markdown_text
+from qbench.reporting.view import Cause, Report
+from qbench.reporting.words import change_text, counted
+
+GROUPS = 10
+"""GitHub shows ten errors and ten warnings of a step; ten in all is what a person reads."""
+CELLS = 5
+SUMMARY_BYTES = 900 * 1024
+
+_DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
+_PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
+
+
+def annotations(reports: Sequence[Report], files: Mapping[str, str] | None = None) -> tuple[str, ...]:
+    """The workflow commands of ``reports``, errors first, at most ``GROUPS``.
+
+    Args:
+        files: suite → its file within the repository, where it is known.
+    """
+    known = files or {}
+    errors = [one for report in reports for one in _errors(report, known.get(report.suite, ""))]
+    warnings = [one for report in reports for one in _warnings(report, known.get(report.suite, ""))]
+    return tuple([*errors, *warnings][:GROUPS])
+
+
+def step_summary(reports: Sequence[Report], limit: int = SUMMARY_BYTES) -> str:
+    """The Markdown page of ``reports`` in at most ``limit`` bytes of UTF-8, cut after a whole line."""
+    text = markdown_text(reports)
+    if len(text.encode()) <= limit:
+        return text
+    note = "\n\nThe rest does not fit into a job summary: see the report.\n"
+    kept = text.encode()[: limit - len(note.encode())].decode(errors="ignore")
+    return kept[: kept.rfind("\n")] + note
+
+
+def _errors(report: Report, file: str) -> Iterator[str]:
+    for cause in report.causes:
+        yield _command(
+            "error", file, f"{report.suite}: {cause.title} ({counted(len(cause.cells), 'cell')})", _told(cause)
+        )
+
+
+def _warnings(report: Report, file: str) -> Iterator[str]:
+    if report.run is not None and not report.run.complete:
+        yield _command("warning", file, f"{report.suite}: incomplete", "The run was interrupted before its end.")
+    unsure = [cell for cell in report.cells if cell.outcome == "inconclusive"]
+    if unsure:
+        names = "\n".join(f"{cell.key.name}: {cell.headline}" for cell in unsure[:CELLS])
+        title = f"{report.suite}: inconclusive ({counted(len(unsure), 'cell')})"
+        yield _command("warning", file, title, names + _more(len(unsure)))
+    for group in report.step_groups:
+        fresh = [(key, metric, step) for key, metric, step in group.steps if step.provisional]
+        if fresh:
+            lines = [
+                f"{key.name}, {metric.name}: {change_text(metric, step.after - step.before)}"
+                for key, metric, step in fresh[:CELLS]
+            ]
+            title = f"{report.suite}: possible step at {group.run.commit or group.run.started}"
+            yield _command("warning", file, title, "\n".join(lines) + _more(len(fresh)))
+
+
+def _told(cause: Cause) -> str:
+    """The worst cells of ``cause`` with their headlines, and what to type next."""
+    lines = [f"{cell.key.name}: {cell.headline}" for cell in cause.cells[:CELLS]]
+    text = "\n".join(lines) + _more(len(cause.cells))
+    return f"{text}\nNext: {cause.remedies[0]}" if cause.remedies else text
+
+
+def _more(count: int) -> str:
+    return f"\nand {count - CELLS} more" if count > CELLS else ""
+
+
+def _command(level: str, file: str, title: str, message: str) -> str:
+    where = f"file={_escaped(file, _PROPERTY)}," if file else ""
+    return f"::{level} {where}title={_escaped(title, _PROPERTY)}::{_escaped(message, _DATA)}"
+
+
+def _escaped(text: str, table: Mapping[str, str]) -> str:
+    return "".join(table.get(letter, letter) for letter in text)
