@@ -2,7 +2,18 @@
 
 from qbench.evaluation.kept_answers import KeptAnswers
 from qbench.evaluation.request import Beside, MetricUse, Request, Subject
+from qbench.evaluation.rewriting_value import Rewriting
 from qbench.evaluation.road import evaluate
 from qbench.evaluation.shared import Quantized, SharedWork
 
-__all__ = ["Beside", "KeptAnswers", "MetricUse", "Quantized", "Request", "SharedWork", "Subject", "evaluate"]
+__all__ = [
+    "Beside",
+    "KeptAnswers",
+    "MetricUse",
+    "Quantized",
+    "Request",
+    "Rewriting",
+    "SharedWork",
+    "Subject",
+    "evaluate",
+]

@@ -13,28 +13,13 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Executor, Feeds
 from qbench.errors import InputError, QbenchError
+from qbench.evaluation.output_steps import OutputSteps, steps_of
 from qbench.evaluation.parting import first_parting
 from qbench.evaluation.request import Beside, Request
 from qbench.evaluation.shared import prepare_runners
-from qbench.graph import constant_value, int_attribute
 from qbench.judging import Compared, FirstNode, holds
 from qbench.metrics import Differences, count_differences, unequal
 from qbench.zoo import BATCH, Samples
-
-
-@dataclass(frozen=True, slots=True)
-class _Output:
-    """A graph output and the size of its steps: one, or one a slice of ``axis``; None: it has none."""
-
-    name: str
-    scale: Array | None
-    axis: int
-
-    def steps(self, rank: int) -> Array | None:
-        """Sizes that broadcast against an array of ``rank`` axes."""
-        if self.scale is None or not self.scale.ndim:
-            return self.scale
-        return self.scale.reshape([-1 if axis == self.axis % rank else 1 for axis in range(rank)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +121,7 @@ class Comparison:
             kept = {name: np.array(feed) for name, feed in feeds.items()}
             self._parting = _Parting(graph, sample, kept, ours, theirs)
 
-    def _count(self, output: _Output, ours: Array, answers: Mapping[str, Array]) -> int | None:
+    def _count(self, output: OutputSteps, ours: Array, answers: Mapping[str, Array]) -> int | None:
         """Count one output; the first row of the batch that differs, None: none does."""
         theirs = answers.get(output.name)
         if theirs is None or theirs.shape != ours.shape:
@@ -147,7 +132,7 @@ class Comparison:
                 expected="outputs of one shape",
                 remedy="",
             )
-        found = count_differences(ours, theirs, output.steps(ours.ndim))
+        found = count_differences(ours, theirs, output.broadcast(ours.ndim))
         self._counted = self._counted.joined(found)
         if not found.differing:
             return None
@@ -158,8 +143,8 @@ class Comparison:
     def _note(self, ids: Sequence[str]) -> None:
         self._batch = ids
 
-    def _outputs_of(self, model: ir.Model) -> tuple[_Output, ...]:
-        outputs = tuple(_output(value) for value in model.graph.outputs)
+    def _outputs_of(self, model: ir.Model) -> tuple[OutputSteps, ...]:
+        outputs = tuple(steps_of(value) for value in model.graph.outputs)
         limits = self._beside.criterion
         bare = [output.name for output in outputs if output.scale is None]
         if limits.steps is not None and limits.relative is None and bare:
@@ -201,16 +186,3 @@ class _Pair:
         ours = self.executor.run(feeds)
         self.comparison.beside(self.graph, feeds, ours)
         return ours
-
-
-def _output(value: ir.Value) -> _Output:
-    """``value`` with its steps: the scale of the DequantizeLinear that gives it; 1 where it is integers."""
-    name, maker = str(value.name), value.producer()
-    if value.dtype is not None and value.dtype.is_integer():
-        return _Output(name, np.ones(()), 0)
-    if maker is None or maker.op_type != "DequantizeLinear" or int_attribute(maker, "block_size", 0):
-        return _Output(name, None, 0)
-    scale = constant_value(maker.inputs[1])
-    if scale is not None and scale.size == 1:
-        scale = scale.reshape(())
-    return _Output(name, scale, int_attribute(maker, "axis", 1))

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from qbench.backends import Backend
 from qbench.errors import InputError
 from qbench.evaluation.given_model import refuse_other_road
+from qbench.evaluation.rewriting_value import Rewriting
 from qbench.judging import Cell, Criterion, EnvironmentClass
 from qbench.metrics import Against, Metric
 from qbench.quantization import Schema
@@ -72,15 +73,18 @@ class Beside:
 class Request:
     """All that the road of one cell needs. ``schema`` None runs a model as it is: the float one, or the given one.
 
-    ``beside`` is whom a quantized cell is compared with; None: nobody.
+    ``rewriting`` is what runs behind the quantizer; None: nothing. ``beside`` is whom a quantized cell is compared
+    with; None: nobody. ``keeps_answers``: whether the measurement carries the answers themselves.
     """
 
     cell: Cell
     subject: Subject
     backend: Backend
     schema: Schema | None
+    rewriting: Rewriting | None = None
     threads: int = 1
     beside: Beside | None = None
+    keeps_answers: bool = False
 
 
 def refuse_overlap(model: str, calibration: Dataset, scored: Dataset) -> None:

@@ -8,9 +8,10 @@ from qbench.backends import Backend, Executor, Ruled
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.compared import Comparison
 from qbench.evaluation.request import MetricUse, Request, Subject
+from qbench.evaluation.rewriting import rewrite_note, rewrite_quantized
 from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
-from qbench.judging import EnvironmentClass, Measurement
-from qbench.metrics import AnswerKind, Answers, Score, score
+from qbench.judging import EnvironmentClass, Measurement, RewriteNote
+from qbench.metrics import AnswerKind, Answers, Score, packed_answers, score
 from qbench.zoo import Samples
 
 LISTED = 20
@@ -43,7 +44,8 @@ def evaluate(
     for runs in (backend, *(() if request.beside is None else (request.beside.backend,))):
         _refuse_slow(subject, runs, shared.macs)
     started = timer()
-    quantized = _quantized(request, shared)
+    written = _quantized(request, shared)
+    quantized, rewritten = _rewritten(request, shared, written)
     graphs = shared.graphs if quantized is None else quantized.models
     with ExitStack() as stack:
         runners = prepare_runners(backend, graphs, stack, threads=request.threads)
@@ -58,7 +60,7 @@ def evaluate(
         cell=request.cell,
         environment=environment,
         scores=_scores(request, answers, reference),
-        digests=_digests(shared, quantized, answers, reference) | dict(_rules(backend)),
+        digests=_digests(shared, quantized, answers, reference) | dict(_rules(backend)) | _pipeline(request),
         changed={name: ids[:LISTED] for name, ids in changed.items()},
         changed_count={name: len(ids) for name, ids in changed.items()},
         ties={name: given.ties for name, given in answers.items()},
@@ -69,6 +71,8 @@ def evaluate(
         idle_rules=() if quantized is None else quantized.idle_rules,
         seconds=_seconds(started, prepared, finished, comparison),
         compared=compared,
+        kept={name: packed_answers(given) for name, given in answers.items()} if request.keeps_answers else {},
+        rewritten=rewritten,
     )
 
 
@@ -106,6 +110,20 @@ def _quantized(request: Request, shared: SharedWork) -> Quantized | None:
     if request.cell.is_given:
         return shared.given
     return None if request.schema is None else shared.quantized(request.schema, request.backend.capabilities)
+
+
+def _rewritten(
+    request: Request, shared: SharedWork, written: Quantized | None
+) -> tuple[Quantized | None, RewriteNote | None]:
+    """The graphs after the request's passes, and what these did."""
+    if written is None or request.rewriting is None:
+        return written, None
+    graphs = rewrite_quantized(written, request.rewriting)
+    return graphs.quantized, rewrite_note(graphs, shared, request.backend, threads=request.threads)
+
+
+def _pipeline(request: Request) -> dict[str, str]:
+    return {} if request.rewriting is None else {"pipeline": request.rewriting.digest}
 
 
 def _weight_macs(request: Request, quantized: Quantized | None) -> float | None:

@@ -1,12 +1,13 @@
 """Scores → verdict: integers in, an outcome with its rule and its numbers out."""
 
+from qbench.judging.allowance import IDENTICAL, Allowance
 from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.decision import Deciding, Decision
 from qbench.judging.drift import arithmetic_change
-from qbench.judging.environment import EnvironmentClass
+from qbench.judging.environment import ANY, EnvironmentClass
 from qbench.judging.equality import Criterion, broken_text, holds
-from qbench.judging.expectation import Accepted, Expectation, State, accepted_on
+from qbench.judging.expectation import Accepted, Expectation, State, accepted_on, inherited
 from qbench.judging.judgement import judge, support_lost
 from qbench.judging.loss import least_agreement
 from qbench.judging.margin_test import Evidence, margin_evidence
@@ -16,18 +17,22 @@ from qbench.judging.paired import loss_midp, mcnemar_midp, paired_interval
 from qbench.judging.parts import IDEAL, LossParts, Part, parts_of_counts, parts_of_scores
 from qbench.judging.power import changed_share, detectable_drop, samples_needed
 from qbench.judging.quarantine import QuarantineEntry
+from qbench.judging.rewritten import PassNote, RewriteNote
 from qbench.judging.rules import Rules
 from qbench.judging.shown import Shown
 from qbench.judging.tolerance import DEFAULT_TOLERANCE, Tolerance, resolve_tolerance
 from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
 
 __all__ = [
+    "ANY",
     "DEFAULT_TOLERANCE",
     "FAILING",
     "FP32",
     "GIVEN",
     "IDEAL",
+    "IDENTICAL",
     "Accepted",
+    "Allowance",
     "Cell",
     "Compared",
     "Criterion",
@@ -43,7 +48,9 @@ __all__ = [
     "Measurement",
     "Outcome",
     "Part",
+    "PassNote",
     "QuarantineEntry",
+    "RewriteNote",
     "Rules",
     "Shown",
     "State",
@@ -56,6 +63,7 @@ __all__ = [
     "changed_share",
     "detectable_drop",
     "holds",
+    "inherited",
     "judge",
     "least_agreement",
     "loss_midp",

@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from qbench.judging import remedies
 from qbench.judging.cell import Cell
-from qbench.judging.drift import drift_gate, reference_gate
+from qbench.judging.drift import drift_gates, reference_gate
 from qbench.judging.equality import Criterion, equality_gate, unequal_text
 from qbench.judging.expectation import Expectation, State, accepted_on
 from qbench.judging.loss import judge_score
@@ -59,7 +59,7 @@ def judge(
         return _unequal(verdict, measurement) if _are_broken(beside) else verdict
     scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
     shares = [] if share is None else [share]
-    gates = (*scores, *shares, *beside, *_memory_gates(measurement, expectation))
+    gates = (*scores, *shares, *beside, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
     verdict = _by_gates(measurement, gates, rule, node_id)
@@ -172,14 +172,14 @@ def _unknown_cell(verdict: Verdict, measurement: Measurement, node_id: str) -> V
     )
 
 
-def _memory_gates(measurement: Measurement, expectation: Expectation) -> tuple[Gate, ...]:
+def _memory_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
     """Drift, and for an fp32 cell before it whether the stored reference is reproduced."""
     if not expectation.stored:
         return ()
-    drift = drift_gate(measurement, expectation)
+    drift = drift_gates(measurement, expectation, rules)
     if not measurement.cell.is_fp32 or not expectation.reference:
-        return (drift,)
-    return reference_gate(measurement, expectation, drift), drift
+        return drift
+    return reference_gate(measurement, expectation, drift[0]), *drift
 
 
 def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str) -> Verdict:
@@ -207,6 +207,7 @@ def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node
         notices=(
             *(g.detail for g in gates if g.kind in ("drift", "reference") and g.state in _NOTICED),
             *(wanting(measurement, gate) for gate in open_),
+            *(() if measurement.rewritten is None else measurement.rewritten.notices),
         ),
         remedy=remedy,
     )

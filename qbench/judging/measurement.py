@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from qbench.judging.cell import Cell
 from qbench.judging.compared import Compared
 from qbench.judging.environment import EnvironmentClass
+from qbench.judging.rewritten import RewriteNote
 from qbench.metrics import Score
 
 
@@ -17,7 +18,7 @@ class Measurement:
         cell, environment: what was measured, and where.
         scores: one for each metric the suite asked for, in its order.
         digests: ``model`` (float graphs), ``preprocessing``, ``quantized`` (written graphs; absent in fp32 cells),
-            ``arithmetic`` (how an integer machine counts; absent elsewhere), and for each data set D: ``data:D``
+            ``arithmetic`` (how an integer machine counts; absent elsewhere), ``pipeline`` (of passes, where any ran), and for each data set D: ``data:D``
             (samples and labels), ``reference:D``, ``predictions:D``.
         changed: for each data set, the ids of samples answered otherwise than by the reference (at most 20).
         changed_count: for each data set, how many there are in all.
@@ -28,7 +29,9 @@ class Measurement:
         refusals: what the plan left in float though the schema asked for it: ``node: reason``.
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's.
+        kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite compares digests.
         compared: what was counted beside another backend; None: the cell is compared with nobody.
+        rewritten: what passes did behind the quantizer; None: none ran.
     """
 
     cell: Cell
@@ -45,6 +48,8 @@ class Measurement:
     idle_rules: tuple[str, ...] = ()
     seconds: Mapping[str, float] = field(default_factory=dict)
     compared: Compared | None = None
+    kept: Mapping[str, str] = field(default_factory=dict)
+    rewritten: RewriteNote | None = None
 
     @property
     def planned_share(self) -> float:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from qbench.passes.lowering.target import Target as Target
     from qbench.passes.named import catalogue as catalogue
     from qbench.passes.naming import NameScope as NameScope
+    from qbench.passes.partition.costs import Costs as Costs
+    from qbench.passes.partition.costs import partition_costs as partition_costs
     from qbench.passes.partition.device import Device as Device
     from qbench.passes.partition.device import Limits as Limits
     from qbench.passes.partition.device_files import get_device as get_device
@@ -50,7 +52,6 @@ if TYPE_CHECKING:
     from qbench.passes.running import PassError as PassError
     from qbench.passes.running import Rewritten as Rewritten
     from qbench.passes.running import run_pipeline as run_pipeline
-    from qbench.passes.standard import pipeline_named as pipeline_named
     from qbench.passes.standard import standard_pipeline as standard_pipeline
 else:
     __getattr__, __dir__, __all__ = open_on_use(
@@ -73,6 +74,7 @@ else:
             "lowering.target": ("ONNX_RUNTIME", "Target"),
             "named": ("catalogue",),
             "naming": ("NameScope",),
+            "partition.costs": ("Costs", "partition_costs"),
             "partition.device": ("Device", "Limits"),
             "partition.device_files": ("get_device", "list_devices", "load_device"),
             "partition.marking": ("Place",),
@@ -81,7 +83,7 @@ else:
             "partition.sections": ("Section",),
             "pipeline": ("Pipeline", "parse_pipeline"),
             "rewriting": ("rewrite",),
-            "standard": ("pipeline_named", "standard_pipeline"),
+            "standard": ("standard_pipeline",),
             "running": ("Declined", "PassAccount", "PassError", "Rewritten", "run_pipeline"),
         },
     )

@@ -1,7 +1,7 @@
 """All that a suite can name: rooms' own tables, installed extensions, the conftest's, TOML schemas and arithmetics."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from qbench.backends import catalogue as backend_catalogue
 from qbench.backends import integer_machines
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.metrics import catalogue as metric_catalogue
+from qbench.passes import catalogue as pass_catalogue
 from qbench.quantization import catalogue as schema_catalogue
 from qbench.zoo import dataset_catalogue, model_catalogue
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
     from qbench.backends import Backend
     from qbench.metrics import Metric
     from qbench.numerics import Arithmetic
+    from qbench.passes import Pass
     from qbench.quantization import Schema
     from qbench.zoo import Dataset, ZooModel
 
@@ -36,6 +38,7 @@ class Catalogues:
     backends: "Catalogue[Backend]"
     schemas: "Catalogue[Schema]"
     metrics: "Catalogue[Metric]"
+    passes: "Catalogue[Pass]" = field(default_factory=pass_catalogue)
     integer_machines: frozenset[str] = frozenset()
 
 
@@ -57,6 +60,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
         backends=backend_catalogue(added),
         schemas=schema_catalogue(added),
         metrics=metric_catalogue(added),
+        passes=pass_catalogue(added),
         integer_machines=integer_machines(added),
     )
 

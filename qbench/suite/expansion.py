@@ -3,6 +3,7 @@
 import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Any
 
 from qbench.errors import InputError, nearest, unknown_name
@@ -19,19 +20,25 @@ from qbench.judging import (
 )
 from qbench.suite.catalogues import WRITTEN_MACHINES, Catalogues
 from qbench.suite.criteria import Asked, criterion_for, refuse_idle
+from qbench.suite.layered import refuse_idle_settings
+from qbench.suite.passes import NONE, variant_of
 from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
 
-_VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends")
+_VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends", "passes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """A cell with the settings that hold for it, before anything is loaded; ``criterion`` beside another backend."""
+    """A cell with the settings that hold for it, before anything is loaded.
+
+    ``passes``: what rewrites its graphs, as ``suite.passes`` says. ``criterion``: beside another backend.
+    """
 
     cell: Cell
     suite: Suite
     model: ModelTable
     calibration: CalibrationChoice
+    passes: str = NONE
     criterion: Criterion | None = None
 
     @property
@@ -77,9 +84,11 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
         if whole:
             _refuse_idle_tolerances(doing, model, cells)
             refuse_idle(model.asked(), (planned.cell for planned in cells), doing)
+            refuse_idle_settings((model.cell_settings(),), (planned.cell for planned in cells), doing)
         planned += cells
     if whole:
         refuse_idle(suite.asked(), (one.cell for one in planned), doing)
+        refuse_idle_settings((suite.cell_settings(),), (one.cell for one in planned), doing)
         _refuse_idle_entries(doing, suite, planned)
     _read_written_machines(planned, catalogues)
     return tuple(planned)
@@ -116,15 +125,20 @@ def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogue
             yield _planned(doing, suite, model, (backend, GIVEN, ""), model.calibration)
         return
     schemas = _names(doing, "schema", suite.table.schemas if model.schemas is None else model.schemas, catalogues)
+    axis = (suite.table.passes if model.passes is None else model.passes) or (NONE,)
     for backend in backends:
         floats = suite.table.fp32 and backend not in catalogues.integer_machines
-        for schema in ((FP32,) if floats else ()) + schemas:
-            yield _planned(doing, suite, model, (backend, schema, ""), model.calibration)
+        if floats:
+            yield _planned(doing, suite, model, (backend, FP32, ""), model.calibration)
+        for schema, passes in product(schemas, axis):
+            cell = _planned(doing, suite, model, (backend, schema, variant_of(passes)), model.calibration)
+            yield replace(cell, passes=passes)
     for variant, settings in model.variants.items():
         calibration = _varied(doing, model, variant, settings, catalogues)
         for backend in _names(doing, "backend", tuple(settings.get("backends", backends)), catalogues):
             for schema in _names(doing, "schema", tuple(settings.get("schemas", schemas)), catalogues):
-                yield _planned(doing, suite, model, (backend, schema, variant), calibration)
+                cell = _planned(doing, suite, model, (backend, schema, variant), calibration)
+                yield replace(cell, passes=settings.get("passes", NONE))
 
 
 def _planned(

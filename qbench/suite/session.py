@@ -32,16 +32,11 @@ from qbench.storage import Cache
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell
 from qbench.suite.judged_cell import JudgedCell
+from qbench.suite.passes import rewriting_of
 from qbench.suite.stored_baselines import StoredBaselines
 from qbench.suite.subjects import make_subject
 from qbench.suite.suite import CalibrationChoice, Suite
-from qbench.tracking import (
-    Acceptance,
-    Accepting,
-    Baseline,
-    accept_measurements,
-    accept_reference,
-)
+from qbench.tracking import Acceptance, Accepting, Baseline, accept_measurements, accept_reference
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,7 +80,7 @@ class Bench:
     def environment(self, backend: str) -> EnvironmentClass:
         """The environment class of results of ``backend`` on this machine."""
         packages = package_versions(self._catalogues.backends.get(backend).packages)
-        return EnvironmentClass(self.processor, tuple(sorted(packages.items())))
+        return EnvironmentClass.of(self.processor, packages, threads=self.suite.table.threads)
 
     def run(self, planned: PlannedCell) -> JudgedCell:
         """Measure and judge one cell; what has a sentence becomes its outcome, anything else passes through."""
@@ -119,19 +114,19 @@ class Bench:
             ) from error
 
     def _measure(self, planned: PlannedCell) -> Measurement:
-        shared = self.shared(planned)
-        cell = planned.cell
+        shared, cell = self.shared(planned), planned.cell
         request = Request(
             cell=cell,
             subject=shared.subject,
             backend=self._catalogues.backends.get(cell.backend),
             schema=None if cell.is_fp32 or cell.is_given else self._catalogues.schemas.get(cell.schema),
+            rewriting=rewriting_of(planned.passes, self._catalogues.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
             beside=self._beside(planned),
+            keeps_answers=self.suite.rules_of(cell).allowance.keeps_answers,
         )
-        return evaluate(
-            request, shared, self.reference(planned), self.environment(cell.backend), timer=self._settings.timer
-        )
+        environment = self.environment(cell.backend)
+        return evaluate(request, shared, self.reference(planned), environment, timer=self._settings.timer)
 
     def _beside(self, planned: PlannedCell) -> Beside | None:
         """The backend that the cell is compared with."""
@@ -155,7 +150,7 @@ class Bench:
             expectation,
             tolerance=planned.tolerance(measurement.environment),
             criterion=planned.criterion,
-            rules=self.suite.rules(planned.model.id),
+            rules=self.suite.rules_of(planned.cell),
             quarantine=planned.quarantine(measurement.environment),
             today=self._settings.today,
             node_id=f"{self._settings.suite_path}::{cell}",

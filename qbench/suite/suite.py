@@ -5,7 +5,7 @@ Names are checked against catalogues by ``expansion``; this file knows only the 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,18 @@ from qbench.errors import InputError
 from qbench.judging import Cell, Criterion, QuarantineEntry, Rules, Tolerance
 from qbench.storage import read_toml, value_from_table
 from qbench.suite.criteria import Asked, CloseTo, EqualTo, asked_by, criterion_for
+from qbench.suite.layered import (
+    CellSettings,
+    DecisionSetting,
+    FlipsSetting,
+    ProbabilitiesSetting,
+    allowance_of,
+    decision_of,
+    settings_of,
+)
 from qbench.suite.operator_tables import lines_of_operators, with_operators
 from qbench.suite.partners import refuse_other_data, with_borrowed
+from qbench.suite.passes import refuse_unknown
 
 SUFFIX = ".qbench.toml"
 QUARANTINE_SUFFIX = ".quarantine.toml"
@@ -46,7 +56,8 @@ class ModelTable:
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
-    (first match wins); ``equal_to`` and ``close_to`` name another backend in the same style (``criteria``).
+    (first match wins); ``equal_to`` and ``close_to`` name another backend in the same style (``criteria``), and in it
+    ``decision``, ``flips`` and ``probabilities`` are set (``layered``).
     ``agreement``, ``integer_macs``, ``backends`` and ``schemas`` replace the suite's. ``samples`` scores that many of
     the data, spread evenly. A variant replaces settings (``calibration.count``, ``calibration.data``) and may name its
     own ``schemas`` and ``backends``. ``fp32`` names the float model that this one is a quantized form of, or
@@ -60,8 +71,12 @@ class ModelTable:
     tolerance: float | Mapping[str, float | CellTolerance] | None = None
     equal_to: EqualTo = None
     close_to: CloseTo = None
+    decision: DecisionSetting = None
+    flips: FlipsSetting = None
+    probabilities: ProbabilitiesSetting = None
     backends: tuple[str, ...] | None = None
     schemas: tuple[str, ...] | None = None
+    passes: tuple[str, ...] | None = None
     agreement: float | None = None
     integer_macs: float | None = None
     samples: int | None = None
@@ -77,7 +92,9 @@ class ModelTable:
         for value in values:
             Tolerance(value)  # refuses the impossible
         Rules(agreement=self.agreement or 0.0, integer_macs=self.integer_macs or 0.0)  # likewise
+        refuse_unknown(f"model {self.id}", self.passes or ())
         self.asked()
+        self.cell_settings()
 
     @property
     def came_quantized(self) -> bool:
@@ -97,6 +114,10 @@ class ModelTable:
         """What its cells must be beside other backends."""
         return asked_by("model", self.id, self.equal_to, self.close_to)
 
+    def cell_settings(self) -> CellSettings:
+        """Its settings of single cells."""
+        return settings_of(f"model {self.id}", self.decision, self.flips, self.probabilities)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SuiteTable:
@@ -105,8 +126,11 @@ class SuiteTable:
     Args:
         tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
             multiply-accumulates in integers. agreement: least share of samples answered as fp32 does.
-        backends, schemas: what models are crossed with. fp32: whether each backend also runs the float model.
+        backends, schemas: what models are crossed with. passes: policies of rewriting that quantized cells are crossed
+            with (``suite.passes``); none: as they were written. fp32: whether each backend also runs the float model.
         equal_to, close_to: what quantized cells must be beside another backend (``criteria``).
+        decision, flips, probabilities: how loss and drift are decided (``layered``).
+        equivalents: groups of processors, or of patterns of environment classes, whose results are comparable.
         reference: the backend whose fp32 run makes references and profiles.
         threads: of one engine.
     """
@@ -114,10 +138,15 @@ class SuiteTable:
     tolerance: float | None = None
     equal_to: EqualTo = None
     close_to: CloseTo = None
+    decision: DecisionSetting = None
+    flips: FlipsSetting = None
+    probabilities: ProbabilitiesSetting = None
+    equivalents: tuple[tuple[str, ...], ...] = ()
     integer_macs: float = 0.5
     agreement: float = 0.85
     backends: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
+    passes: tuple[str, ...] = ()
     fp32: bool = True
     reference: str = "ort-cpu"
     threads: int = 1
@@ -129,7 +158,9 @@ class SuiteTable:
                 raise ValueError(f"{name} = {getattr(self, name)}, which is no share between 0 and 1")
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads}")
+        refuse_unknown("the suite", self.passes)
         asked_by("suite", "", self.equal_to, self.close_to)  # refuses the impossible
+        settings_of("", self.decision, self.flips, self.probabilities)  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +204,17 @@ class Suite:
             agreement=self.table.agreement if agreement is None else agreement,
             rule=suite if macs is None else own,
             agreement_rule=suite if agreement is None else own,
+            equivalents=self.table.equivalents,
         )
+
+    def rules_of(self, cell: Cell) -> Rules:
+        """``rules`` of its model, and what is set for this very cell."""
+        tables = (self.cell_settings(), *(table.cell_settings() for table in self.models if table.id == cell.model))
+        return replace(self.rules(cell.model), decision=decision_of(cell, tables), allowance=allowance_of(cell, tables))
+
+    def cell_settings(self) -> CellSettings:
+        """Its settings of single cells."""
+        return settings_of(f"suite {self.name}", self.table.decision, self.table.flips, self.table.probabilities)
 
     def own_tolerance(self) -> Tolerance | None:
         """The suite's tolerance, when it sets one."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from qbench.errors import InputError
-from qbench.judging import Cell, Compared, EnvironmentClass, FirstNode, Measurement, Verdict
+from qbench.judging import Cell, Compared, EnvironmentClass, FirstNode, Measurement, PassNote, RewriteNote, Verdict
 from qbench.metrics import Against, Direction, Score
 from qbench.storage import plain
 
@@ -107,8 +107,12 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
     }
     if measurement.weight_macs is not None:
         line["weight_macs"] = measurement.weight_macs
+    if measurement.kept:
+        line["kept"] = plain(measurement.kept)
     if measurement.compared is not None:
         line["compared"] = plain(measurement.compared)
+    if measurement.rewritten is not None:
+        line["rewritten"] = plain(measurement.rewritten)
     if measurement.idle_rules:
         line["idle_rules"] = list(measurement.idle_rules)
     return line
@@ -147,6 +151,8 @@ def measurement_of_line(line: Mapping[str, Any]) -> Measurement | None:
             idle_rules=tuple(line.get("idle_rules", ())),
             seconds=dict(line.get("seconds", {})),
             compared=_compared(line.get("compared")),
+            kept=dict(line.get("kept", {})),
+            rewritten=_rewritten(line.get("rewritten")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
@@ -164,6 +170,17 @@ def _compared(table: Mapping[str, Any] | None) -> Compared | None:
     known = {field.name: table[field.name] for field in fields(Compared) if field.name in table}
     node = {field.name: first[field.name] for field in fields(FirstNode) if field.name in first} if first else None
     return Compared(**{**known, "first": None if node is None else FirstNode(**node)})
+
+
+def _rewritten(table: Mapping[str, Any] | None) -> RewriteNote | None:
+    if table is None:
+        return None
+    known = {field.name: table[field.name] for field in fields(RewriteNote) if field.name in table}
+    passes = [
+        PassNote(**{field.name: one[field.name] for field in fields(PassNote) if field.name in one})
+        for one in table.get("passes", ())
+    ]
+    return RewriteNote(**{**known, "passes": tuple(passes)})
 
 
 def _score(name: str, table: Mapping[str, Any]) -> Score:

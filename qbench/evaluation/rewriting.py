@@ -1,0 +1,134 @@
+"""A cell's quantized graphs after a pipeline of passes, and what each pass that is not exact did to their outputs.
+
+The drift of a pass is what it does here, to these outputs, beside all the others: the graphs of the whole pipeline and
+of the pipeline without it run the same batches.
+"""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+from qbench.backends import Array, Backend, Executor, Feeds
+from qbench.evaluation.output_steps import OutputSteps, steps_of
+from qbench.evaluation.rewriting_value import Rewriting
+from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
+from qbench.judging import PassNote, RewriteNote
+from qbench.metrics import Differences, count_differences
+from qbench.passes import EffectKind, PassAccount, Pipeline, Rewritten, run_pipeline
+from qbench.zoo import Samples
+
+_SAMPLES = 64
+"""That the drift of a pass is counted on."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RewrittenGraphs:
+    """What ``rewriting`` made of the graphs ``before``; ``done`` by name of the graph."""
+
+    before: Quantized
+    rewriting: Rewriting
+    done: Mapping[str, Rewritten]
+
+    @property
+    def quantized(self) -> Quantized:
+        """The graphs, with the plans they were written from."""
+        return replace(self.before, models={name: one.model for name, one in self.done.items()})
+
+    @property
+    def accounts(self) -> dict[str, list[PassAccount]]:
+        """Pass → what it did to each graph that it changed."""
+        found: dict[str, list[PassAccount]] = {}
+        for one in self.done.values():
+            for account in one.accounts:
+                if account.changed:
+                    found.setdefault(account.name, []).append(account)
+        return found
+
+    def without(self, name: str) -> "RewrittenGraphs":
+        """The same without the pass called ``name``."""
+        others = tuple(one for one in self.rewriting.pipeline.passes if one.name != name)
+        return rewrite_quantized(self.before, replace(self.rewriting, pipeline=Pipeline(others)))
+
+
+def rewrite_quantized(quantized: Quantized, rewriting: Rewriting) -> RewrittenGraphs:
+    """The graphs of ``quantized`` after ``rewriting``.
+
+    Raises:
+        PassError: a pass was stopped.
+        QbenchError: a pass refused a graph.
+    """
+    models = quantized.models.items()
+    done = {name: run_pipeline(graph, rewriting.pipeline, rewriting.policy) for name, graph in models}
+    return RewrittenGraphs(quantized, rewriting, done)
+
+
+def rewrite_note(graphs: RewrittenGraphs, shared: SharedWork, backend: Backend, *, threads: int) -> RewriteNote:
+    """The account of a cell's rewriting, with the drift of every pass that is not exact and changed something.
+
+    Args:
+        graphs: of the cell. shared: of its subject.
+        backend, threads: of the cell, which run the first samples of its main data once more a pass.
+    """
+    main = shared.samples(next(iter(shared.subject.data.values())))
+    labels = None if main.labels is None else main.labels[:_SAMPLES]
+    few = replace(main, ids=main.ids[:_SAMPLES], labels=labels)
+    notes = []
+    for name, accounts in graphs.accounts.items():
+        first, removed = accounts[0], sum(one.removed for one in accounts)
+        note = PassNote(name=first.spelled, effect=str(first.effect), removed=removed)
+        if first.effect.kind is not EffectKind.EXACT:
+            with ExitStack() as stack:
+                ours, theirs = (
+                    prepare_runners(backend, one.quantized.models, stack, threads=threads)
+                    for one in (graphs, graphs.without(name))
+                )
+                drift = _compared(graphs, ours, theirs, few, shared)
+            note = replace(
+                note, elements=drift.elements, differing=drift.differing, steps=drift.steps, relative=drift.relative
+            )
+        notes.append(note)
+    return RewriteNote(
+        policy=graphs.rewriting.policy.value,
+        nodes=sum(len(model.graph) for model in graphs.before.models.values()),
+        passes=tuple(notes),
+        declined=sum(len(one.declined) for one in graphs.done.values()),
+        samples=len(few) if any(one.elements for one in notes) else 0,
+    )
+
+
+def _compared(
+    graphs: RewrittenGraphs,
+    ours: Mapping[str, Executor],
+    theirs: Mapping[str, Executor],
+    samples: Samples,
+    shared: SharedWork,
+) -> Differences:
+    """What all outputs differ while the task answers ``samples`` by ``ours``."""
+    pairs = {}
+    for name, one in graphs.done.items():
+        outputs = tuple(steps_of(value) for value in one.model.graph.outputs)
+        pairs[name] = _Beside(ours[name], theirs[name], outputs)
+    shared.subject.model.task.answer(pairs, samples)
+    counted = Differences()
+    for pair in pairs.values():
+        for found in pair.counted:
+            counted = counted.joined(found)
+    return counted
+
+
+@dataclass(frozen=True, slots=True)
+class _Beside:
+    """An executor whose every batch runs on another one too; ``counted`` grows by a value a batch and output."""
+
+    ours: Executor
+    theirs: Executor
+    outputs: tuple[OutputSteps, ...]
+    counted: list[Differences] = field(default_factory=list)
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch, as the first answers it."""
+        ours, theirs = self.ours.run(feeds), self.theirs.run(feeds)
+        for output in self.outputs:
+            one = ours[output.name]
+            self.counted.append(count_differences(one, theirs[output.name], output.broadcast(one.ndim)))
+        return ours
