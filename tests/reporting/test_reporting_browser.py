@@ -1,0 +1,212 @@
+"""The pages in a real browser: no complaint, no request, filters that work, names that stay text, no page too wide."""
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from reporting_histories import edge_histories, make_cell, make_run, nightly_history
+
+from qbench.reporting import write_reports
+
+playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on this machine")
+NARROW, WIDE = 390, 1440
+
+
+class Visit:
+    """A page that was opened, and everything it said or asked for."""
+
+    def __init__(self, browser, width: int, **settings) -> None:
+        context = browser.new_context(viewport={"width": width, "height": 900}, **settings)
+        context.set_default_timeout(60_000)
+        self.page = context.new_page()
+        self.said: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.said.append(message.text))
+        self.page.on("pageerror", lambda error: self.said.append(str(error)))
+        self.page.on("dialog", lambda dialog: (self.said.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+
+    def open(self, path: Path) -> "Visit":
+        self.page.goto(path.as_uri())
+        return self
+
+    def js(self, code: str):
+        return self.page.evaluate(code)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator:
+    with playwright.sync_playwright() as driver:
+        launched = driver.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=60_000
+        )
+        yield launched
+        launched.close()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    write_reports(nightly_history(), folder, ["html"])
+    return folder
+
+
+@pytest.fixture
+def visit(browser):
+    opened = []
+
+    def begin(width: int = WIDE, **settings) -> Visit:
+        opened.append(Visit(browser, width, **settings))
+        return opened[-1]
+
+    yield begin
+    for one in opened:
+        one.page.context.close()
+
+
+@pytest.mark.parametrize("width", [NARROW, WIDE])
+def test_every_page_opens_in_silence_asks_for_nothing_and_fits(site, visit, width):
+    one = visit(width)
+    paths = sorted(site.rglob("*.html"))
+    for path in paths:
+        one.open(path)
+        assert one.js("document.documentElement.scrollWidth") <= width, path.name
+    assert one.said == []
+    assert one.asked == [path.as_uri() for path in paths]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_words_can_be_told_from_their_ground(site, visit, scheme):
+    """WCAG 2.2, 1.4.3: contrast of at least 4.5 between the text of every shade of the matrix and what is behind it."""
+    one = visit(color_scheme=scheme).open(site / "index.html")
+    contrasts = one.js("""() => {
+      const light = (text) => {
+        const parts = text.match(/[\\d.]+/g).slice(0, 3).map((part) => {
+          const c = Number(part) / 255;
+          return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4;
+        });
+        return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2];
+      };
+      const ground = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+          const colour = getComputedStyle(at).backgroundColor;
+          if (colour !== "rgba(0, 0, 0, 0)") return colour;
+        }
+      };
+      return [...document.querySelectorAll(".m .value, .m small, .headline, .when, .lede, .legend li, td, th")]
+        .map((element) => {
+          const [a, b] = [light(getComputedStyle(element).color), light(ground(element))];
+          return [(Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05), element.className + ": " + element.textContent];
+        });
+    }""")
+    assert len(contrasts) > 400
+    assert min(contrasts)[0] >= 4.5, min(contrasts)
+
+
+def test_the_overview_filters_by_name_and_outcome(site, visit):
+    one = visit().open(site / "index.html")
+    output, shown = one.page.locator(".filter output"), ".matrix tbody td.m:not(.dimmed)"
+    one.page.get_by_label("Filter cells by name").fill("mobilenet ort-cpu-noopt sym_pc")
+    assert output.text_content() == "3 of 120"
+    names = one.page.locator(shown).evaluate_all("cells => cells.map((cell) => cell.dataset.cell)")
+    assert names == [f"mobilenet_v2::ort-cpu-noopt+w8a8_{end}" for end in ("asym_pc", "sym_pc", "sym_pc_pow2")]
+    visible = "rows => rows.filter((row) => row.checkVisibility()).length"
+    assert one.page.locator(".matrix tbody tr").evaluate_all(visible) == 1
+    one.page.get_by_label("Filter cells by name").fill("")
+    one.page.get_by_label("Filter cells by outcome").select_option("red")
+    assert output.text_content() == "8 of 120"
+    one.page.get_by_label("Filter cells by outcome").select_option("drifted")
+    assert output.text_content() == "1 of 120"
+    one.page.get_by_label("Filter cells by outcome").select_option("")
+    assert output.text_content() == ""
+    assert one.page.locator(".dimmed, .filtered-out").count() == 0
+    assert one.said == []
+
+
+def test_tables_sort_by_the_keyboard_and_say_so(site, visit):
+    one = visit().open(site / "cells.html")
+    head = one.page.get_by_role("columnheader", name="Change")
+    head.get_by_role("button").focus()
+    one.page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    names = "rows => rows.map((row) => row.dataset.cell)"
+    rows = one.page.locator(".all tbody tr").evaluate_all(names)
+    assert rows[0] == "efficientnet_lite0::ort-cpu+w8a8_asym_pt"
+    assert all("onnx-reference" in name or "magika::ort-cpu+w8a8_sym_pc_pow2" in name for name in rows[-13:])
+    one.page.keyboard.press("Enter")
+    assert head.get_attribute("aria-sort") == "descending"
+    assert one.page.locator(".all tbody tr").evaluate_all(names)[-13:] == rows[-13:]
+    one.open(site / "index.html")
+    matrix = one.page.get_by_role("table", name="ort-cpu: models", exact=False).first
+    matrix.get_by_role("columnheader", name="w8a8_sym_pc").first.get_by_role("button").click()
+    assert matrix.locator("tbody th a").last.text_content() == "mobilenet_v2"
+
+
+def test_the_first_key_leads_past_the_links(site, visit):
+    one = visit().open(site / "index.html")
+    one.page.keyboard.press("Tab")
+    assert one.js("document.activeElement.textContent") == "Skip to the report"
+    assert one.js("document.activeElement.getBoundingClientRect().left") >= 0
+    assert one.js("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    one.page.keyboard.press("Enter")
+    assert one.js("document.activeElement.id") == "main"
+
+
+def test_a_link_of_the_matrix_leads_to_the_charts_of_the_model(site, visit):
+    one = visit().open(site / "index.html")
+    one.page.locator(".matrix").nth(1).get_by_role("link", name="mobilenet_v2").click()
+    one.page.wait_for_url("**/models/mobilenet_v2.html#ort-cpu")
+    chart = one.page.get_by_role("img", name="mobilenet_v2::ort-cpu+w8a8_sym_pc, top1", exact=True)
+    chart.hover()
+    assert one.page.locator("#tip").is_visible()
+    assert "UTC" in one.page.locator("#tip").text_content()
+    one.page.get_by_role("link", name="Overview").click()
+    one.page.wait_for_url("**/index.html")
+    assert one.said == []
+
+
+def test_without_scripts_everything_is_there(site, visit):
+    one = visit(java_script_enabled=False).open(site / "index.html")
+    assert one.page.locator(".matrix td.m").count() == 120
+    assert not one.page.locator(".filter").is_visible()
+    assert one.page.locator(".matrix td.m").first.is_visible()
+
+
+def test_hostile_names_are_shown_and_do_nothing(tmp_path, visit):
+    write_reports(edge_histories()["hostile"], tmp_path, ["html"])
+    one = visit()
+    for path in sorted(tmp_path.rglob("*.html")):
+        one.open(path)
+        assert one.page.locator("img").count() == 0
+    assert one.said == []
+    assert "<script>alert(1)</script>" in one.open(tmp_path / "index.html").page.locator(".matrix").inner_text()
+
+
+def test_on_paper_nothing_is_cut_off_or_folded(site, visit):
+    one = visit(width=1000).open(site / "cells.html")
+    one.page.emulate_media(media="print")
+    assert not one.page.locator(".bar").is_visible()
+    one.open(site / "models" / "mobilenet_v2.html")
+    one.js("dispatchEvent(new Event('beforeprint'))")
+    assert one.page.locator("details:not([open])").count() == 0
+    pdf = one.page.pdf(format="A4")
+    assert pdf.startswith(b"%PDF")
+    assert one.said == []
+
+
+@pytest.mark.parametrize(("width", "wide"), [(480, True), (1280, False)])
+def test_a_table_wider_than_the_window_says_that_it_scrolls(width, wide, tmp_path, visit):
+    line = make_cell("magika", "ort-cpu", "fp32", 0.0)
+    score = line["metrics"]["top1"] | {"hits": 3120, "reference_hits": 3120}
+    cells = [line | {"metrics": {"top1": score}}, *(make_cell("magika", "ort-cpu", f"s{n}", 0.001) for n in range(5))]
+    write_reports([make_run(cells)], tmp_path, ["html"])
+    one = visit(width).open(tmp_path / "index.html")
+    box = one.page.locator(".scroll:has(.matrix)")
+    hint = box.locator("xpath=preceding-sibling::p[1]")
+    hint.wait_for(state="visible" if wide else "hidden")
+    assert ("more" in (box.get_attribute("class") or "").split()) is wide
+    mark, value = (box.locator(f".m {name}").first.bounding_box() for name in (".mark", ".value"))
+    assert abs(mark["y"] + mark["height"] - value["y"] - value["height"]) < 8

@@ -1,0 +1,75 @@
+"""The newest runs of each suite, found by the first line of each file; what cannot be read is said."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from reporting_histories import make_cell, make_run
+
+from qbench.reporting import recent_runs
+
+
+def write(folder: Path, index: int, *, suite: str = "nightly", name: str = "", whole: bool = True) -> Path:
+    run = make_run([make_cell("magika", "ort-cpu", "fp32", 0.0, suite=suite)], index, suite=suite)
+    path = folder / (name or f"{run.id}.jsonl")
+    lines = [run.header, run.environment, *run.cells, *([{"type": "end", "cells": 1}] if whole else [])]
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return path
+
+
+def test_the_newest_of_each_suite_in_order_whatever_the_files_are_called(tmp_path):
+    for index in range(6):
+        write(tmp_path, index, name=f"{9 - index}.jsonl")
+    write(tmp_path, 2, suite="smoke", name="below/a.jsonl")
+    found = recent_runs(tmp_path, 3)
+    assert [(run.suite, run.header["started"][:10]) for run in found.runs] == [
+        ("smoke", "2026-01-03"),
+        ("nightly", "2026-01-04"),
+        ("nightly", "2026-01-05"),
+        ("nightly", "2026-01-06"),
+    ]
+    assert found.problems == ()
+
+
+def test_the_older_files_are_not_read_whole(tmp_path, monkeypatch):
+    paths = [write(tmp_path, index) for index in range(5)]
+    read = []
+    original = Path.read_bytes
+    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or original(path))
+    recent_runs(tmp_path, 2)
+    assert read == paths[-2:]
+
+
+def test_of_a_run_copied_twice_the_fuller_copy_counts_once(tmp_path):
+    write(tmp_path, 0, name="a.jsonl", whole=False)
+    write(tmp_path, 0, name="b.jsonl")
+    write(tmp_path, 1, name="c.jsonl")
+    runs = recent_runs(tmp_path, 2).runs
+    assert [(run.complete, Path(run.path).name) for run in runs] == [(True, "b.jsonl"), (True, "c.jsonl")]
+
+
+@pytest.mark.parametrize(
+    "text", ["", "rubbish\n", "[1]\n", '{"type": "cell"}\n', '{"type": "run", "id": 1\n', "\xff\n"]
+)
+def test_a_file_that_is_no_run_is_one_sentence_and_hinders_nobody(tmp_path, text):
+    write(tmp_path, 0)
+    (tmp_path / "zzz.jsonl").write_bytes(text.encode("latin-1"))
+    found = recent_runs(tmp_path, 1)
+    assert len(found.runs) == 1
+    assert len(found.problems) == 1
+    assert "zzz.jsonl" in found.problems[0]
+
+
+def test_a_header_behind_other_lines_is_still_found(tmp_path):
+    path = write(tmp_path, 0)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[1], lines[0], *lines[2:]]))
+    assert len(recent_runs(tmp_path, 1).runs) == 1
+
+
+def test_no_folder_holds_no_runs(tmp_path):
+    assert recent_runs(tmp_path / "none").runs == ()
+    shutil.copy(write(tmp_path, 0), tmp_path / "copy.jsonl")
+    assert len(recent_runs(tmp_path).runs) == 1
