@@ -3,12 +3,13 @@
 import argparse
 from types import ModuleType
 
-from qbench.cli import check_history, show_history
+from qbench.cli import check_history, index_history, show_history
 from qbench.cli.command import Command, ExitCode
 
 _ACTIONS: tuple[tuple[str, str, ModuleType], ...] = (
     ("show", "the values of one cell over all commits", show_history),
     ("check", "what got worse and nobody has ruled on; for continuous integration", check_history),
+    ("index", "make or update the database that answers queries", index_history),
 )
 
 

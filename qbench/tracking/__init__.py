@@ -17,17 +17,21 @@ from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
 from qbench.tracking.baseline_file import baseline_path, load_baseline, save_baseline
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
-from qbench.tracking.frame import cell_frame
+from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
 from qbench.tracking.history import History, read_run
+from qbench.tracking.index import INDEX_FILE, HistoryIndex
+from qbench.tracking.merging import Merge, merge_run_files
 from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
 from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
 from qbench.tracking.trend import Point, Series, cut_levels, trend_series
+from qbench.tracking.wanted import Wanted
 from qbench.tracking.writing import RunWriter
 
 __all__ = [
     "ANNOTATIONS_FILE",
     "FORMAT",
+    "INDEX_FILE",
     "Acceptance",
     "AcceptedCell",
     "AcceptedLevel",
@@ -39,9 +43,12 @@ __all__ = [
     "Baseline",
     "CellChange",
     "History",
+    "HistoryIndex",
     "Kind",
     "Level",
+    "Merge",
     "MetricChange",
+    "MetricRow",
     "Point",
     "Refusal",
     "Regression",
@@ -53,6 +60,7 @@ __all__ = [
     "Series",
     "State",
     "StoredData",
+    "Wanted",
     "accept_measurements",
     "accept_reference",
     "accepted_levels",
@@ -74,6 +82,8 @@ __all__ = [
     "main_line",
     "measured_commit",
     "measurement_of_line",
+    "merge_run_files",
+    "metric_rows",
     "read_run",
     "save_baseline",
     "trend_series",

@@ -1,73 +1,100 @@
-"""Runs as one pandas frame: a row for each metric of each measured cell of each run."""
+"""Runs as rows and as one pandas frame: a row for each metric of each measured cell of each run."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple
 
+from qbench.tracking.counts import counts_of_line, data_digests, integer_share
 from qbench.tracking.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-COLUMNS = (
-    "run",
-    "started",
-    "commit",
-    "complete",
-    "suite",
-    "model",
-    "backend",
-    "schema",
-    "variant",
-    "environment_class",
-    "outcome",
-    "metric",
-    "hits",
-    "out_of",
-    "value",
-    "reference_hits",
-    "reference_value",
-    "losses",
-    "gains",
-    "n",
-    "integer_macs",
-    "data",
-)
+AXES = ("suite", "model", "backend", "schema", "variant")
+
+_DIGITS = 12
+
+
+class MetricRow(NamedTuple):
+    """One metric of one measured cell of one run.
+
+    ``started`` is a UTC time (ISO 8601), values are fractions, ``data`` names the samples of all metrics of the cell.
+    """
+
+    run: str
+    started: str
+    commit: str
+    complete: bool
+    suite: str
+    model: str
+    backend: str
+    schema: str
+    variant: str
+    environment_class: str
+    outcome: str
+    metric: str
+    hits: int
+    out_of: int
+    value: float
+    reference_hits: int
+    reference_value: float
+    losses: int
+    gains: int
+    n: int
+    integer_macs: float
+    data: str
+
+
+COLUMNS = MetricRow._fields
+
+
+def metric_rows(runs: Iterable[Run]) -> Iterator[MetricRow]:
+    """The rows of ``runs``, in their order and that of their files. A cell that was skipped or broken has none."""
+    for run in runs:
+        started = str(run.header.get("started", ""))
+        for line in run.cells:
+            suite, model, backend, schema, variant = (str(line.get(axis, "")) for axis in AXES)
+            label = data_label(data_digests(line))
+            for counts in counts_of_line(line):
+                yield MetricRow(
+                    run.id,
+                    started,
+                    run.commit,
+                    run.complete,
+                    suite,
+                    model,
+                    backend,
+                    schema,
+                    variant,
+                    str(line.get("environment_class", "")),
+                    str(line.get("outcome", "")),
+                    counts.metric,
+                    counts.hits,
+                    counts.out_of,
+                    counts.value,
+                    counts.reference_hits,
+                    counts.reference_value,
+                    counts.losses,
+                    counts.gains,
+                    counts.n,
+                    integer_share(line),
+                    label,
+                )
+
+
+def data_label(digests: Mapping[str, str]) -> str:
+    """``photos:0f3a…``: the data sets of a cell with the beginnings of their digests."""
+    return "+".join(f"{name}:{digest[:_DIGITS]}" for name, digest in digests.items())
 
 
 def cell_frame(runs: Iterable[Run]) -> "pd.DataFrame":
-    """The columns are ``COLUMNS``; ``started`` is a UTC time, values are fractions, ``data`` names the samples.
+    """``metric_rows(runs)`` as a frame: columns ``COLUMNS``; ``started`` is a UTC time, NaT where it is none."""
+    return frame_of_rows(metric_rows(runs))
 
-    Rows keep the order of ``runs`` and of their files. A cell that was skipped or broken has no row.
-    """
+
+def frame_of_rows(rows: Iterable[tuple[object, ...]]) -> "pd.DataFrame":
+    """A frame of tuples that are laid out as ``MetricRow`` is."""
     import pandas as pd
 
-    rows = []
-    for run in runs:
-        of_run = {
-            "run": run.id,
-            "started": run.header.get("started"),
-            "commit": run.commit,
-            "complete": run.complete,
-        }
-        for line in run.cells:
-            axes = {name: line.get(name, "") for name in ("suite", "model", "backend", "schema", "variant")}
-            digests = line.get("digests", {})
-            data = "+".join(f"{k.removeprefix('data:')}:{digests[k][:12]}" for k in sorted(digests) if k[:5] == "data:")
-            for metric, counts in line.get("metrics", {}).items():
-                rows.append(
-                    {
-                        **of_run,
-                        **axes,
-                        **{key: counts[key] for key in ("hits", "out_of", "reference_hits", "losses", "gains", "n")},
-                        "environment_class": line.get("environment_class", ""),
-                        "outcome": line.get("outcome", ""),
-                        "metric": metric,
-                        "value": counts["hits"] / counts["out_of"],
-                        "reference_value": counts["reference_hits"] / counts["out_of"],
-                        "integer_macs": line.get("integer_macs", 0.0),
-                        "data": data,
-                    }
-                )
-    frame = pd.DataFrame(rows, columns=list(COLUMNS))
-    frame["started"] = pd.to_datetime(frame["started"], utc=True, format="ISO8601")
+    frame = pd.DataFrame(list(rows), columns=list(COLUMNS))
+    frame["started"] = pd.to_datetime(frame["started"], utc=True, format="ISO8601", errors="coerce")
     return frame

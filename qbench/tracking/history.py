@@ -26,13 +26,22 @@ def read_run(path: Path) -> Run:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise _unreadable(path, error.strerror or str(error)) from error
+        raise unreadable(path, error.strerror or str(error)) from error
+    return parse_run(data, path)
+
+
+def parse_run(data: bytes, path: Path) -> Run:
+    """The run in the bytes of a file; ``path`` is for messages.
+
+    Raises:
+        StoreError: it has no ``run`` line.
+    """
     reading = _Reading()
     for line in data.split(b"\n"):
         if line.strip():
             reading.take(line)
     if not {"id", "suite", "started"} <= reading.header.keys():
-        raise _unreadable(path, f"no 'run' line that tells its id, suite and start ({reading.damaged} damaged lines)")
+        raise unreadable(path, f"no 'run' line that tells its id, suite and start ({reading.damaged} damaged lines)")
     return Run(
         header=reading.header,
         environment=reading.environment,
@@ -76,10 +85,19 @@ class History:
                 problems.append(str(error))
                 continue
             problems += run.notices
-            before = found.get(run.id)
-            if before is None or (run.complete, len(run.cells)) > (before.complete, len(before.cells)):
-                found[run.id] = run  # the same run copied twice counts once, the fuller copy
+            before = found.setdefault(run.id, run)
+            if before is run:
+                continue
+            fuller, other = (run, before) if fullness(run) > fullness(before) else (before, run)
+            found[run.id] = fuller  # the same run copied twice counts once, the fuller copy
+            if (other.header, other.cells) != (fuller.header, fuller.cells[: len(other.cells)]):
+                problems.append(f"'{other.path}' tells of run '{run.id}' otherwise than '{fuller.path}', which counts.")
         return tuple(sorted(found.values(), key=lambda run: (str(run.header["started"]), run.id))), tuple(problems)
+
+
+def fullness(run: Run) -> tuple[bool, int]:
+    """What decides between two copies of one run: the greater is the fuller."""
+    return run.complete, len(run.cells)
 
 
 @dataclass(slots=True)
@@ -96,7 +114,7 @@ class _Reading:
     def take(self, text: bytes) -> None:
         """Add one line; of a type nobody here knows, nothing."""
         try:
-            line = json.loads(text, parse_constant=_refuse_constant)
+            line = _DECODER.decode(text.decode("utf-8-sig"))
             kind = line["type"]
             if kind == "cell":
                 cell_of_line(line)
@@ -130,7 +148,11 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} ({math.nan}-like) in a record")
 
 
-def _unreadable(path: Path, found: str) -> StoreError:
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+
+
+def unreadable(path: Path, found: str) -> StoreError:
+    """The error of a file that cannot be read as a run."""
     return StoreError(
         f"Reading the run file '{path}'",
         found=found,

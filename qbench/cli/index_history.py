@@ -1,0 +1,43 @@
+"""``qbench history index``: bring the index of a history up to date, in SQLite or PostgreSQL."""
+
+import argparse
+
+from qbench.cli.command import ExitCode
+from qbench.cli.history_files import declare_history, open_history
+from qbench.cli.printing import counted, print_json, say
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench history index``."""
+    declare_history(parser)
+    parser.add_argument(
+        "--db",
+        metavar="PLACE",
+        help="an SQLite file, or postgresql://USER@HOST/DATABASE (default: index.sqlite in the history folder); "
+        "the password is taken from PGPASSWORD or the user's .pgpass",
+    )
+    parser.add_argument("--rebuild", action="store_true", help="forget what is in it and read every file")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Update the index and say what was done; USAGE when a file in the history is no run file.
+
+    Raises:
+        InputError: there is no history, or the place is none. StoreError: the database cannot be reached or written.
+        UnavailableError: SQLAlchemy or psycopg is not installed.
+    """
+    from qbench.tracking import INDEX_FILE, HistoryIndex
+
+    folder = open_history(arguments.history).folder
+    with HistoryIndex(arguments.db or str(folder / INDEX_FILE)) as index:
+        done = index.update(folder, rebuild=arguments.rebuild)
+        for problem in done.problems:
+            say(problem)
+        fates = {"added": done.added, "changed": done.changed, "gone": done.gone, "kept": done.kept}
+        if arguments.json:
+            print_json({"index": index.name, **fates, "unreadable": done.unreadable, "problems": list(done.problems)})
+        else:
+            told = f"{done.changed} changed, {done.gone} gone, {done.kept} as they were"
+            print(f"{index.name}: {counted(done.added, 'run file')} added, {told}")
+    return ExitCode.USAGE if done.unreadable else ExitCode.FINE

@@ -1,0 +1,71 @@
+"""What a ``cell`` line counts: its metrics in whole numbers, and the samples they were counted on.
+
+    value = hits / out_of
+
+A line may come from another machine or a newer qbench: what makes no sense here is passed over, never an error.
+"""
+
+import operator
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+_LIMIT = 2**63
+"""What a database's integer can hold."""
+
+_COUNTS = operator.itemgetter("hits", "out_of", "reference_hits", "losses", "gains", "n")
+
+_WHOLE = {int}
+
+
+class Counts(NamedTuple):
+    """One metric of one measured cell; a tuple, because a history holds millions.
+
+    ``direction`` is the word of the line: ``higher``, ``lower``, or what a newer qbench calls it.
+    """
+
+    metric: str
+    hits: int
+    out_of: int
+    reference_hits: int
+    losses: int
+    gains: int
+    n: int
+    direction: str
+
+    @property
+    def value(self) -> float:
+        """The score, a fraction."""
+        return self.hits / self.out_of
+
+    @property
+    def reference_value(self) -> float:
+        """The score of fp32, a fraction."""
+        return self.reference_hits / self.out_of
+
+
+def counts_of_line(line: Mapping[str, Any]) -> Iterator[Counts]:
+    """The metrics of a ``cell`` line in its order; none when it was not measured."""
+    metrics = line.get("metrics")
+    if not isinstance(metrics, Mapping):
+        return
+    for metric, table in metrics.items():
+        try:
+            counts = _COUNTS(table)
+        except (KeyError, TypeError):
+            continue
+        if set(map(type, counts)) == _WHOLE and min(counts) >= 0 and counts[1] > 0 and max(counts) < _LIMIT:
+            yield Counts._make((metric, *counts, str(table.get("direction", ""))))
+
+
+def data_digests(line: Mapping[str, Any]) -> dict[str, str]:
+    """Data set → digest of the samples and labels that the cell was measured on, sorted by name."""
+    digests = line.get("digests")
+    if not isinstance(digests, Mapping):
+        return {}
+    return {key[5:]: str(digests[key]) for key in sorted(digests) if key.startswith("data:")}
+
+
+def integer_share(line: Mapping[str, Any]) -> float:
+    """The planned share of multiply-accumulates on integers; 0 when the line tells none."""
+    share = line.get("integer_macs")
+    return float(share) if type(share) is float or (type(share) is int and share in (0, 1)) else 0.0

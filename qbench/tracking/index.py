@@ -1,0 +1,211 @@
+"""The index of a history: a database derived from its run files, for queries; SQLite, or PostgreSQL for a team.
+
+The files are the truth. An index can be deleted at any time and is made again from them; one process writes it,
+any number read it meanwhile.
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from qbench.errors import InputError, StoreError, UnavailableError
+from qbench.tracking.frame import MetricRow, frame_of_rows
+from qbench.tracking.runs import Run
+from qbench.tracking.wanted import Wanted
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from sqlalchemy import Connection, Engine
+
+    from qbench.tracking.index_building import IndexUpdate
+
+INDEX_FILE = "index.sqlite"
+"""The index of a history folder where nobody names another."""
+
+_DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
+
+_WAIT_S = 60
+"""How long a writer waits for another, in seconds."""
+
+
+_CACHE_KIB, _MAPPED = 256 << 10, 1 << 30
+"""SQLite's pages in memory: a run writes into every series, so that a small cache would write each page 730 times."""
+
+
+class HistoryIndex:
+    """An index at a place: the path of an SQLite file, or a URL (``sqlite:///…``, ``postgresql://user@host/name``).
+
+    Making one opens nothing. ``name`` is the place without its password, for messages.
+
+    Raises:
+        InputError: the place is no such URL. UnavailableError: SQLAlchemy or the database's driver is not installed.
+    """
+
+    def __init__(self, place: str) -> None:
+        self._engine = _engine(place)
+        self._known = False
+        self.name = self._engine.url.render_as_string() if "://" in place else place
+
+    def update(self, folder: Path, *, rebuild: bool = False) -> "IndexUpdate":
+        """Bring it up to date with the run files under ``folder``, all or nothing; what is new alone is read.
+
+        Args:
+            rebuild: forget what it holds and read everything.
+
+        Raises:
+            StoreError: the database cannot be reached or written, or went away; it is as it was before.
+            InputError: a newer qbench made it.
+        """
+        from qbench.tracking.index_building import claim, prepare_tables, update_index
+
+        with self._open(f"Updating the index '{self.name}'") as connection:
+            claim(connection)
+            prepare_tables(connection, rebuild=rebuild)
+            done = update_index(connection, folder)
+            connection.commit()
+        return done
+
+    def rows(self, wanted: Wanted | None = None) -> list[MetricRow]:
+        """What ``metric_rows`` gives of the history, or of what is ``wanted`` of it.
+
+        Raises:
+            StoreError: there is no index, or it cannot be read.
+        """
+        from qbench.tracking.index_queries import wanted_rows
+
+        with self._reading() as connection:
+            return wanted_rows(connection, wanted or Wanted())
+
+    def frame(self, wanted: Wanted | None = None) -> "pd.DataFrame":
+        """What ``cell_frame`` gives of the history, or of what is ``wanted`` of it.
+
+        Raises:
+            StoreError: there is no index, or it cannot be read.
+        """
+        return frame_of_rows(self.rows(wanted))
+
+    def runs(self, wanted: Wanted | None = None) -> tuple[Run, ...]:
+        """The runs that hold what is ``wanted``, with these cells and metrics alone: for ``trend_series``.
+
+        Raises:
+            StoreError: there is no index, or it cannot be read.
+        """
+        from qbench.tracking.index_queries import wanted_runs
+
+        with self._reading() as connection:
+            return wanted_runs(connection, wanted or Wanted())
+
+    @property
+    def problems(self) -> tuple[str, ...]:
+        """A sentence for each file that the last update could not read, or not whole.
+
+        Raises:
+            StoreError: there is no index, or it cannot be read.
+        """
+        from qbench.tracking.index_queries import problems_of
+
+        with self._reading() as connection:
+            return problems_of(connection)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @contextlib.contextmanager
+    def _reading(self) -> "Iterator[Connection]":
+        from qbench.tracking.index_building import version_of
+        from qbench.tracking.index_tables import VERSION
+
+        doing = f"Reading the index '{self.name}'"
+        file = self._engine.url.database
+        if self._engine.dialect.name == "sqlite" and not (file and Path(file).is_file()):
+            raise _missing(doing, "no such file")  # SQLite would make an empty one
+        with self._open(doing) as connection:
+            if not self._known and (version := version_of(connection)) != VERSION:
+                raise _missing(doing, "no index in it" if version is None else f"an index of version {version}")
+            self._known = True
+            yield connection
+
+    @contextlib.contextmanager
+    def _open(self, doing: str) -> "Iterator[Connection]":
+        """A connection, whose errors become a sentence; what was not committed is rolled back."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        try:
+            with self._engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StoreError(
+                doing,
+                found=_first_line(error),
+                expected="a database that can be reached and written",
+                remedy="The run files are untouched: mend the database, or name another with --db, and run "
+                "'qbench history index' again.",
+            ) from error
+
+
+def _engine(place: str) -> "Engine":
+    doing = f"Opening the index '{place.partition('@')[2] or place}'"
+    try:
+        import sqlalchemy
+        from sqlalchemy.engine import URL, make_url
+    except ModuleNotFoundError as error:
+        raise _without(doing, "SQLAlchemy", "db") from error
+    try:
+        url = make_url(place) if "://" in place else URL.create("sqlite", database=place)
+        driver = _DRIVERS[url.drivername]
+    except (sqlalchemy.exc.ArgumentError, ValueError, KeyError) as error:
+        raise InputError(
+            doing,
+            found="another kind of place",
+            expected="the path of an SQLite file, sqlite:///PATH, or postgresql://USER@HOST/DATABASE",
+            remedy="Write it so.",
+        ) from error
+    try:
+        if url.drivername == "sqlite":
+            engine = sqlalchemy.create_engine(url, connect_args={"timeout": _WAIT_S})
+            sqlalchemy.event.listen(engine, "connect", _let_others_read)
+            return engine
+        return sqlalchemy.create_engine(url.set(drivername=driver))
+    except ModuleNotFoundError as error:
+        raise _without(doing, "psycopg", "postgres") from error
+
+
+def _let_others_read(connection: Any, _record: object) -> None:  # noqa: ANN401 - a connection of the driver
+    """Readers see the state before a writer's transaction, and neither waits for the other; both keep pages at hand."""
+    for setting in ("journal_mode=WAL", "synchronous=NORMAL", f"cache_size=-{_CACHE_KIB}", f"mmap_size={_MAPPED}"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _without(doing: str, package: str, extra: str) -> UnavailableError:
+    return UnavailableError(
+        doing,
+        found=f"no {package}",
+        expected=f"the extra '{extra}'",
+        remedy=f"Install it: pip install 'pytest-qbench[{extra}]'; everything but the index works without.",
+    )
+
+
+def _missing(doing: str, found: str) -> StoreError:
+    return StoreError(
+        doing,
+        found=found,
+        expected="an index that this qbench made",
+        remedy="Make it with 'qbench history index'.",
+    )
+
+
+def _first_line(error: Exception) -> str:
+    """What the database said, without the statement and its parameters."""
+    said = str(getattr(error, "orig", None) or error).strip()
+    return said.splitlines()[0] if said else type(error).__name__

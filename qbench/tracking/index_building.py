@@ -1,0 +1,145 @@
+"""Bringing an index up to date with the run files of a folder, in one transaction; the files are only read.
+
+A file whose size and time are those in the index is not opened; one whose digest is the same is not parsed. What
+vanished from the folder vanishes from the index. Readers see the index of before until all is done.
+"""
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, delete, func, insert, inspect, select, update
+
+from qbench.errors import InputError
+from qbench.storage import digest_bytes
+from qbench.tracking import index_tables as tables
+from qbench.tracking.index_queries import problems_of
+from qbench.tracking.index_rows import Row, Shared, insert_values, result_rows, run_rows, storable
+
+_LOCK = 0x7162656E6368
+"""PostgreSQL's lock of whoever writes: an arbitrary number that nobody else takes (the letters of qbench)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IndexUpdate:
+    """What an update did: run files by fate, and a sentence for each that could not be read, or not whole.
+
+    ``unreadable`` of the files tell nothing at all.
+    """
+
+    added: int
+    changed: int
+    gone: int
+    kept: int
+    unreadable: int
+    problems: tuple[str, ...]
+
+
+def claim(connection: Connection) -> None:
+    """Wait until nobody else writes the index, and keep others out until the transaction ends."""
+    if connection.dialect.name == "sqlite":
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+    else:
+        connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+
+
+def prepare_tables(connection: Connection, *, rebuild: bool) -> None:
+    """Make the tables where they are missing, of another version, or not wanted any more (``rebuild``).
+
+    Raises:
+        InputError: a newer qbench made the index.
+    """
+    found = version_of(connection)
+    if found is not None and found > tables.VERSION and not rebuild:
+        raise InputError(
+            "Updating the index of the history",
+            found=f"an index of version {found}, made by a newer qbench",
+            expected=f"version {tables.VERSION}",
+            remedy="Update qbench, or give --rebuild to make it anew for this one.",
+        )
+    if rebuild or found != tables.VERSION:
+        tables.metadata.drop_all(connection)
+        tables.metadata.create_all(connection)
+        connection.execute(insert(tables.state), {"version": tables.VERSION})
+
+
+def version_of(connection: Connection) -> int | None:
+    """The version of the index in the database; None when it has none."""
+    if not inspect(connection).has_table(tables.state.name):
+        return None
+    return connection.execute(select(tables.state.c.version)).scalar()
+
+
+def update_index(connection: Connection, folder: Path) -> IndexUpdate:
+    """Bring the tables up to date with the ``*.jsonl`` under ``folder``, at any depth; the caller commits."""
+    rows = connection.execute(select(tables.run)).all()
+    indexed = {row.path: row for row in rows}
+    shared = Shared(connection)
+    numbers = itertools.count(max((row.key for row in rows), default=0) + 1)
+    fates = {"added": 0, "changed": 0, "kept": 0}
+    seen = set()
+    for path in sorted(folder.rglob("*.jsonl")):
+        name = storable(path.relative_to(folder).as_posix())
+        seen.add(name)
+        before = indexed.get(name)
+        data, facts = _read(path, None if before is None else (before.size, before.modified_ns))
+        if before is not None and facts.get("digest", before.digest) == before.digest:
+            fates["kept"] += 1
+            if facts:  # written again as it was, or copied
+                connection.execute(update(tables.run).where(tables.run.c.key == before.key).values(facts))
+            continue
+        _remove(connection, [] if before is None else [before.key])
+        fates["added" if before is None else "changed"] += 1
+        of_run, told, lines = run_rows(next(numbers), data, path)
+        connection.execute(insert(tables.run), {"path": name, **facts, **of_run})
+        connection.execute(insert(tables.told), told)
+        outcomes, results = result_rows(of_run["key"], lines, shared)
+        shared.write(connection)
+        insert_values(connection, tables.outcome, outcomes)
+        insert_values(connection, tables.result, results)
+    gone = [row.key for row in rows if row.path not in seen]
+    _remove(connection, gone)
+    _count_fullest(connection)
+    unreadable = connection.execute(select(func.count()).where(tables.run.c.id.is_(None))).scalar_one()
+    return IndexUpdate(**fates, gone=len(gone), unreadable=unreadable, problems=problems_of(connection))
+
+
+def _read(path: Path, known: tuple[int, int] | None) -> tuple[bytes, Row]:
+    """The bytes of ``path`` with its size, time and digest; nothing when size and time are the ``known`` ones."""
+    try:
+        facts = path.stat()  # before it is read: what is appended meanwhile makes it another size next time
+        if known == (facts.st_size, facts.st_mtime_ns):
+            return b"", {}
+        data = path.read_bytes()
+    except OSError:
+        return b"", {"size": -1, "modified_ns": 0, "digest": ""}  # no file has this size: it is tried again next time
+    return data, {"size": facts.st_size, "modified_ns": facts.st_mtime_ns, "digest": digest_bytes(data)}
+
+
+def _remove(connection: Connection, keys: Sequence[int]) -> None:
+    if not keys:
+        return
+    for table, column in (
+        (tables.result, tables.result.c.run),
+        (tables.outcome, tables.outcome.c.run),
+        (tables.told, tables.told.c.run),
+        (tables.run, tables.run.c.key),
+    ):
+        connection.execute(delete(table).where(column == bindparam("gone")), [{"gone": key} for key in keys])
+
+
+def _count_fullest(connection: Connection) -> None:
+    """Of each run the fullest copy counts, of equals the first by path, as in a History."""
+    best: dict[str, Any] = {}
+    rows = connection.execute(select(tables.run).where(tables.run.c.id.is_not(None))).all()
+    for row in sorted(rows, key=lambda row: Path(row.path)):
+        before = best.get(row.id)
+        if before is None or (row.complete, row.cells) > (before.complete, before.cells):
+            best[row.id] = row
+    chosen = {row.key for row in best.values()}
+    for row in rows:
+        if row.counted != (row.key in chosen):
+            statement = update(tables.run).where(tables.run.c.key == row.key)
+            connection.execute(statement.values(counted=row.key in chosen))

@@ -1,0 +1,108 @@
+"""The tables of the index, the same in SQLite and PostgreSQL; everything in them is derived from run files.
+
+    run                    one row a file, with its size, time and digest, so that an update reads what is new
+    told                   its first lines, and what is wrong with it, as JSON; apart, so that run stays short
+    cell, series, samples  what many rows share, by number; samples are {data set: digest} as JSON
+    outcome                one row a ``cell`` line, named by its run and its position in it
+    result                 one row a metric of such a line; place is the metric's position in the line
+
+Both lie on disk in the order of their keys, so that all nights of one series, and of its cell, are neighbours there.
+
+A value is hits / out_of; a series are the results of one number that belong to runs that are counted.
+
+``counted`` is false of a file that is the lesser copy of a run, or that could not be read. There are no foreign keys:
+one process writes, in one transaction, and checking three keys a row would take longer than writing it. There are no
+migrations: another VERSION is another index, and is made anew from the files.
+"""
+
+from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, MetaData, Table, Text, UniqueConstraint
+
+VERSION = 1
+
+metadata = MetaData()
+
+state = Table("qbench_index", metadata, Column("version", Integer, nullable=False))
+
+run = Table(
+    "qbench_run",
+    metadata,
+    Column("key", Integer, primary_key=True, autoincrement=False),
+    Column("path", Text, nullable=False, unique=True),
+    Column("size", BigInteger, nullable=False),
+    Column("modified_ns", BigInteger, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("id", Text),
+    Column("suite", Text),
+    Column("started", Text),
+    Column("commit_sha", Text),
+    Column("complete", Boolean, nullable=False),
+    Column("cells", Integer, nullable=False),
+    Column("counted", Boolean, nullable=False),
+)
+
+told = Table(
+    "qbench_told",
+    metadata,
+    Column("run", Integer, primary_key=True, autoincrement=False),
+    Column("header", Text, nullable=False),
+    Column("environment", Text, nullable=False),
+    Column("problems", Text, nullable=False),
+)
+
+cell = Table(
+    "qbench_cell",
+    metadata,
+    Column("key", Integer, primary_key=True, autoincrement=False),
+    Column("suite", Text, nullable=False),
+    Column("model", Text, nullable=False),
+    Column("backend", Text, nullable=False),
+    Column("schema", Text, nullable=False),
+    Column("variant", Text, nullable=False),
+    UniqueConstraint("suite", "model", "backend", "schema", "variant"),
+)
+
+series = Table(
+    "qbench_series",
+    metadata,
+    Column("key", Integer, primary_key=True, autoincrement=False),
+    Column("cell", Integer, nullable=False),
+    Column("metric", Text, nullable=False),
+    Column("environment_class", Text, nullable=False),
+    Column("direction", Text, nullable=False),
+    UniqueConstraint("cell", "metric", "environment_class", "direction"),
+)
+
+samples = Table(
+    "qbench_samples",
+    metadata,
+    Column("key", Integer, primary_key=True, autoincrement=False),
+    Column("digests", Text, nullable=False, unique=True),
+)
+
+outcome = Table(
+    "qbench_outcome",
+    metadata,
+    Column("cell", Integer, primary_key=True, autoincrement=False),
+    Column("run", Integer, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("outcome", Text, nullable=False),
+    Column("integer_macs", Float, nullable=False),
+    Column("samples", Integer, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+result = Table(
+    "qbench_result",
+    metadata,
+    Column("series", Integer, primary_key=True, autoincrement=False),
+    Column("run", Integer, primary_key=True, autoincrement=False),
+    Column("position", Integer, primary_key=True, autoincrement=False),
+    Column("place", Integer, nullable=False),
+    Column("hits", BigInteger, nullable=False),
+    Column("out_of", BigInteger, nullable=False),
+    Column("reference_hits", BigInteger, nullable=False),
+    Column("losses", BigInteger, nullable=False),
+    Column("gains", BigInteger, nullable=False),
+    Column("n", BigInteger, nullable=False),
+    sqlite_with_rowid=False,
+)

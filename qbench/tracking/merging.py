@@ -1,0 +1,136 @@
+"""Putting histories together: the union of their run files, by the id of each run; no file is ever written over.
+
+Copies of a run are the same when their bytes are, and one is an earlier copy of another when it is its beginning: the
+longest counts. Two that are neither are a conflict: somebody changed one. Then none is taken, whatever the order.
+"""
+
+import contextlib
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from qbench.errors import InputError, StoreError
+from qbench.storage import digest_bytes
+from qbench.tracking.history import parse_run, unreadable
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+
+_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """What a merge did.
+
+    Args:
+        added: run files that were written. same: runs that the target had already, whole.
+        conflicts: a sentence for each id that two files tell of differently; nothing was taken of these.
+        problems: a sentence for each file that is no run file, or not whole (what is whole in it was taken).
+        unreadable: how many files are no run files.
+    """
+
+    added: tuple[Path, ...]
+    same: int
+    conflicts: tuple[str, ...]
+    problems: tuple[str, ...]
+    unreadable: int
+
+
+def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
+    """Put every run of ``sources`` (folders of run files, or run files) into the folder ``target`` that lacks it.
+
+    Raises:
+        InputError: a source does not exist.
+        StoreError: the target cannot be written; what was added before is whole and stays.
+    """
+    for source in sources:
+        if not source.exists():
+            raise InputError(
+                f"Merging into '{target}'",
+                found=f"no '{source}'",
+                expected="folders of run files, or run files",
+                remedy="Check the path.",
+            )
+    copies, problems, unread = _read(_files([*sources, target]))
+    added, conflicts, same = [], [], 0
+    for run_id, found in sorted(copies.items()):
+        paths = list(found.values())
+        fullest = max(paths, key=lambda path: path.stat().st_size)
+        data = _bytes(fullest)
+        odd = [path for path in paths if path != fullest and not data.startswith(_bytes(path))]
+        if odd:
+            conflicts.append(
+                f"'{odd[0]}' and '{fullest}' tell of run '{run_id}' differently: neither was taken; "
+                "a run file is never changed, so find out which one was."
+            )
+        elif fullest.is_relative_to(target):
+            same += 1
+        else:
+            added.append(_put(target, run_id, data))
+    return Merge(added=tuple(added), same=same, conflicts=tuple(conflicts), problems=tuple(problems), unreadable=unread)
+
+
+def _files(places: Iterable[Path]) -> Iterator[Path]:
+    for place in places:
+        yield from [place] if place.is_file() else sorted(place.rglob("*.jsonl"))
+
+
+def _read(paths: Iterable[Path]) -> tuple[dict[str, dict[str, Path]], list[str], int]:
+    """Id → digests of the contents found under it, each with its (last) path; sentences; unreadable files."""
+    copies: dict[str, dict[str, Path]] = {}
+    problems: dict[str, None] = {}
+    unread = set()
+    for path in paths:
+        try:
+            data = _bytes(path)
+            run = parse_run(data, path)
+        except StoreError as error:
+            problems[str(error)] = None
+            unread.add(path.resolve())
+            continue
+        problems |= dict.fromkeys(run.notices)
+        copies.setdefault(run.id, {})[digest_bytes(data)] = path
+    return copies, list(problems), len(unread)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error.strerror or str(error)) from error
+
+
+def _put(target: Path, run_id: str, data: bytes) -> Path:
+    """A new file in ``target`` with ``data``, whole or not at all; a name that is taken gets the digest as well.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    digest = digest_bytes(data)[:_DIGITS]
+    stem = run_id if _SAFE_NAME.fullmatch(run_id) else f"run-{digest}"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".merging-", dir=target)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            for name in (f"{stem}.jsonl", f"{stem}.{digest}.jsonl"):
+                with contextlib.suppress(FileExistsError):
+                    os.link(temporary, target / name)  # fails where a rename would write over
+                    return target / name
+            return target / f"{stem}.{digest}.jsonl"  # another merge was faster with the same content
+        finally:
+            os.unlink(temporary)
+    except OSError as error:
+        raise StoreError(
+            f"Merging run '{run_id}' into '{target}'",
+            found=error.strerror or str(error),
+            expected="a writable folder with free space",
+            remedy="Make room or name another folder, and merge again: what was merged is kept.",
+        ) from error

@@ -1,0 +1,217 @@
+"""The index says what the files say: whatever they are, however often it is brought up to date, on either database."""
+
+import datetime
+import json
+import os
+
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tracked_results import ELSEWHERE, START, line, measured, per, top1, written
+
+from qbench.errors import InputError, StoreError, UnavailableError
+from qbench.judging import Outcome
+from qbench.tracking import History, HistoryIndex, Wanted, cell_frame, metric_rows, trend_series
+
+SLUGS = ("ort-cpu+w8a8_asym_pc", "ort-cpu+w8a8_asym_pt", "integer-ort-x64+w8a8_asym_pc+calib32")
+
+
+def nights(folder, count=6):
+    """A small history: three cells, two classes in turns, a step, and a suite beside."""
+    for night in range(count):
+        environment = ELSEWHERE if night % 2 else None
+        more = {} if environment is None else {"environment": environment}
+        lines = [line(measured(top1(758 - 9 * (night > 3)), per(104 + night), slug=slug, **more)) for slug in SLUGS]
+        day = START + datetime.timedelta(days=night)
+        written(
+            folder / f"{night % 2}", *lines, started=day, commit=f"{night:040x}", suite="nightly" if night else "smoke"
+        )
+
+
+def same(index, folder):
+    runs = History(folder).runs()
+    assert index.rows() == list(metric_rows(runs))
+    pd.testing.assert_frame_equal(index.frame(), cell_frame(runs))
+    assert trend_series(index.runs()) == trend_series(runs)
+
+
+def test_the_index_says_what_the_files_say(tmp_path, place):
+    nights(tmp_path / "h")
+    with HistoryIndex(place) as index:
+        done = index.update(tmp_path / "h")
+        assert (done.added, done.changed, done.gone, done.kept, done.problems) == (6, 0, 0, 0, ())
+        same(index, tmp_path / "h")
+        assert len(index.rows()) == 6 * 3 * 2
+        (run, *_) = index.runs()
+        assert run.header == History(tmp_path / "h").runs()[0].header
+
+
+def test_what_is_wanted_is_what_comes(tmp_path, place):
+    nights(tmp_path / "h")
+    rows = list(metric_rows(History(tmp_path / "h").runs()))
+    with HistoryIndex(place) as index:
+        index.update(tmp_path / "h")
+        for axis in ("suite", "backend", "schema", "variant", "metric", "environment_class"):
+            for value in sorted({getattr(row, axis) for row in rows} | {"nothing"}):
+                expected = [row for row in rows if getattr(row, axis) == value]
+                wanted = Wanted(**{axis: value})
+                assert index.rows(wanted) == expected
+                assert list(metric_rows(index.runs(wanted))) == expected
+        backend, metric = "ort-cpu", "top1@photos"
+        both = [row for row in rows if (row.backend, row.metric) == (backend, metric)]
+        assert index.rows(Wanted(backend=backend, metric=metric)) == both != []
+
+
+def test_an_update_reads_what_is_new_alone(tmp_path, place, monkeypatch):
+    folder = tmp_path / "h"
+    nights(folder)
+    with HistoryIndex(place) as index:
+        index.update(folder)
+        grown, copied, gone, *_ = sorted(folder.rglob("*.jsonl"))
+        grown.write_text(grown.read_text() + json.dumps(line(measured(slug="a+b"))) + "\n")
+        os.utime(copied, ns=(1, 1))
+        gone.unlink()
+        written(folder, line(measured()), started=START + datetime.timedelta(days=40))
+        read = []
+        from qbench.tracking import index_rows
+
+        parse = index_rows.parse_run
+        monkeypatch.setattr(index_rows, "parse_run", lambda data, path: (read.append(path), parse(data, path))[1])
+        done = index.update(folder)
+        assert (done.added, done.changed, done.gone, done.kept) == (1, 1, 1, 4)
+        assert len(read) == 2
+        same(index, folder)
+        assert index.update(folder).kept == 6
+        assert len(read) == 2
+        assert index.update(folder, rebuild=True).added == 6
+        same(index, folder)
+
+
+def test_the_fuller_copy_of_a_run_counts_whichever_comes_first(tmp_path, place):
+    folder = tmp_path / "h"
+    whole = written(folder / "b", line(measured()), line(measured(slug="x+y")))
+    content = whole.read_bytes()
+    with HistoryIndex(place) as index:
+        index.update(folder)
+        (folder / "a").mkdir()
+        (folder / "a" / whole.name).write_bytes(content[: len(content) // 2])
+        index.update(folder)
+        same(index, folder)
+        assert len(index.rows()) == 6
+        whole.unlink()
+        index.update(folder)
+        same(index, folder)
+        assert len(index.rows()) < 6
+
+
+def test_files_that_are_no_runs_are_told_each_time_until_they_are(tmp_path, place):
+    folder = tmp_path / "h"
+    good = written(folder, line(measured()))
+    (folder / "bad.jsonl").write_text("nonsense\n")
+    (folder / "newer.jsonl").write_text(good.read_text().replace("qbench-run/1", "qbench-run/9").replace("-aa", "-bb"))
+    with HistoryIndex(place) as index:
+        for _ in range(2):
+            done = index.update(folder)
+            assert done.unreadable == 1
+            assert [sentence.partition(":")[0] for sentence in done.problems] == [
+                f"Reading the run file '{folder / 'bad.jsonl'}'",
+                f"'{folder / 'newer.jsonl'}' was written by a newer qbench (qbench-run/9, not qbench-run/1)",
+            ]
+            assert index.problems == done.problems
+        assert len(index.runs()) == 2
+        (folder / "bad.jsonl").unlink()
+        assert index.update(folder).unreadable == 0
+
+
+def test_cells_that_were_not_measured_have_no_rows(tmp_path, place):
+    skipped = line(measured(), Outcome.UNSUPPORTED)
+    del skipped["metrics"]
+    written(tmp_path / "h", skipped, line(measured(top1(1), slug="a+b")))
+    with HistoryIndex(place) as index:
+        index.update(tmp_path / "h")
+        same(index, tmp_path / "h")
+        assert len(index.rows()) == 1
+
+
+@pytest.mark.parametrize("text", ["nul \0 here", "half a pair \ud800", "ünïcode ✓", "'; DROP TABLE qbench_run; --"])
+def test_any_text_can_be_kept(tmp_path, place, text):
+    item = line(measured(top1(758)))
+    item["metrics"] = {text: item["metrics"]["top1@photos"]}
+    item |= {"environment_class": text, "outcome": text, "digests": {f"data:{text}": text}}
+    path = written(tmp_path / "h")
+    path.write_text(path.read_text() + json.dumps(item) + "\n")
+    with HistoryIndex(place) as index:
+        index.update(tmp_path / "h")
+        (row,) = index.rows()
+        kept = text.replace("\0", "\ufffd").replace("\ud800", "?")
+        assert (row.metric, row.environment_class, row.outcome) == (kept, kept, kept)
+
+
+@pytest.mark.parametrize("hits", [2**63, -1, 0.5, True, None, "7", 10**400])
+def test_counts_that_are_none_are_passed_over(tmp_path, place, hits):
+    item = line(measured(top1(758), per(104)))
+    item["metrics"]["top1@photos"]["hits"] = hits
+    path = written(tmp_path / "h")
+    path.write_text(path.read_text() + json.dumps(item) + "\n")
+    with HistoryIndex(place) as index:
+        index.update(tmp_path / "h")
+        assert [row.metric for row in index.rows()] == ["per@words"]
+        assert [row.metric for row in metric_rows(History(tmp_path / "h").runs())] == ["per@words"]
+
+
+@settings(max_examples=20)
+@given(cut=st.integers(1, 5000), byte=st.integers(0, 255))
+def test_files_cut_or_spoilt_anywhere_are_indexed_as_they_are_read(tmp_path_factory, cut, byte):
+    folder = tmp_path_factory.mktemp("spoilt")
+    path = written(folder, line(measured()), line(measured(slug="ort-cpu+other")))
+    content = path.read_bytes()
+    at = cut % len(content)
+    path.write_bytes(content[:at] + bytes([byte]) + content[at + 1 :])
+    with HistoryIndex(str(folder / "index.sqlite")) as index:
+        index.update(folder)
+        assert index.rows() == list(metric_rows(History(folder).runs()))
+
+
+def test_an_index_of_another_version_is_made_anew_or_refused(tmp_path, place):
+    import sqlalchemy
+
+    nights(tmp_path / "h", 2)
+    with HistoryIndex(place) as index:
+        index.update(tmp_path / "h")
+        engine = index._engine
+
+        def call_it(version):
+            with engine.begin() as connection:
+                connection.execute(sqlalchemy.text("UPDATE qbench_index SET version = :v"), {"v": version})
+
+        call_it(0)
+        with HistoryIndex(place) as other, pytest.raises(StoreError, match="an index of version 0"):
+            other.rows()
+        assert index.update(tmp_path / "h").added == 2
+        call_it(99)
+        with pytest.raises(InputError, match="version 99, made by a newer qbench"):
+            index.update(tmp_path / "h")
+        assert index.update(tmp_path / "h", rebuild=True).added == 2
+        same(index, tmp_path / "h")
+
+
+def test_reading_where_there_is_none_makes_none(tmp_path, place):
+    with HistoryIndex(place) as index, pytest.raises(StoreError, match="qbench history index"):
+        index.rows()
+    assert not (tmp_path / "index.sqlite").exists()
+
+
+@pytest.mark.parametrize("place", ["mysql://host/db", "sqlite:x://y", "://", "postgresql://host:port/db"])
+def test_a_place_that_is_none_is_one_sentence(place):
+    with pytest.raises(InputError, match="expected the path of an SQLite file"):
+        HistoryIndex(place)
+
+
+@pytest.mark.parametrize(("package", "extra"), [("sqlalchemy", "db"), ("psycopg", "postgres")])
+def test_without_the_extra_it_is_one_sentence(monkeypatch, package, extra):
+    import sys
+
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(UnavailableError, match=rf"pip install 'pytest-qbench\[{extra}\]'"):
+        HistoryIndex("postgresql://host/db")
