@@ -8,7 +8,7 @@ from qbench.cli.command import Command, ExitCode
 from qbench.cli.printing import counted, print_columns, print_json, rough_percent
 
 if TYPE_CHECKING:
-    from qbench.passes import Device, Partition, Section
+    from qbench.passes import Costs, Device, Section
 
 _SHOWN = 6
 
@@ -29,13 +29,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: the model or the device is wrong, or the device takes nothing of it.
     """
     from qbench.cli.own_subject import read_graph
-    from qbench.passes import partition_model
+    from qbench.passes import partition_costs, partition_model
 
-    partition = partition_model(read_graph(arguments.model), _device(arguments.device))
+    costs = partition_costs(partition_model(read_graph(arguments.model), _device(arguments.device)))
     if arguments.json:
-        print_json(_table(arguments, partition))
+        print_json(_table(arguments, costs))
     else:
-        _print(arguments, partition)
+        _print(arguments, costs)
     return ExitCode.FINE
 
 
@@ -45,23 +45,24 @@ def _device(text: str) -> "Device":
     return load_device(text) if text.endswith(".toml") else get_device(text)
 
 
-def _print(arguments: argparse.Namespace, partition: "Partition") -> None:
+def _print(arguments: argparse.Namespace, costs: "Costs") -> None:
+    partition = costs.partition
     islands, conversions = partition.islands, partition.conversions
-    nodes, macs = sum(len(island.nodes) for island in islands), partition.macs_on + partition.macs_off
-    share = f", {rough_percent(partition.macs_on / macs)} of {macs} multiply-accumulates" if macs else ""
+    nodes, macs = sum(len(island.nodes) for island in islands), costs.macs_on + costs.macs_off
+    share = f", {rough_percent(costs.macs_on / macs)} of {macs} multiply-accumulates" if macs else ""
     where = f"{arguments.model} on {partition.device.name}"
     print(f"{where}: {counted(len(islands), 'island')}, {counted(nodes, 'node')}{share}")
     print(
         f"at its borders {conversions.quantize} quantized, {conversions.dequantize} dequantized, "
-        f"{conversions.requantize} requantized; {partition.bytes_crossing} bytes a sample cross\n"
+        f"{conversions.requantize} requantized; {costs.bytes_crossing} bytes a sample cross\n"
     )
     rows = [
         (
             str(number),
             str(len(island.nodes)),
-            str(partition.macs_of(island)),
-            str(partition.bytes_into(island)),
-            str(partition.bytes_out_of(island)),
+            str(costs.macs_of(island)),
+            str(costs.bytes_into(island)),
+            str(costs.bytes_out_of(island)),
             _operators(island),
         )
         for number, island in enumerate(islands, 1)
@@ -81,30 +82,31 @@ def _operators(island: "Section") -> str:
     return shown + (", …" if len(counts) > _SHOWN else "")
 
 
-def _table(arguments: argparse.Namespace, partition: "Partition") -> dict[str, Any]:
+def _table(arguments: argparse.Namespace, costs: "Costs") -> dict[str, Any]:
     from qbench.storage import plain
 
+    partition = costs.partition
     return {
         "model": arguments.model,
         "device": partition.device.name,
         "digests": dict(partition.device.digests),
-        "macs_on": partition.macs_on,
-        "macs_off": partition.macs_off,
+        "macs_on": costs.macs_on,
+        "macs_off": costs.macs_off,
         "conversions": plain(partition.conversions),
-        "bytes_crossing": partition.bytes_crossing,
-        "islands": [_island(partition, island) for island in partition.islands],
+        "bytes_crossing": costs.bytes_crossing,
+        "islands": [_island(costs, island) for island in partition.islands],
         "off": dict(partition.off),
     }
 
 
-def _island(partition: "Partition", island: "Section") -> dict[str, Any]:
+def _island(costs: "Costs", island: "Section") -> dict[str, Any]:
     from qbench.graph import node_key
 
     return {
         "nodes": [node_key(node) for node in island.nodes],
-        "macs": partition.macs_of(island),
-        "reads": {value.name: partition.sizes.get(value.name or "") for value in island.reads},
-        "gives": {value.name: partition.sizes.get(value.name or "") for value in island.gives},
+        "macs": costs.macs_of(island),
+        "reads": {value.name: costs.sizes.get(value.name or "") for value in island.reads},
+        "gives": {value.name: costs.sizes.get(value.name or "") for value in island.gives},
     }
 
 

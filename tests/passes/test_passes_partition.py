@@ -14,7 +14,7 @@ from qbench.errors import UnsupportedError
 from qbench.graph import constant_value, graph_digest, is_qdq, node_key
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes import Device, Limits, Partition, Place, float_name, partition_model
+from qbench.passes import Device, Limits, Partition, Place, float_name, partition_costs, partition_model
 
 CHANNELS, SIDE = 3, 4
 SHAPE = f"1, {CHANNELS}, {SIDE}, {SIDE}"
@@ -205,12 +205,13 @@ def test_conversions_and_bytes_at_the_borders() -> None:
     levels = CHANNELS * SIDE * SIDE
     found = partition.conversions
     assert (found.quantize, found.dequantize, found.requantize, found.total) == (2, 2, 0, 4)
-    assert [(partition.bytes_into(one), partition.bytes_out_of(one)) for one in partition.islands] == [
+    costs = partition_costs(partition)
+    assert [(costs.bytes_into(one), costs.bytes_out_of(one)) for one in partition.islands] == [
         (levels, levels),
         (2 * levels, levels),
     ]
-    assert partition.bytes_crossing == 5 * levels
-    assert (partition.macs_on, partition.macs_off) == (2 * levels * CHANNELS, 0)
+    assert costs.bytes_crossing == 5 * levels
+    assert (costs.macs_on, costs.macs_off) == (2 * levels * CHANNELS, 0)
 
 
 GRIDS = (

@@ -59,7 +59,8 @@ def marked(model: ir.Model, device: Device) -> Marked:
     named = model.clone()
     LiftConstants().run(named)
     NameNodes().run(named)
-    infer_shapes(named)
+    if any(value.dtype is None for node in named.graph for value in node.outputs):
+        infer_shapes(named)  # files of others say less about inner values than ours
     lowered = named.clone()
     reasons = _lower(lowered, device)
     places = _places(lowered.graph, device)

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from qbench.errors import UnsupportedError
-from qbench.graph import Form, form_of, node_key, node_macs
+from qbench.graph import Form, form_of
 from qbench.passes.partition.device import Device
 from qbench.passes.partition.marking import Place, marked
 from qbench.passes.partition.sections import Section, sections_of
-from qbench.passes.partition.sizes import bytes_of_values
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,51 +37,22 @@ class Partition:
 
     Args:
         device: what the islands are for.
+        before: the whole graph, as it came, with a name on each node.
         model: the whole graph, lowered where the device takes it.
         sections: in the order in which they run.
         off: node → why it is not on the device, in graph order; quantize and dequantize nodes are not among them.
-        macs: node → multiply-accumulates of one sample.
-        sizes: value → bytes of one sample, where its shape is known.
     """
 
     device: Device
+    before: ir.Model
     model: ir.Model
     sections: tuple[Section, ...]
     off: Mapping[str, str]
-    macs: Mapping[str, int]
-    sizes: Mapping[str, int]
 
     @property
     def islands(self) -> tuple[Section, ...]:
         """The sections on the device."""
         return tuple(section for section in self.sections if section.place is Place.DEVICE)
-
-    def macs_of(self, section: Section) -> int:
-        """Multiply-accumulates of one sample in ``section``."""
-        return sum(self.macs.get(node_key(node), 0) for node in section.nodes)
-
-    @property
-    def macs_on(self) -> int:
-        """Multiply-accumulates of one sample on the device."""
-        return sum(self.macs_of(island) for island in self.islands)
-
-    @property
-    def macs_off(self) -> int:
-        """Multiply-accumulates of one sample elsewhere."""
-        return sum(self.macs.values()) - self.macs_on
-
-    def bytes_into(self, island: Section) -> int:
-        """Bytes of one sample that ``island`` reads."""
-        return sum(self.sizes.get(value.name or "", 0) for value in island.reads)
-
-    def bytes_out_of(self, island: Section) -> int:
-        """Bytes of one sample that ``island`` gives."""
-        return sum(self.sizes.get(value.name or "", 0) for value in island.gives)
-
-    @property
-    def bytes_crossing(self) -> int:
-        """Bytes of one sample over all borders; what two islands share crosses a border of each."""
-        return sum(self.bytes_into(island) + self.bytes_out_of(island) for island in self.islands)
 
     @property
     def conversions(self) -> Conversions:
@@ -121,11 +91,10 @@ def partition_model(model: ir.Model, device: Device) -> Partition:
         )
     return Partition(
         device=device,
+        before=cut.named,
         model=cut.model,
         sections=sections_of(cut.model.graph, cut.places),
         off=cut.off,
-        macs=node_macs(cut.named),
-        sizes=bytes_of_values(cut.named, cut.model),
     )
 
 
