@@ -1,32 +1,93 @@
-"""Drift: the same cell in the same environment class must answer exactly what was accepted there.
+"""Drift: the same cell in the same environment class must answer what was accepted there.
 
 The samples are fixed and the kernels deterministic, so a rerun has no sampling noise: predictions are compared by
-digest, per data set, and nothing is tested. Another class counts otherwise and is incomparable, never a regression.
+digest, per data set, and nothing is tested. A suite may allow some flips, and may hold probabilities to what was
+accepted (``allowance``). Another class counts otherwise and is incomparable, never a regression, unless the suite
+declares it equivalent, or the accepted result is one for ``any`` class.
 """
 
-from qbench.judging.expectation import Accepted, Expectation
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from qbench.judging.allowance import Allowance
+from qbench.judging.environment import ANY
+from qbench.judging.expectation import Accepted, Expectation, inherited
 from qbench.judging.measurement import Measurement
+from qbench.judging.rules import Rules
 from qbench.judging.verdict import Gate, GateState
 from qbench.judging.wording import counted, listed
+
+if TYPE_CHECKING:
+    from qbench.metrics import AnswerChange, Answers
 
 _SHOWN = 8
 """Digits of a digest, for people."""
 RULE = "identical predictions in one environment class"
 
 
-def drift_gate(measurement: Measurement, expectation: Expectation) -> Gate:
-    """Whether ``measurement`` is what was accepted for its environment class."""
-    accepted = expectation.accepted.get(str(measurement.environment))
-    if accepted is None:
+def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
+    """Whether ``measurement`` is what was accepted for its class: in predictions, and where asked in probabilities."""
+    name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
+    if name is None:
         known = ", ".join(sorted(expectation.accepted))
         elsewhere = f"nothing accepted for {measurement.environment} (accepted: {known})"
-        return _gate(GateState.INCOMPARABLE, elsewhere if known else "nothing accepted yet")
+        return (_gate(GateState.INCOMPARABLE, elsewhere if known else "nothing accepted yet"),)
+    accepted, allowance = expectation.accepted[name], rules.allowance
+    changes = _changes(measurement, expectation.kept.get(name, {}), allowance)
+    gate = _predictions_gate(measurement, accepted, changes, allowance)
+    if name != str(measurement.environment):
+        where = "for any class" if name == ANY else f"for {name}, declared equivalent"
+        gate = replace(gate, detail=f"{gate.detail} ({where})")
+    return (gate, _moves_gate(changes, allowance)) if allowance.compares_probabilities else (gate,)
+
+
+def _changes(
+    measurement: Measurement, kept: Mapping[str, "Answers"], allowance: Allowance
+) -> Mapping[str, "AnswerChange"]:
+    """Data set → how its answers differ from the accepted ones, where both are there."""
+    if not allowance.keeps_answers:
+        return {}
+    from qbench.metrics import count_changes, unpacked_answers
+
+    limits = {"absolute": allowance.absolute, "relative": allowance.relative}
+    both = ((data, unpacked_answers(word), kept[data]) for data, word in measurement.kept.items() if data in kept)
+    return {
+        data: count_changes(now, before, **limits)
+        for data, now, before in both
+        if len(now) == len(before) and now.kind is before.kind
+    }
+
+
+def _predictions_gate(
+    measurement: Measurement, accepted: Accepted, changes: Mapping[str, "AnswerChange"], allowance: Allowance
+) -> Gate:
     moved = [data for data, digest in _predictions(measurement).items() if accepted.predictions.get(data) != digest]
     if not moved:
         return _gate(GateState.HOLDS, f"predictions on {', '.join(_predictions(measurement))} as accepted")
     changed = f"predictions on {', '.join(moved)} changed; {metric_changes(measurement, accepted)}"
+    if allowance.flips is not None:
+        if all(data in changes for data in moved):
+            flips = sum(changes[data].flips for data in moved)
+            state = GateState.HOLDS if flips <= allowance.flips else GateState.BROKEN
+            text = f"{counted(flips, 'flip')} against the accepted answers, {allowance.flips} allowed; {changed}"
+            return replace(_gate(state, text), rule=allowance.flips_text)
+        changed += "; flips cannot be counted, as the answers were not kept when it was accepted"
     cause = arithmetic_change(accepted.arithmetic, measurement.digests.get("arithmetic", ""))
     return _gate(GateState.BROKEN, f"{cause}; {changed}" if cause else changed)
+
+
+def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> Gate:
+    known = {data: change for data, change in changes.items() if change.beyond is not None}
+    if not known:
+        state, detail = GateState.SHOWN, "no probabilities were kept with the accepted result: accept it as new"
+    else:
+        beyond = sum(change.beyond or 0 for change in known.values())
+        largest = max(change.largest or 0.0 for change in known.values())
+        samples = counted(sum(change.samples for change in known.values()), "sample")
+        state = GateState.BROKEN if beyond else GateState.HOLDS
+        detail = f"probabilities of {beyond} of {samples} moved further than they may, the furthest by {largest:.3g}"
+    return Gate(kind="drift", metric="probabilities", state=state, detail=detail, rule=allowance.moves_text)
 
 
 def arithmetic_change(before: str, after: str) -> str:

@@ -1,10 +1,14 @@
 """What a baseline expects of one cell, as plain values: judging needs no file and no format of one."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from qbench.judging.environment import EnvironmentClass
+from qbench.judging.environment import ANY, EnvironmentClass, are_equivalent
+
+if TYPE_CHECKING:
+    from qbench.metrics import Answers
 
 
 class State(enum.Enum):
@@ -23,12 +27,14 @@ class Accepted:
         metrics: metric as the suite writes it → hits. predictions: data set → digest of the predictions.
         reason: why it replaced an earlier one; empty for the first.
         arithmetic: digest of how an integer machine counted then; empty where it is not known, or none did.
+        kept: data set → digest of the answers that are kept beside the baseline; empty where the suite asks for none.
     """
 
     metrics: Mapping[str, int]
     predictions: Mapping[str, str]
     reason: str = ""
     arithmetic: str = ""
+    kept: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +45,7 @@ class Expectation:
         state: of the model's baseline. what: what is missing or differs, in words; empty when KNOWN.
         reference: data set → digest of the stored fp32 answers.
         accepted: environment class, as text → what was approved there.
+        kept: environment class → data set → the answers accepted there, where they are kept.
         floors: metric against the reference → least hits.
         cell_known: whether anything was ever accepted for this cell, in whatever class.
         whole: whether all samples were scored: a few cannot show that a known-bad cell no longer fails.
@@ -49,6 +56,7 @@ class Expectation:
     what: str = ""
     reference: Mapping[str, str] = field(default_factory=dict)
     accepted: Mapping[str, Accepted] = field(default_factory=dict)
+    kept: Mapping[str, Mapping[str, "Answers"]] = field(default_factory=dict, compare=False)
     floors: Mapping[str, int] = field(default_factory=dict)
     cell_known: bool = True
     whole: bool = True
@@ -63,3 +71,18 @@ class Expectation:
 def accepted_on(accepted: Mapping[str, Accepted], processor: str) -> bool:
     """Whether one of the ``accepted`` results (environment class, as text → result) is of this class of processor."""
     return any(EnvironmentClass.parse(name).processor == processor for name in accepted)
+
+
+def inherited(
+    accepted: Mapping[str, Accepted], environment: EnvironmentClass, equivalents: Iterable[tuple[str, ...]]
+) -> str | None:
+    """Which of the ``accepted`` classes a result of ``environment`` is compared with; None: it is incomparable.
+
+    Its own class first, then one declared equivalent (the first by name), then ``any``.
+    """
+    if str(environment) in accepted:
+        return str(environment)
+    groups = tuple(equivalents)
+    others = (name for name in sorted(accepted) if name != ANY)
+    found = next((name for name in others if are_equivalent(EnvironmentClass.parse(name), environment, groups)), None)
+    return found or (ANY if ANY in accepted else None)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from qbench.judging.allowance import IDENTICAL, Allowance
 from qbench.judging.decision import POINT, Decision
 
 DEFAULT_INTEGER_MACS = 0.5
@@ -16,7 +17,8 @@ class Rules:
         integer_macs: planned share of multiply-accumulates in integers (of a schema of weights alone: by weights on
             grids) below which a cell is unsupported.
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
-        decision: what makes a loss red.
+        decision: what makes a loss red. allowance: how far answers may be from the accepted ones.
+        equivalents: groups of environment classes whose results are comparable (``environment.are_equivalent``).
     """
 
     integer_macs: float = DEFAULT_INTEGER_MACS
@@ -24,6 +26,8 @@ class Rules:
     rule: str = "default"
     agreement_rule: str = "default"
     decision: Decision = POINT
+    allowance: Allowance = IDENTICAL
+    equivalents: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("integer_macs", "agreement"):

@@ -11,6 +11,13 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import Answers as Answers
     from qbench.metrics.answers import points_of as points_of
     from qbench.metrics.answers import text_of as text_of
+    from qbench.metrics.kept import AnswerChange as AnswerChange
+    from qbench.metrics.kept import count_changes as count_changes
+    from qbench.metrics.kept import kept_arrays as kept_arrays
+    from qbench.metrics.kept import kept_digest as kept_digest
+    from qbench.metrics.kept import packed_answers as packed_answers
+    from qbench.metrics.kept import restored_answers as restored_answers
+    from qbench.metrics.kept import unpacked_answers as unpacked_answers
     from qbench.metrics.metric import Counts as Counts
     from qbench.metrics.metric import Labels as Labels
     from qbench.metrics.metric import Metric as Metric
@@ -29,6 +36,15 @@ else:
         __name__,
         {
             "answers": ("MILLION", "PADDING", "AnswerKind", "Answers", "points_of", "text_of"),
+            "kept": (
+                "AnswerChange",
+                "count_changes",
+                "kept_arrays",
+                "kept_digest",
+                "packed_answers",
+                "restored_answers",
+                "unpacked_answers",
+            ),
             "metric": ("Counts", "Labels", "Metric", "score"),
             "scores": ("Against", "Direction", "Score"),
             "steps": ("Differences", "count_differences", "unequal"),

@@ -5,7 +5,6 @@ from qbench.tracking.acceptance import (
     AcceptedRow,
     Accepting,
     Refusal,
-    Scope,
     accept_measurements,
     accept_reference,
     demand_whole,
@@ -17,6 +16,7 @@ from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
 from qbench.tracking.baseline_file import baseline_path, load_baseline, save_baseline
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
+from qbench.tracking.counts import metrics_of_line
 from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
 from qbench.tracking.history import History, read_run
 from qbench.tracking.index import INDEX_FILE, HistoryIndex
@@ -24,6 +24,7 @@ from qbench.tracking.merging import Merge, merge_run_files
 from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
 from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
+from qbench.tracking.scope import Scope
 from qbench.tracking.trend import Point, Series, cut_levels, trend_series
 from qbench.tracking.wanted import Wanted
 from qbench.tracking.writing import RunWriter
@@ -84,6 +85,7 @@ __all__ = [
     "measurement_of_line",
     "merge_run_files",
     "metric_rows",
+    "metrics_of_line",
     "read_run",
     "save_baseline",
     "trend_series",

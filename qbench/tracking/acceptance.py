@@ -1,32 +1,31 @@
 """Accepting: measurements become what is expected from now on; pure functions from a Baseline to a new one.
 
-Scopes, for each cell and environment class: ``new`` takes what has nothing accepted; ``improved`` takes a change in
-which no metric against labels got worse and one got better; ``changed`` takes any change of what was accepted;
-``all`` takes new and changed. The fp32 reference changes only by ``accept_reference``.
+What of a run is taken over its scope says (``scope``); the fp32 reference changes only by ``accept_reference``.
 """
 
-import enum
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qbench.errors import IncompleteError, InputError
-from qbench.judging import Accepted, Cell, Criterion, Measurement, QuarantineEntry, Rules, broken_text, least_agreement
-from qbench.metrics import Against, Answers, Direction, Score
-from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
+from qbench.judging import (
+    Accepted,
+    Cell,
+    Criterion,
+    Measurement,
+    QuarantineEntry,
+    Rules,
+    broken_text,
+    inherited,
+    least_agreement,
+)
+from qbench.metrics import Against, Answers, Score, unpacked_answers
+from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers, StoredData
 from qbench.tracking.runs import Run
+from qbench.tracking.scope import Scope, accepted_of, is_change, is_in_scope
 
 FLOOR_SLACK_PERCENT = 2
 """How far under the accepted agreement its floor lies. Within a class drift gates the exact value; the floor is for the
 other classes and for updates of an engine, where a few crops may move without anything being wrong."""
-
-
-class Scope(enum.Enum):
-    """What an accepting run takes over."""
-
-    NEW = "new"
-    IMPROVED = "improved"
-    CHANGED = "changed"
-    ALL = "all"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,6 +109,7 @@ def accept_measurements(
         InputError: something accepted would be replaced without a reason; nothing is taken over then.
     """
     cells, rows, refusals = dict(baseline.cells), list[AcceptedRow](), list[Refusal]()
+    kept = {(slug, name): answers for slug, classes in baseline.kept.items() for name, answers in classes.items()}
     for measurement in sorted(measurements, key=lambda m: (m.cell, str(m.environment))):
         slug, name = measurement.cell.slug, str(measurement.environment)
         unequal = broken_text(measurement.compared, criterion(measurement.cell))
@@ -117,17 +117,26 @@ def accept_measurements(
             refusals.append(Refusal(cell=slug, reason=reason))
             continue
         known = cells.get(slug, AcceptedCell(accepted={}))
-        old = known.accepted.get(name)
-        if not _in_scope(accepting.scope, measurement, old):
+        old = known.accepted.get(inherited(known.accepted, measurement.environment, rules.equivalents) or name)
+        if not is_in_scope(accepting.scope, measurement, old):
             continue
-        if _is_change(measurement, old):
+        if is_change(measurement, old):
             _demand_reason(f"Accepting '{measurement.cell}' in {name}", accepting.reason)
-        new = _accepted(measurement, accepting.reason.strip() if old else "")
+        new = accepted_of(measurement, accepting.reason.strip() if old else "")
         cells[slug] = _with_floors(replace(known, accepted={**known.accepted, name: new}), measurement, rules)
+        kept[slug, name] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
         rows += _rows(slug, name, old, measurement.scores)
-    return Acceptance(
-        baseline=replace(baseline, cells=cells) if rows else baseline, rows=tuple(rows), refusals=tuple(refusals)
-    )
+    new_baseline = replace(baseline, cells=cells, kept=_by_slug(kept)) if rows else baseline
+    return Acceptance(baseline=new_baseline, rows=tuple(rows), refusals=tuple(refusals))
+
+
+def _by_slug(kept: Mapping[tuple[str, str], Mapping[str, Answers]]) -> KeptAnswers:
+    """Answers by (slug, environment class) as a baseline holds them, without those that are none."""
+    found: dict[str, dict[str, Mapping[str, Answers]]] = {}
+    for (slug, name), answers in kept.items():
+        if answers:
+            found.setdefault(slug, {})[name] = answers
+    return found
 
 
 def accept_reference(
@@ -173,6 +182,7 @@ def accept_reference(
         },
         stored=answers,
         cells={} if baseline is None else baseline.cells,
+        kept={} if baseline is None else baseline.kept,
     )
     if baseline is not None:
         if _same_reference(baseline, new):
@@ -229,49 +239,6 @@ def _unacceptable(
         share = f"{100 * measurement.planned_share:.0f} % of its multiply-accumulates"
         return f"only {share} are planned {measurement.planned_words}"
     return ""
-
-
-def _in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | None) -> bool:
-    if scope is None:
-        return False
-    if old is None:
-        return scope in (Scope.NEW, Scope.ALL)
-    if not _is_change(measurement, old):
-        more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite asks for one more metric
-        return more or _arithmetic(measurement) not in ("", old.arithmetic)  # another one with the same answers
-    return scope in (Scope.CHANGED, Scope.ALL) or (scope is Scope.IMPROVED and _improves(measurement, old))
-
-
-def _is_change(measurement: Measurement, old: Accepted | None) -> bool:
-    """Whether something that was accepted would be replaced by something else."""
-    if old is None:
-        return False
-    new = _accepted(measurement, "")
-    counted = any(old.metrics.get(name, hits) != hits for name, hits in new.metrics.items())
-    return counted or any(old.predictions.get(data) != digest for data, digest in new.predictions.items())
-
-
-def _improves(measurement: Measurement, old: Accepted) -> bool:
-    better = []
-    for score in measurement.scores:
-        if score.against is Against.LABELS and score.metric in old.metrics:
-            sign = 1 if score.direction is Direction.HIGHER else -1
-            better.append(sign * (score.hits - old.metrics[score.metric]))
-    return bool(better) and min(better) >= 0 and max(better) > 0
-
-
-def _accepted(measurement: Measurement, reason: str) -> Accepted:
-    prefix = "predictions:"
-    return Accepted(
-        metrics={score.metric: score.hits for score in measurement.scores},
-        predictions={k.removeprefix(prefix): v for k, v in measurement.digests.items() if k.startswith(prefix)},
-        reason=reason,
-        arithmetic=_arithmetic(measurement),
-    )
-
-
-def _arithmetic(measurement: Measurement) -> str:
-    return measurement.digests.get("arithmetic", "")
 
 
 def _with_floors(cell: AcceptedCell, measurement: Measurement, rules: Rules) -> AcceptedCell:

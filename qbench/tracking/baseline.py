@@ -10,6 +10,9 @@ from dataclasses import dataclass, field, replace
 from qbench.judging import Accepted, Cell, Expectation, State
 from qbench.metrics import AnswerKind, Answers
 
+KeptAnswers = Mapping[str, Mapping[str, Mapping[str, Answers]]]
+"""Slug → environment class → data set → answers."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredData:
@@ -43,6 +46,7 @@ class Baseline:
         metrics: metric against labels → hits of the reference.
         data: data set → its identity. stored: data set → the fp32 answers.
         cells: ``backend+schema[+variant]`` → what was accepted.
+        kept: slug → environment class → data set → the accepted answers, of the results that name their digests.
     """
 
     model: str
@@ -54,6 +58,7 @@ class Baseline:
     data: Mapping[str, StoredData]
     stored: Mapping[str, Answers]
     cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
+    kept: KeptAnswers = field(default_factory=dict)
 
     def answers(self) -> Mapping[str, Answers]:
         """The fp32 answers by data set, without scores."""
@@ -61,7 +66,8 @@ class Baseline:
 
     def lent(self, model: str, own: "Baseline | None") -> "Baseline":
         """This reference as that of ``model``, which is this network quantized, with the cells that ``own`` holds."""
-        return replace(self, model=model, cells={} if own is None else own.cells)
+        cells, kept = ({}, {}) if own is None else (own.cells, own.kept)
+        return replace(self, model=model, cells=cells, kept=kept)
 
     def stale(self, digests: Mapping[str, str]) -> str:
         """What is not as it was when the reference was made, in words; empty when everything is.
@@ -99,6 +105,7 @@ class Baseline:
             what=what,
             reference={} if trusted else {name: data.reference for name, data in self.data.items()},
             accepted={} if known is None else known.accepted,
+            kept=self.kept.get(cell.slug, {}),
             floors={} if known is None or trusted else known.floors,
             cell_known=known is not None,
         )

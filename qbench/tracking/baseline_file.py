@@ -2,10 +2,9 @@
 
 The JSON has sorted keys and one scalar a line; no clocks, hosts or paths, so that accepting the same numbers again
 changes no byte. The ``.npz`` holds ``ids-<data set>`` in the smallest integer type; its arrays are hashed, not the
-file, because two versions of zlib pack the same array differently.
+file, because two versions of zlib pack the same array differently. Accepted answers that are kept: see ``kept_file``.
 """
 
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,9 +18,12 @@ from qbench.errors import InputError, StoreError
 from qbench.metrics import Answers
 from qbench.storage import json_text, plain, value_from_table, write_bytes, write_text
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
+from qbench.tracking.kept_file import load_kept, save_kept
+from qbench.tracking.stored_arrays import damaged, packed_arrays, read_arrays
 
 FORMAT = "qbench-baseline/1"
 _PREFIX = "ids-"
+_ANSWERS = "the fp32 answers of the baseline beside it"
 _TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 
@@ -73,6 +75,7 @@ def load_baseline(path: Path) -> Baseline:
         data=file.data,
         stored=_answers(path, file.data),
         cells=file.cells,
+        kept=load_kept(path, file.cells, file.data),
     )
 
 
@@ -84,7 +87,7 @@ def save_baseline(path: Path, baseline: Baseline) -> bool:
     Raises:
         StoreError: the folder cannot be written.
     """
-    changed = False
+    changed = save_kept(path, baseline)
     if not _holds_answers(path, baseline):
         write_bytes(_answers_path(path), _packed(baseline.stored))
         changed = True
@@ -115,71 +118,55 @@ def _table(baseline: Baseline) -> dict[str, Any]:
 
 
 def _short(accepted: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in accepted.items() if key not in ("reason", "arithmetic") or value}
+    return {key: value for key, value in accepted.items() if key not in ("reason", "arithmetic", "kept") or value}
 
 
 def _parsed(path: Path) -> _File:
     try:
         table = json.loads(path.read_bytes())
     except OSError as error:
-        raise _damaged(path, error.strerror or str(error), "a baseline file") from error
+        raise damaged(path, error.strerror or str(error), "a baseline file") from error
     except (ValueError, RecursionError) as error:
-        raise _damaged(path, f"text that is not JSON ({error})", "a baseline file") from error
+        raise damaged(path, f"text that is not JSON ({error})", "a baseline file") from error
     if not isinstance(table, dict) or table.get("format") != FORMAT:
         found = table.get("format") if isinstance(table, dict) else type(table).__name__
-        raise _damaged(path, f"the format {found!r}", f"'{FORMAT}'")
+        raise damaged(path, f"the format {found!r}", f"'{FORMAT}'")
     try:
         return value_from_table(_File, table, f"baseline '{path.name}'")
     except InputError as error:
-        raise _damaged(path, f"{error.found} ({error.doing})", error.expected) from error
+        raise damaged(path, f"{error.found} ({error.doing})", error.expected) from error
 
 
 def _answers(path: Path, data: Mapping[str, StoredData]) -> dict[str, Answers]:
-    arrays = _arrays(_answers_path(path))
+    arrays = read_arrays(_answers_path(path), _ANSWERS)
     answers = {}
     for name, stored in data.items():
         ids = arrays.get(_PREFIX + name)
         if ids is None:
-            raise _damaged(_answers_path(path), f"no answers to '{name}'", "those that the .json names")
+            raise damaged(_answers_path(path), f"no answers to '{name}'", "those that the .json names")
         if ids.ndim != 2 or ids.dtype.kind not in "iu" or len(ids) != stored.samples:
-            raise _damaged(
+            raise damaged(
                 _answers_path(path), f"{ids.dtype} {ids.shape} for '{name}'", f"integers for {stored.samples} samples"
             )
         try:
             answers[name] = Answers(ids.astype(np.int32), kind=stored.kind)
         except ValueError as error:
-            raise _damaged(_answers_path(path), str(error), "answers") from error
+            raise damaged(_answers_path(path), str(error), "answers") from error
         if answers[name].digest != stored.reference:
-            raise _damaged(_answers_path(path), f"other answers to '{name}'", "those whose digest the .json names")
+            raise damaged(_answers_path(path), f"other answers to '{name}'", "those whose digest the .json names")
     return answers
-
-
-def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    try:
-        data = io.BytesIO(path.read_bytes())  # of a path, np.load leaves the file open when it fails
-        with np.load(data, allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except OSError as error:
-        raise _damaged(path, error.strerror or str(error), "the fp32 answers of the baseline beside it") from error
-    except Exception as error:
-        # numpy lets through whatever zipfile, zlib, tokenize and pickle make of damaged bytes: no list is complete
-        what = f"a damaged file ({type(error).__name__})"
-        raise _damaged(path, what, "the fp32 answers of the baseline beside it") from error
 
 
 def _holds_answers(path: Path, baseline: Baseline) -> bool:
     try:
         _answers(path, baseline.data)
-        return set(_arrays(_answers_path(path))) == {_PREFIX + name for name in baseline.data}
+        return set(read_arrays(_answers_path(path), _ANSWERS)) == {_PREFIX + name for name in baseline.data}
     except StoreError:
         return False
 
 
 def _packed(stored: Mapping[str, Answers]) -> bytes:
-    buffer = io.BytesIO()
-    arrays: dict[str, Any] = {_PREFIX + name: _smallest(stored[name].ids) for name in sorted(stored)}
-    np.savez_compressed(buffer, **arrays)
-    return buffer.getvalue()
+    return packed_arrays({_PREFIX + name: _smallest(stored[name].ids) for name in sorted(stored)})
 
 
 def _smallest(ids: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
@@ -190,12 +177,3 @@ def _smallest(ids: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
 
 def _answers_path(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".json") + ".fp32.npz")
-
-
-def _damaged(path: Path, found: str, expected: str) -> StoreError:
-    return StoreError(
-        f"Reading the baseline '{path}'",
-        found=found,
-        expected=expected,
-        remedy="Restore both its files from version control, or accept the fp32 reference anew (--qbench-accept-fp32).",
-    )

@@ -1,7 +1,10 @@
-"""Scores of classes → the k best classes of every sample.
+"""Scores of classes → the k best classes of every sample, with their probabilities.
 
 Order: by falling score, equal scores by rising class id. A quantized network answers on a grid, so that equal
 scores are common; without a declared rule the same numbers would rank differently on two machines.
+
+Probabilities are the scores where every one of the data set lies in [0, 1], as a network gives them that ends in a
+softmax (on a grid they need not add up to 1), else softmax(scores) over all classes.
 """
 
 from collections.abc import Mapping
@@ -45,7 +48,7 @@ class Classification:
         return (GRAPH,)
 
     def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
-        """The k best class ids of every sample (int32) with their scores (float32), best first.
+        """The k best class ids of every sample (int32) with their probabilities (float32), best first.
 
         Raises:
             InputError: an output is missing, has another shape, or is not finite (the sample is named); or a sample has
@@ -53,17 +56,20 @@ class Classification:
         """
         run = runner_named(runners, GRAPH, self.name).run
         doing = f"Classifying '{samples.data}'"
-        ranked: list[tuple[Array, Array]] = []
+        ranked: list[tuple[Array, Array, Array]] = []
         ties = start = 0
+        are_shares = True
         for feeds in samples.batches():
             count = len(next(iter(feeds.values())))
             scores = finite_rows(run(feeds), self.output, samples.ids[start : start + count], doing)
             _refuse_other_labels(samples, start, count, scores.shape[1], doing)
-            ranked.append(best_classes(scores, self.k))
+            ids, best = best_classes(scores, self.k)
+            ranked.append((ids, best, shares_of(scores, best)))
+            are_shares = are_shares and bool((scores >= 0).all() and (scores <= 1).all())
             ties += int(((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
             start += count
-        ids, best = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
-        return Answers(ids, best, ties)
+        ids, best, shares = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
+        return Answers(ids, best if are_shares else shares, ties)
 
 
 def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int, doing: str) -> None:
@@ -83,3 +89,11 @@ def best_classes(scores: Array, k: int) -> tuple[Array, Array]:
     """Per row of ``scores`` (n, classes) the ids (n, min(k, classes)) int32 of the best classes, and their scores."""
     ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]  # stable: equal scores stay in the order of class ids
     return ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1)
+
+
+def shares_of(scores: Array, best: Array) -> Array:
+    """Per row the softmax over all ``scores`` (n, classes) of its ``best`` (n, k), the first of which is greatest."""
+    most = best[:, :1].astype(np.float64)
+    whole = np.exp(scores - most).sum(axis=1, keepdims=True)
+    shares: Array = (np.exp(best - most) / whole).astype(np.float32)
+    return shares

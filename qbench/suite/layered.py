@@ -1,0 +1,142 @@
+"""Settings of single cells beside the tolerance: how a loss is decided, and how far answers may be from accepted ones.
+
+    decision = "ci"                                             # point, ci or strict: every quantized cell
+    decision = { "w8a8_asym_pt" = "strict" }                    # those of a backend, a schema or a pattern
+    flips = 3                                                   # so many samples may answer otherwise than accepted
+    probabilities = { absolute = 1e-3, relative = 0.01 }        # of the best classes; either limit suffices
+    probabilities = { "integer-*" = { absolute = 0.0 } }
+
+Layers: default < suite < model < cell; in a table the first key that is about a cell wins, and verdicts name who won.
+Float cells have no decision of their own: they are to reproduce their reference, by the plain rule.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from qbench.errors import InputError, unknown_name
+from qbench.judging import Allowance, Cell, Deciding, Decision
+from qbench.storage import value_from_table
+
+T = TypeVar("T")
+DecisionSetting = Mapping[str, Deciding] | Deciding | None
+FlipsSetting = Mapping[str, int] | int | None
+ProbabilitiesSetting = Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbabilityLimits:
+    """What a probability may move: ``absolute``, or as a share of the accepted one ``relative``; either suffices."""
+
+    absolute: float | None = None
+    relative: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.absolute is None and self.relative is None:
+            raise ValueError("probabilities without 'absolute' or 'relative'")
+        Allowance(absolute=self.absolute, relative=self.relative)  # refuses the impossible
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Layer(Generic[T]):
+    """What one table, ``owner`` (``suite smoke``, ``model m``), sets ``key`` to: pattern (``""``: all) → value."""
+
+    key: str
+    owner: str
+    values: Mapping[str, T]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellSettings:
+    """The three settings of one table."""
+
+    decision: Layer[Deciding]
+    flips: Layer[int]
+    probabilities: Layer[ProbabilityLimits]
+
+    @property
+    def layers(self) -> tuple[Layer[Any], ...]:
+        """All of them."""
+        return self.decision, self.flips, self.probabilities
+
+
+def settings_of(
+    owner: str, decision: DecisionSetting, flips: FlipsSetting, probabilities: ProbabilitiesSetting
+) -> CellSettings:
+    """The settings of one table as layers.
+
+    Raises:
+        InputError, ValueError: a number below zero, or probabilities without a limit or with another key.
+    """
+    moves = probabilities or {}
+    if probabilities is not None and (not probabilities or any(key in moves for key in ("absolute", "relative"))):
+        moves = {"": probabilities}
+    counts = flips if isinstance(flips, Mapping) else {} if flips is None else {"": flips}
+    for count in counts.values():
+        Allowance(flips=count)  # refuses the impossible
+    deciding = decision if isinstance(decision, Mapping) else {} if decision is None else {"": decision}
+    return CellSettings(
+        decision=Layer(key="decision", owner=owner, values=deciding),
+        flips=Layer(key="flips", owner=owner, values=counts),
+        probabilities=Layer(
+            key="probabilities",
+            owner=owner,
+            values={pattern: _limits(pattern, table) for pattern, table in moves.items()},
+        ),
+    )
+
+
+def decision_of(cell: Cell, tables: Iterable[CellSettings]) -> Decision:
+    """How a loss of ``cell`` is decided by ``tables``, general first."""
+    won = None if cell.is_fp32 else _winner(cell, [table.decision for table in tables])
+    return Decision() if won is None else Decision(*won)
+
+
+def allowance_of(cell: Cell, tables: Iterable[CellSettings]) -> Allowance:
+    """How far answers of ``cell`` may be from the accepted ones by ``tables``, general first."""
+    given = tuple(tables)
+    flips, flips_rule = _winner(cell, [table.flips for table in given]) or (None, "default")
+    limits, moves_rule = _winner(cell, [table.probabilities for table in given]) or (None, "default")
+    return Allowance(
+        flips=flips,
+        absolute=None if limits is None else limits.absolute,
+        relative=None if limits is None else limits.relative,
+        flips_rule=flips_rule,
+        moves_rule=moves_rule,
+    )
+
+
+def refuse_idle_settings(tables: Iterable[CellSettings], cells: Iterable[Cell], doing: str) -> None:
+    """Check that every pattern is about a cell.
+
+    Raises:
+        InputError: one is about none; the nearest cell is suggested.
+    """
+    known = list(cells)
+    for layer in (layer for table in tables for layer in table.layers):
+        for pattern in filter(None, layer.values):
+            if not any(cell.is_named_by(pattern) for cell in known):
+                names = {name for cell in known for name in (cell.backend, cell.schema, cell.slug)}
+                raise unknown_name(f"{doing}, {layer.key} of {layer.owner}", "cell", pattern, names)
+
+
+def _winner(cell: Cell, layers: Iterable[Layer[T]]) -> tuple[T, str] | None:
+    """The value of the most particular layer that speaks of ``cell``, and its rule."""
+    won: tuple[T, str] | None = None
+    for layer in layers:
+        keys = (pattern for pattern in layer.values if not pattern or cell.is_named_by(pattern))
+        if (pattern := next(keys, None)) is not None:
+            won = layer.values[pattern], f"{layer.owner}::{pattern}" if pattern else layer.owner
+    return won
+
+
+def _limits(pattern: str, table: object) -> ProbabilityLimits:
+    where = f"'{pattern}' of probabilities" if pattern else "probabilities"
+    if isinstance(table, Mapping):
+        return value_from_table(ProbabilityLimits, table, where)
+    raise InputError(
+        f"Reading {where}",
+        found=f"{table!r}",
+        expected="a table of limits",
+        remedy="Write { absolute = 0.001 } or { relative = 0.01 }.",
+    )

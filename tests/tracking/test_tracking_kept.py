@@ -1,0 +1,250 @@
+"""Answers kept with accepted results: stored beside the baseline, compared by flips and probabilities, replaced."""
+
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tracked_results import ELSEWHERE, HERE, START, top1
+
+from qbench.errors import InputError, StoreError
+from qbench.judging import Allowance, Cell, GateState, Measurement, Outcome, Rules, Tolerance, judge
+from qbench.metrics import Answers, count_changes, kept_digest, packed_answers, unpacked_answers
+from qbench.tracking import (
+    Accepting,
+    Baseline,
+    Scope,
+    StoredData,
+    accept_measurements,
+    cell_line,
+    load_baseline,
+    measurement_of_line,
+    save_baseline,
+)
+
+SLUG = "ort-cpu+w8a8_asym_pc"
+IDS = np.tile(np.arange(5, dtype=np.int32), (40, 1))
+SCORES = np.tile(np.array([0.5, 0.2, 0.1, 0.05, 0.01], dtype=np.float32), (40, 1))
+ANSWERS = Answers(IDS, SCORES)
+
+
+def moved(*, flips=0, by=0.0):
+    ids, scores = IDS.copy(), SCORES.copy()
+    ids[:flips, :2] = ids[:flips, 1::-1]
+    scores[3, 0] += by
+    return Answers(ids, scores)
+
+
+def measurement(answers=ANSWERS, *, keeps=True):
+    digests = {"model": "m1", "preprocessing": "x1", "quantized": "q1", "data:photos": "d1"}
+    return Measurement(
+        cell=Cell("smoke", "mobilenet_v2", *SLUG.split("+")),
+        environment=HERE,
+        scores=(top1(760, metric="top1"),),
+        digests={**digests, "reference:photos": ANSWERS.digest, "predictions:photos": answers.digest},
+        integer_macs=0.98,
+        kept={"photos": packed_answers(answers)} if keeps else {},
+    )
+
+
+def judged(found, expectation, rules):
+    return judge(found, expectation, tolerance=Tolerance(), rules=rules, today=START.date(), node_id="node")
+
+
+def empty_baseline():
+    stored = StoredData(samples=40, digest="d1", reference=ANSWERS.digest)
+    return Baseline(
+        model="mobilenet_v2",
+        model_digest="m1",
+        preprocessing="x1",
+        backend="ort-cpu",
+        environment_class=str(HERE),
+        metrics={"top1": 760},
+        data={"photos": stored},
+        stored={"photos": Answers(IDS)},
+    )
+
+
+def accepting(baseline, *measurements, scope=Scope.NEW, reason="", rules=None):
+    given = Accepting(scope=scope, reason=reason)
+    return accept_measurements(baseline, measurements, accepting=given, rules=rules or Rules())
+
+
+def verdict(baseline, found, **allowance):
+    allowed = Allowance(flips_rule="suite smoke", moves_rule="suite smoke", **allowance)
+    expectation = baseline.expectation(found.cell, found.digests)
+    return judged(found, expectation, Rules(allowance=allowed))
+
+
+@pytest.fixture
+def baseline():
+    return accepting(empty_baseline(), measurement()).baseline
+
+
+def test_stored_beside_the_baseline_and_read_back(baseline: Baseline, tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    assert save_baseline(path, baseline)
+    again = load_baseline(path)
+    kept = again.kept[SLUG][str(HERE)]["photos"]
+    assert kept_digest(kept) == kept_digest(ANSWERS)
+    assert np.array_equal(kept.scores, SCORES)
+    files = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+    assert set(files) == {"m.json", "m.fp32.npz", "m.accepted.npz"}
+    assert not save_baseline(path, again)
+    assert files == {file.name: file.read_bytes() for file in tmp_path.iterdir()}
+
+
+def test_nothing_is_stored_that_nobody_asked_for(tmp_path: Path) -> None:
+    plain = accepting(empty_baseline(), measurement(keeps=False)).baseline
+    save_baseline(tmp_path / "m.json", plain)
+    assert {file.name for file in tmp_path.iterdir()} == {"m.json", "m.fp32.npz"}
+    assert "kept" not in (tmp_path / "m.json").read_text()
+
+
+def test_the_file_goes_with_its_last_answers(baseline: Baseline, tmp_path: Path) -> None:
+    save_baseline(tmp_path / "m.json", baseline)
+    changed = measurement(moved(flips=1), keeps=False)
+    save_baseline(tmp_path / "m.json", accepting(baseline, changed, scope=Scope.CHANGED, reason="r1").baseline)
+    assert not (tmp_path / "m.accepted.npz").exists()
+
+
+@pytest.mark.parametrize("damage", ["gone", "torn", "other"])
+def test_damaged_answers_are_named(baseline: Baseline, tmp_path: Path, damage: str) -> None:
+    path, file = tmp_path / "m.json", tmp_path / "m.accepted.npz"
+    save_baseline(path, baseline)
+    if damage == "gone":
+        file.unlink()
+    elif damage == "torn":
+        file.write_bytes(file.read_bytes()[:100])
+    else:
+        other = accepting(empty_baseline(), measurement(moved(by=0.1))).baseline
+        save_baseline(tmp_path / "o.json", other)
+        file.write_bytes((tmp_path / "o.accepted.npz").read_bytes())
+    with pytest.raises(StoreError, match=r"accepted\.npz"):
+        load_baseline(path)
+
+
+def test_a_record_carries_answers_and_only_where_asked() -> None:
+    given = measurement()
+    plain = empty_baseline()
+    line = cell_line(given.cell, verdict(plain, given), given)
+    assert measurement_of_line(line).kept == given.kept
+    assert kept_digest(unpacked_answers(line["kept"]["photos"])) == kept_digest(ANSWERS)
+    assert "kept" not in cell_line(given.cell, verdict(plain, given), measurement(keeps=False))
+
+
+def test_flips_within_and_beyond(baseline: Baseline) -> None:
+    found = measurement(moved(flips=2))
+    assert verdict(baseline, found).outcome is Outcome.DRIFTED
+    within = verdict(baseline, found, flips=2)
+    assert within.outcome is Outcome.PASSED
+    gate = next(gate for gate in within.gates if gate.kind == "drift")
+    assert gate.detail.startswith("2 flips against the accepted answers, 2 allowed")
+    assert gate.rule == "at most 2 flips (suite smoke)"
+    beyond = verdict(baseline, found, flips=1)
+    assert (beyond.outcome, beyond.rule) == (Outcome.DRIFTED, "at most 1 flip (suite smoke)")
+    assert "--qbench-accept=changed" in beyond.remedy
+
+
+def test_lower_ranks_are_no_flips(baseline: Baseline) -> None:
+    ids = IDS.copy()
+    ids[:, 3:] = ids[:, :2:-1]
+    found = measurement(Answers(ids, SCORES))
+    assert verdict(baseline, found).outcome is Outcome.DRIFTED
+    assert verdict(baseline, found, flips=0).outcome is Outcome.PASSED
+
+
+def test_flips_of_a_result_without_answers_cannot_be_counted() -> None:
+    plain = accepting(empty_baseline(), measurement(keeps=False)).baseline
+    found = verdict(plain, measurement(moved(flips=1)), flips=5)
+    assert found.outcome is Outcome.DRIFTED
+    assert any("were not kept" in gate.detail for gate in found.gates)
+
+
+@pytest.mark.parametrize(
+    ("limits", "outcome"),
+    [
+        ({}, Outcome.PASSED),
+        ({"absolute": 0.02}, Outcome.PASSED),
+        ({"absolute": 0.005}, Outcome.DRIFTED),
+        ({"relative": 0.03}, Outcome.PASSED),
+        ({"relative": 0.01}, Outcome.DRIFTED),
+        ({"absolute": 0.005, "relative": 0.03}, Outcome.PASSED),  # either suffices
+        ({"absolute": 0.02, "relative": 0.001}, Outcome.PASSED),
+    ],
+)
+def test_a_probability_of_a_half_moves_by_a_hundredth(baseline: Baseline, limits, outcome) -> None:
+    assert verdict(baseline, measurement(moved(by=0.01)), **limits).outcome is outcome
+
+
+def test_results_without_probabilities_say_so() -> None:
+    plain = accepting(empty_baseline(), measurement(keeps=False)).baseline
+    found = verdict(plain, measurement(), absolute=0.1)
+    assert found.outcome is Outcome.PASSED
+    assert [g.state for g in found.gates if g.metric == "probabilities"] == [GateState.SHOWN]
+    assert any("no probabilities were kept" in notice for notice in found.notices)
+    added = accepting(plain, measurement())
+    assert added.baseline.kept[SLUG][str(HERE)]["photos"].scores is not None
+
+
+def test_moved_probabilities_are_accepted_by_word(baseline: Baseline) -> None:
+    found = measurement(moved(by=0.1))
+    assert not accepting(baseline, found).rows
+    with pytest.raises(InputError, match="no reason"):
+        accepting(baseline, found, scope=Scope.CHANGED)
+    done = accepting(baseline, found, scope=Scope.CHANGED, reason="another softmax").baseline
+    assert verdict(done, found, absolute=0.0).outcome is Outcome.PASSED
+    assert done.cells[SLUG].accepted[str(HERE)].reason == "another softmax"
+
+
+def test_classes_that_only_one_names() -> None:
+    """Of a class that fell out it is known that it has no more than the last of those that are named."""
+    before = Answers(np.array([[1, 2]], np.int32), np.array([[0.6, 0.3]], np.float32))
+    now = Answers(np.array([[1, 3]], np.int32), np.array([[0.5, 0.4]], np.float32))
+    change = count_changes(now, before)
+    assert change.largest == pytest.approx(0.1, abs=1e-6)  # 1: 0.1; 2: 0.3 → at most 0.4; 3: at most 0.3 → 0.4
+    low = Answers(np.array([[1, 3]], np.int32), np.array([[0.6, 0.05]], np.float32))
+    assert count_changes(low, before).largest == pytest.approx(0.25, abs=1e-6)
+    with pytest.raises(ValueError, match="beside"):
+        count_changes(now, Answers(np.zeros((2, 1), np.int32)))
+
+
+@given(st.lists(st.permutations(range(6)), min_size=1, max_size=6), st.integers(0, 2**32 - 1))
+def test_changes_against_a_scalar_count(orders, seed) -> None:
+    rng = np.random.default_rng(seed)
+    ids = [np.array(rows, np.int32)[:, :3] for rows in (orders, [order[::-1] for order in orders])]
+    scores = [np.sort(rng.random(i.shape).astype(np.float32))[:, ::-1] for i in ids]
+    now, before = (Answers(i, s) for i, s in zip(ids, scores, strict=True))
+    largest = 0.0
+    for row in range(len(now)):
+        p, q = (dict(zip(a.ids[row].tolist(), a.scores[row].tolist(), strict=True)) for a in (now, before))
+        for name in p.keys() | q.keys():
+            if name in p and name in q:
+                largest = max(largest, abs(p[name] - q[name]))
+            else:
+                here, there = (p, q) if name in p else (q, p)
+                largest = max(largest, here[name] - min(there.values()))
+    assert count_changes(now, before).largest == pytest.approx(largest, abs=1e-9)
+    assert count_changes(now, before).flips == sum(a[0] != b[0] for a, b in zip(*ids, strict=True))
+    assert count_changes(now, now, absolute=0.0) == dataclasses.replace(
+        count_changes(now, now), flips=0, beyond=0, largest=0.0
+    )
+
+
+@pytest.mark.parametrize("text", ["", "ranking:", "ranking:AAAA", "nothing:AAAA", "ranking:ä"])
+def test_text_that_holds_no_answers(text) -> None:
+    with pytest.raises(ValueError, match="kept answers"):
+        unpacked_answers(text)
+
+
+def test_what_an_equivalent_class_has_is_accepted_for_this_one_only_by_word(baseline: Baseline) -> None:
+    rules = Rules(equivalents=((ELSEWHERE.processor, HERE.processor),))
+    same = dataclasses.replace(measurement(), environment=ELSEWHERE)
+    other = dataclasses.replace(measurement(moved(flips=1)), environment=ELSEWHERE)
+    assert accepting(baseline, same).rows  # without a declaration it is another class, and new
+    assert not accepting(baseline, same, rules=rules).rows
+    assert not accepting(baseline, other, rules=rules).rows
+    done = accepting(baseline, other, scope=Scope.CHANGED, reason="it differs", rules=rules).baseline
+    assert set(done.cells[SLUG].accepted) == {str(HERE), str(ELSEWHERE)}
