@@ -10,6 +10,7 @@ from typing import Any
 
 from qbench.cli import (
     accept_run,
+    bisect_commits,
     compare_files,
     doctor,
     draw_report,
@@ -38,6 +39,7 @@ COMMANDS: tuple[Command, ...] = (
     accept_run.COMMAND,
     draw_report.COMMAND,
     history_actions.COMMAND,
+    bisect_commits.COMMAND,
     doctor.COMMAND,
 )
 _CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable,\n  4 incomplete run"

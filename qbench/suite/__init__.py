@@ -9,6 +9,16 @@ if TYPE_CHECKING:
     from qbench.suite.beginning import Extent as Extent
     from qbench.suite.beginning import RunStart as RunStart
     from qbench.suite.beginning import describe_start as describe_start
+    from qbench.suite.bisect_notes import Notes as Notes
+    from qbench.suite.bisect_notes import Task as Task
+    from qbench.suite.bisect_notes import Trial as Trial
+    from qbench.suite.bisect_notes import open_notes as open_notes
+    from qbench.suite.bisect_notes import save_notes as save_notes
+    from qbench.suite.bisection import Mark as Mark
+    from qbench.suite.bisection import Question as Question
+    from qbench.suite.bisection import ask as ask
+    from qbench.suite.bisection import next_commit as next_commit
+    from qbench.suite.bisection import suspects as suspects
     from qbench.suite.catalogues import Catalogues as Catalogues
     from qbench.suite.catalogues import gather as gather
     from qbench.suite.catalogues import written_extensions as written_extensions
@@ -26,10 +36,14 @@ if TYPE_CHECKING:
     from qbench.suite.suite import Suite as Suite
     from qbench.suite.suite import SuiteTable as SuiteTable
     from qbench.suite.suite import load_suite as load_suite
+    from qbench.suite.trial import try_commit as try_commit
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
+            "bisect_notes": ("Notes", "Task", "Trial", "open_notes", "save_notes"),
+            "bisection": ("Mark", "Question", "ask", "next_commit", "suspects"),
+            "trial": ("try_commit",),
             "approval": ("approve_run",),
             "beginning": ("Extent", "RunStart", "describe_start"),
             "catalogues": ("Catalogues", "gather", "written_extensions"),

@@ -1,0 +1,184 @@
+"""``qbench bisect commits``: which commit made a cell worse, by building and measuring half of what is left.
+
+It works in a second working tree of its own (``git worktree``); the user's checkout is never touched.
+"""
+
+import argparse
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.named_extensions import declare_extensions
+from qbench.cli.printing import counted, print_json, say
+from qbench.cli.show_history import percent
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    from qbench.suite import Mark, Notes, Question, Task
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench bisect``."""
+    parser.add_argument("what", choices=("commits",), help="commits: of the project that the suite tests")
+    parser.add_argument("--good", required=True, metavar="A", help="a commit at which the cell was good")
+    parser.add_argument("--bad", default="HEAD", metavar="B", help="one at which it is bad (default: HEAD)")
+    parser.add_argument("--build", default="true", metavar="CMD", help="builds a checkout, run by sh in its root")
+    parser.add_argument(
+        "--artifact",
+        action="append",
+        default=[],
+        metavar="PATH",
+        help="what the build makes and the cell depends on: equal ones are measured once; repeatable",
+    )
+    parser.add_argument("--metric", default="", metavar="M", help="judge by this (default: what got worse the most)")
+    parser.add_argument("--project", metavar="DIR", default=".", help="the checkout (default: this folder)")
+    parser.add_argument("--state", metavar="FILE", help="notebook (default: reports/bisect/<good>-<bad>.json)")
+    declare_extensions(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "target", metavar="SUITE[::CELL]", help="suite file in the project; its cells, or model::backend+schema"
+    )
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Halve until one commit, or a stretch that cannot be measured, is left; print it.
+
+    Raises:
+        InputError: a commit that is not there or not behind the other, or an end that cannot be measured.
+        IncomparableError: nothing is worse at the bad end.
+        StoreError: git cannot make a working tree, or the notebook cannot be written.
+    """
+    from qbench.host import Worktree
+    from qbench.suite import ask, next_commit, open_notes, save_notes, suspects, try_commit
+
+    project = Path(arguments.project)
+    task = _task(arguments, project)
+    commits = _between(task, project)
+    path = Path(arguments.state or project / f"reports/bisect/{task.good[:9]}-{task.bad[:9]}.json")
+    notes = open_notes(path, task)
+    with tempfile.TemporaryDirectory() as folder, Worktree(project, Path(folder) / "tree") as tree:
+
+        def tried(notes: "Notes", commit: str) -> "Notes":
+            if commit not in notes.trials:
+                notes = try_commit(tree, commit, notes, extensions=arguments.extension)
+                save_notes(path, notes)
+            return notes
+
+        for end in (task.good, task.bad):
+            notes = tried(notes, end)
+            _demand_measured(notes, end)
+        question = ask(notes.lines(task.good) or (), notes.lines(task.bad) or (), metric=arguments.metric)
+        say(f"{question.metric} of {question.cell}: {percent(question.good)} good, {percent(question.bad)} bad")
+        marks = _marks(notes, question, commits)
+        while (commit := next_commit(commits, marks)) is not None:
+            notes = tried(notes, commit)
+            marks = _marks(notes, question, commits)
+            left = counted(len(suspects(commits, marks)), "commit")
+            say(f"{commit[:9]} is {_said(notes, question, commit)}; {left} left")
+    _print(suspects(commits, marks), marks, question, arguments)
+    return ExitCode.FINE
+
+
+def _task(arguments: argparse.Namespace, project: Path) -> "Task":
+    from qbench.host import whole_hash
+    from qbench.suite import Task
+
+    ends = {}
+    for name, text in (("--good", arguments.good), ("--bad", arguments.bad)):
+        ends[name] = whole_hash(text, project)
+        if not ends[name]:
+            raise InputError(
+                f"Reading {name} '{text}'",
+                found=f"no such commit in '{project}'",
+                expected="a commit of the project under test",
+                remedy="Name the checkout with --project; fetch the whole history if it is a shallow clone.",
+            )
+    suite, _, cell = arguments.target.partition("::")
+    path = (project / suite).resolve()
+    if not path.is_relative_to(project.resolve()):
+        raise InputError(
+            f"Reading '{arguments.target}'",
+            found=f"a suite outside the project '{project.resolve().name}'",
+            expected="one that its commits hold",
+            remedy="Name the checkout with --project.",
+        )
+    return Task(
+        good=ends["--good"],
+        bad=ends["--bad"],
+        build=arguments.build,
+        suite=path.relative_to(project.resolve()).as_posix(),
+        select=_selection(cell),
+        artifacts=tuple(arguments.artifact),
+    )
+
+
+def _selection(cell: str) -> str:
+    """``model::backend+schema[+variant]`` as a selection by axes; less of it selects more."""
+    model, _, slug = cell.partition("::")
+    values = [model, *slug.split("+")] if slug else [model]
+    axes = ("model", "backend", "schema", "variant")
+    return " ".join(f"{axis}={value}" for axis, value in zip(axes, values, strict=False) if value)
+
+
+def _between(task: "Task", project: Path) -> tuple[str, ...]:
+    """The commits behind the good one, up to and with the bad one, by first parents."""
+    from qbench.host import first_parents
+
+    line = first_parents(project, until=task.bad)
+    if task.good not in line[:-1]:
+        raise InputError(
+            f"Bisecting from {task.good[:9]} to {task.bad[:9]}",
+            found="a good commit that is not behind the bad one on its line of first parents",
+            expected="an earlier commit of the same line",
+            remedy="Take the merge that brought it in, or exchange the two.",
+        )
+    return line[line.index(task.good) + 1 :]
+
+
+def _demand_measured(notes: "Notes", end: str) -> None:
+    if notes.lines(end) is None:
+        raise InputError(
+            f"Measuring {end[:9]}, an end of the bisection",
+            found=notes.trials[end].problem,
+            expected="an end that can be built and measured",
+            remedy="Mend --build, or take another commit for this end.",
+        )
+
+
+def _marks(notes: "Notes", question: "Question", commits: Sequence[str]) -> "dict[str, Mark]":
+    tried = [commit for commit in commits if commit in notes.trials]
+    return {commit: question.mark(question.value(notes.lines(commit) or ())) for commit in tried}
+
+
+def _said(notes: "Notes", question: "Question", commit: str) -> str:
+    value = question.value(notes.lines(commit) or ())
+    if value is None:
+        return f"skipped ({notes.trials[commit].problem or 'it did not measure the cell'})"
+    return f"{question.mark(value).value}, {percent(value)}"
+
+
+def _print(found: Sequence[str], marks: "dict[str, Mark]", question: "Question", arguments: argparse.Namespace) -> None:
+    from qbench.host import subject_line
+
+    subjects = {commit: subject_line(commit, arguments.project) for commit in found}
+    if arguments.json:
+        tried = {commit: mark.value for commit, mark in marks.items()}
+        print_json({"question": question, "suspects": list(found), "subjects": subjects, "tried": tried})
+        return
+    numbers = f"{question.metric} of {question.cell} goes from {percent(question.good)} to {percent(question.bad)}"
+    print(
+        f"{numbers} at " + ("commit" if len(found) == 1 else f"one of {len(found)} commits that cannot be told apart")
+    )
+    for commit in found:
+        print(f"  {commit[:9]}  {subjects[commit]}")
+
+
+COMMAND = Command(
+    name="bisect",
+    summary="find the commit of the project under test that made a cell worse",
+    example="qbench bisect commits --good v1.2 --build make suites/mine.qbench.toml",
+    declare=declare,
+    execute=execute,
+)

@@ -1,0 +1,103 @@
+"""The notebook of a bisection, one JSON file: what was asked, what each artifact measured, what each commit was.
+
+It is written after every commit, so that a bisection that was interrupted goes on where it stopped. What equal
+artifacts measured is measured once.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from qbench.errors import InputError, StoreError
+from qbench.storage import json_text, plain, value_from_table, write_text
+from qbench.suite.bisection import CellLines
+
+FORMAT = "qbench-bisect/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is bisected; another task is another notebook.
+
+    Args:
+        good, bad: whole hashes. build: the command. suite: path in the project. select: which cells.
+        artifacts: paths in the project that decide what is measured; none: all files of the commit.
+    """
+
+    good: str
+    bad: str
+    build: str
+    suite: str
+    select: str = ""
+    artifacts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One commit: the digest of its artifact, or why it could not be measured."""
+
+    artifact: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """Everything known so far; ``measured`` maps the digest of an artifact to the cell lines of its run."""
+
+    format: str
+    task: Task
+    trials: Mapping[str, Trial] = field(default_factory=dict)
+    measured: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+
+    def lines(self, commit: str) -> CellLines | None:
+        """What ``commit`` measured; None where it was not tried, or could not be."""
+        trial = self.trials.get(commit)
+        return self.measured.get(trial.artifact) if trial is not None and trial.artifact else None
+
+    def with_trial(self, commit: str, trial: Trial, lines: CellLines = ()) -> "Notes":
+        """These, and what ``commit`` turned out to be; ``lines`` where its artifact is new."""
+        measured = self.measured
+        if trial.artifact and trial.artifact not in measured:
+            kept = tuple({key: line[key] for key in _KEPT if key in line} for line in lines)
+            measured = {**measured, trial.artifact: kept}
+        return replace(self, trials={**self.trials, commit: trial}, measured=measured)
+
+
+_KEPT = ("suite", "model", "backend", "schema", "variant", "outcome", "environment_class", "metrics", "digests")
+
+
+def open_notes(path: Path, task: Task) -> Notes:
+    """The notebook at ``path``, or a new one where there is none.
+
+    Raises:
+        InputError: it is of another task, or no notebook.
+    """
+    if not path.exists():
+        return Notes(format=FORMAT, task=task)
+    doing = f"Going on with the bisection in '{path}'"
+    try:
+        table = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            doing, found=f"a file that cannot be read ({error})", expected="JSON", remedy="Remove it to begin anew."
+        ) from error
+    notes = value_from_table(Notes, table, f"'{path}'")
+    if notes.task != task or notes.format != FORMAT:
+        raise InputError(
+            doing,
+            found=f"another task: {notes.task}",
+            expected=str(task),
+            remedy="Give the same arguments again, name another file with --state, or remove it to begin anew.",
+        )
+    return notes
+
+
+def save_notes(path: Path, notes: Notes) -> None:
+    """Write ``notes`` to ``path``, whole or not at all.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    write_text(path, json_text(plain(notes)))
