@@ -22,6 +22,7 @@ from qbench.cli import (
     profile_model,
     quantize_file,
     run_suite,
+    try_optimizers,
 )
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.printing import say
@@ -34,6 +35,7 @@ COMMANDS: tuple[Command, ...] = (
     profile_model.COMMAND,
     quantize_file.COMMAND,
     lint_model.COMMAND,
+    try_optimizers.COMMAND,
     partition_model.COMMAND,
     compare_files.COMMAND,
     accept_run.COMMAND,
