@@ -130,9 +130,8 @@ def _print_effect(name: str, effect: "OptimizationEffect") -> None:
     alone = [one for one in effect.values if one.alone.differing]
     if effect.values:
         print(f"  values   {len(alone)} of {len(effect.values)} change by what is done to them alone")
-        print_columns(
-            [("          ", one.node, "+".join(one.operators), _causes(one.alone)) for one in alone] or [("",)]
-        )
+        for one in alone:
+            print(f"           {one.node} ({'+'.join(one.operators) or 'input'}): {_causes(one.alone)}")
     if effect.first is not None and effect.first.along is not None:
         print(f"  first to move along the graph: {effect.first.value}, {_causes(effect.first.along)}")
     if effect.disturbed:
