@@ -13,7 +13,10 @@ if TYPE_CHECKING:
 
 _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
+        "absorb-clip": ("rewrites.absorb_clip", "AbsorbClip"),
+        "clip-levels": ("rewrites.clip_levels", "ClipLevels"),
         "merge-requantize": ("rewrites.merge_requantize", "MergeRequantize"),
+        "share-quantize": ("rewrites.share_quantize", "ShareQuantize"),
         "remove-dead": ("canonical.remove_dead", "RemoveDead"),
     }
 )

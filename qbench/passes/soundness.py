@@ -32,8 +32,12 @@ def _lost(found: Interface, wanted: Interface) -> str | None:
     for word, now, then in (("input", found.inputs, wanted.inputs), ("output", found.outputs, wanted.outputs)):
         missing = [one for one in then if one not in now]
         if missing:
-            return f"the {word} {missing[0]} lost"
+            return f"the {word} {_named(missing[0])} lost"
     return "other inputs and outputs, or in another order"
+
+
+def _named(one: "str | tuple[str, ir.DataType | None]") -> str:
+    return f"'{one}'" if isinstance(one, str) else f"'{one[0]}' of type {one[1]}"
 
 
 def _unsound(graph: ir.Graph) -> str | None:

@@ -10,12 +10,18 @@ from qbench.passes.contract import Pass
 from qbench.passes.effect import Policy
 from qbench.passes.named import catalogue
 from qbench.passes.pipeline import Pipeline, placed
+from qbench.passes.rewrites.absorb_clip import AbsorbClip
+from qbench.passes.rewrites.clip_levels import ClipLevels
 from qbench.passes.rewrites.merge_requantize import MergeRequantize
+from qbench.passes.rewrites.share_quantize import ShareQuantize
 
 
 def standard_passes(steps: int) -> tuple[Pass, ...]:
     """Our own passes of the standard pipeline in order, where levels may move by ``steps`` steps."""
     return (
+        AbsorbClip(),
+        ClipLevels(),
+        ShareQuantize(),
         MergeRequantize(steps),
         RemoveDead(),
     )

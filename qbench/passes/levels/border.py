@@ -18,6 +18,7 @@ from qbench.passes.naming import NameScope
 
 WIDEST = 16
 """Bits of a grid whose levels can all be looked at."""
+_CLIPPED_BITS = 8
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -117,6 +118,12 @@ def requantized_at(border: Border) -> Levels | None:
 def readers_of(border: Border) -> tuple[ir.Node, ...]:
     """Who reads the levels, in order; a graph output has no node, so look at ``levels.is_graph_output()`` too."""
     return tuple(use.node for use in border.levels.uses())
+
+
+def can_limit(border: Border, low: int, high: int) -> bool:
+    """Whether ``set_limits`` can write these: engines clip integers of 8 bits, and none of 16 (ONNX Runtime 1.31)."""
+    whole = (low, high) == (border.grid.qmin, border.grid.qmax)
+    return whole or border.grid.qtype.bits <= _CLIPPED_BITS
 
 
 def set_limits(border: Border, low: int, high: int, names: NameScope) -> bool:

@@ -1,0 +1,85 @@
+"""A Relu or Clip of dequantized levels becomes limits of the levels, or goes where it lets all of them through.
+
+    levels ─DQ─Clip(a, b)─   →   levels ─[q_a, q_b]─DQ─        where DQ(q_a) = a and DQ(q_b) = b, or no level is beyond
+
+DQ is monotone: clipping its result is clipping its levels, if the ends are levels. Zero always is one, so that a Relu
+always becomes a limit; an end between two levels stays where it is.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import only_consumer
+from qbench.numerics import dequantize
+from qbench.passes.declining import decline
+from qbench.passes.effect import EXACT, Effect
+from qbench.passes.levels.border import Levels, can_limit, levels_of, set_limits
+from qbench.passes.levels.clips import RealClip, real_clip_of
+from qbench.passes.naming import NameScope
+
+
+@dataclass(frozen=True, slots=True)
+class ClipLevels:
+    """Requires: QDQ. Ensures: no Relu or Clip reads dequantized levels of its own whose ends are levels too."""
+
+    name: str = "clip-levels"
+    effect: ClassVar[Effect] = EXACT
+
+    def run(self, model: ir.Model) -> bool:
+        """Move them in graph order; True when there was one."""
+        names = NameScope.of_values(model)
+        return sum(self._moved(node, names) for node in list(model.graph)) > 0
+
+    def _moved(self, node: ir.Node, names: NameScope) -> bool:
+        clip = real_clip_of(node)
+        levels = None if clip is None else levels_of(clip.source.producer())
+        if clip is None or levels is None or node.graph is None or only_consumer(clip.source) is not node:
+            return False
+        reals = _reals(levels)
+        kept = np.clip(reals, np.float32(clip.low), np.float32(clip.high))
+        if np.array_equal(kept, reals):
+            return _removed(clip)
+        low, high = _ends(levels, reals, clip)
+        limited = np.clip(reals, reals[low], reals[high])
+        if not np.array_equal(kept, limited):
+            decline(node, "an end of it lies between two levels", self.name)
+            return False
+        border = levels.border
+        if border is None or len(border.levels.uses()) > 1 or border.levels.is_graph_output():
+            decline(node, "its levels are not quantized for it alone", self.name)
+            return False
+        low, high = levels.low + low, levels.low + high
+        if not can_limit(border, low, high):
+            decline(node, f"no engine clips {border.grid.qtype} levels", self.name)
+            return False
+        _removed(clip)
+        set_limits(border, low, high, names)
+        return True
+
+
+def _reals(levels: Levels) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """All that the levels stand for, ascending."""
+    every = np.arange(levels.low, levels.high + 1).astype(levels.grid.qtype.storage_dtype)
+    return dequantize(every, levels.grid)
+
+
+def _ends(levels: Levels, reals: np.ndarray[tuple[int], np.dtype[np.float32]], clip: RealClip) -> tuple[int, int]:
+    """The places of the levels that the ends of ``clip`` are, or are nearest to from inside."""
+    last = levels.high - levels.low
+    low = min(int(np.searchsorted(reals, np.float32(clip.low), side="left")), last)
+    high = max(int(np.searchsorted(reals, np.float32(clip.high), side="right")) - 1, 0)
+    return (low, high) if low <= high else (high, high)
+
+
+def _removed(clip: RealClip) -> bool:
+    """Let the readers of ``clip`` read what it read, under its name; True."""
+    graph, result, source = clip.node.graph, clip.node.outputs[0], clip.source
+    assert isinstance(graph, ir.Graph)
+    name, result.name = result.name, None
+    result.replace_all_uses_with(source, replace_graph_outputs=True)
+    source.name, source.type, source.shape = name, source.type or result.type, source.shape or result.shape
+    graph.remove(clip.node, safe=True)
+    return True

@@ -1,0 +1,142 @@
+"""Activations around grids become limits: exact on every number, gone where a grid's own ends say the same."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from chains import operators, run_machine, run_qdq, text
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qbench.graph import clip_of_levels, constant_value, grid_of
+from qbench.passes import Pipeline, run_pipeline
+from qbench.passes.levels.thresholds import critical_reals
+from qbench.passes.rewrites.absorb_clip import AbsorbClip
+from qbench.passes.rewrites.clip_levels import ClipLevels
+
+ABSORB, LEVELS = Pipeline((AbsorbClip(),)), Pipeline((ClipLevels(),))
+
+
+def in_front(
+    clip: str, *, scale: float = 0.5, zero: int = 0, qtype: str = "int8", size: int = 8, more: str = ""
+) -> ir.Model:
+    constants = [f"float s = {{{scale!r}}}", f"{qtype} z = {{{zero}}}", "float a = {-1.2}", "float b = {3.3}"]
+    lines = [f"c = {clip}", "q = QuantizeLinear(c, s, z)", "y = DequantizeLinear(q, s, z)"]
+    outputs = f"float[{size}] y" + (f", float[{size}] n" if more else "")
+    return text(f"float[{size}] x", outputs, constants, [*lines, *([more] if more else [])])
+
+
+def behind(clip: str, *, zero: int = 0, size: int = 256) -> ir.Model:
+    constants = [
+        "float s = {0.5}", f"int8 z = {{{zero}}}", "float t = {0.25}", "float a = {-1.0}", "float b = {3.3}",
+        "float c = {-64.0}", "float e = {64.0}",
+    ]  # fmt: skip
+    lines = [
+        "i = DequantizeLinear(x, t, z)", "q = QuantizeLinear(i, s, z)", "d = DequantizeLinear(q, s, z)", f"y = {clip}",
+    ]  # fmt: skip
+    return text(f"int8[{size}] x", f"float[{size}] y", constants, lines)
+
+
+def limits(model: ir.Model) -> list[tuple[int, int]]:
+    clips = [clip for node in model.graph if (clip := clip_of_levels(node)) is not None]
+    return [tuple(int(constant_value(end)) for end in clip.inputs[1:]) for clip in clips]  # type: ignore[arg-type]
+
+
+def test_a_relu_that_the_grid_says_too_is_gone() -> None:
+    after = run_pipeline(in_front("Relu(x)", zero=0, qtype="uint8"), ABSORB).model
+    assert operators(after) == ["QuantizeLinear", "DequantizeLinear"]
+
+
+def test_a_relu_that_the_grid_does_not_say_is_a_limit() -> None:
+    after = run_pipeline(in_front("Relu(x)", zero=-5), ABSORB).model
+    assert limits(after) == [(-5, 127)]
+
+
+def test_the_lower_end_of_a_clip_above_zero_is_kept() -> None:
+    model = in_front("Clip(x, b)")
+    after = run_pipeline(model, ABSORB).model
+    assert limits(after) == [(7, 127)]
+    feeds = np.array([-9, -1, 0, 1, 3.2, 3.3, 3.4, 90], np.float32)
+    assert run_qdq(after, x=feeds)["y"].min() == 3.5
+
+
+def test_two_clips_in_a_row_are_both_absorbed() -> None:
+    constants = ["float s = {0.5}", "uint8 z = {0}", "float b = {3.3}"]
+    lines = ["r = Relu(x)", "c = Clip(r, , b)", "q = QuantizeLinear(c, s, z)", "y = DequantizeLinear(q, s, z)"]
+    after = run_pipeline(text("float[4] x", "float[4] y", constants, lines), ABSORB).model
+    assert operators(after) == ["QuantizeLinear", "Clip", "DequantizeLinear"]
+    assert limits(after) == [(0, 7)]
+
+
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [("n = Neg(c)", "has other readers"), ("n = Neg(x)", "others read what")],
+    ids=["clip", "source"],
+)
+def test_what_others_read_is_left(more: str, reason: str) -> None:
+    model = in_front("Clip(x, a, b)", more=more)
+    done = run_pipeline(model, ABSORB)
+    assert operators(done.model) == operators(model)
+    assert reason in done.declined[0].reason
+
+
+def test_no_limit_is_written_on_levels_that_engines_do_not_clip() -> None:
+    done = run_pipeline(in_front("Relu(x)", qtype="int16"), ABSORB)
+    assert "Relu" in operators(done.model)
+    assert "int16" in done.declined[0].reason
+
+
+CLIPS = st.sampled_from(["Relu(x)", "Clip(x, a, b)", "Clip(x, a)", "Clip(x, , b)", "Clip(x, b, a)", "Clip(x)"])
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    clip=CLIPS,
+    scale=st.sampled_from([0.5, 0.1, 1.1, 0.04, 7.0]),
+    zero=st.integers(-128, 127),
+    qtype=st.sampled_from(["int8", "uint8"]),
+)
+def test_every_number_gives_the_same_level(clip: str, scale: float, zero: int, qtype: str) -> None:
+    zero += 128 * (qtype == "uint8")
+    shown = in_front(clip, scale=scale, zero=zero, qtype=qtype)
+    grid_q = next(node for node in shown.graph if node.op_type == "QuantizeLinear")
+    grid = grid_of(grid_q)
+    assert grid is not None
+    numbers = np.concatenate([critical_reals(grid), np.array([-1.2, 3.3, 0.0, -0.0], np.float32)]).astype(np.float32)
+    numbers = np.concatenate([numbers, np.nextafter(numbers, np.float32(0))])
+    numbers = np.clip(numbers, -1e6, 1e6)  # ONNX's evaluator makes the lowest level of +∞
+    model = in_front(clip, scale=scale, zero=zero, qtype=qtype, size=numbers.size)
+    after = run_pipeline(model, ABSORB).model
+    assert not {"Relu"} & set(operators(after))
+    for run in (run_qdq, run_machine):
+        np.testing.assert_array_equal(run(after, x=numbers)["y"], run(model, x=numbers)["y"])
+
+
+@pytest.mark.parametrize(
+    ("clip", "expected"),
+    [
+        ("Relu(d)", [(0, 127)]),
+        ("Clip(d, a)", [(-2, 127)]),
+        ("Clip(d, c, e)", []),
+    ],
+)
+def test_clips_of_levels_are_limits_or_nothing(clip: str, expected: list[tuple[int, int]]) -> None:
+    model = behind(clip)
+    done = run_pipeline(model, LEVELS)
+    assert limits(done.model) == expected
+    every = np.arange(-128, 128).astype(np.int8)
+    for run in (run_qdq, run_machine):
+        np.testing.assert_array_equal(run(done.model, x=every)["y"], run(model, x=every)["y"])
+    assert [value.name for value in done.model.graph.outputs] == ["y"]
+
+
+def test_an_end_between_two_levels_stays() -> None:
+    done = run_pipeline(behind("Clip(d, a, b)"), LEVELS)
+    assert "Clip" in operators(done.model)
+    assert "between two levels" in done.declined[0].reason
+
+
+def test_a_clip_past_all_levels_makes_one_level_of_them() -> None:
+    model = behind("Clip(d, e)")
+    done = run_pipeline(model, LEVELS)
+    every = np.arange(-128, 128).astype(np.int8)
+    np.testing.assert_array_equal(run_qdq(done.model, x=every)["y"], run_qdq(model, x=every)["y"])
