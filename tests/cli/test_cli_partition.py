@@ -1,0 +1,86 @@
+"""``qbench partition`` from outside, and a cell on the device of a suite's own file."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+DEVICE = 'source = "a data sheet"\narithmetic = "gemmlowp"\noperators = [{operators}]\n'
+
+
+SUITE = """
+[suite]
+tolerance = 0.5
+agreement = 0.0
+backends = ["partitioned-mine"]
+schemas = ["w8a8_asym_pc"]
+
+[[model]]
+id = "blobs"
+data = "blobs_test"
+calibration = { data = "blobs_train", count = 32 }
+metrics = ["top1", "agreement"]
+"""
+
+
+@pytest.fixture
+def quantized(blobs_files, qbench):
+    assert qbench("profile", "net.onnx", "--data", "train.npz", "-o", "p.json")[0] == 0
+    assert qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc", "-o", "q.onnx")[0] == 0
+    Path("mine.toml").write_text(DEVICE.format(operators='"MatMul", "Relu", "Clip"'))
+    return blobs_files
+
+
+def test_islands_borders_and_reasons(quantized, qbench):
+    code, out, err = qbench("partition", "q.onnx", "--device", "mine.toml")
+    assert (code, err) == (0, "")
+    first, second, _, header, row, *rest = out.splitlines()
+    assert first == "q.onnx on mine: 1 island, 1 node, 73 % of 66 multiply-accumulates"
+    assert second == "at its borders 1 quantized, 1 dequantized, 0 requantized; 14 bytes a sample cross"
+    assert header.split() == ["island", "nodes", "macs", "bytes", "in", "bytes", "out", "operators"]
+    assert row.split() == ["1", "1", "48", "8", "6", "1", "MatMul"]
+    assert rest == ["", "off the device: 1 node", "second  the device has no Gemm"]
+
+
+def test_the_same_as_facts(quantized, qbench):
+    facts = json.loads(qbench("partition", "q.onnx", "--device", "mine.toml", "--json")[1])
+    (island,) = facts["islands"]
+    assert island["nodes"] == ["first"]
+    assert (island["macs"], facts["macs_on"], facts["macs_off"]) == (48, 48, 18)
+    assert (sum(island["reads"].values()), sum(island["gives"].values())) == (8, 6)
+    assert facts["conversions"] == {"quantize": 1, "dequantize": 1, "requantize": 0}
+    assert facts["off"] == {"second": "the device has no Gemm"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("net.onnx", "--device", "mine.toml"), "a graph in the form float"),
+        (("q.onnx", "--device", "conv-engin"), "Did you mean 'conv-engine'"),
+        (("q.onnx", "--device", "conv-engine"), "nothing that it takes"),
+        (("q.onnx", "--device", "none.toml"), "Reading 'none.toml'"),
+        (("q.onnx", "--device", "wrong.toml"), "Did you mean 'MatMul'"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(quantized, qbench, arguments, said):
+    Path("wrong.toml").write_text(DEVICE.format(operators='"Matmul"'))
+    code, out, err = qbench("partition", *arguments)
+    assert (code, out) == (2, "")
+    assert said in err
+    assert err.count("\n") == 1
+
+
+def test_a_cell_runs_the_cut(project, qbench):
+    """No fp32 cell, and the digests of the device and its arithmetic beside the result."""
+    from qbench.passes import load_device
+
+    Path("suites/devices").mkdir()
+    Path("suites/devices/mine.toml").write_text(DEVICE.format(operators='"MatMul", "Relu", "Clip"'))
+    Path("suites/mine.qbench.toml").write_text(SUITE)
+    code, out, err = qbench("run", "suites/mine.qbench.toml")
+    (path,) = Path("reports/history").glob("*.jsonl")
+    (cell,) = [line for line in map(json.loads, path.read_text().splitlines()) if line["type"] == "cell"]
+    assert (cell["backend"], cell["schema"]) == ("partitioned-mine", "w8a8_asym_pc"), out + err
+    assert load_device("suites/devices/mine.toml").digests.items() <= cell["digests"].items()
+    assert cell["n"] > 0
+    assert (code, cell["outcome"]) == (1, "missing")
