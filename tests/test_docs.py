@@ -168,11 +168,18 @@ def test_every_schema_file_is_described():
 def test_the_tolerance_and_the_entry_that_are_shown_are_some():
     from qbench.storage import value_from_table
     from qbench.suite import ModelTable
-    from qbench.suite.suite import QuarantineText
+    from qbench.suite.suite import QuarantineText, SuiteTable
 
-    model, entry = blocks(ROOT / "docs" / "baselines.md", "toml")
-    (table,) = tomllib.loads(model)["model"]
+    classes, admitted, model, entry = blocks(ROOT / "docs" / "baselines.md", "toml")
     rest = {"data": "d", "calibration": {"data": "c", "count": 1}, "metrics": ["top1"]}
+    table = value_from_table(SuiteTable, tomllib.loads(classes)["suite"], "docs")
+    assert table.equivalents[0] == ("x64-avx512-vnni", "x64-avx-vnni")
+    assert value_from_table(SuiteTable, tomllib.loads(admitted)["suite"], "docs").flips == 3
+    (decided,) = blocks(ROOT / "docs" / "statistics.md", "toml")
+    for text_ in (admitted, decided):
+        (table,) = tomllib.loads(text_)["model"]
+        assert value_from_table(ModelTable, {**table, **rest}, "docs").cell_settings().layers
+    (table,) = tomllib.loads(model)["model"]
     assert value_from_table(ModelTable, {**table, **rest}, "docs").tolerance["w8a8_asym_pt"] == 0.02
     assert value_from_table(QuarantineText, tomllib.loads(entry), "docs").cell[0].when == "x64-avx2"
 

@@ -10,6 +10,7 @@ from qbench.reporting.lines import read_cell, read_run, table_of
 from qbench.reporting.memory import NOTHING, AcceptedHits, Memory, accepted_share
 from qbench.reporting.parts import with_parts
 from qbench.reporting.recent import WINDOW
+from qbench.reporting.significance import significance_notice
 from qbench.reporting.trends import group_steps, trend_of
 from qbench.reporting.view import ABSENT, CellKey, CellView, Matrix, MetricView, Report, RunView, Trend
 from qbench.reporting.words import SYMBOLS, counted
@@ -157,6 +158,7 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     found.extend(run.notes)
     counts = Counter(notice for cell in cells for notice in cell.notices)
     found.extend(text if count == 1 else f"{text} ({count} cells)" for text, count in counts.most_common())
+    found.extend(filter(None, [significance_notice(cells)]))
     return tuple(found)
 
 

@@ -243,3 +243,17 @@ def test_a_label_that_is_no_class_names_its_sample(tmp_path: Path, labels: tuple
     assert "labels from 0 to 2" in caught.value.expected
     fine = dataclasses.replace(given, labels=((0,), (2, 1), ()))
     assert len(Classification().answer(runner, fine)) == 3
+
+
+def test_scores_beyond_shares_become_probabilities_over_all_classes(tmp_path: Path) -> None:
+    logits = np.random.default_rng(5).normal(0, 4, (13, 30)).astype(np.float32)
+    shares = np.exp(logits.astype(np.float64)) / np.exp(logits.astype(np.float64)).sum(axis=1, keepdims=True)
+    answers = classified(tmp_path, logits)
+    assert answers.scores == pytest.approx(np.take_along_axis(shares, answers.ids, axis=1), rel=1e-6)
+
+
+def test_shares_stay_what_the_model_gave(tmp_path: Path) -> None:
+    """On a grid they need not add up to 1."""
+    shares = np.round(np.random.default_rng(6).random((13, 30)) * 255).astype(np.float32) / 255
+    answers = classified(tmp_path, shares)
+    assert np.array_equal(answers.scores, np.take_along_axis(shares, answers.ids, axis=1))

@@ -1,0 +1,31 @@
+"""The line about losses beyond chance: which cells are tested, which stand out, when there is nothing to say."""
+
+from qbench.reporting.significance import significance_notice, significant_losses
+from qbench.reporting.view import CellKey, CellView, MetricView
+
+
+def cell(schema, losses, gains=0, *, n=1000, **more):
+    metric = MetricView(name="top1", n=n, hits=800, out_of=n, reference_hits=800, losses=losses, gains=gains, **more)
+    return CellView(
+        key=CellKey("m1", "ort-cpu", schema), outcome="passed", is_red=False, headline="", metrics=(metric,)
+    )
+
+
+def test_the_surest_first_and_adjusted_for_the_others():
+    cells = [cell("s1", 6), cell("s2", 30, 2), *(cell(f"x{i}", 3, 3) for i in range(18))]
+    found, tests = significant_losses(cells)
+    assert tests == 20
+    assert [one.key.schema for one, _ in found] == ["s2"]  # 6 to 0 is p = 0.008, and 0.08 among twenty
+    assert significance_notice(cells) == (
+        "1 of 20 cells lose more samples than chance explains (Benjamini-Hochberg 5 %, for information): "
+        "m1::ort-cpu+s2."
+    )
+    alone, _ = significant_losses(cells[:2])
+    assert {one.key.schema for one, _ in alone} == {"s1", "s2"}
+
+
+def test_gains_are_no_losses_and_floats_are_not_asked():
+    assert significant_losses([cell("s1", 2, 30), cell("fp32", 30, 2)]) == ((), 1)
+    assert significant_losses([cell("s1", 30, proportion=False), cell("s2", 30, against_labels=False)]) == ((), 0)
+    assert significance_notice([cell("s1", 30)]) == ""
+    assert significance_notice([]) == ""
