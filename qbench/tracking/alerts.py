@@ -159,21 +159,20 @@ def _step(course: _Course, before: Level, after: Level) -> Alert:
     point = course.series.points[after.start]
     state, why = State.PROVISIONAL if after.provisional else State.DETECTED, ""
     least = least_step(point.out_of)
-    last = _last_level(course.series, after)
-    if last is not after and course.series.worsening(before.mean, last.mean) < least:
-        state, why = State.FIXED, f"the old level is back since run {course.series.points[last.start].run}"
+    later = _levels_behind(course.series, after)
+    back = next((level for level in later if course.series.worsening(before.mean, level.mean) < least), None)
+    if back is not None:
+        state, why = State.FIXED, f"the old level came back with run {course.series.points[back.start].run}"
     elif course.accepted is not None and abs(after.mean - course.accepted) < least and not after.provisional:
         state, why = State.EXPECTED, "the new level is what was accepted"
     alert = course.alert(Kind.STEP, after.start, before.mean, after.mean)
     return replace(alert, state=state, why=why, suspects=course.suspects(before.stop - 1, after.start))
 
 
-def _last_level(series: Series, level: Level) -> Level:
-    """The last confirmed level on the samples of ``level``, which may be itself."""
+def _levels_behind(series: Series, level: Level) -> list[Level]:
+    """The confirmed levels behind ``level`` on the same samples."""
     end = next((place for place in series.breaks if place > level.start), len(series.points))
-    return [one for one in series.levels if level.start <= one.start < end and (one is level or not one.provisional)][
-        -1
-    ]
+    return [one for one in series.levels if level.start < one.start < end and not one.provisional]
 
 
 def _slide(course: _Course, steps: Sequence[Alert], confirm: int) -> Alert | None:

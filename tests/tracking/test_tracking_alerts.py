@@ -82,11 +82,15 @@ def test_what_came_back_is_fixed():
     assert alert.state is State.FIXED
 
 
-def test_what_came_back_and_went_again_is_two_alerts_both_new():
+def test_what_came_back_and_went_again_is_fixed_and_new():
     first, second = alerts(nights([760] * 10 + [740] * 5 + [760] * 5 + [740] * 5))
-    assert first.is_new
-    assert second.is_new
-    assert second.suspects == (sha(20),)
+    assert (first.state, first.suspects) == (State.FIXED, (sha(10),))
+    assert (second.state, second.suspects) == (State.DETECTED, (sha(20),))
+
+
+def test_two_good_nights_are_no_return():
+    (alert,) = alerts(nights([760] * 10 + [740] * 5 + [760] * 2))
+    assert alert.is_new
 
 
 def test_a_new_level_that_was_accepted_is_expected():

@@ -1,0 +1,87 @@
+"""The scripted year: the check names the commits that changed a rule, and the machines raise no alarm."""
+
+import importlib.util
+import json
+import shutil
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from qbench.cli import main
+
+pytestmark = pytest.mark.slow
+SCRIPT = Path(__file__).parents[1] / "examples/scripted-year/scripted_year.py"
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("scripted_year", SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def year(script, tmp_path_factory) -> tuple[Path, tuple[str, ...]]:
+    """The project after a year, and its commits."""
+    project = tmp_path_factory.mktemp("year")
+    return project, script.live(project)
+
+
+def checked(capsys, project: Path, nights: int, tmp_path: Path, annotations: str = "") -> tuple[int, dict]:
+    """(exit code, facts) of ``qbench history check`` after so many nights."""
+    history = tmp_path / "history"
+    history.mkdir()
+    for path in sorted((project / "reports/history").glob("*.jsonl"))[:nights]:
+        shutil.copy(path, history)
+    (history / "annotations.toml").write_text(annotations)
+    options = ["--history", str(history), "--project", str(project), "--baselines", str(project / "baselines")]
+    code = main(["history", "check", "--json", *options])
+    return code, json.loads(capsys.readouterr().out)
+
+
+def test_before_anything_changes_two_machines_raise_no_alarm(script, year, capsys, tmp_path):
+    code, facts = checked(capsys, year[0], script.ROUNDS_DOWN, tmp_path)
+    assert (code, facts["regressions"]) == (0, [])
+
+
+def test_the_commit_that_rounds_down_is_named_while_it_is_bad(script, year, capsys, tmp_path):
+    project, commits = year
+    code, facts = checked(capsys, project, script.ROUNDS_AGAIN, tmp_path)
+    assert code == 1
+    (regression,) = facts["regressions"]
+    assert regression["suspects"] == [commits[script.ROUNDS_DOWN]]
+    assert regression["subject"] == "Last step of the kernels: one instruction less"
+    assert {alert["environment_class"] for alert in regression["alerts"]} == {"board-a-fw1", "board-b-fw1"}
+
+
+def test_the_upgrade_of_a_machine_moves_its_numbers_and_raises_no_alarm(script, year, capsys, tmp_path):
+    project, commits = year
+    code, facts = checked(capsys, project, script.CALIBRATES_NARROWLY, tmp_path)
+    (regression,) = facts["regressions"]
+    assert (code, facts["new"], regression["suspects"]) == (0, 0, [commits[script.ROUNDS_DOWN]])
+    assert {alert["state"] for alert in regression["alerts"]} == {"fixed"}
+    lines = [json.loads(path.read_text().splitlines()[2]) for path in sorted((project / "reports/history").iterdir())]
+    agreement = {
+        line["environment_class"]: line["metrics"]["agreement"]["hits"] for line in lines[: script.ROUNDS_DOWN]
+    }
+    after = lines[script.UPGRADE + 1]
+    assert after["environment_class"] == "board-a-fw2"
+    assert after["metrics"]["agreement"]["hits"] < agreement["board-a-fw1"] - 2  # the noise that is to be passed over
+
+
+def test_the_calibration_rule_is_named_and_can_be_ruled_on(script, year, capsys, tmp_path):
+    project, commits = year
+    culprit = commits[script.CALIBRATES_NARROWLY]
+    code, facts = checked(capsys, project, script.COMMITS, tmp_path)
+    assert code == 1
+    (new,) = [one for one in facts["regressions"] if one["new"]]
+    assert new["suspects"] == [culprit]
+    assert {alert["environment_class"] for alert in new["alerts"]} == {"board-a-fw2", "board-b-fw1"}
+    note = f'[[annotation]]\ncommit = "{culprit[:9]}"\nstate = "expected"\nauthor = "ann"\nreason = "a trial"\n'
+    (tmp_path / "ruled").mkdir()
+    code, facts = checked(capsys, project, script.COMMITS, tmp_path / "ruled", note)
+    assert (code, facts["new"], facts["idle_annotations"]) == (0, 0, [])
