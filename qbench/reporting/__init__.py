@@ -2,6 +2,7 @@
 
 from qbench.reporting.assembly import build_report, build_reports
 from qbench.reporting.compared import Comparison, compare, newest_comparison
+from qbench.reporting.export import EXPORT_FORMATS, export_text
 from qbench.reporting.github import annotations, step_summary
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.memory import NOTHING, Memory, remember
@@ -12,6 +13,7 @@ from qbench.reporting.view import CellKey, CellView, MetricView, Report
 from qbench.reporting.writing import KINDS, front_pages, write_reports
 
 __all__ = [
+    "EXPORT_FORMATS",
     "KINDS",
     "NOTHING",
     "PYTEST_MARKUP",
@@ -30,6 +32,7 @@ __all__ = [
     "build_reports",
     "compare",
     "compare_page",
+    "export_text",
     "front_pages",
     "html_pages",
     "markdown_text",

@@ -43,17 +43,22 @@ class Counts(NamedTuple):
         return self.reference_hits / self.out_of
 
 
-def counts_of_line(line: Mapping[str, Any]) -> Iterator[Counts]:
-    """The metrics of a ``cell`` line in its order; none when it was not measured."""
+def metrics_of_line(line: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Metric → what a ``cell`` line says of it, in its order; nothing when it was not measured."""
     metrics = line.get("metrics")
     if not isinstance(metrics, Mapping):
-        return
-    for metric, table in metrics.items():
+        return {}
+    return {metric: table for metric, table in metrics.items() if isinstance(table, Mapping)}
+
+
+def counts_of_line(line: Mapping[str, Any]) -> Iterator[Counts]:
+    """The metrics of a ``cell`` line that are counted, in its order; none when it was not measured."""
+    for metric, table in metrics_of_line(line).items():
         try:
             counts = _COUNTS(table)
-        except (KeyError, TypeError):
+        except KeyError:
             continue
-        if set(map(type, counts)) == _WHOLE and min(counts) >= 0 and counts[1] > 0 and max(counts) < _LIMIT:
+        if set(map(type, counts)) == _WHOLE and min(counts) >= 0 and counts[1] and max(counts) < _LIMIT:
             yield Counts._make((metric, *counts, str(table.get("direction", ""))))
 
 

@@ -4,7 +4,8 @@ Texts are put in order here and not by the database: PostgreSQL sorts by the lan
 """
 
 import json
-from collections.abc import Iterator
+import operator
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -30,8 +31,7 @@ _SERIES = select(
 _RESULTS = (
     select(
         *(tables.result.c[name] for name in ("series", "run", "position", "place", *_COUNTS)),
-        *(tables.outcome.c[name] for name in ("outcome", "integer_macs")),
-        tables.samples.c.digests,
+        *(tables.outcome.c[name] for name in ("outcome", "integer_macs", "samples")),
     )
     .join_from(tables.result, tables.series, tables.series.c.key == tables.result.c.series)
     .join(
@@ -42,8 +42,9 @@ _RESULTS = (
             tables.outcome.c.position == tables.result.c.position,
         ),
     )
-    .join(tables.samples, tables.samples.c.key == tables.outcome.c.samples)
 )
+
+_SAMPLES = select(tables.samples.c.key, tables.samples.c.digests)
 
 _MANY = 10_000
 """Series that are asked for by number; of more, all are read and the others passed over: databases limit parameters."""
@@ -51,25 +52,23 @@ _MANY = 10_000
 
 def wanted_rows(connection: Connection, wanted: Wanted) -> list[MetricRow]:
     """The rows that ``metric_rows`` gives of the runs: these by time, each in the order of its file."""
-    runs = {row[0]: row for row in connection.execute(_RUNS)}
-    labels: dict[str, str] = {}
+    runs = {row[0]: tuple(row) for row in connection.execute(_RUNS).all()}
+    series, results, digests = _results(connection, wanted)
+    labels = {number: data_label(table) for number, table in digests.items()}
+    heads = {number: (tuple(facts[:5]), facts.environment_class, facts.metric) for number, facts in series.items()}
     found = []
-    for number, facts, results in _results(connection, wanted):
-        axes, metric, environment = facts[:5], facts.metric, facts.environment_class
-        for run, position, place, hits, out_of, reference, losses, gains, n, outcome, share, samples in results:
-            if (of_run := runs.get(run)) is None:
-                continue
-            if (label := labels.get(samples)) is None:
-                label = labels[samples] = data_label(json.loads(samples))
-            _, run_id, started, commit, complete = of_run
-            values = (
-                run_id, started, commit, complete, *axes, environment, outcome, metric,
-                hits, out_of, hits / out_of, reference, reference / out_of, losses, gains, n, share, label,
-            )  # fmt: skip
-            row = MetricRow._make(values)
-            found.append((started, run_id, position, place, number, row))
+    for number, run, position, place, hits, out_of, reference, losses, gains, n, outcome, share, samples in results:
+        if run not in runs or number not in heads:
+            continue
+        _, run_id, started, commit, complete = runs[run]
+        axes, environment, metric = heads[number]
+        values = (
+            run_id, started, commit, complete, *axes, environment, outcome, metric,
+            hits, out_of, hits / out_of, reference, reference / out_of, losses, gains, n, share, labels[samples],
+        )  # fmt: skip
+        found.append((started, run_id, position, place, number, values))
     found.sort()
-    return [found_row[-1] for found_row in found]
+    return [MetricRow._make(last[5]) for last in found]
 
 
 def wanted_runs(connection: Connection, wanted: Wanted) -> tuple[Run, ...]:
@@ -78,12 +77,10 @@ def wanted_runs(connection: Connection, wanted: Wanted) -> tuple[Run, ...]:
     A cell's line has what trends and frames read: axes, class, outcome, counts with their direction, digests of data.
     """
     lines: dict[int, dict[int, dict[str, Any]]] = {}
-    ordered = sorted(
-        (run, position, place, number, facts, rest)
-        for number, facts, results in _results(connection, wanted)
-        for run, position, place, *rest in results
-    )
-    for run, position, _, _, facts, (*counts, outcome, share, samples) in ordered:
+    series, results, digests = _results(connection, wanted)
+    ordered = sorted((tuple(row) for row in results if row[0] in series), key=operator.itemgetter(1, 2, 3))
+    for number, run, position, _, *counts, outcome, share, samples in ordered:
+        facts = series[number]
         line = lines.setdefault(run, {}).setdefault(
             position,
             {
@@ -92,7 +89,7 @@ def wanted_runs(connection: Connection, wanted: Wanted) -> tuple[Run, ...]:
                 "environment_class": facts.environment_class,
                 "outcome": outcome,
                 "integer_macs": share,
-                "digests": {f"data:{name}": digest for name, digest in json.loads(samples).items()},
+                "digests": {f"data:{name}": digest for name, digest in digests[samples].items()},
                 "metrics": {},
             },
         )
@@ -120,16 +117,16 @@ def problems_of(connection: Connection) -> tuple[str, ...]:
     return tuple(problem for _, problems in rows for problem in json.loads(problems))
 
 
-def _results(connection: Connection, wanted: Wanted) -> Iterator[tuple[int, Row[Any], list[tuple[Any, ...]]]]:
-    """(number, axes with metric, class and direction, results) of each series that is wanted."""
+def _results(
+    connection: Connection, wanted: Wanted
+) -> tuple[dict[int, Row[Any]], Sequence[Row[Any]], dict[int, dict[str, str]]]:
+    """Series that are wanted and samples, by number; results of these series, of very many maybe with others."""
     series = _wanted_series(connection, wanted)
     statement = _RESULTS.where(tables.result.c.series.in_(list(series))) if len(series) < _MANY else _RESULTS
-    found: dict[int, list[tuple[Any, ...]]] = {}
-    for number, *result in connection.execute(statement).all():
-        found.setdefault(number, []).append(tuple(result))
-    for number, results in found.items():
-        if number in series:
-            yield number, series[number], results
+    results = connection.execute(statement).all()
+    numbers = list({row[-1] for row in results})
+    named = _SAMPLES.where(tables.samples.c.key.in_(numbers)) if len(numbers) < _MANY else _SAMPLES
+    return series, results, {number: json.loads(text) for number, text in connection.execute(named).all()}
 
 
 def _wanted_series(connection: Connection, wanted: Wanted) -> dict[int, Row[Any]]:

@@ -1,0 +1,132 @@
+"""Merging is a union: in any order and any number of times the same, and nothing is ever written over."""
+
+import errno
+import itertools
+import json
+import os
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+RUN = '{{"type":"run","format":"qbench-run/1","id":"{0}","suite":"smoke","started":"2026-11-21T04:30:00Z"}}\n'
+CELL = '{{"type":"cell","suite":"smoke","model":"m{0}","backend":"b","schema":"s","outcome":"passed"}}\n'
+END = '{"type":"end","cells":2,"exit_code":0}\n'
+
+
+def content(run_id, *cells, end=True):
+    return RUN.format(run_id) + "".join(CELL.format(cell) for cell in cells) + (END if end else "")
+
+
+def put(folder, **files):
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"{name}.jsonl").write_text(text)
+
+
+def held(folder):
+    return {path.read_text() for path in folder.rglob("*.jsonl")}
+
+
+def test_a_union(qbench, project):
+    put(project / "a", x=content("x", 1), y=content("y", 1))
+    put(project / "b" / "2026", y=content("y", 1), z=content("z", 1))
+    code, out, err = qbench("merge", "a", "b", "-o", "all")
+    assert (code, out, err) == (0, "all: 3 runs added, 0 there already\n", "")
+    assert held(project / "all") == {content(run, 1) for run in "xyz"}
+    assert qbench("merge", "a", "b", "-o", "all")[:2] == (0, "all: 0 runs added, 3 there already\n")
+    assert sorted(path.name for path in (project / "all").iterdir()) == ["x.jsonl", "y.jsonl", "z.jsonl"]
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=3))
+def test_any_order_gives_the_same(tmp_path_factory, sets):
+    from qbench.tracking import merge_run_files
+
+    root = tmp_path_factory.mktemp("union")
+    for number, runs in enumerate(sets):
+        put(root / f"from{number}", **{f"r{run}": content(f"r{run}", 1) for run in runs})
+    results = []
+    for order, numbers in enumerate(itertools.permutations(range(len(sets)))):
+        merge_run_files([root / f"from{number}" for number in numbers], root / f"to{order}")
+        results.append({path.name: path.read_text() for path in (root / f"to{order}").glob("*.jsonl")})
+    assert all(result == results[0] for result in results)
+    assert set(results[0]) == {f"r{run}.jsonl" for run in set().union(*sets)}
+
+
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+def test_two_that_tell_of_one_run_differently_are_named_and_left(qbench, project, order):
+    put(project / "a", x=content("x", 1), y=content("y", 1))
+    put(project / "b", x=content("x", 2))
+    code, out, err = qbench("merge", *order, "-o", "all")
+    assert code == 2
+    assert out == "all: 1 run added, 0 there already, 1 conflict\n"
+    assert all(f"'{folder}/x.jsonl'" in err for folder in "ab")
+    assert "tell of run 'x' differently: neither was taken" in err
+    assert held(project / "all") == {content("y", 1)}
+
+
+def test_what_is_there_is_never_written_over(qbench, project):
+    put(project / "all", x=content("x", 1), other=content("q", 7))
+    put(project / "a", x=content("x", 2), y=content("other", 1))
+    before = {path: path.stat().st_mtime_ns for path in (project / "all").iterdir()}
+    assert qbench("merge", "a", "-o", "all")[0] == 2
+    assert {path: path.stat().st_mtime_ns for path in before} == before
+    assert held(project / "all") == {content("x", 1), content("q", 7), content("other", 1)}
+
+
+def test_an_unfinished_copy_gives_way_to_the_whole_run_beside_it(qbench, project):
+    whole = content("x", 1, 2)
+    put(project / "all", x=whole[:150])
+    put(project / "a", x=whole)
+    code, out, err = qbench("merge", "a", "-o", "all")
+    assert (code, out) == (0, "all: 1 run added, 0 there already\n")
+    assert "1 line that cannot be read" in err
+    assert held(project / "all") == {whole[:150], whole}
+    assert qbench("merge", "a", "-o", "all")[1] == "all: 0 runs added, 1 there already\n"
+    from qbench.tracking import History
+
+    (run,) = History(project / "all").runs()
+    assert run.complete
+
+
+def test_what_is_no_run_file_is_named_and_the_rest_is_merged(qbench, project):
+    put(project / "a", x=content("x", 1), bad="nonsense\n")
+    code, out, err = qbench("merge", "a", "-o", "all", "--json")
+    assert code == 2
+    assert json.loads(out)["added"] == ["all/x.jsonl"]
+    assert "Reading the run file 'a/bad.jsonl'" in err
+
+
+def test_an_id_that_is_no_file_name_stays_inside_the_folder(qbench, project):
+    put(project / "a", x=content("../../escape", 1))
+    assert qbench("merge", "a", "-o", "deep/all")[0] == 0
+    (path,) = (project / "deep" / "all").iterdir()
+    assert path.read_text() == content("../../escape", 1)
+    assert not list(project.glob("escape*"))
+
+
+def test_a_source_that_is_not_there_is_one_sentence(qbench, project):
+    code, out, err = qbench("merge", "none", "-o", "all")
+    assert (code, out) == (2, "")
+    assert "Merging into 'all': found no 'none'" in err
+    assert not (project / "all").exists()
+
+
+def test_a_full_disk_leaves_no_half_file(qbench, project, monkeypatch):
+    put(project / "a", x=content("x", 1), y=content("y", 1))
+    real, calls = os.fsync, []
+
+    def full(handle):
+        calls.append(handle)
+        if len(calls) == 2:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        code, _, err = qbench("merge", "a", "-o", "all")
+    assert code == 2
+    assert "found No space left on device" in err
+    assert [path.name for path in (project / "all").iterdir()] == ["x.jsonl"]
+    assert qbench("merge", "a", "-o", "all")[1] == "all: 1 run added, 1 there already\n"

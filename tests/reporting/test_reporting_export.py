@@ -1,0 +1,138 @@
+"""Exports: what their readers will find, checked against the cells they came from and by readers of others."""
+
+import csv
+import io
+import json
+import math
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+from reporting_histories import edge_histories, nightly_history
+
+from qbench.errors import InputError
+from qbench.reporting import EXPORT_FORMATS, export_text
+from qbench.tracking import metric_rows
+
+RUN = nightly_history()[-1]
+MEASURED = [line for line in RUN.cells if "metrics" in line]
+ROWS = list(metric_rows([RUN]))
+TABLES = {(line["model"], line["backend"], line["schema"]): line["metrics"] for line in MEASURED}
+
+
+def test_csv_is_what_pandas_reads_back():
+    import pandas as pd
+
+    frame = pd.read_csv(io.StringIO(export_text([RUN], "csv")), keep_default_na=False)
+    rows = list(metric_rows([RUN]))
+    assert tuple(frame.columns) == rows[0]._fields
+    assert [tuple(row) for row in frame.itertuples(index=False)] == [tuple(row) for row in rows]
+
+
+def test_json_is_the_same_rows():
+    assert json.loads(export_text([RUN], "json")) == [row._asdict() for row in metric_rows([RUN])]
+
+
+@pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", '"quoted", and\nbroken'])
+def test_a_spreadsheet_computes_nothing(text):
+    from dataclasses import replace
+
+    line = {**MEASURED[0], "environment_class": text}
+    (_, *rows) = csv.reader(io.StringIO(export_text([replace(RUN, cells=(line,))], "csv")))
+    assert {row[9] for row in rows} == {text if text.startswith('"') else f"'{text}"}
+
+
+def test_junit_counts_cells_by_what_became_of_them():
+    root = ElementTree.fromstring(export_text([RUN], "junit"))
+    (suite,) = root.findall("testsuite")
+    kinds = Counter(
+        next((child.tag for child in case if child.tag != "properties"), "") for case in suite.iter("testcase")
+    )
+    outcomes = Counter(line["outcome"] for line in RUN.cells)
+    assert kinds["error"] == outcomes["error"] == int(suite.get("errors")) > 0
+    assert kinds["skipped"] == outcomes["unsupported"] == int(suite.get("skipped")) > 0
+    red = sum(outcomes[name] for name in ("failed", "drifted", "missing", "stale", "expired"))
+    assert kinds["failure"] == red == int(suite.get("failures")) > 0
+    assert int(suite.get("tests")) == len(RUN.cells)
+    assert suite.get("name") == "nightly"
+
+
+def test_junit_holds_the_counts():
+    root = ElementTree.fromstring(export_text([RUN], "junit"))
+    cases = {(case.get("classname"), case.get("name")): case for case in root.iter("testcase")}
+    for line in MEASURED:
+        case = cases[f"nightly.{line['model']}", f"{line['backend']}+{line['schema']}"]
+        facts = {item.get("name"): item.get("value") for item in case.iter("property")}
+        for metric, table in line["metrics"].items():
+            assert (facts[f"{metric}:hits"], facts[f"{metric}:losses"]) == (str(table["hits"]), str(table["losses"]))
+        assert math.isclose(float(case.get("time")), sum(line["seconds"].values()), abs_tol=1e-3)
+
+
+def test_an_interrupted_run_is_not_green_in_junit():
+    (_, run) = edge_histories()["incomplete"]
+    root = ElementTree.fromstring(export_text([run], "junit"))
+    (error,) = root.iter("error")
+    assert "interrupted" in error.get("message")
+    assert "stopped by Ctrl-C" in error.text
+    assert root.find("testsuite").get("errors") == "1"
+
+
+def test_a_drop_is_smaller_where_a_cell_is_better():
+    entries = {entry["name"]: entry for entry in json.loads(export_text([RUN], "github-benchmark"))}
+    assert len(entries) == len(ROWS)
+    seen = set()
+    for row in ROWS:
+        entry = entries[f"nightly/{row.model}::{row.backend}+{row.schema} {row.metric}"]
+        direction = TABLES[row.model, row.backend, row.schema][row.metric]["direction"]
+        worse = row.hits - row.reference_hits if direction == "lower" else row.reference_hits - row.hits
+        assert math.isclose(entry["value"], 100 * worse / row.out_of, abs_tol=1e-6)
+        assert entry["unit"] == "pp"
+        seen.add((direction, worse > 0))
+    assert seen >= {("lower", True), ("higher", True)}
+
+
+def test_bencher_gets_scores_with_bounds_where_there_are_some():
+    found = json.loads(export_text([RUN], "bencher"))
+    assert sum(map(len, found.values())) == len(ROWS)
+    bounded = 0
+    for row in ROWS:
+        measure = found[f"nightly/{row.model}::{row.backend}+{row.schema}"][row.metric]
+        assert math.isclose(measure["value"], 100 * row.value, abs_tol=1e-6)
+        assert measure.keys() <= {"value", "lower_value", "upper_value"}
+        if "lower_value" in measure:
+            bounded += 1
+            assert TABLES[row.model, row.backend, row.schema][row.metric]["proportion"]
+            assert measure["lower_value"] <= measure["value"] <= measure["upper_value"]
+    assert bounded > 0
+
+
+@pytest.mark.parametrize("name", EXPORT_FORMATS)
+@pytest.mark.parametrize("history", edge_histories())
+def test_anything_that_was_read_can_be_exported(name, history):
+    text = export_text([run for run in edge_histories()[history] if run.header], name)
+    if name == "junit":
+        ElementTree.fromstring(text)
+    elif name == "csv":
+        assert len({len(row) for row in csv.reader(io.StringIO(text))}) == 1
+    else:
+        json.loads(text)
+
+
+def test_what_xml_cannot_hold_is_replaced():
+    from dataclasses import replace
+
+    line = {
+        **MEASURED[0],
+        "outcome": "failed",
+        "headline": "bell \a, nul \0, half \ud800, <b>&",
+        "notices": ["\x1b[31m"],
+    }
+    text = export_text([replace(RUN, cells=(line,))], "junit")
+    (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
+    assert failure.get("message") == "failed: bell \ufffd, nul \ufffd, half \ufffd, <b>&"
+    assert "\ufffd[31m" in failure.text
+
+
+def test_an_unknown_format_is_one_sentence():
+    with pytest.raises(InputError, match="unknown format 'junitt'"):
+        export_text([RUN], "junitt")
