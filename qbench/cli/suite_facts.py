@@ -126,7 +126,7 @@ def _excused(
     for one in planned:
         if one.cell.is_fp32:
             continue
-        environment = _environment(one.cell.backend, catalogues, processor)
+        environment = _environment(one, catalogues, processor)
         own = not one.tolerance(environment).rule.startswith(("suite ", "default"))
         has_excuse = own or one.quarantine(environment) is not None
         baseline = known.get(one.cell.model)
@@ -136,12 +136,12 @@ def _excused(
     return excused, gated
 
 
-def _environment(backend: str, catalogues: "Catalogues", processor: str) -> "EnvironmentClass":
+def _environment(planned: "PlannedCell", catalogues: "Catalogues", processor: str) -> "EnvironmentClass":
     from qbench.host import package_versions
     from qbench.judging import EnvironmentClass
 
-    packages = package_versions(catalogues.backends.get(backend).packages)
-    return EnvironmentClass(processor, tuple(sorted(packages.items())))
+    packages = package_versions(catalogues.backends.get(planned.cell.backend).packages)
+    return EnvironmentClass.of(processor, packages, threads=planned.suite.table.threads)
 
 
 def _problems(facts: dict[str, Any], known: "dict[str, Baseline | None]") -> Iterator[str]:

@@ -9,6 +9,7 @@ from qbench.reporting.words import counted
 TITLES = {
     "error": "Could not be measured",
     "loss": "Loses more against fp32 than its tolerance allows",
+    "unproven": "Is not shown to lose less against fp32 than its tolerance allows",
     "floor": "Agrees with fp32 less than its accepted floor",
     "equality": "Is not what another backend is",
     "failed": "Fails for another reason",
@@ -22,6 +23,7 @@ TITLES = {
 SHORT = {
     "error": "not measurable",
     "loss": "beyond tolerance",
+    "unproven": "not shown within tolerance",
     "floor": "below the agreement floor",
     "equality": "unequal to another backend",
     "failed": "for another reason",
@@ -35,8 +37,11 @@ SHORT = {
 def cause_name(cell: CellView) -> str:
     """The kind of reason ``cell`` is red for: its outcome, or for a failed one the kind of its first broken gate."""
     if cell.outcome == "failed":
-        broken = next((gate.kind for gate in cell.gates if gate.state == "broken"), "failed")
-        return broken if broken in ("loss", "floor", "equality") else "failed"
+        first = next((gate for gate in cell.gates if gate.state == "broken"), None)
+        if first is None or first.kind not in ("loss", "floor", "equality"):
+            return "failed"
+        strict = first.kind == "loss" and "decision strict" in first.rule
+        return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind
     return cell.outcome if cell.outcome in TITLES else "failed"
 
 

@@ -94,9 +94,9 @@ def read_gates(line: Mapping[str, Any]) -> tuple[GateView, ...]:
 
 
 def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateView, ...]) -> MetricView | None:
-    """The metric to show first: that of a broken gate, else of the first that holds, else the first."""
+    """The metric to show first: that of a broken gate, else of an undecided one, of the first that holds, the first."""
     named = {metric.name: metric for metric in metrics}
-    for state in ("broken", "holds"):
+    for state in ("broken", "inconclusive", "holds"):
         for gate in gates:
             if gate.state == state and gate.kind in ("loss", "floor") and gate.metric in named:
                 return named[gate.metric]

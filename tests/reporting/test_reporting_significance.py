@@ -1,7 +1,8 @@
 """The line about losses beyond chance: which cells are tested, which stand out, when there is nothing to say."""
 
+from qbench.reporting.causes import cause_name
 from qbench.reporting.significance import significance_notice, significant_losses
-from qbench.reporting.view import CellKey, CellView, MetricView
+from qbench.reporting.view import CellKey, CellView, GateView, MetricView
 
 
 def cell(schema, losses, gains=0, *, n=1000, **more):
@@ -29,3 +30,20 @@ def test_gains_are_no_losses_and_floats_are_not_asked():
     assert significant_losses([cell("s1", 30, proportion=False), cell("s2", 30, against_labels=False)]) == ((), 0)
     assert significance_notice([cell("s1", 30)]) == ""
     assert significance_notice([]) == ""
+
+
+def test_a_strict_cell_that_nothing_is_shown_of_has_a_cause_of_its_own():
+    rule = "tolerance 0.5 % (default), decision strict (suite smoke)"
+    causes = [
+        cause_name(
+            CellView(
+                key=CellKey("m1", "ort-cpu", "s1"),
+                outcome="failed",
+                is_red=True,
+                headline="",
+                gates=(GateView(kind="loss", metric="top1", state="broken", detail=f"drop; {word} (…)", rule=rule),),
+            )
+        )
+        for word in ("INCONCLUSIVE", "FAIL")
+    ]
+    assert causes == ["unproven", "loss"]
