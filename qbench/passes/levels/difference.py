@@ -1,12 +1,16 @@
 """What one way to make levels differs from another: how many move, how far, and where both saturate."""
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 
-from qbench.passes.effect import Effect
+from qbench.passes.effect import QDQ, Effect
 from qbench.passes.levels.tables import Array, Stop, all_levels, brought, brought_reals
-from qbench.passes.levels.thresholds import critical_reals
+from qbench.passes.levels.thresholds import critical_reals, exact_levels, exact_reals
+
+_KEPT = 4096
+"""Differences remembered: every round of a pipeline asks for those again that were too large in the last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,7 @@ class Difference:
         return f"{self.moved} of {self.of} inputs would move, by up to {steps} ({self.machine})"
 
 
+@lru_cache(maxsize=_KEPT)
 def chain_against(
     start: Stop | None, before: tuple[Stop, ...], after: tuple[Stop, ...], machines: tuple[str, ...]
 ) -> Difference:
@@ -65,14 +70,28 @@ def merged_limits(start: Stop | None, stops: tuple[Stop, ...], machine: str) -> 
 
 def _difference(start: Stop | None, before: tuple[Stop, ...], after: tuple[Stop, ...], machine: str) -> Difference:
     if start is None:
-        inputs = np.unique(np.concatenate([critical_reals(before[0].grid), critical_reals(after[0].grid)]))
-        one, other = (_of_reals(inputs, stops, machine) for stops in (before, after))
+        (one, other), of = _of_reals(before, after, machine)
     else:
         inputs = all_levels(start)
+        of = len(inputs)
         one, other = (brought(inputs, start.grid, stops, machine) for stops in (before, after))
     apart = np.abs(one - other)
-    return Difference(int(apart.max(initial=0)), int((apart > 0).sum()), len(inputs), machine)
+    return Difference(int(apart.max(initial=0)), int((apart > 0).sum()), of, machine)
 
 
-def _of_reals(reals: Array, stops: tuple[Stop, ...], machine: str) -> Array:
-    return brought_reals(reals, stops[0], stops[1:], machine)
+def _of_reals(before: tuple[Stop, ...], after: tuple[Stop, ...], machine: str) -> tuple[tuple[Array, Array], int]:
+    """What becomes of reals by either way, and of how many: of float32, and where a machine has them of exact ones."""
+    grids = (before[0].grid, after[0].grid)
+    floats = np.unique(np.concatenate([critical_reals(grid) for grid in grids]))
+    one, other = (brought_reals(floats, stops[0], stops[1:], machine) for stops in (before, after))
+    if machine == QDQ:
+        return (one, other), len(floats)
+    exact = exact_reals(*grids)
+    found = [_of_exact(exact, stops, machine) for stops in (before, after)]
+    return (np.concatenate([one, found[0]]), np.concatenate([other, found[1]])), len(floats) + len(exact)
+
+
+def _of_exact(reals: Array, stops: tuple[Stop, ...], machine: str) -> Array:
+    first = stops[0]
+    levels = np.clip(exact_levels(reals, first.grid), first.low, first.high)
+    return brought(levels, first.grid, stops[1:], machine)

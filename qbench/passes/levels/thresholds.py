@@ -2,6 +2,9 @@
 
 Two monotone functions of a real that agree at both sides of every step of either agree everywhere: between two steps
 both are constant. So a few hundred numbers prove what holds for all of float32.
+
+A machine that counts exactly has other reals than float32: sums of products that it never rounds. There the steps lie
+at s · (k + ½ − z) itself, which float64 holds for any grid of 16 bits, and one number between two steps is enough.
 """
 
 from typing import Any
@@ -26,15 +29,32 @@ def critical_reals(grid: QParams) -> Array:
     if grid.axis is not None:
         raise ValueError("steps are those of a grid per tensor")
     below = np.arange(grid.qmin, grid.qmax, dtype=np.int64)  # the level under each step
-    middle = ((below - int(grid.zero_point) + 0.5) * float(grid.scale)).astype(np.float32)
-    near = np.sort(_neighbours(middle), axis=1)
+    near = np.sort(_neighbours(_middles(grid).astype(np.float32)), axis=1)
     above = quantize(near, grid).astype(np.int64) > below[:, None]
     first = above.argmax(axis=1)
     if not (above.any(axis=1) & (first > 0)).all():
         raise ArithmeticError("a step of a grid lies further from its middle than rounding explains")
     rows = np.arange(len(below))
     found = np.concatenate([near[rows, first - 1], near[rows, first], np.array([-np.inf, np.inf], np.float32)])
-    return np.unique(found)
+    return np.asarray(np.unique(found))
+
+
+def exact_reals(*grids: QParams) -> Array:
+    """Float64, ascending: −∞, every step of the ``grids``, per tensor, and one number between any two, +∞."""
+    steps = np.unique(np.concatenate([_middles(grid) for grid in grids]))
+    return np.sort(np.concatenate([[-np.inf], steps, (steps[:-1] + steps[1:]) / 2, [np.inf]]))
+
+
+def exact_levels(reals: Array, grid: QParams) -> Array:
+    """Float64 ``reals`` on ``grid``, int64, rounded once: what a machine gives that counts exactly."""
+    levels = np.rint(reals / np.float64(grid.scale)) + int(grid.zero_point)
+    return np.clip(levels, grid.qmin, grid.qmax).astype(np.int64)
+
+
+def _middles(grid: QParams) -> Array:
+    """Float64: where the steps of ``grid`` would be if nothing rounded."""
+    below = np.arange(grid.qmin, grid.qmax, dtype=np.int64)  # the level under each step
+    return np.asarray((below - int(grid.zero_point) + 0.5) * np.float64(grid.scale))
 
 
 def _neighbours(middle: Array) -> Array:
@@ -45,4 +65,4 @@ def _neighbours(middle: Array) -> Array:
         for _ in range(_STEPS):
             near = np.nextafter(near, np.float32(towards))
             columns.append(near)
-    return np.stack(columns, axis=1)
+    return np.asarray(np.stack(columns, axis=1))
