@@ -15,8 +15,18 @@ _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
     {
         "absorb-clip": ("rewrites.absorb_clip", "AbsorbClip"),
         "clip-levels": ("rewrites.clip_levels", "ClipLevels"),
+        "fuse-bias": ("rewrites.fuse_bias", "FuseBias"),
         "merge-requantize": ("rewrites.merge_requantize", "MergeRequantize"),
         "share-quantize": ("rewrites.share_quantize", "ShareQuantize"),
+        "fold-batchnorm": ("canonical.fold_batchnorm", "FoldBatchNorm"),
+        "split-bias": ("canonical.split_bias", "SplitBias"),
+        "fold-constants": ("canonical.fold_constants", "FoldConstants"),
+        "remove-identity": ("canonical.remove_identity", "RemoveIdentity"),
+        "fold-gemm-factors": ("canonical.fold_gemm_factors", "FoldGemmFactors"),
+        "absorb-pad": ("canonical.absorb_pad", "AbsorbPad"),
+        "equalize": ("canonical.equalize", "Equalize"),
+        "batchnorm-to-conv": ("canonical.batchnorm_to_conv", "BatchNormToConv"),
+        "open-clips": ("canonical.open_clips", "OpenClips"),
         "remove-dead": ("canonical.remove_dead", "RemoveDead"),
     }
 )

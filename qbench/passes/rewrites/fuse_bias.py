@@ -1,0 +1,156 @@
+"""An addition of a constant a channel behind a product becomes the product's bias again: the reverse of ``split-bias``.
+
+    Add(Conv(DQ(x), DQ(w)), b)   →   Conv(DQ(x), DQ(w), DQ(q_b))        q_b = round(b / (s_x · s_w)), int32, z = 0
+
+The slots are compatible while the product has no grid of its own: it is an accumulator, and the bias is added there. A
+constant that came as levels at s_x · s_w keeps them. What moves is the order of additions in floats, and, of a real
+constant, half a step of the accumulator: an output level by one step, at most, while its step is not the finer one.
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.graph import constant_value, float_attribute, grid_of, only_consumer, operator_facts, origin_of, set_origin
+from qbench.graph.operators import weight_channel_axis
+from qbench.passes.constants import add_constant
+from qbench.passes.declining import decline
+from qbench.passes.effect import Effect, within
+from qbench.passes.levels.border import border_of
+from qbench.passes.naming import NameScope
+
+_LIMIT = 2.0**30
+"""Of a bias in an accumulator of 32 bits, so that the products have room beside it."""
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm"})
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FuseBias:
+    """Requires: QDQ. Ensures: no Add of a constant a channel alone reads a Conv, ConvTranspose or Gemm of levels.
+
+    Left alone: a product with a bias already, with a grid of its own, with other factors than 1, or on grids that are
+    computed; a sum that no border a tensor reads, whose steps nothing would bound.
+    """
+
+    name: str = "fuse-bias"
+    effect: ClassVar[Effect] = within(1)
+
+    def run(self, model: ir.Model) -> bool:
+        """Fuse them in graph order; True when there was one."""
+        values, nodes = NameScope.of_values(model), NameScope.of_nodes(model)
+        return sum(self._fused(node, values, nodes) for node in list(model.graph)) > 0
+
+    def _fused(self, product: ir.Node, values: NameScope, nodes: NameScope) -> bool:
+        if product.domain or product.op_type not in _PRODUCTS or (len(product.inputs) > 2 and product.inputs[2]):
+            return False
+        added = only_consumer(product.outputs[0])
+        if added is None or added.domain or added.op_type != "Add":
+            return False
+        (other,) = [value for value in added.inputs if value is not product.outputs[0]] or [None]
+        found = _bias(product, added, other)
+        if isinstance(found, str):
+            decline(added, found, self.name)
+            return False
+        _write(product, added, found, (values, nodes))
+        return True
+
+
+def _bias(product: ir.Node, added: ir.Node, other: ir.Value | None) -> tuple[Array, Array] | str:
+    """The int32 levels of the bias and their scales, one a channel; or why there is none."""
+    scales, axis = _scales(product)
+    reader = only_consumer(added.outputs[0])
+    border = None if reader is None else border_of(reader)
+    if scales is None or axis is None:
+        return "the product is not of levels on grids that are known"
+    if border is None:
+        return "no border with one grid a tensor reads the sum alone"
+    real = _constant(other)
+    weight = product.inputs[1]
+    channels = None if weight is None or weight.shape is None else weight.shape[axis]
+    if product.op_type == "ConvTranspose" and isinstance(channels, int):
+        group = product.attributes.get("group")
+        channels *= 1 if group is None else group.as_int()
+    if real is None or not isinstance(channels, int) or not _a_channel(real, channels, product):
+        return "what is added is no constant a channel"
+    if scales.size not in (1, channels) or scales.max() > float(border.grid.scale):
+        return "a step of the product is wider than one of the result"
+    levels = np.rint(np.broadcast_to(real.reshape(-1), (channels,)).astype(np.float64) / scales)
+    if np.abs(levels).max(initial=0) > _LIMIT:
+        return "the bias does not fit an accumulator of 32 bits"
+    return levels.astype(np.int32), np.asarray(scales, np.float32).reshape(() if scales.size == 1 else -1)
+
+
+def _scales(product: ir.Node) -> tuple[Array | None, int | None]:
+    """float32 products of the scales of data and weight, and the weight's axis of channels."""
+    factors = [float_attribute(product, name, 1.0) for name in ("alpha", "beta")]
+    grids = [_grid(value) for value in product.inputs[:2]]
+    weight = product.inputs[1]
+    if factors != [1.0, 1.0] or grids[0] is None or grids[1] is None or weight is None or weight.shape is None:
+        return None, None
+    axis = weight_channel_axis(product, len(weight.shape))
+    data, weights = grids
+    if data.axis is not None or weights.block_size or (weights.axis is not None and weights.axis != axis):
+        return None, None
+    if product.op_type == "ConvTranspose" and weights.axis is not None:
+        return None, None  # its channels are those of a group
+    return np.asarray(data.scale * weights.scale, np.float32), axis
+
+
+def _grid(value: ir.Value | None) -> Any:  # noqa: ANN401 - a QParams or None
+    maker = None if value is None else value.producer()
+    return None if maker is None or maker.op_type != "DequantizeLinear" else grid_of(maker)
+
+
+def _constant(value: ir.Value | None) -> Array | None:
+    """The reals of a constant, or of dequantized constant levels."""
+    known = constant_value(value)
+    maker = None if value is None else value.producer()
+    if known is not None or maker is None or maker.op_type != "DequantizeLinear":
+        return known
+    levels, grid = constant_value(maker.inputs[0]), grid_of(maker)
+    if levels is None or grid is None:
+        return None
+    scale, point = grid.expanded(levels.shape)
+    return np.asarray((levels.astype(np.int64) - point) * scale.astype(np.float64))
+
+
+def _a_channel(real: Array, channels: int, product: ir.Node) -> bool:
+    """Whether ``real`` broadcasts over channels and nothing else."""
+    result = product.outputs[0]
+    if real.size == 1:
+        return True
+    if product.op_type == "Gemm":
+        return real.shape in ((channels,), (1, channels))
+    rank = None if result.shape is None else len(result.shape)
+    wanted = None if rank is None else (channels, *[1] * (rank - 2))
+    return wanted is not None and real.shape in (wanted, (1, *wanted))
+
+
+def _write(
+    product: ir.Node, added: ir.Node, bias_levels: tuple[Array, Array], names: tuple[NameScope, NameScope]
+) -> None:
+    graph, (levels, scales), (values, nodes) = product.graph, bias_levels, names
+    assert isinstance(graph, ir.Graph)
+    stem = f"{product.name}.bias"
+    operands = [
+        add_constant(graph, f"{stem}_{word}", array, values)
+        for word, array in (("quantized", levels), ("scale", scales), ("point", np.zeros(scales.shape, np.int32)))
+    ]
+    axis = [] if scales.ndim == 0 else [ir.AttrInt64("axis", 0)]
+    bias = ir.Node("", "DequantizeLinear", operands, axis, num_outputs=1, name=nodes.fresh(stem))
+    bias.outputs[0].name = values.fresh(stem)
+    bias.outputs[0].dtype, bias.outputs[0].shape = ir.DataType.FLOAT, ir.Shape(levels.shape)
+    set_origin(bias, origin_of(product))
+    graph.insert_before(product, bias)
+    product.resize_inputs(3)
+    product.replace_input_with(operator_facts(product).bias or 2, bias.outputs[0])
+    result, total = product.outputs[0], added.outputs[0]
+    name, total.name = total.name, None
+    total.replace_all_uses_with(result, replace_graph_outputs=True)
+    graph.remove(added, safe=True)
+    result.name, result.type, result.shape = name, result.type or total.type, result.shape or total.shape
