@@ -6,17 +6,16 @@ from dataclasses import replace
 
 from qbench.judging import FP32
 from qbench.reporting.causes import group_causes, headline_of
-from qbench.reporting.lines import read_cell, read_run, table_of
+from qbench.reporting.lines import read_run
 from qbench.reporting.memory import NOTHING, AcceptedHits, Memory, accepted_share
 from qbench.reporting.parts import with_parts
+from qbench.reporting.past import Cells, read_cells
 from qbench.reporting.recent import WINDOW
 from qbench.reporting.significance import significance_notice
 from qbench.reporting.trends import group_steps, trend_of
 from qbench.reporting.view import ABSENT, CellKey, CellView, Matrix, MetricView, Report, RunView, Trend
 from qbench.reporting.words import SYMBOLS, counted
 from qbench.tracking import Run
-
-Cells = Mapping[CellKey, CellView]
 
 
 def build_report(
@@ -33,7 +32,7 @@ def build_report(
     chosen = [run for run in runs if read_run(run).suite == suite][-window:]
     if not chosen:
         return Report(suite=suite, headline="No runs yet: run a suite and its report will be here", is_red=False)
-    past = [_cells_of(run) for run in chosen]
+    past = read_cells(chosen)
     views = [
         replace(read_run(run), cells=len(cells), red=sum(cell.is_red for cell in cells.values()))
         for run, cells in zip(chosen, past, strict=True)
@@ -77,12 +76,6 @@ def _trends(
         trend_of(history, cell, metric, views, accepted=accepted_share(cell, metric, accepted))
         for metric in _lead_first(cell)
     )
-
-
-def _cells_of(run: Run) -> Cells:
-    """The cells of ``run``; of a cell that was measured twice, the later line."""
-    lines = (read_cell(table_of(line)) for line in run.cells)
-    return {cell.key: cell for cell in lines}
 
 
 def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]:

@@ -72,11 +72,6 @@ class Renderer:
         return self._environment.get_template(f"{template}.html.j2").render(page=page, report=page.report).lstrip()
 
 
-def is_eventful(cell: CellView, trends: Sequence[Trend]) -> bool:
-    """Whether something is to be seen in the history of ``cell``: red, in quarantine, or with a step."""
-    return cell.is_red or cell.outcome == "quarantined" or any(trend.steps for trend in trends)
-
-
 def _environment() -> "Environment":
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -89,7 +84,6 @@ def _environment() -> "Environment":
     )
     own = (
         anchor_of,
-        is_eventful,
         _asset,
         _breakable,
         _chart,

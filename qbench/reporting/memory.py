@@ -1,8 +1,10 @@
 """What a report knows beside the runs: what people accepted, which series got worse, and what was said of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
+from qbench.judging import Cell
 from qbench.reporting.view import CellKey, CellView, MetricView
 from qbench.tracking import (
     AcceptedLevel,
@@ -10,6 +12,7 @@ from qbench.tracking import (
     Annotation,
     Regression,
     Run,
+    cell_of_line,
     find_alerts,
     group_alerts,
     main_line,
@@ -52,7 +55,8 @@ def remember(
         commits: the main line of the project under test, the earliest first; None: as the runs have it.
     """
     line = main_line(runs, ()) if commits is None else tuple(commits)
-    alerts = find_alerts(trend_series(runs, commits=line), commits=line, accepted=accepted, annotations=annotations)
+    series = trend_series(_moving(runs, accepted), commits=line)
+    alerts = find_alerts(series, commits=line, accepted=accepted, annotations=annotations)
     suites = dict.fromkeys(alert.cell.suite for alert in alerts)
     return Memory(
         accepted=accepted,
@@ -66,3 +70,31 @@ def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -
     if known is None or not set(cell.data.split("+")) <= known.data:
         return None
     return known.hits / metric.out_of
+
+
+def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
+    """``runs`` with only those metrics that can raise an alert: they moved, or something was accepted for them.
+
+    Nine series in ten never move; a series that stands still has one level, hence no step.
+    """
+    before: dict[Cell, Mapping[str, Any]] = {}
+    moving: dict[Cell, set[str]] = {}
+    for cell, metric, _ in accepted:
+        moving.setdefault(cell, set()).add(metric)
+    lines = [[(cell_of_line(line), line) for line in run.cells] for run in runs]
+    for of_run in lines:
+        for cell, line in of_run:
+            metrics = line.get("metrics", {})
+            known = before.setdefault(cell, metrics)
+            if metrics != known:
+                moved = {name for name, counts in metrics.items() if counts != known.get(name, counts)}
+                moving.setdefault(cell, set()).update(moved)
+                before[cell] = {**known, **metrics}
+    return [
+        replace(run, cells=tuple(_thinned(line, moving[cell]) for cell, line in of_run if cell in moving))
+        for run, of_run in zip(runs, lines, strict=True)
+    ]
+
+
+def _thinned(line: Mapping[str, Any], metrics: set[str]) -> Mapping[str, Any]:
+    return {**line, "metrics": {name: counts for name, counts in line.get("metrics", {}).items() if name in metrics}}

@@ -7,11 +7,13 @@ import io
 import re
 import textwrap
 import warnings
+from collections import Counter
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from qbench.reporting.bands import MAX_SWITCHES
+from qbench.reporting.trends import is_eventful
 from qbench.reporting.view import CellView, Matrix, Report, RunView, Trend
 from qbench.reporting.words import cell_text, change_text, counted, margin_level, symbol_of, value_text
 
@@ -25,6 +27,9 @@ ROW, HEAD = 0.38, 0.62
 """Inches: a row of the heat map, and what stands above the rows of a backend."""
 MAX_BACKENDS = 24
 """A picture of more is too large for what opens pictures."""
+
+MAX_MODELS = 8
+"""A picture takes a second; the pages hold the charts of every model."""
 
 
 def trend_frame(report: Report, model: str) -> "pd.DataFrame":
@@ -270,5 +275,10 @@ def _file(figure: Any) -> bytes:  # noqa: ANN401
 
 
 def charted_models(report: Report) -> Sequence[str]:
-    """The models that have something to draw."""
-    return [model for model in report.models if any(k.model == model and t for k, t in report.trends.items())]
+    """The models that are drawn: all, or where they are many those in which something happened, most of it first."""
+    events = Counter({key.model: 0 for key, trends in report.trends.items() if trends})
+    for cell in report.cells:
+        events[cell.key.model] += is_eventful(cell, report.trends.get(cell.key, ())) if cell.key.model in events else 0
+    if len(events) <= MAX_MODELS:
+        return [model for model in report.models if model in events]
+    return sorted(model for model, count in events.most_common(MAX_MODELS) if count)

@@ -41,9 +41,13 @@ def trend_of(
     quantized cell has a band.
     """
     points = []
+    last: CellView | None = None
+    found: MetricView | None = None
     for position, past in enumerate(history):
-        found = next((m for m in past.metrics if m.name == metric.name), None) if past else None
-        if past and found:
+        if past is not last:  # the same view again holds the same metric
+            last = past
+            found = None if past is None else next((m for m in past.metrics if m.name == metric.name), None)
+        if past is not None and found is not None:
             points.append(_Point(position, past, found))
     classes = dict.fromkeys(point.environment_class for point in points)
     banded = metric is cell.lead and cell.key.schema != FP32 and metric.proportion and metric.n == metric.out_of
@@ -160,3 +164,8 @@ def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepG
         )
         for position in sorted(found, reverse=True)
     )
+
+
+def is_eventful(cell: CellView, trends: Sequence[Trend]) -> bool:
+    """Whether something is to be seen in the history of ``cell``: red, in quarantine, or with a step."""
+    return cell.is_red or cell.outcome == "quarantined" or any(trend.steps for trend in trends)

@@ -1,0 +1,78 @@
+"""Two years of nightly runs, made up: how long a full report takes, where the time goes, and how large its pages are.
+
+    730 runs × 360 cells × 8 metrics, 60 models in the site of the second table
+
+"Full" is everything that `qbench report` writes: the site, the Markdown page and the pictures. A report looks back on
+the newest 120 runs of a suite; ``--runs`` looks further.
+
+Run: python benchmarks/report_cost.py [--nights 730] [--runs 120] [--keep DIR]
+"""
+
+import argparse
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from two_years import row, timed, write_history
+
+from qbench.reporting import WINDOW, build_reports, html_pages, recent_runs, remember, write_reports
+
+FULL_LIMIT_S, OVERVIEW_LIMIT_MB = 20.0, 2.0
+
+
+def measure_report(folder: Path, window: int) -> None:
+    """The parts of a report on the history in ``folder``, and their sum."""
+    total = 0.0
+    recent, wall, processor = timed(lambda: recent_runs(folder, window))
+    total += wall
+    row(f"reading the newest {len(recent.runs)} runs", f"{wall:.1f} s ({processor:.1f} s of processor)")
+    memory, wall, processor = timed(lambda: remember(recent.runs, accepted={}))
+    total += wall
+    row("looking for alerts", f"{wall:.1f} s ({processor:.1f} s)")
+    with tempfile.TemporaryDirectory() as output:
+        for kinds in (["html", "md"], ["html", "md", "png"]):
+            written, wall, processor = timed(
+                lambda kinds=kinds: write_reports(recent.runs, Path(output), kinds, window=window, memory=memory)  # type: ignore[misc]
+            )
+            row(f"writing {len(written)} files of {', '.join(kinds)}", f"{wall:.1f} s ({processor:.1f} s)")
+        size = sum(path.stat().st_size for path in Path(output).rglob("*.html")) / 1e6
+    row("full report", f"{total + wall:.1f} s", f"< {FULL_LIMIT_S:.0f} s")
+    row("all pages of the site", f"{size:.2f} MB")
+
+
+def measure_pages(folder: Path) -> None:
+    """The size of a site of 60 models on three backends under four schemas."""
+    runs = recent_runs(folder, WINDOW).runs
+    doubled = [
+        replace(
+            run,
+            cells=(*run.cells, *({**line, "model": line["model"].replace("work_", "work_b")} for line in run.cells)),
+        )
+        for run in runs
+    ]
+    pages, wall, _ = timed(lambda: html_pages(build_reports(doubled)))
+    sizes = {path: len(page.encode()) / 1e6 for path, page in pages.items()}
+    models = [size for path, size in sizes.items() if path.startswith("models/")]
+    row(f"{len(models)} models: overview", f"{sizes['index.html']:.2f} MB", f"< {OVERVIEW_LIMIT_MB:.0f} MB")
+    row(f"{len(models)} models: all cells in one table", f"{sizes['cells.html']:.2f} MB")
+    row(f"{len(models)} models: the largest page of a model", f"{max(models):.2f} MB")
+    row(f"{len(models)} models: the whole site", f"{sum(sizes.values()):.2f} MB, made in {wall:.1f} s")
+
+
+def main() -> None:
+    """Print both tables."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--nights", type=int, default=730)
+    parser.add_argument("--runs", type=int, default=WINDOW)
+    parser.add_argument("--keep", metavar="DIR", help="write the history there, or take the one that is there")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(arguments.keep or name) / "history"
+        if not folder.is_dir():
+            write_history(folder, arguments.nights)
+        measure_report(folder, arguments.runs)
+        measure_pages(folder)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,91 @@
+"""What a report knows beside the runs: accepted levels drawn, alerts the same as those of every series."""
+
+from dataclasses import replace
+
+import pytest
+from reporting_histories import NEW, edge_histories, make_cell, make_run, nightly_history
+
+from qbench.judging import Cell
+from qbench.reporting import CellKey, build_report, html_pages, remember
+from qbench.reporting.past import read_cells
+from qbench.reporting.png import MAX_MODELS, charted_models
+from qbench.tracking import AcceptedLevel, Annotation, Ruling, find_alerts, main_line, trend_series
+
+SAMPLES = "f" * 64
+CELL = Cell("nightly", "mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
+
+
+def accepted(hits: int):
+    return {(CELL, "top1", str(NEW)): AcceptedLevel(hits=hits, data=frozenset({SAMPLES}))}
+
+
+def sliding(losses):
+    runs = []
+    for index, loss in enumerate(losses):
+        line = make_cell("mobilenet_v2", "ort-cpu", "w8a8_sym_pc", loss)
+        runs.append(make_run([line | {"digests": {"data:photos": SAMPLES}}], index))
+    return runs
+
+
+@pytest.mark.parametrize("hits", [None, 741, 735])
+def test_alerts_are_those_of_every_series(hits):
+    runs = nightly_history()
+    levels = {} if hits is None else accepted(hits)
+    line = main_line(runs, ())
+    every = find_alerts(trend_series(runs, commits=line), commits=line, accepted=levels)
+    found = [alert for one in remember(runs, accepted=levels).regressions["nightly"] for alert in one.alerts]
+    assert len(found) == len(every) > 4
+    assert set(found) == set(every)
+
+
+def test_a_series_that_stands_still_below_what_was_accepted_is_a_slide():
+    runs = sliding([0.004] * 6)
+    assert remember(runs, accepted={}).regressions == {}
+    (found,) = remember(runs, accepted=accepted(741)).regressions["nightly"]
+    assert found.kind.value == "slide"
+
+
+def test_the_page_says_what_got_worse_and_what_people_said():
+    runs = nightly_history()
+    step = runs[27].commit
+    said = Annotation(commit=step[:9], state=Ruling.EXPECTED, author="ann", reason="rounds away from zero <b>now</b>")
+    quiet, loud = (remember(runs, accepted={}, annotations=notes) for notes in ((said,), ()))
+    pages = {memory is loud: html_pages([build_report(runs, memory=memory)])["index.html"] for memory in (quiet, loud)}
+    assert "rounds away from zero &lt;b&gt;now&lt;/b&gt; (ann)" in pages[False]
+    assert "rounds away" not in pages[True]
+    assert f"<td>{step[:9]}</td>" in pages[True]
+    assert "</span> detected</span>" in pages[True]
+
+
+def test_the_accepted_level_is_drawn_on_the_same_samples_only():
+    runs = sliding([0.001, 0.001, 0.002])
+    key = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
+    report = build_report(runs, memory=remember(runs, accepted=accepted(740)))
+    assert report.trends[key][0].accepted == 0.74
+    assert report.trends[key][1].accepted is None
+    page = html_pages([report])["models/mobilenet_v2.html"]
+    assert '<path class="approved" d="M4 ' in page
+    assert ", accepted 74.00 %" in page
+    others = [replace(run, cells=tuple({**c, "digests": {"data:photos": "0" * 64}} for c in run.cells)) for run in runs]
+    assert build_report(others, memory=remember(others, accepted=accepted(740))).trends[key][0].accepted is None
+
+
+def test_equal_lines_are_read_once_and_other_ones_again():
+    runs = sliding([0.001, 0.001, 0.002, 0.002, 0.002])
+    views = [next(iter(cells.values())) for cells in read_cells(runs)]
+    assert views[0] is views[1]
+    assert views[1] is not views[2] is views[3]
+    assert views[4] is not views[3]  # its seconds are shown
+    alone = [next(iter(read_cells([run])[0].values())) for run in runs]
+    assert [replace(v, seconds=None) for v in views] == [replace(v, seconds=None) for v in alone]
+    for history in edge_histories().values():
+        together = [set(cells) for cells in read_cells(history)]
+        assert together == [set(read_cells([run])[0]) for run in history]
+
+
+def test_of_many_models_pictures_are_made_where_something_happened():
+    calm = [make_cell(f"m{n:02}", "ort-cpu", "w8a8_sym_pc", 0.001) for n in range(MAX_MODELS + 4)]
+    assert charted_models(build_report([make_run(calm)])) == []
+    assert len(charted_models(build_report([make_run(calm[:MAX_MODELS])]))) == MAX_MODELS
+    bad = [make_cell(f"m{n:02}", "ort-cpu", "w8a8_asym_pc", 0.05) for n in (3, 7)]
+    assert charted_models(build_report([make_run([*calm, *bad])])) == ["m03", "m07"]
