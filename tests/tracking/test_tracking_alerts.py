@@ -178,12 +178,12 @@ def test_other_machines_other_samples_and_newer_engines_raise_none():
 
 def test_machines_in_turn_narrow_the_stretch_down():
     """Each machine is seen every fourth night; the change is between nights that only both together tell."""
-    here = [night(n, 760 if n < 10 else 740) for n in range(0, 30, 4)]
-    there = [night(n, 750 if n < 10 else 730, environment=ELSEWHERE) for n in range(2, 30, 4)]
+    here = [night(n, 760 if n < 18 else 740) for n in range(0, 40, 4)]
+    there = [night(n, 750 if n < 18 else 730, environment=ELSEWHERE) for n in range(2, 40, 4)]
     found = alerts([*here, *there])
-    assert sorted(a.suspects for a in found) == [tuple(COMMITS[7:11]), tuple(COMMITS[9:13])]
+    assert sorted(a.suspects for a in found) == [tuple(COMMITS[15:19]), tuple(COMMITS[17:21])]
     (regression,) = group_alerts(found, COMMITS)
-    assert regression.suspects == (sha(9), sha(10))
+    assert regression.suspects == (sha(17), sha(18))
     assert len(regression.alerts) == 2
 
 

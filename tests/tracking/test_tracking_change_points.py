@@ -66,6 +66,14 @@ def test_a_spike_is_not_a_level(width, place):
     assert found(values, confirm=1) == [place, place + width]
 
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_what_did_not_last_in_front_is_no_level(width):
+    values = [0.70] * width + [0.76] * 30 + [0.74] * 10
+    assert found(values) == [width + 30]
+    assert find_levels(values, min_effect=0.002, confirm=3)[0].mean == pytest.approx(0.76)
+    assert found(values, confirm=1) == [width, width + 30]
+
+
 def test_a_ragged_spike_is_not_a_level():
     assert found([0.76] * 20 + [0.70, 0.60] + [0.76] * 20) == []
 
