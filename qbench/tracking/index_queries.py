@@ -119,7 +119,7 @@ def problems_of(connection: Connection) -> tuple[str, ...]:
 
 def _results(
     connection: Connection, wanted: Wanted
-) -> tuple[dict[int, Row[Any]], Sequence[Row[Any]], dict[int, dict[str, str]]]:
+) -> tuple[dict[int, Row[Any]], Sequence[Any], dict[int, dict[str, str]]]:
     """Series that are wanted and samples, by number; results of these series, of very many maybe with others."""
     series = _wanted_series(connection, wanted)
     statement = _RESULTS.where(tables.result.c.series.in_(list(series))) if len(series) < _MANY else _RESULTS

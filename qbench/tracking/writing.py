@@ -73,14 +73,18 @@ class RunWriter:
         self.cells += line.get("type") == "cell"
 
     def close(self, *, exit_code: int) -> None:
-        """Write the ``end`` line and close; further calls do nothing.
+        """Write the ``end`` line, see everything onto the disk, and close; further calls do nothing.
 
         Raises:
-            StoreError: the disk is full.
+            StoreError: the disk is full, or gone.
         """
         if self._handle is None:
             return
         self.write({"type": "end", "cells": self.cells, "exit_code": exit_code})
+        try:
+            os.fsync(self._handle)  # once a run: what is called complete survives a power cut
+        except OSError as error:
+            raise _unwritable(self.path, error.strerror or str(error)) from error
         self.abandon()
 
     def abandon(self) -> None:

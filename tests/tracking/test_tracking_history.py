@@ -126,6 +126,28 @@ def test_a_full_disk_tears_one_line_only(tmp_path, monkeypatch):
     assert (len(run.cells), run.damaged, run.complete) == (1, 1, True)
 
 
+def test_a_disk_that_fails_at_the_end_is_one_sentence(tmp_path, monkeypatch):
+    writer = RunWriter.open(tmp_path, {"suite": "smoke"}, started=START, commit="c", token="t")
+
+    def refuse(_handle):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    with pytest.raises(StoreError, match="Input/output error"):
+        writer.close(exit_code=0)
+
+
+def test_two_files_that_tell_of_one_run_differently_are_told(tmp_path):
+    path = written(tmp_path / "a", line(measured()))
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / path.name).write_text(path.read_text().replace('"hits":758', '"hits":759'))
+    history = History(tmp_path)
+    assert len(history.runs()) == 1
+    assert "otherwise than" in history.problems[0]
+    (tmp_path / "b" / path.name).write_text(path.read_text())
+    assert History(tmp_path).problems == ()
+
+
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_text("")
     for folder in (tmp_path / "file", tmp_path / "file" / "deeper"):
