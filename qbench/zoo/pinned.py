@@ -148,7 +148,8 @@ def _status(process: "subprocess.Popen[bytes]") -> int | None:
 
 def _bytes_in(folder: Path) -> int:
     total = 0
-    for path in folder.rglob("*"):
-        with contextlib.suppress(OSError):  # clients move and remove files while we look
-            total += path.stat().st_size if path.is_file() else 0
+    for above, _, names in os.walk(folder):  # passes over folders that clients remove while we look
+        for name in names:
+            with contextlib.suppress(OSError):  # and files
+                total += os.lstat(f"{above}/{name}").st_size
     return total

@@ -267,3 +267,20 @@ def test_on_a_terminal_the_bar_names_package_and_size(package: Package, monkeypa
 def test_a_pin_without_a_digest_is_refused() -> None:
     with pytest.raises(ValueError, match="SHA-256"):
         Package(name="qbfake", version="1.0", sha256="latest", size=1)
+
+
+def test_folders_that_a_client_removes_while_it_is_watched_are_passed_over(tmp_path, monkeypatch):
+    from qbench.zoo.pinned import _bytes_in
+
+    (tmp_path / "gone").mkdir()
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "part").write_bytes(b"12345")
+    listed = os.scandir
+
+    def scandir(path):
+        if str(path).endswith("gone"):
+            raise FileNotFoundError(path)
+        return listed(path)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    assert _bytes_in(tmp_path) == 5
