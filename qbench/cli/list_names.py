@@ -13,7 +13,7 @@ from qbench.errors import QbenchError
 if TYPE_CHECKING:
     from qbench.extension import Catalogue
 
-KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics")
+KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics", "passes")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -107,17 +107,23 @@ def _metric(metric: Any) -> str:  # noqa: ANN401 - a Metric
     return f"{metric.title}; against {metric.against.value}, {metric.direction.value} is better"
 
 
+def _pass(one: Any) -> str:  # noqa: ANN401 - a Pass
+    lines = (type(one).__doc__ or "").strip().splitlines()
+    return f"{one.effect} under {', '.join(one.effect.machines)}; {lines[0] if lines else ''}"
+
+
 _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
     "models": _model,
     "backends": _backend,
     "schemas": _schema,
     "arithmetics": _arithmetic,
     "metrics": _metric,
+    "passes": _pass,
 }
 
 COMMAND = Command(
     name="list",
-    summary="list the names of models, data sets, backends, schemas, arithmetics or metrics",
+    summary="list the names of models, data sets, backends, schemas, arithmetics, metrics or passes",
     example="qbench list backends",
     declare=declare,
     execute=execute,

@@ -23,6 +23,7 @@ from qbench.cli import (
     partition_model,
     profile_model,
     quantize_file,
+    rewrite_model,
     run_suite,
     try_optimizers,
 )
@@ -36,6 +37,7 @@ COMMANDS: tuple[Command, ...] = (
     evaluate_model.COMMAND,
     profile_model.COMMAND,
     quantize_file.COMMAND,
+    rewrite_model.COMMAND,
     lint_model.COMMAND,
     try_optimizers.COMMAND,
     partition_model.COMMAND,

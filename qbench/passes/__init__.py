@@ -23,6 +23,13 @@ if TYPE_CHECKING:
     from qbench.passes.effect import EffectKind as EffectKind
     from qbench.passes.effect import Policy as Policy
     from qbench.passes.effect import within as within
+    from qbench.passes.effect_check.checking import assert_effect as assert_effect
+    from qbench.passes.effect_check.checking import check_pass as check_pass
+    from qbench.passes.effect_check.checking import check_run as check_run
+    from qbench.passes.effect_check.verdicts import Checked as Checked
+    from qbench.passes.effect_check.verdicts import Counterexample as Counterexample
+    from qbench.passes.effect_check.verdicts import PassVerdict as PassVerdict
+    from qbench.passes.effect_check.verdicts import RegionVerdict as RegionVerdict
     from qbench.passes.lowering.machines import INTEGER_MACHINES as INTEGER_MACHINES
     from qbench.passes.lowering.machines import lower_to_machines as lower_to_machines
     from qbench.passes.lowering.qoperator import LowerToQOperator as LowerToQOperator
@@ -69,6 +76,8 @@ else:
             "contract": ("Pass", "Placed"),
             "declining": ("decline", "declined"),
             "effect": ("EXACT", "LOSSY", "Effect", "EffectKind", "Policy", "within"),
+            "effect_check.checking": ("assert_effect", "check_pass", "check_run"),
+            "effect_check.verdicts": ("Checked", "Counterexample", "PassVerdict", "RegionVerdict"),
             "lowering.machines": ("INTEGER_MACHINES", "lower_to_machines"),
             "lowering.qoperator": ("LowerToQOperator", "lower_to_qoperator"),
             "lowering.target": ("ONNX_RUNTIME", "Target"),

@@ -4,7 +4,7 @@ A pass that leaves an unsound graph, loses an output, breaks down or never settl
 the last sound graph in hand.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import onnx_ir as ir
@@ -17,6 +17,8 @@ from qbench.passes.effect import Effect, Policy
 from qbench.passes.pipeline import Pipeline, spelled
 from qbench.passes.soundness import Interface, fault_of
 
+Watch = Callable[[Pass, ir.Model, ir.Model], None]
+"""Told of a pass that changed a graph: the pass, the graph before it (its own), the graph after it (to be let be)."""
 ROUNDS = 24
 """Times that a pipeline runs at most: passes sweep whole graphs, so that few are ever needed."""
 
@@ -66,8 +68,13 @@ class PassError(InputError):
     last_good: ir.Model
 
 
-def run_pipeline(model: ir.Model, pipeline: Pipeline, policy: Policy = Policy.EXACT) -> Rewritten:
+def run_pipeline(
+    model: ir.Model, pipeline: Pipeline, policy: Policy = Policy.EXACT, watch: Watch | None = None
+) -> Rewritten:
     """``model`` after what ``policy`` admits of ``pipeline``, again and again until nothing changes; it is not touched.
+
+    Args:
+        watch: told of every change; what it raises ends the run.
 
     Raises:
         PassError: a pass left an unsound graph, lost an output, broke down, or had not settled after 24 rounds.
@@ -80,12 +87,14 @@ def run_pipeline(model: ir.Model, pipeline: Pipeline, policy: Policy = Policy.EX
     for _ in range(ROUNDS):
         modified = []
         for one in kept.passes:
-            before = len(copy.graph)
+            before, was = len(copy.graph), copy.clone() if watch is not None else copy
             fault = _fault(one, copy, interface)
             if isinstance(fault, str):
                 raise _stopped(model, kept, steps, one, fault)
             steps += 1
             if fault:
+                if watch is not None:
+                    watch(one, was, copy)
                 modified.append(one)
                 rounds[one] += 1
                 removed[one] += before - len(copy.graph)

@@ -1,0 +1,263 @@
+"""``qbench rewrite``: passes over a quantized model, what each did and declined, and with --check whether it is so."""
+
+import argparse
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.named_extensions import declare_extensions, named_extensions
+from qbench.cli.output_files import check_outputs
+from qbench.cli.printing import counted, print_columns, print_json, say
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import onnx_ir as ir
+
+    from qbench.numerics import Arithmetic
+    from qbench.passes import Checked, Pass, Pipeline, Rewritten
+
+_POLICIES = ("exact", "rounding", "fast")
+_RANDOM = "random"
+_SHOWN = 3
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench rewrite``."""
+    parser.add_argument("model", metavar="MODEL", help="a quantized ONNX file")
+    parser.add_argument("-o", "--output", metavar="OUT.onnx", required=True, help="the model to write")
+    parser.add_argument(
+        "--passes",
+        metavar="TEXT",
+        help="passes in order, 'merge-requantize{steps = 1}, remove-dead' (default: standard)",
+    )
+    parser.add_argument(
+        "--policy", choices=_POLICIES, default="exact", help="what may happen to numbers (default: exact)"
+    )
+    parser.add_argument("--check", action="store_true", help="hold every pass to its word; 1 when one breaks it")
+    parser.add_argument(
+        "--data", metavar="D", default=_RANDOM, help="samples to check on as well, as 'qbench eval' takes them"
+    )
+    parser.add_argument("--count", metavar="N", type=count_from_one, default=8, help="that many of them (default: 8)")
+    parser.add_argument(
+        "--machine",
+        metavar="M",
+        action="append",
+        default=[],
+        help="check under this arithmetic, a name or a .toml, or qdq (default: what each pass promises); repeatable",
+    )
+    declare_extensions(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Rewrite, write and tell; of a pass that is stopped or refuted the graph before it is written.
+
+    Raises:
+        QbenchError: the model is no quantized one, a name or a pipeline is wrong, or a pass was stopped.
+    """
+    from qbench.graph import save_model
+    from qbench.passes import PassError, Policy, run_pipeline
+
+    check_outputs(f"Rewriting '{arguments.model}'", {"--output": arguments.output}, (arguments.model, arguments.data))
+    _refuse_idle(arguments)
+    pipeline = _pipeline(arguments)
+    model = _in_qdq(arguments.model)
+    checking = _Checking(_machines(arguments.machine), _samples(arguments)) if arguments.check else None
+    try:
+        found = run_pipeline(model, pipeline, Policy(arguments.policy), checking.watch if checking else None)
+    except PassError as error:
+        save_model(error.last_good, arguments.output)
+        say(f"the last sound graph is in '{arguments.output}'")
+        raise
+    except _RefutedError as refuted:
+        save_model(refuted.before, arguments.output)
+        _tell_refuted(arguments, refuted.found)
+        return ExitCode.GATE_FAILED
+    save_model(found.model, arguments.output)
+    if arguments.json:
+        print_json(_table(arguments, len(model.graph), found, checking))
+    else:
+        _print(arguments, len(model.graph), found, checking)
+    return ExitCode.FINE
+
+
+class _RefutedError(Exception):
+    """A pass that is not what it declares, and the graph before it."""
+
+    def __init__(self, found: "Checked", before: "ir.Model") -> None:
+        super().__init__(str(found))
+        self.found, self.before = found, before
+
+
+@dataclass(frozen=True, slots=True)
+class _Checking:
+    """Checks every change as it is made, and keeps what was found."""
+
+    machines: "tuple[str | Arithmetic, ...]"
+    samples: "tuple[dict[str, npt.NDArray[np.generic]], ...]"
+    found: "dict[str, list[Checked]]" = field(default_factory=dict)
+
+    def watch(self, one: "Pass", before: "ir.Model", after: "ir.Model") -> None:
+        """Check a change.
+
+        Raises:
+            _RefutedError: it is not what the pass declares.
+        """
+        from qbench.passes import check_run
+
+        checked = check_run(one, before, after, changed=True, machines=self.machines or None, samples=self.samples)
+        if checked.refuted:
+            raise _RefutedError(checked, before)
+        self.found.setdefault(one.name, []).append(checked)
+
+    def counts(self, name: str) -> dict[str, int]:
+        """Verdict → regions that the pass changed, in all rounds."""
+        from qbench.passes import PassVerdict
+
+        found = self.found.get(name, [])
+        return {verdict.value: sum(one.count(verdict) for one in found) for verdict in PassVerdict}
+
+
+def _refuse_idle(arguments: argparse.Namespace) -> None:
+    given = [flag for flag, used in (("--data", arguments.data != _RANDOM), ("--machine", arguments.machine)) if used]
+    if given and not arguments.check:
+        raise InputError(
+            f"Rewriting '{arguments.model}'",
+            found=f"{given[0]} without --check",
+            expected="settings that something is done with",
+            remedy=f"Add --check, or leave {given[0]} out.",
+        )
+
+
+def _pipeline(arguments: argparse.Namespace) -> "Pipeline":
+    from qbench.extension import installed_extensions
+    from qbench.passes import Policy, catalogue, parse_pipeline, standard_pipeline
+
+    known = catalogue((*installed_extensions(), *named_extensions(arguments.extension)))
+    if arguments.passes is None:
+        return standard_pipeline(Policy(arguments.policy), known)
+    return parse_pipeline(arguments.passes, known)
+
+
+def _in_qdq(path: str) -> "ir.Model":
+    """The model, raised to pairs where it comes in operator form.
+
+    Raises:
+        InputError: a float model, or one of our integer operators.
+    """
+    from qbench.cli.own_subject import read_graph
+    from qbench.graph import Form, form_of
+    from qbench.quantization import quantize_model, read_plan
+
+    model = read_graph(path)
+    form = form_of(model)
+    if form is Form.QDQ:
+        return model
+    if form is Form.QOPERATOR:
+        say(f"'{path}' comes in operator form and is raised to Q/DQ pairs first")
+        return quantize_model(model, read_plan(model))
+    is_float = form is Form.FLOAT
+    raise InputError(
+        f"Rewriting '{path}'",
+        found="a float model" if is_float else "a model that is lowered to integer operators",
+        expected="a quantized one in QDQ or operator form",
+        remedy="Quantize it first, with 'qbench quantize'." if is_float else "Rewrite it before it is lowered.",
+    )
+
+
+def _machines(texts: list[str]) -> "tuple[str | Arithmetic, ...]":
+    from qbench.cli.chosen_machine import choose_arithmetic
+
+    return tuple(text if text == "qdq" else choose_arithmetic(text) for text in texts)
+
+
+def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.generic]], ...]":
+    """One feed a sample."""
+    if arguments.data == _RANDOM:
+        return ()
+    from qbench.cli.own_subject import read_network
+    from qbench.storage import Cache
+    from qbench.zoo import dataset_from_text, prepare_samples
+
+    data, preprocess = dataset_from_text(arguments.data)
+    data = data.take(min(arguments.count, len(data)))
+    samples = prepare_samples(data, read_network(arguments.model, data, preprocess).preprocess, Cache.default())
+    return tuple(samples.batches(1))
+
+
+def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checking: "_Checking | None") -> None:
+    after = len(found.model.graph)
+    print(
+        f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy '{arguments.policy}'\n"
+    )
+    header = ("pass", "effect", "rounds", "nodes removed", *(("checked",) if checking else ()))
+    rows = [
+        (
+            one.spelled,
+            str(one.effect),
+            str(one.rounds),
+            str(one.removed),
+            *((_checked_words(checking.counts(one.name)),) if checking else ()),
+        )
+        for one in found.accounts
+    ]
+    print_columns(rows, header)
+    groups = _groups(found)
+    if groups:
+        print("\ndeclined")
+        print_columns([(name, str(len(nodes) or 1), _with_nodes(reason, nodes)) for (name, reason), nodes in groups])
+
+
+def _checked_words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no value changed"
+
+
+def _groups(found: "Rewritten") -> "list[tuple[tuple[str, str], list[str]]]":
+    """(pass, reason) → the nodes that it holds of, the commonest first; no node where the policy declined the pass."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in found.declined:
+        groups.setdefault((one.name, one.reason), []).extend([one.node] if one.node else [])
+    order = Counter({key: len(nodes) for key, nodes in groups.items()})
+    return [(key, groups[key]) for key, _ in order.most_common()]
+
+
+def _with_nodes(reason: str, nodes: list[str]) -> str:
+    if not nodes:
+        return reason
+    return f"{reason}: {', '.join(nodes[:_SHOWN])}{', …' * (len(nodes) > _SHOWN)}"
+
+
+def _tell_refuted(arguments: argparse.Namespace, found: "Checked") -> None:
+    if arguments.json:
+        print_json(_head(arguments) | {"refuted": found.name, "effect": str(found.effect), "why": str(found)})
+    else:
+        print(f"{arguments.model}: {found}")
+    say(f"the graph before '{found.name}' is in '{arguments.output}'")
+
+
+def _head(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"model": arguments.model, "output": arguments.output, "policy": arguments.policy}
+
+
+def _table(
+    arguments: argparse.Namespace, nodes: int, found: "Rewritten", checking: "_Checking | None"
+) -> dict[str, Any]:
+    passes: list[dict[str, Any]] = []
+    for one in found.accounts:
+        facts = {"pass": one.spelled, "effect": str(one.effect), "rounds": one.rounds, "removed": one.removed}
+        passes.append(facts | ({"checked": checking.counts(one.name)} if checking else {}))
+    declined = [{"pass": name, "reason": reason, "nodes": nodes} for (name, reason), nodes in _groups(found)]
+    counts = {"nodes_before": nodes, "nodes_after": len(found.model.graph), "refuted": None}
+    return _head(arguments) | counts | {"passes": passes, "declined": declined}
+
+
+COMMAND = Command(
+    name="rewrite",
+    summary="make a quantized model smaller by passes that say, and with --check prove, what they do to its numbers",
+    example="qbench rewrite int8.onnx --policy exact -o smaller.onnx --check",
+    declare=declare,
+    execute=execute,
+)

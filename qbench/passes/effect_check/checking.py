@@ -1,0 +1,191 @@
+"""A pass run on a graph and held to its word: numbers, soundness, honesty, a fixed point.
+
+for every value computed otherwise:  before(inputs) against after(inputs), all inputs or the telling ones
+returned bool = the graph differs        run again on its result: False, and nothing differs
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from qbench.errors import QbenchError
+from qbench.graph import graph_digest, shapes_alone
+from qbench.interpreter import BatchError
+from qbench.passes.contract import Pass
+from qbench.passes.effect import QDQ, Effect, EffectKind
+from qbench.passes.effect_check.comparing import Yardstick, step_of
+from qbench.passes.effect_check.judging_region import Question, judged
+from qbench.passes.effect_check.machines import Feeds, Machine, machine_name, running
+from qbench.passes.effect_check.reach import reach_of
+from qbench.passes.effect_check.regions import Region, Side, changed_regions
+from qbench.passes.effect_check.trials import Trials, at_zero, trials_of
+from qbench.passes.effect_check.verdicts import Array, Checked, PassVerdict, RegionVerdict
+from qbench.passes.soundness import Interface, fault_of
+
+_SIZES = (2, 32)
+"""What free dimensions are tried as: small first; networks that shrink pictures need more."""
+
+
+def check_pass(
+    pass_: Pass,
+    model: ir.Model,
+    *,
+    machines: Sequence[Machine] | None = None,
+    samples: Iterable[Feeds] = (),
+    seed: int = 0,
+) -> Checked:
+    """Whether ``pass_`` does to ``model`` what it declares; ``model`` is not touched.
+
+    Args:
+        machines: under which it is tried; None: those of its effect.
+        samples: feeds of the whole graph that occur in practice: what they become inside is tried, too, and where the
+            pass declares exact, the outputs of the whole graph.
+        seed: of the random inputs.
+
+    Raises:
+        QbenchError: the pass refused the model; an unknown machine.
+    """
+    after = model.clone()
+    try:
+        changed = pass_.run(after)
+    except QbenchError:
+        raise
+    except Exception as error:  # whatever breaks in a pass is what is to be told
+        fault = f"it breaks down ({type(error).__name__}: {error})"
+        return Checked(pass_.name, pass_.effect, _names(pass_.effect, machines), False, (), (fault,))
+    return check_run(pass_, model, after, changed=changed, machines=machines, samples=samples, seed=seed)
+
+
+def check_run(
+    pass_: Pass,
+    before: ir.Model,
+    after: ir.Model,
+    *,
+    changed: bool,
+    machines: Sequence[Machine] | None = None,
+    samples: Iterable[Feeds] = (),
+    seed: int = 0,
+) -> Checked:
+    """``check_pass`` of a run that there was: ``pass_`` made ``after`` of ``before`` and returned ``changed``."""
+    effect, chosen = pass_.effect, tuple(machines or pass_.effect.machines)
+    fault = fault_of(after, Interface.of(before))
+    faults = (f"it leaves {fault}",) if fault else tuple(_dishonest(pass_, before, after, changed=changed))
+    regions = () if fault else tuple(_Trying(effect, chosen, tuple(samples), seed).regions(before, after))
+    return Checked(pass_.name, effect, _names(effect, machines), bool(changed), regions, faults)
+
+
+def assert_effect(
+    pass_: Pass,
+    model: ir.Model,
+    *,
+    machines: Sequence[Machine] | None = None,
+    samples: Iterable[Feeds] = (),
+    seed: int = 0,
+) -> Checked:
+    """``check_pass`` for a test of a pass's author.
+
+    Raises:
+        AssertionError: the pass is not what it declares: the counterexample, or what else is wrong.
+        QbenchError: as ``check_pass``.
+    """
+    found = check_pass(pass_, model, machines=machines, samples=samples, seed=seed)
+    if found.refuted:
+        raise AssertionError(str(found))
+    return found
+
+
+def _names(effect: Effect, machines: Sequence[Machine] | None) -> tuple[str, ...]:
+    return tuple(map(machine_name, machines or effect.machines))
+
+
+def _dishonest(pass_: Pass, before: ir.Model, after: ir.Model, *, changed: bool) -> Iterator[str]:
+    digest = graph_digest(after)
+    differs = graph_digest(before) != digest
+    if differs != changed:
+        said, found = ("something", "the same") if changed else ("nothing", "another")
+        yield f"it says that it changed {said}, and the graph is {found}"
+    again = after.clone()
+    if pass_.run(again) or graph_digest(again) != digest:
+        yield "run on its own result it changes that once more"
+
+
+@dataclass(frozen=True, slots=True)
+class _Trying:
+    """How a promise is tried."""
+
+    effect: Effect
+    machines: tuple[Machine, ...]
+    samples: tuple[Feeds, ...]
+    seed: int
+
+    def regions(self, before: ir.Model, after: ir.Model) -> Iterator[RegionVerdict]:
+        """The verdicts on all that differs."""
+        sides = Side.of(before), Side.of(after)
+        regions = tuple(changed_regions(*sides))
+        if not regions:
+            return
+        sizes = tuple(_sizes(before))
+        inside = _inside(sides[0], regions, self.samples)
+        for region in regions:
+            occurring = tuple({name: seen[name] for name in region.inputs} for seen in inside)
+            shapes = next((found for one in sizes if (found := _shapes(region, one)) is not None), None)
+            if shapes is None and occurring:
+                shapes = {name: array.shape for name, array in occurring[0].items()}
+            if shapes is None:
+                yield RegionVerdict(
+                    region.output, PassVerdict.TRIED, 0, note="nothing says the shapes of what it reads"
+                )
+            else:
+                yield self._region(sides[0], region, occurring, shapes)
+        if self.samples and self.effect.kind is EffectKind.EXACT:
+            yield from self._whole(*sides)
+
+    def _region(
+        self, side: Side, region: Region, occurring: tuple[Feeds, ...], shapes: Mapping[str, tuple[int, ...]]
+    ) -> RegionVerdict:
+        reaches = {name: reach_of(side.values[name]) for name in region.inputs}
+        trials = trials_of(region, reaches, shapes, self.seed)
+        zeros = {name: at_zero(region, reaches, name) for name in region.inputs}
+        return judged(Question(region, trials, occurring, self._by(side.end(region.output)), zeros), self.machines)
+
+    def _whole(self, before: Side, after: Side) -> Iterator[RegionVerdict]:
+        """The outputs of the whole graph on samples: what lowering makes of a region may depend on what is around."""
+        zeros = {value.name or "": 0.0 for value in before.model.graph.inputs}
+        trials = Trials(self.samples, len(self.samples), alike=False)
+        for value in before.model.graph.outputs:
+            region = Region(value.name or "", tuple(zeros), before.model, after.model)
+            yield judged(Question(region, trials, (), self._by(value), zeros), self.machines)
+
+    def _by(self, output: ir.Value) -> Yardstick:
+        return Yardstick(self.effect, reach_of(output), step_of(output))
+
+
+def _sizes(model: ir.Model) -> Iterator[Mapping[str, tuple[int, ...]]]:
+    """Name → whole dimensions, where they can be inferred, for every size that free dimensions are tried as."""
+    for size in _SIZES:
+        graph = shapes_alone(model, free_dims=size).graph
+        values = (*graph.inputs, *(value for node in graph for value in node.outputs))
+        shapes = {value.name or "": tuple(value.shape) for value in values if value.shape is not None}
+        yield {
+            name: tuple(int(dim) for dim in dims)  # type: ignore[arg-type]
+            for name, dims in shapes.items()
+            if all(isinstance(dim, int) and dim > 0 for dim in dims)
+        }
+
+
+def _shapes(region: Region, sizes: Mapping[str, tuple[int, ...]]) -> dict[str, tuple[int, ...]] | None:
+    return {name: sizes[name] for name in region.inputs} if all(name in sizes for name in region.inputs) else None
+
+
+def _inside(side: Side, regions: Sequence[Region], samples: tuple[Feeds, ...]) -> list[dict[str, Array]]:
+    """What the samples become at the inputs of all regions."""
+    fed = {value.name or "" for value in side.model.graph.inputs}
+    wanted = tuple(dict.fromkeys(name for region in regions for name in region.inputs if name not in fed))
+    if not samples:
+        return []
+    try:
+        run = running(side.model, QDQ, wanted)
+        return [run(feeds) | dict(feeds) for feeds in samples]
+    except (QbenchError, BatchError):
+        return []  # then nothing runs the graph, and every region says so for itself

@@ -1,0 +1,107 @@
+"""Between which ends a value of a graph lies, as far as borders, clips and operators say it: what inputs can be.
+
+    Q: both ends quantized      DQ: dequantized      Clip, Relu: cut off      what moves values: the ends of its source
+
+All of these are monotone. Wider than the truth never hurts a promise that holds; narrower would hide what breaks it.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import constant_value, grid_of, operator_facts
+from qbench.numerics import QParams, dequantize, quantize
+
+_HOPS = 40
+"""Nodes looked back at."""
+_WIDEST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Lowest and highest number, levels or reals; both are taken. ``zero`` is what counts as nothing."""
+
+    low: float
+    high: float
+    zero: float = 0.0
+
+    @property
+    def size(self) -> float:
+        """How many whole numbers."""
+        return self.high - self.low + 1
+
+
+def reach_of(value: ir.Value, hops: int = _HOPS) -> Reach:
+    """Of a value of a main graph; of channels with grids of their own, the whole type.
+
+    Raises:
+        InputError: a Q or DQ that means nothing.
+    """
+    constant = constant_value(value)
+    if constant is not None and constant.size and constant.dtype.kind in "iuf":
+        return Reach(float(constant.min()), float(constant.max()))
+    node = value.producer()
+    if node is None or node.domain or not hops or not node.inputs or node.inputs[0] is None:
+        return _of_type(value)
+    source = node.inputs[0]
+    match node.op_type:
+        case "QuantizeLinear" | "DequantizeLinear":
+            return _over_border(node, source, hops) or _of_type(value)
+        case "Clip":
+            return _clipped(node, reach_of(source, hops - 1))
+        case "Concat":
+            return _joined([reach_of(one, hops // 2) for one in node.inputs if one is not None])
+        case _:
+            return _of_operator(node, source, hops)
+
+
+def _over_border(node: ir.Node, source: ir.Value, hops: int) -> Reach | None:
+    grid = _static(node)
+    if grid is None:
+        return None
+    found = reach_of(source, hops - 1)
+    if node.op_type == "QuantizeLinear":
+        low, high = quantize(np.array([found.low, found.high], np.float32), grid).astype(float)
+        return Reach(low, high, float(grid.zero_point))
+    ends = np.clip([found.low, found.high], grid.qmin, grid.qmax).astype(grid.qtype.storage_dtype)
+    return Reach(*map(float, dequantize(ends, grid)))
+
+
+def _of_operator(node: ir.Node, source: ir.Value, hops: int) -> Reach:
+    if node.op_type == "Relu":
+        found = reach_of(source, hops - 1)
+        return Reach(max(found.low, 0.0), max(found.high, 0.0))
+    facts, widest = operator_facts(node), _of_type(node.outputs[0])
+    if facts.moved and node.op_type != "Pad":
+        return _joined([reach_of(moved, hops - 1) for i in facts.moved if (moved := node.inputs[i]) is not None])
+    return Reach(max(widest.low, facts.low), min(widest.high, facts.high), widest.zero)
+
+
+def _clipped(node: ir.Node, found: Reach) -> Reach:
+    ends = [constant_value(node.inputs[index]) if index < len(node.inputs) else None for index in (1, 2)]
+    low, high = (float(end.reshape(-1)[0]) if end is not None else None for end in ends)
+    low, high = (found.low if low is None else low, found.high if high is None else high)
+    return Reach(min(max(found.low, low), high), min(max(found.high, low), high), found.zero)
+
+
+def _joined(found: list[Reach]) -> Reach:
+    return Reach(min(one.low for one in found), max(one.high for one in found), found[0].zero)
+
+
+def _of_type(value: ir.Value) -> Reach:
+    """All that its type holds; its zero is that of the grid by which its levels are read."""
+    dtype = value.dtype
+    if dtype is None or not dtype.is_integer():
+        return Reach(-math.inf, math.inf)
+    low = -(2 ** (dtype.bitwidth - 1)) if dtype.is_signed() else 0
+    reader = next((use.node for use in value.uses() if use.node.op_type == "DequantizeLinear"), None)
+    read = reader is not None and not reader.domain and reader.inputs[0] is value
+    grid = _static(reader) if read and reader is not None else None
+    return Reach(low, low + 2**dtype.bitwidth - 1, 0.0 if grid is None else float(grid.zero_point))
+
+
+def _static(node: ir.Node) -> QParams | None:
+    grid = grid_of(node)
+    return None if grid is None or grid.axis is not None or grid.qtype.bits > _WIDEST else grid

@@ -1,0 +1,180 @@
+"""What of a graph a pass changed, cut out: for every value that is computed otherwise, the two ways to compute it.
+
+Borders are the values that both graphs know by one name: inputs, outputs, and levels (integers of 8 and 16 bits). Each
+is defined by the nodes between it and the next borders before it. Where the two definitions differ, they become two
+small models of the same inputs and the same output. Where they read different borders, what these are computed of is
+taken instead, step by step: values that stem from one another must not be taken for independent ones.
+
+If every border is what it was, given the borders it reads, then so is the graph: by induction along its order. Names
+that survive keep their numbers therefore, which passes promise anyway. Linear in the graph; a region as large as it is.
+"""
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+import onnx_ir as ir
+from onnx_ir.passes.common import RemoveInitializersFromInputsPass
+
+from qbench.graph import clip_of_levels, constant_value, infer_shapes, is_constant, node_key
+from qbench.passes.partition.stages import values_read
+
+_WIDENINGS = 64
+"""Steps back at most, until both sides of a region read the same."""
+_LEVELS = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """Two ways to compute ``output`` of the values ``inputs``, borders of the graph."""
+
+    output: str
+    inputs: tuple[str, ...]
+    before: ir.Model
+    after: ir.Model
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The nodes of both."""
+        before, after = (tuple(map(node_key, model.graph)) for model in (self.before, self.after))
+        return before, after
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Side:
+    """A graph with its values by name; constants are none of its ``values``."""
+
+    model: ir.Model
+    values: Mapping[str, ir.Value]
+    places: Mapping[ir.Node, int]
+
+    @classmethod
+    def of(cls, model: ir.Model) -> "Side":
+        """A copy of ``model``, in which types are known and constants are no inputs."""
+        copy = model.clone()
+        RemoveInitializersFromInputsPass()(copy)
+        infer_shapes(copy)
+        graph = copy.graph
+        places = {node: place for place, node in enumerate(graph)}
+        computed = (value for node in graph for value in node.outputs if not is_constant(value))
+        return cls(copy, {value.name or "": value for value in (*graph.inputs, *computed) if value.name}, places)
+
+    def end(self, name: str) -> ir.Value:
+        """The value called ``name``, a border or an output of the graph."""
+        return next((value for value in self.model.graph.outputs if value.name == name), None) or self.values[name]
+
+    def border(self, name: str) -> ir.DataType | None:
+        """The type of a value that can be a border; None of any other."""
+        value = self.values.get(name)
+        if value is None or not (value.producer() is None or value.dtype in _LEVELS):
+            return None
+        maker = value.producer()
+        if maker is not None and clip_of_levels(maker) is not None:
+            return None  # levels are known behind their Clip: what lies before it is nobody's range
+        return value.dtype
+
+
+def changed_regions(before: Side, after: Side) -> Iterator[Region]:
+    """Every value that both graphs know and compute otherwise, in the order of ``before``."""
+    kinds = {name: kind for name in before.values if (kind := before.border(name)) is not None}
+    borders = {name: kind for name, kind in kinds.items() if after.border(name) == kind}.keys()
+    known: dict[int, str] = {}
+    definitions = [_definitions(side.model, borders, known) for side in (before, after)]
+    outputs = [value.name or "" for value in before.model.graph.outputs]
+    order = {name: place for place, name in enumerate((*before.values, *outputs))}
+    for name in dict.fromkeys((*borders, *outputs)):
+        if definitions[0].get(name) != definitions[1].get(name):
+            yield _cut(before, after, name, borders, order)
+
+
+def _cut(before: Side, after: Side, output: str, borders: AbstractSet[str], order: Mapping[str, int]) -> Region:
+    open_: set[str] = {output}
+    for _ in range(_WIDENINGS):
+        cones = [_cone(side, output, borders, open_) for side in (before, after)]
+        read = [reads for _, reads in cones]
+        one_sided = read[0] ^ read[1]
+        made = {name for name in read[0] | read[1] if before.values[name].producer() is not None}
+        near = {name for name in made if one_sided & _cone(before, name, borders, open_ | {name})[1]}
+        if not one_sided or not (near or made & one_sided):
+            break
+        open_ |= near or {max(made & one_sided, key=order.__getitem__)}
+    inputs = tuple(sorted(read[0] | read[1], key=order.__getitem__))
+    models = [_model(side, cone[0], inputs, output) for side, cone in zip((before, after), cones, strict=True)]
+    return Region(output, inputs, *models)
+
+
+def _cone(
+    side: Side, output: str, borders: AbstractSet[str], open_: AbstractSet[str]
+) -> tuple[list[ir.Node], set[str]]:
+    """The nodes that ``output`` is computed by behind the next borders that are not ``open_``, and what they read."""
+    end = side.end(output)
+    reads, seen, pending = set[str](), set[ir.Node](), [end]
+    while pending:
+        value = pending.pop()
+        maker = value.producer()
+        if (value.name in borders and value.name not in open_) or (maker is None and value.name in side.values):
+            reads.add(value.name or "")
+        elif maker is not None and maker not in seen:
+            seen.add(maker)
+            pending += values_read(maker)
+    return sorted(seen, key=side.places.__getitem__), reads
+
+
+def _model(side: Side, nodes: list[ir.Node], inputs: tuple[str, ...], output: str) -> ir.Model:
+    whole, graph, end = side.model, side.model.graph, side.end(output)
+    taken = [side.values[name] for name in inputs if name in side.values]
+    constants = {value: None for node in nodes for value in values_read(node) if value.is_initializer()}
+    if end.is_initializer():
+        constants[end] = None
+    view = ir.GraphView(
+        taken,
+        [end],
+        nodes=nodes,
+        initializers=tuple(constants),
+        opset_imports=graph.opset_imports,
+        name=f"{graph.name or 'graph'}, '{output}'",
+    )
+    return ir.Model(view.clone(), ir_version=whole.ir_version, functions=tuple(whole.functions.values()))
+
+
+def _definitions(model: ir.Model, borders: AbstractSet[str], known: dict[int, str]) -> dict[str, str]:
+    """Name of a border or output → a digest of how it is computed of the borders before it."""
+    inside: dict[ir.Value, str] = {}
+    found: dict[str, str] = {}
+
+    def read(value: ir.Value) -> str:
+        if value.name in borders or (value.producer() is None and not value.is_initializer()):
+            return f"value {value.name}"
+        return inside[value] if value in inside else _constant(value, known)
+
+    for node in model.graph:
+        # what a subgraph reads comes behind the node's own inputs
+        operands = ["" if value is None else read(value) for value in (*node.inputs, *values_read(node))]
+        attributes = [_attribute(one) for _, one in sorted(node.attributes.items())]
+        made = _digest(node.domain, node.op_type, node.overload, *attributes, "of", *operands)
+        for index, value in enumerate(node.outputs):
+            inside[value] = found[value.name or ""] = f"{index} of {made}"
+    return found | {value.name or "": read(value) for value in model.graph.outputs if value.producer() is None}
+
+
+def _constant(value: ir.Value, known: dict[int, str]) -> str:
+    tensor = value.const_value
+    if tensor is None or constant_value(value) is None:
+        return f"value {value.name}"
+    if id(tensor) not in known:  # both graphs share the tensors that no pass touched
+        known[id(tensor)] = _digest(tensor.dtype.name, str(tuple(tensor.shape)), tensor.tobytes())
+    return known[id(tensor)]
+
+
+def _attribute(attribute: ir.Attr) -> bytes:
+    return bytes(ir.serde.serialize_attribute(attribute).SerializeToString(deterministic=True))
+
+
+def _digest(*parts: str | bytes) -> str:
+    found = hashlib.blake2b(digest_size=16)
+    for part in parts:
+        data = part.encode() if isinstance(part, str) else part
+        found.update(len(data).to_bytes(8, "little"))
+        found.update(data)
+    return found.hexdigest()

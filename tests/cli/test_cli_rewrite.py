@@ -1,0 +1,203 @@
+"""``qbench rewrite``: what it writes, what it tells, and how it ends when a pass is refused, stopped or refuted."""
+
+import json
+import re
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from qbench import load_model
+from qbench.passes import catalogue, standard_pipeline
+
+CHAIN = """<ir_version: 10, opset_import: ["" : 21]>
+net (int8[n,4] x) => (float[n,4] y)
+<float s = {0.5}, float t = {0.25}, int8 z = {0}, int8 low = {-4}, int8 high = {6}> {
+    r = DequantizeLinear(x, s, z)
+    q = QuantizeLinear(r, s, z)
+    c = Clip(q, low, high)
+    d = DequantizeLinear(c, s, z)
+    p = QuantizeLinear(d, t, z)
+    y = DequantizeLinear(p, t, z)
+}"""
+EXTENSION = '''
+from dataclasses import dataclass
+
+from qbench.extension import Extension
+from qbench.passes import EXACT, Effect
+
+
+@dataclass(frozen=True, slots=True)
+class DropClips:
+    """Drops every Clip, whatever it does."""
+
+    effect: Effect = EXACT
+    name: str = "drop-clips"
+
+    def run(self, model):
+        found = [node for node in model.graph if node.op_type == "Clip"]
+        for node in found:
+            node.outputs[0].replace_all_uses_with(node.inputs[0])
+            model.graph.remove(node, safe=True)
+        return bool(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Break:
+    """Removes what others read."""
+
+    effect: Effect = EXACT
+    name: str = "break"
+
+    def run(self, model):
+        model.graph.outputs[0].name = "lost"
+        return True
+
+
+EXTENSION = Extension(name="mine", passes={"drop-clips": DropClips, "break": Break})
+'''
+MINE = ("--extension", "mine:EXTENSION")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    import onnx_ir as ir
+
+    from qbench import save_model
+
+    monkeypatch.chdir(tmp_path)
+    model = ir.from_onnx_text(CHAIN)
+    for node in model.graph:
+        node.name = node.outputs[0].name
+    save_model(model, tmp_path / "net.onnx")
+    (tmp_path / "mine.py").write_text(textwrap.dedent(EXTENSION))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    yield tmp_path
+    import sys
+
+    sys.modules.pop("mine", None)
+
+
+def operators(path: Path) -> list[str]:
+    return [node.op_type for node in load_model(path).graph]
+
+
+def test_a_chain_is_merged_proven_and_told(folder, qbench):
+    code, out, _ = qbench(
+        "rewrite", "net.onnx", "-o", "out.onnx", "--check", "--passes", "merge-requantize, remove-dead"
+    )
+    assert code == 0
+    assert operators(folder / "out.onnx") == ["DequantizeLinear", "QuantizeLinear", "Clip", "DequantizeLinear"]
+    lines = out.splitlines()
+    assert lines[0] == "out.onnx: 6 nodes before, 4 after, under the policy 'exact'"
+    assert re.fullmatch(r"merge-requantize +exact +1 +2 +1 proven", lines[3])
+    assert re.fullmatch(r"remove-dead +exact +\d +0 +no value changed", lines[4])
+
+
+def test_json_says_the_same_and_what_was_declined(folder, qbench):
+    passes = "merge-requantize{steps = 1}, drop-clips, remove-dead"
+    code, out, _ = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--passes", passes, *MINE, "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert (facts["nodes_before"], facts["nodes_after"]) == (6, 5)
+    assert [one["pass"] for one in facts["passes"]] == ["drop-clips", "remove-dead"]
+    (refused,) = facts["declined"]
+    assert refused["pass"] == "merge-requantize"
+    assert "rounding(1)" in refused["reason"]
+
+
+def test_without_names_the_standard_pipeline_of_the_policy_runs(folder, qbench):
+    from qbench.passes import Policy
+
+    for policy in Policy:
+        out = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--policy", policy.value, "--json")[1]
+        written = ", ".join(one["pass"] for one in json.loads(out)["passes"])
+        assert written == str(standard_pipeline(policy).admitted(policy)[0])
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_a_refuted_pass_ends_with_one_and_its_counterexample(folder, qbench, as_json):
+    rest = [*MINE, *(["--json"] if as_json else [])]
+    code, out, err = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--check", "--passes", "drop-clips", *rest)
+    assert code == 1
+    words = json.loads(out)["why"] if as_json else out
+    assert "the pass 'drop-clips', which declares exact, is refuted: at x = -5 'p' is -8 before and -10 after" in words
+    assert "the graph before 'drop-clips' is in 'out.onnx'" in err
+    assert operators(folder / "out.onnx") == operators(folder / "net.onnx")
+
+
+def test_samples_and_machines_are_checked_on(folder, qbench):
+    np.savez(folder / "data.npz", x=np.arange(-8, 8).reshape(4, 4).astype(np.int8), y=np.zeros(4, np.int64))
+    settings = ("--check", "--passes", "drop-clips", "--machine", "gemmlowp", *MINE)
+    code, out, _ = qbench("rewrite", "net.onnx", "-o", "out.onnx", *settings)
+    assert code == 1
+    assert "(gemmlowp)" in out
+    merged = ("--check", "--passes", "merge-requantize", "--data", "data.npz", "--count", "2")
+    code, out, _ = qbench("rewrite", "net.onnx", "-o", "out.onnx", *merged)
+    assert code == 0
+    assert "1 proven, 1 tried" in out, "the whole graph on samples is not proven by them"
+
+
+def test_a_stopped_pass_leaves_the_last_sound_graph(folder, qbench):
+    code, _, err = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--passes", "merge-requantize, break", *MINE)
+    assert code == 2
+    assert "the last sound graph is in 'out.onnx'" in err
+    assert "with the pass 'break': found the output" in err
+    assert operators(folder / "out.onnx") == ["DequantizeLinear", "QuantizeLinear", "Clip", "DequantizeLinear"]
+
+
+@pytest.mark.parametrize(
+    ("rest", "found"),
+    [
+        (("--passes", "merge-requantise"), "Did you mean 'merge-requantize'?"),
+        (("--passes", "remove-dead, remove-dead"), "the pass 'remove-dead' 2 times"),
+        (("--machine", "gemmlowp"), "--machine without --check"),
+        (("--data", "data.npz"), "--data without --check"),
+        (("--check", "--machine", "gemlowp"), "Did you mean 'gemmlowp'?"),
+        (("-o", "net.onnx"), "which is read here"),
+    ],
+)
+def test_bad_input_is_one_sentence(folder, qbench, rest, found):
+    arguments = rest if "-o" in rest else ("-o", "out.onnx", *rest)
+    code, _, err = qbench("rewrite", "net.onnx", *arguments)
+    assert code == 2
+    assert found in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_float_model_is_to_be_quantized_first(blobs_files, qbench):
+    code, _, err = qbench("rewrite", "net.onnx", "-o", "out.onnx")
+    assert code == 2
+    assert "found a float model" in err
+    assert "qbench quantize" in err
+
+
+def test_operator_form_is_raised_first(folder, qbench):
+    from qbench import save_model
+    from qbench.passes import lower_to_qoperator
+    from qbench.zoo import get_operator, operator_graph
+
+    subject = get_operator("op.conv.dense.u8s8.real")
+    save_model(lower_to_qoperator(operator_graph(subject)), folder / "q.onnx")
+    assert "QLinearConv" in operators(folder / "q.onnx")
+    code, _, err = qbench("rewrite", "q.onnx", "-o", "out.onnx", "--check")
+    assert code == 0
+    assert "raised to Q/DQ pairs first" in err
+    assert "Conv" in operators(folder / "out.onnx")
+
+
+def test_list_tells_every_pass_with_its_effect(folder, qbench):
+    rows = {row["name"]: row for row in json.loads(qbench("list", "passes", *MINE, "--json")[1])}
+    assert rows["drop-clips"] == {
+        "name": "drop-clips",
+        "owner": "mine",
+        "what": "exact under qdq, ideal; Drops every Clip, whatever it does.",
+    }
+    assert rows["merge-requantize"]["owner"] == "qbench"
+
+
+def test_the_page_tells_every_pass():
+    page = (Path(__file__).parents[2] / "docs" / "passes.md").read_text()
+    table = page.partition("## The passes")[2].partition("\n## ")[0]
+    assert set(catalogue().names()) <= set(re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE))
