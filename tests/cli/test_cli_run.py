@@ -165,6 +165,32 @@ def test_report_and_reports_of_a_run(accepted, qbench):
     assert "blobs" in Path("pages/index.html").read_text()
 
 
+def test_report_compares_two_runs_and_looks_back_as_far_as_told(accepted, qbench):
+    assert qbench("run", SUITE)[0] == 0
+    first = only_run()
+    assert qbench("run", SUITE)[0] == 0
+    code, out, _ = qbench("report", "--compare", str(first), "latest", "-o", "pages")
+    assert (code, out) == (0, "pages/compare.html\n")
+    assert first.stem in Path("pages/compare.html").read_text()
+    assert qbench("report", "-o", "short", "--report", "html", "--runs", "1")[0] == 0
+    assert not Path("short/compare.html").exists()
+    code, _, err = qbench("report", "--runs", "0")
+    assert (code, "--runs" in err) == (2, True)
+
+
+def test_report_tells_github(accepted, qbench, monkeypatch):
+    from qbench.suite import Bench
+
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", "summary.md")
+    monkeypatch.setattr(Bench, "run", lambda self, one: 1 / 0)
+    qbench("run", SUITE)
+    Path("summary.md").write_text("before\n")
+    code, out, _ = qbench("report", "--report", "github")
+    assert code == 0
+    assert out.startswith("::error file=suites/")
+    assert Path("summary.md").read_text().startswith("before\n# qbench ")
+
+
 def test_report_without_a_history(project, qbench):
     code, _, err = qbench("report")
     assert code == 2
