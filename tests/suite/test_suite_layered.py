@@ -116,7 +116,7 @@ def test_what_has_no_meaning_is_refused(tmp_path: Path, line: str, message: str)
 def test_a_pattern_about_no_cell_is_refused(tmp_path: Path, line: str, where: int) -> None:
     texts = ["", ""]
     texts[where] = line
-    with pytest.raises(InputError, match="unknown cell .w8a8_sym_pt"):
+    with pytest.raises(InputError, match=r"unknown cell .w8a8_sym_pt"):
         expand(suite(tmp_path, *texts), CATALOGUES)
 
 

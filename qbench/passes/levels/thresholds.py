@@ -48,7 +48,7 @@ def exact_reals(*grids: QParams) -> Array:
 def exact_levels(reals: Array, grid: QParams) -> Array:
     """Float64 ``reals`` on ``grid``, int64, rounded once: what a machine gives that counts exactly."""
     levels = np.rint(reals / np.float64(grid.scale)) + int(grid.zero_point)
-    return np.clip(levels, grid.qmin, grid.qmax).astype(np.int64)
+    return np.asarray(np.clip(levels, grid.qmin, grid.qmax), np.int64)
 
 
 def _middles(grid: QParams) -> Array:

@@ -14,8 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value, float_attribute, grid_of, only_consumer, operator_facts, origin_of, set_origin
-from qbench.graph.operators import weight_channel_axis
+from qbench.graph import (
+    constant_value,
+    float_attribute,
+    grid_of,
+    only_consumer,
+    operator_facts,
+    origin_of,
+    set_origin,
+    weight_channel_axis,
+)
 from qbench.passes.constants import add_constant
 from qbench.passes.declining import decline
 from qbench.passes.effect import Effect, within
