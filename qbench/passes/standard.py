@@ -12,7 +12,12 @@ from qbench.passes.named import catalogue
 from qbench.passes.pipeline import Pipeline, placed
 from qbench.passes.rewrites.absorb_clip import AbsorbClip
 from qbench.passes.rewrites.clip_levels import ClipLevels
+from qbench.passes.rewrites.drop_identity_requantize import DropIdentityRequantize
+from qbench.passes.rewrites.drop_pair import DropPair
 from qbench.passes.rewrites.merge_requantize import MergeRequantize
+from qbench.passes.rewrites.requantize_into_consumer import RequantizeIntoConsumer
+from qbench.passes.rewrites.requantize_into_dequantize import RequantizeIntoDequantize
+from qbench.passes.rewrites.requantize_into_producer import RequantizeIntoProducer
 from qbench.passes.rewrites.share_quantize import ShareQuantize
 
 
@@ -22,7 +27,12 @@ def standard_passes(steps: int) -> tuple[Pass, ...]:
         AbsorbClip(),
         ClipLevels(),
         ShareQuantize(),
+        DropIdentityRequantize(),
         MergeRequantize(steps),
+        RequantizeIntoProducer(steps),
+        RequantizeIntoDequantize(steps),
+        RequantizeIntoConsumer(steps),
+        DropPair(),
         RemoveDead(),
     )
 

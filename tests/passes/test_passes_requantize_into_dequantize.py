@@ -97,7 +97,7 @@ def test_a_product_counts_in_steps_of_its_scale(moved: str) -> None:
     lines = [*BEFORE, moved, "w = DequantizeLinear(v, s, z)", "y = MatMul(m, w)"]
     model = text("int8[16,16] x", "float[16,2] y", GIVEN, lines)
     assert len(rewritten(model, ROUNDING, policy=Policy.ROUNDING).graph) == len(model.graph)
-    assert why(model, ROUNDING) == ["a product behind it counts in steps of its scale"]
+    assert why(model, ROUNDING) == ["a product behind it counts in steps of its scale, its bias too"]
 
 
 def test_a_product_of_the_same_scale_counts_the_same() -> None:
@@ -120,7 +120,7 @@ def test_readers_of_both_kinds_go_past_together_or_not_at_all() -> None:
     assert operators(after).count("QuantizeLinear") == 1
     assert_same(model, after, **LEVELS)
     unlike = text("int8[256] x", "float[256] a, float[256] b", [*GIVEN[:2], "float t = {0.7}", *GIVEN[3:]], lines)
-    assert why(unlike, ROUNDING) == ["not all that read its levels read reals"]
+    assert why(unlike, ROUNDING)[0].startswith("not all that read its levels read reals")
 
 
 def test_a_shared_dequantize_and_levels_that_leave() -> None:

@@ -77,10 +77,17 @@ def test_a_multiple_of_a_scale_is_not_exact_at_ties() -> None:
 @pytest.mark.parametrize(
     "body", ["Conv(d, w)", "Sigmoid(d)", "Add(d, d)", "GlobalAveragePool(d)", "Softmax<axis=1>(d)"]
 )
-@pytest.mark.parametrize("second", ["float s2 = {0.05}, int8 z2 = {9}", "float s2 = {0.05}, uint8 z2 = {131}"])
-def test_operators_between_grids_give_the_same_bits(body: str, second: str) -> None:
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("int8 z1 = {-2}", "int8 z2 = {-5}"),
+        ("int8 z1 = {-2}", "uint8 z2 = {131}"),
+        ("int16 z1 = {-99}", "int8 z2 = {7}"),
+    ],
+)
+def test_operators_between_grids_give_the_same_bits(body: str, first: str, second: str) -> None:
     constants = [
-        *("float s0 = {0.1}", "int8 z0 = {-3}", "float s1 = {0.05}", "int8 z1 = {-2}", second),
+        *("float s0 = {0.1}", "int8 z0 = {-3}", "float s1 = {0.05}", first, "float s2 = {0.05}", second),
         *("int8[2,2,1,1] v = {3, -7, 11, 2}", "float sv = {0.3}", "int8 zv = {0}"),
     ]
     lines = [
@@ -93,6 +100,23 @@ def test_operators_between_grids_give_the_same_bits(body: str, second: str) -> N
     assert operators(after).count("QuantizeLinear") == 1
     x = np.random.default_rng(3).integers(-128, 128, (1, 2, 16, 16)).astype(np.int8)
     assert_same(model, after, x=x)
+
+
+@pytest.mark.parametrize("body", ["Concat<axis=1>(d, d)", "AveragePool<kernel_shape=[3,3]>(d)"])
+def test_producers_of_one_type_keep_it(body: str) -> None:
+    """Integer machines would count them in floats: another rounding."""
+    constants = ["float s = {0.1}", "int8 z = {-3}", "float t = {0.3}", "int8 o = {4}", "uint8 c = {132}"]
+    lines = [
+        *("d = DequantizeLinear(x, s, z)", f"r = {body}", "q = QuantizeLinear(r, t, o)"),
+        *("e = DequantizeLinear(q, t, o)", "p = QuantizeLinear(e, t, {})", "y = DequantizeLinear(p, t, {})"),
+    ]
+    x = np.random.default_rng(3).integers(-128, 128, (1, 2, 16, 16)).astype(np.int8)
+    for point, removed in (("c", 0), ("o", 1)):
+        model = text("int8[1,2,16,16] x", "float[1,A,B,C] y", constants, [line.format(point) for line in lines])
+        found = run_pipeline(model, Pipeline((EXACT,)))
+        assert operators(found.model).count("QuantizeLinear") == 2 - removed
+        assert ["its producer counts integers of one type alone"][removed:] == [one.reason for one in found.declined]
+        assert_same(model, found.model, x=x)
 
 
 OTHERS = ["float s = {0.5}", "int8 z = {0}", "int8 t = {4}"]

@@ -13,7 +13,7 @@ SCALES = (0.25, 0.5, 0.75, 1.0, 0.1, 0.2, 0.3)
 SIZE = 4096
 OLDER = 40
 """Of 100 steps, how many read any levels; the others read those made last."""
-UNARY = ("Relu", "Sigmoid", "Neg", "Abs", "Tanh")
+UNARY = ("Relu", "Softsign", "Neg", "Abs", "Tanh")
 BINARY = ("Add", "Sub", "Max", "Mul")
 
 GRIDS = st.builds(

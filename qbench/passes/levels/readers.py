@@ -15,7 +15,9 @@ import onnx_ir as ir
 
 from qbench.graph import only_consumer, operator_facts
 from qbench.passes.levels.border import border_of
+from qbench.passes.lowering.machines import INTEGER_MACHINES
 from qbench.passes.lowering.movers import is_mover
+from qbench.passes.lowering.target import ENGINE_DOMAIN, INTEGER_DOMAIN
 
 
 class Reads(enum.Enum):
@@ -32,6 +34,11 @@ class Reader:
 
     node: ir.Node | None
     reads: Reads
+
+    @property
+    def is_of_one_type(self) -> bool:
+        """Whether it counts in integers only where all that it reads and gives is of one type."""
+        return self.node is not None and self.reads is Reads.BETWEEN_GRIDS and is_of_one_type(self.node)
 
     @property
     def is_product(self) -> bool:
@@ -53,6 +60,13 @@ def readers_behind(dequantizer: ir.Node) -> tuple[Reader, ...]:
             else:
                 found.append(Reader(use.node, reads))
     return tuple(found)
+
+
+def is_of_one_type(node: ir.Node) -> bool:
+    """Whether integer machines count ``node`` by an engine's operator alone, whose operands have one type."""
+    name = f"QLinear{node.op_type}"
+    engine, own = (INTEGER_MACHINES.lacks(name, domain) is None for domain in (ENGINE_DOMAIN, INTEGER_DOMAIN))
+    return not node.domain and engine and not own
 
 
 def results_of(node: ir.Node) -> tuple[ir.Value, ...]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from qbench.passes.levels.border import Border, Levels, border_of, levels_of, readers_of
-from qbench.passes.levels.readers import Reader, readers_behind
+from qbench.passes.levels.readers import Reader, Reads, readers_behind
 from qbench.passes.levels.tables import Stop
 from qbench.passes.naming import NameScope
 
@@ -52,15 +52,20 @@ class Requantize:
         """Everything that reads reals of it in the end."""
         return tuple(reader for node in self.dequantizers or () for reader in readers_behind(node))
 
-    @property
-    def is_of_one_width(self) -> bool:
-        """Whether the levels have as many bits as those that they are made of: not every kernel takes every width."""
-        return self.source.grid.qtype.bits == self.border.grid.qtype.bits
+    def refusal(self, readers: tuple[Reader, ...]) -> str | None:
+        """Why one of its ``readers`` would not count what came as it counts what is made of it; None: all would.
 
-    @property
-    def has_one_scale(self) -> bool:
-        """Whether a product counts the same sums of either levels, so that its bias stays on their grid."""
-        return self.is_of_one_width and bool(self.source.grid.scale == self.border.grid.scale)
+        A product counts in steps of the scale, its bias above all; not every kernel takes every width and type.
+        """
+        came, made = self.source.grid, self.border.grid
+        wide, counted = came.qtype.bits != made.qtype.bits, [one.reads is Reads.BETWEEN_GRIDS for one in readers]
+        if any(one.is_product for one in readers) and (wide or came.scale != made.scale):
+            return "a product behind it counts in steps of its scale, its bias too"
+        if wide and any(counted):
+            return "its readers would read integers of another width, which not every kernel takes"
+        if came.qtype != made.qtype and any(one.is_of_one_type for one in readers):
+            return "one of its readers counts integers of one type alone"
+        return None
 
 
 def requantize_of(node: ir.Node) -> Requantize | str | None:

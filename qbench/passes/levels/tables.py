@@ -5,15 +5,18 @@ that two ways of doing it are compared by looking, not by reasoning about scales
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics import QParams, dequantize, get_arithmetic, quantize, rescaler
+from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic, quantize, rescaler
 from qbench.passes.effect import QDQ
 
 Array = npt.NDArray[Any]
+_KEPT = 256
+"""Tables remembered: a chain asks for each once a machine, and again for its limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +41,8 @@ def brought(levels: Array, start: QParams, stops: tuple[Stop, ...], machine: str
     """
     grid = start
     for stop in stops:
-        there = _one(levels, grid, stop.grid, machine)
-        levels, grid = np.clip(there.astype(np.int64), stop.low, stop.high), stop.grid
+        there = _table(grid, stop.grid, machine)[levels - grid.qtype.qmin]
+        levels, grid = np.clip(there, stop.low, stop.high), stop.grid
     return levels
 
 
@@ -49,8 +52,19 @@ def brought_reals(reals: Array, first: Stop, stops: tuple[Stop, ...], machine: s
     return brought(levels, first.grid, stops, machine)
 
 
-def _one(levels: Array, start: QParams, grid: QParams, machine: str) -> Array:
-    stored = levels.astype(start.qtype.storage_dtype)
+@lru_cache(maxsize=_KEPT)
+def _table(start: QParams, grid: QParams, machine: str) -> Array:
+    """What becomes of every level of ``start`` on ``grid``, int64, read-only."""
+    stored = np.arange(start.qtype.qmin, start.qtype.qmax + 1).astype(start.qtype.storage_dtype)
     if machine == QDQ:
-        return quantize(dequantize(stored, start), grid)
-    return rescaler(start, grid, get_arithmetic(machine).at("Requantize", ""))(stored)
+        there = quantize(dequantize(stored, start), grid)
+    else:
+        there = rescaler(start, grid, _requantizing(machine))(stored)
+    table = there.astype(np.int64)
+    table.setflags(write=False)
+    return np.asarray(table)
+
+
+@lru_cache(maxsize=16)
+def _requantizing(machine: str) -> Arithmetic:
+    return get_arithmetic(machine).at("Requantize", "")

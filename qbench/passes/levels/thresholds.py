@@ -42,7 +42,7 @@ def critical_reals(grid: QParams) -> Array:
 def exact_reals(*grids: QParams) -> Array:
     """Float64, ascending: −∞, every step of the ``grids``, per tensor, and one number between any two, +∞."""
     steps = np.unique(np.concatenate([_middles(grid) for grid in grids]))
-    return np.sort(np.concatenate([[-np.inf], steps, (steps[:-1] + steps[1:]) / 2, [np.inf]]))
+    return np.asarray(np.sort(np.concatenate([[-np.inf], steps, (steps[:-1] + steps[1:]) / 2, [np.inf]])))
 
 
 def exact_levels(reals: Array, grid: QParams) -> Array:

@@ -49,19 +49,18 @@ class RequantizeIntoDequantize:
             return False
         if isinstance(site, str):
             return decline(node, site, self.name) and False
-        reads = {reader.reads for reader in site.readers}
+        readers = site.readers
+        reads = {reader.reads for reader in readers}
         if Reads.REAL not in reads:
             return False
-        reason = self._problem(site, reads)
+        reason = site.refusal(readers) or self._problem(site, alone=len(reads) == 1)
         if reason is not None:
             return decline(node, reason, self.name) and False
         go_past(site)
         return True
 
-    def _problem(self, site: Requantize, reads: set[Reads]) -> str | None:
-        if any(reader.is_product for reader in site.readers) and not site.has_one_scale:
-            return "a product behind it counts in steps of its scale"
+    def _problem(self, site: Requantize, *, alone: bool) -> str | None:
         found = spread(site.start, site.stop, self.effect.machines)
-        if reads != {Reads.REAL} and not (found.is_same and site.is_of_one_width):
-            return "not all that read its levels read reals"
-        return None if found.is_same or (self.steps and not found.saturated) else str(found)
+        if found.is_same or (alone and self.steps and not found.saturated):
+            return None
+        return str(found) if alone else f"not all that read its levels read reals, and {found}"

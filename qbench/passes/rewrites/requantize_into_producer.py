@@ -22,6 +22,7 @@ from qbench.passes.declining import decline
 from qbench.passes.effect import Effect, within
 from qbench.passes.levels.border import Border, can_limit, requantized_at, set_limits
 from qbench.passes.levels.difference import admits, chain_against, merged_limits
+from qbench.passes.levels.readers import is_of_one_type
 from qbench.passes.levels.requantize import Requantize, remove_border, requantize_of
 from qbench.passes.levels.tables import Stop
 from qbench.passes.naming import NameScope
@@ -64,6 +65,9 @@ class RequantizeIntoProducer:
             return decline(node, "others read the levels between the two", self.name) and False
         if first.grid != site.source.grid:
             return decline(node, "its integers are read by another grid than they were written by", self.name) and False
+        maker = first.source.producer()
+        if maker is not None and first.grid.qtype != site.border.grid.qtype and is_of_one_type(maker):
+            return decline(node, "its producer counts integers of one type alone", self.name) and False
         return self._tried(site, first, names)
 
     def _tried(self, site: Requantize, first: Border, names: NameScope) -> bool:

@@ -1,0 +1,84 @@
+"""A pair between floats goes under the policy that allows it, with its rounding and its limits; no other pair does."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from chains import Grid, chain, operators, run_qdq, text
+from trees import rewritten
+
+from qbench.passes import Pipeline, Policy, run_pipeline, standard_pipeline
+from qbench.passes.rewrites.drop_pair import DropPair
+
+DROP = DropPair()
+SEVEN = {"x": np.array([3.7], np.float32)}
+
+
+def test_a_limit_of_two_holds_unless_everything_is_allowed() -> None:
+    """Glow drops DQ(Q(x)) always: quantize(3.7) with limit 2 then dequantize is 2, not 3.7."""
+    model = chain(Grid(1.0, high=2), size=1)
+    for policy, left in ((Policy.EXACT, 2.0), (Policy.ROUNDING, 2.0), (Policy.FAST, 3.7)):
+        found = run_pipeline(model, Pipeline((DROP,)), policy)
+        assert run_qdq(found.model, **SEVEN)["y"].tolist() == [np.float32(left)]
+        standard = run_pipeline(model, standard_pipeline(policy), policy)
+        assert run_qdq(standard.model, **SEVEN)["y"].tolist() == [np.float32(left)]
+    refused = run_pipeline(model, standard_pipeline(Policy.EXACT), Policy.EXACT).declined
+    assert ("drop-pair", "its effect is lossy, which the policy 'exact' does not admit") in [
+        (one.name, one.reason) for one in refused
+    ]
+
+
+CONSTANTS = ["float s = {0.5}", "int8 z = {0}", "int8[3,3] v = {1, 2, 3, 4, 5, 6, 7, 8, 9}"]
+PAIR = ["q = QuantizeLinear(r, s, z)", "d = DequantizeLinear(q, s, z)"]
+
+
+def fast(lines: list[str], outputs: str = "float[3,3] y", inputs: str = "float[3,3] x") -> tuple[ir.Model, list[str]]:
+    found = run_pipeline(text(inputs, outputs, CONSTANTS, lines), Pipeline((DROP,)), Policy.FAST)
+    return found.model, [one.reason for one in found.declined]
+
+
+def test_a_pair_between_floats_goes_for_all_its_readers() -> None:
+    more = ["e = DequantizeLinear(q, s, z)", "m = Transpose(e)", "y = Tanh(d)", "w = Cos(m)"]
+    after, _ = fast(["r = Cos(x)", *PAIR, *more], "float[3,3] y, float[3,3] w")
+    assert operators(after) == ["Cos", "Transpose", "Tanh", "Cos"]
+
+
+def test_an_output_keeps_its_name() -> None:
+    after, _ = fast(["r = Cos(x)", PAIR[0], "y = DequantizeLinear(q, s, z)"])
+    assert operators(after) == ["Cos", "Identity"]
+    assert [value.name for value in after.graph.outputs] == ["y"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (
+            ["u = DequantizeLinear(v, s, z)", "r = Add(x, u)", *PAIR, "y = Cos(d)"],
+            "what is quantized was made from levels",
+        ),
+        (["r = Cos(x)", *PAIR, "t = Relu(d)", "p = QuantizeLinear(t, s, z)", "y = DequantizeLinear(p, s, z)"], None),
+        (
+            ["r = Cos(x)", *PAIR, "t = Transpose(d)", "p = QuantizeLinear(t, s, z)", "y = DequantizeLinear(p, s, z)"],
+            None,
+        ),
+        (["r = Cos(x)", *PAIR, "w = DequantizeLinear(v, s, z)", "y = MatMul(d, w)"], None),
+        (["r = Cos(x)", *PAIR, "m = Transpose(d)", "w = DequantizeLinear(v, s, z)", "y = MatMul(m, w)"], None),
+    ],
+)
+def test_pairs_around_what_counts_in_integers_stay(lines: list[str], reason: str | None) -> None:
+    after, reasons = fast(lines)
+    assert "QuantizeLinear" in operators(after)
+    assert (reason or "what reads it counts in integers") in reasons
+
+
+def test_integers_that_leave_the_graph_stay_beside_the_reals() -> None:
+    after, _ = fast(["r = Cos(x)", *PAIR, "y = Tanh(d)"], "float[3,3] y, int8[3,3] q")
+    assert operators(after) == ["Cos", "QuantizeLinear", "Tanh"]
+
+
+def test_levels_that_come_from_outside_and_constants_are_no_pair() -> None:
+    after, _ = fast(["d = DequantizeLinear(x, s, z)", "y = Tanh(d)"], inputs="int8[3,3] x")
+    assert operators(after) == ["DequantizeLinear", "Tanh"]
+    constants = [*CONSTANTS, "float[2] k = {0.3, 9.9}"]
+    lines = ["q = QuantizeLinear(k, s, z)", "d = DequantizeLinear(q, s, z)", "y = Add(x, d)"]
+    model = text("float[2] x", "float[2] y", constants, lines)
+    assert operators(rewritten(model, DROP, policy=Policy.FAST)) == operators(model)

@@ -1,0 +1,38 @@
+"""Rewrites that are exact leave every output bit of random trees; those that round leave every limit."""
+
+import pytest
+from chains import Grid
+from hypothesis import given, settings
+from trees import GRIDS, STEPS, assert_same, feeds, rewritten, tree
+
+from qbench.passes import Pass
+from qbench.passes.rewrites.drop_identity_requantize import DropIdentityRequantize
+from qbench.passes.rewrites.merge_requantize import MergeRequantize
+from qbench.passes.rewrites.requantize_into_consumer import RequantizeIntoConsumer
+from qbench.passes.rewrites.requantize_into_dequantize import RequantizeIntoDequantize
+from qbench.passes.rewrites.requantize_into_producer import RequantizeIntoProducer
+
+PASSES = (
+    DropIdentityRequantize(),
+    MergeRequantize(),
+    RequantizeIntoProducer(),
+    RequantizeIntoDequantize(),
+    RequantizeIntoConsumer(),
+)
+FEEDS = feeds()
+Steps = list[tuple[str, int, int, Grid]]
+
+
+@pytest.mark.parametrize("one", PASSES, ids=lambda one: one.name)
+@settings(max_examples=4, deadline=None)
+@given(first=GRIDS, steps=STEPS)
+def test_each_exact_pass_leaves_every_bit(one: Pass, first: Grid, steps: Steps) -> None:
+    model = tree(first, steps)
+    assert_same(model, rewritten(model, one), **FEEDS)
+
+
+@settings(max_examples=8, deadline=None)
+@given(first=GRIDS, steps=STEPS)
+def test_all_exact_passes_together_leave_every_bit(first: Grid, steps: Steps) -> None:
+    model = tree(first, steps)
+    assert_same(model, rewritten(model, *PASSES), **FEEDS)

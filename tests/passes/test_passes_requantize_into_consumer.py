@@ -1,0 +1,145 @@
+"""Operators between grids read what levels were, exactly or within a bound in steps of what they give."""
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+from chains import Grid, operators, run_machine, run_qdq, text
+from trees import assert_same, rewritten
+
+from qbench.passes import Pipeline, Policy, run_pipeline
+from qbench.passes.rewrites.requantize_into_consumer import GAINS, RequantizeIntoConsumer
+
+EXACT = RequantizeIntoConsumer()
+A, B = (side.astype(np.int8).reshape(1, 1, 256, 256) for side in np.meshgrid(range(-128, 128), range(-128, 128)))
+PAIRS = {"x": A, "u": B}
+CALLS = {
+    **{name: f"{name}(e, f)" for name in ("Add", "Sub", "Max", "Min")},
+    **{name: f"{name}(e)" for name in ("Relu", "Neg", "Abs", "Tanh", "Sigmoid", "GlobalAveragePool")},
+    "Concat": "Concat<axis=1>(e, f)",
+    "Clip": "Clip(e, lo, hi)",
+    "AveragePool": "AveragePool<kernel_shape=[2,2], strides=[16,16]>(e)",
+    "ReduceMean": "ReduceMean(e, axes)",
+}
+
+
+def site(call: str, comes: Grid, brought: Grid, gives: Grid, *more: str) -> ir.Model:
+    """x ─DQ─Q─[limits]─DQ─ ``call`` ─Q─DQ─ y; it may read e, and f: the levels u."""
+    constants = [
+        *(
+            "float lo = {-3.0}",
+            "float hi = {5.0}",
+            "int64[1] axes = {3}",
+            "float su = {0.3}",
+            "int8 zu = {2}",
+            "int8 zw = {0}",
+        ),
+        *(f"float s{name} = {{{grid.scale!r}}}" for name, grid in (("0", comes), ("1", brought), ("2", gives))),
+        *(f"{grid.qtype} z{name} = {{{grid.zero}}}" for name, grid in (("0", comes), ("1", brought), ("2", gives))),
+        f"int8[8,1,1,1] v = {{{', '.join(str(number - 4) for number in range(8))}}}",
+        *("int32[8] bias = {7, -7, 5, 3, 1, 0, 2, 9}", "float sb = {0.15}", "int32 zb = {0}"),
+    ]
+    lines = ["d = DequantizeLinear(x, s0, z0)", "q = QuantizeLinear(d, s1, z1)"]
+    levels = "q"
+    if brought.low is not None:
+        constants.append(f"{brought.qtype} low = {{{brought.low}}}")
+        lines.append("c = Clip(q, low)")
+        levels = "c"
+    lines += [f"e = DequantizeLinear({levels}, s1, z1)", "f = DequantizeLinear(u, su, zu)", *more]
+    lines += [f"r = {call}", "p = QuantizeLinear(r, s2, z2)", "y = DequantizeLinear(p, s2, z2)"]
+    return text("int8[1,1,256,256] x, int8[1,1,256,256] u", "float[A,B,C,D] y", constants, lines)
+
+
+def why(model: ir.Model, steps: int = 0) -> str:
+    (found,) = run_pipeline(model, Pipeline((RequantizeIntoConsumer(steps),)), Policy.ROUNDING).declined
+    return found.reason
+
+
+def farthest(model: ir.Model, after: ir.Model, step: float) -> int:
+    """Steps that any level moves, in floats or on the ideal machine, over all pairs of levels."""
+    pairs = [(run(model, **PAIRS)["y"], run(after, **PAIRS)["y"]) for run in (run_qdq, run_machine)]
+    return max(int(np.abs(np.rint(a / np.float32(step)) - np.rint(b / np.float32(step))).max()) for a, b in pairs)
+
+
+def test_every_gain_is_tried() -> None:
+    assert CALLS.keys() == GAINS.keys()
+
+
+@pytest.mark.parametrize("name", [*CALLS, "Mul", "Div", "LeakyRelu", "Transpose"])
+@pytest.mark.parametrize("brought", [Grid(0.5, 128, qtype="uint8"), Grid(0.5, 100, qtype="uint8", low=0)], ids=str)
+def test_the_same_reals_are_exact_for_any_operator(name: str, brought: Grid) -> None:
+    call = CALLS.get(name, f"{name}(e, f)" if name in {"Mul", "Div"} else f"{name}(e)")
+    model = site(call, Grid(0.5), brought, Grid(0.4, 3))
+    after = rewritten(model, EXACT)
+    if name in {"Concat", "AveragePool"}:  # integer machines count them in one type alone, else in floats
+        assert operators(after) == operators(model)
+        assert why(model, 3) == "one of its readers counts integers of one type alone"
+    elif brought.low is None:
+        assert operators(after).count("QuantizeLinear") == 1
+        assert_same(model, after, **PAIRS)
+    else:
+        assert operators(after) == operators(model)
+        assert why(model, 3).startswith("it saturates")
+
+
+@pytest.mark.parametrize("name", CALLS)
+@pytest.mark.parametrize(("brought", "steps"), [(0.6, 1), (0.9, 2)])
+def test_levels_move_by_no_more_than_the_bound(name: str, brought: float, steps: int) -> None:
+    gives = Grid(0.5, 3)
+    model = site(CALLS[name], Grid(0.3), Grid(brought), gives)
+    assert operators(rewritten(model, EXACT)) == operators(model)
+    after = rewritten(model, RequantizeIntoConsumer(steps), policy=Policy.ROUNDING)
+    assert operators(after).count("QuantizeLinear") == 1
+    assert farthest(model, after, gives.scale) <= steps
+
+
+def test_the_bound_is_in_steps_of_what_comes_out_and_counts_both_sides() -> None:
+    coarse = site("Add(e, f)", Grid(0.3), Grid(0.9), Grid(0.1, 3))
+    assert why(coarse, 3) == "a level that 'r' gives might move by up to 4 steps"
+    both = site("Add(e, g)", Grid(0.3), Grid(0.6), Grid(0.5, 3), "g = DequantizeLinear(q, s1, z1)")
+    assert why(both, 1) == "a level that 'r' gives might move by up to 2 steps"
+    after = rewritten(both, RequantizeIntoConsumer(2), policy=Policy.ROUNDING)
+    assert operators(after).count("QuantizeLinear") == 1
+    assert farthest(both, after, 0.5) <= 2
+
+
+def test_glow_would_absorb_what_saturates() -> None:
+    """A Rescale into the input of an Add drops the Rescale's own range: 127 · 0.5 instead of 127 · 0.25 is added."""
+    model = site("Add(e, f)", Grid(0.5), Grid(0.25), Grid(1.0))
+    absorbed = site("Add(d, f)", Grid(0.5), Grid(0.25), Grid(1.0))
+    for steps in (0, 1, 255):
+        after = rewritten(model, RequantizeIntoConsumer(steps), policy=Policy.ROUNDING)
+        assert operators(after) == operators(model)
+    assert farthest(model, absorbed, 1.0) > 30
+
+
+@pytest.mark.parametrize("call", ["Mul(e, f)", "LeakyRelu(e)", "Softmax(e)"])
+def test_what_carries_roundings_nobody_knows_how_far_is_left(call: str) -> None:
+    assert "is not known" in why(site(call, Grid(0.3), Grid(0.6), Grid(0.5)), 255)
+
+
+def convolution(brought: Grid) -> ir.Model:
+    """The bias is int32 on the product of the scales, 0.5 · 0.3."""
+    weight, bias = "w = DequantizeLinear(v, su, zw)", "b = DequantizeLinear(bias, sb, zb)"
+    return site("Conv(e, w, b)", Grid(0.5), brought, Grid(0.4, 3), weight, bias)
+
+
+def test_a_product_goes_past_one_scale_alone_since_its_bias_stands_on_it() -> None:
+    same = convolution(Grid(0.5, 128, qtype="uint8"))
+    after = rewritten(same, EXACT)
+    assert operators(after).count("QuantizeLinear") == 1
+    assert_same(same, after, **PAIRS)
+    for brought in (Grid(0.25, qtype="int8"), Grid(0.6)):
+        other = convolution(brought)
+        assert operators(rewritten(other, RequantizeIntoConsumer(255), policy=Policy.ROUNDING)) == operators(other)
+        assert why(other, 255) == "a product behind it counts in steps of its scale, its bias too"
+
+
+def test_integers_of_another_width_are_left() -> None:
+    assert "another width" in why(site("Add(e, f)", Grid(0.5), Grid(0.25, qtype="int16"), Grid(0.4)), 1)
+
+
+def test_levels_that_a_second_kind_of_reader_reads_are_left() -> None:
+    model = site("Relu(e)", Grid(0.3), Grid(0.6), Grid(0.5), "g = DequantizeLinear(q, s1, z1)", "t = Cos(g)")
+    model.graph.outputs.append(next(node for node in model.graph if node.op_type == "Cos").outputs[0])
+    after = rewritten(model, RequantizeIntoConsumer(1), policy=Policy.ROUNDING)
+    assert operators(after) == operators(model)
