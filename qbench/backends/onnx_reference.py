@@ -9,6 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends.closing import Closing
+from qbench.backends.evaluator_operators import evaluator_operators
 from qbench.backends.feeds import FeedCheck
 from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded, with_taps
@@ -57,7 +58,8 @@ class OnnxReferenceBackend:
         graph = loaded(model)
         tapped = with_taps(graph, taps)
         try:
-            evaluator = ReferenceEvaluator(onnx.load_model_from_string(model_bytes(tapped)))
+            proto = onnx.load_model_from_string(model_bytes(tapped))
+            evaluator = ReferenceEvaluator(proto, new_ops=evaluator_operators(tapped))
         except (NotImplementedError, RuntimeError, ValueError, TypeError) as error:
             raise UnsupportedError(
                 f"Preparing '{graph.graph.name}' on '{self.name}'",

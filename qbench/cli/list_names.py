@@ -13,7 +13,7 @@ from qbench.errors import QbenchError
 if TYPE_CHECKING:
     from qbench.extension import Catalogue
 
-KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics", "passes")
+KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics", "operators", "passes")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -112,18 +112,27 @@ def _pass(one: Any) -> str:  # noqa: ANN401 - a Pass
     return f"{one.effect} under {', '.join(one.effect.machines)}; {lines[0] if lines else ''}"
 
 
+def _operator(operator: Any) -> str:  # noqa: ANN401 - an Operator
+    if operator.facts.moved:
+        return "moves integers as they are"
+    if operator.pointwise:
+        return "looked up on integers"
+    return "real between grids" if operator.data else "stays float"
+
+
 _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
     "models": _model,
     "backends": _backend,
     "schemas": _schema,
     "arithmetics": _arithmetic,
     "metrics": _metric,
+    "operators": _operator,
     "passes": _pass,
 }
 
 COMMAND = Command(
     name="list",
-    summary="list the names of models, data sets, backends, schemas, arithmetics, metrics or passes",
+    summary="list the names of models, data sets, backends, schemas, arithmetics, metrics, operators or passes",
     example="qbench list backends",
     declare=declare,
     execute=execute,

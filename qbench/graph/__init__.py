@@ -5,6 +5,7 @@ from qbench.graph.capabilities import Capabilities, Form, ZeroPoints
 from qbench.graph.cost import node_macs
 from qbench.graph.digest import graph_digest
 from qbench.graph.dimensions import declare_dims, declared_dims, fixed_batch
+from qbench.graph.facts import OperatorFacts
 from qbench.graph.float_levels import is_float_levels, mark_float_levels
 from qbench.graph.foreign_pairs import grid_dtype, grid_of
 from qbench.graph.forms import INTEGER_DOMAIN, form_of, is_qdq
@@ -12,16 +13,24 @@ from qbench.graph.model_files import MESSAGE_LIMIT, constant_bytes, load_model, 
 from qbench.graph.operators import (
     OPERATORS,
     POINTWISE,
-    OperatorFacts,
     float_attribute,
     int_attribute,
     ints_attribute,
+    is_pointwise,
     operator_facts,
     weight_channel_axis,
     weight_summed_axis,
     word_attribute,
 )
 from qbench.graph.origin import LINEAGE, extend_lineage, forget_lineage, lineage_of, origin_of, set_origin
+from qbench.graph.outside_operators import (
+    QLINEAR,
+    Operator,
+    carried_operators,
+    operator_catalogue,
+    outside_operator,
+    with_operators,
+)
 from qbench.graph.pinned import Pin, PinKind, is_pinned, pin_of, pin_value
 from qbench.graph.qdq import check_convention, clip_of_levels
 from qbench.graph.query import (
@@ -42,14 +51,17 @@ __all__ = [
     "MESSAGE_LIMIT",
     "OPERATORS",
     "POINTWISE",
+    "QLINEAR",
     "AnyModel",
     "Capabilities",
     "Form",
+    "Operator",
     "OperatorFacts",
     "Pin",
     "PinKind",
     "ZeroPoints",
     "as_model",
+    "carried_operators",
     "check_convention",
     "clip_of_levels",
     "constant_bytes",
@@ -71,6 +83,7 @@ __all__ = [
     "is_constant",
     "is_float_levels",
     "is_pinned",
+    "is_pointwise",
     "is_qdq",
     "lineage_of",
     "load_model",
@@ -79,9 +92,11 @@ __all__ = [
     "node_key",
     "node_macs",
     "only_consumer",
+    "operator_catalogue",
     "operator_facts",
     "opset",
     "origin_of",
+    "outside_operator",
     "pin_of",
     "pin_value",
     "producer",
@@ -91,6 +106,7 @@ __all__ = [
     "values_by_name",
     "weight_channel_axis",
     "weight_summed_axis",
+    "with_operators",
     "with_shapes",
     "word_attribute",
 ]

@@ -3,33 +3,13 @@
 What one engine demands or a quantizer wants is not here. Sources: the operator definitions of ONNX opset 21.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from types import MappingProxyType
 
 import onnx_ir as ir
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OperatorFacts:
-    """One operator of the default domain.
-
-    Args:
-        weight, bias: index of the input that holds them, in operators that have such.
-        moved: indices of inputs whose values, unchanged, are all that the outputs hold (Reshape, Slice, MaxPool, …):
-            one grid serves input and output. A constant may be mixed in (Pad's value).
-        real: indices of inputs that carry real numbers, the others being shapes, axes or indices; None: all do.
-        low, high: what the result cannot leave, whatever the inputs.
-    """
-
-    weight: int | None = None
-    bias: int | None = None
-    moved: tuple[int, ...] = ()
-    real: tuple[int, ...] | None = None
-    low: float = -math.inf
-    high: float = math.inf
-
+from qbench.graph.facts import OperatorFacts
+from qbench.graph.outside_operators import outside_operator
 
 _WEIGHTED = OperatorFacts(weight=1, bias=2)
 _MOVES = OperatorFacts(moved=(0,), real=(0,))
@@ -97,8 +77,19 @@ _UNKNOWN = OperatorFacts()
 
 
 def operator_facts(node: ir.Node) -> OperatorFacts:
-    """What is known of the operator of ``node``; of one outside the default domain nothing is."""
-    return OPERATORS.get(node.op_type, _UNKNOWN) if node.domain == "" else _UNKNOWN
+    """What is known of the operator of ``node``; of one outside the default domain, what an extension says."""
+    if node.domain == "":
+        return OPERATORS.get(node.op_type, _UNKNOWN)
+    outside = outside_operator(node)
+    return _UNKNOWN if outside is None else outside.facts
+
+
+def is_pointwise(node: ir.Node) -> bool:
+    """Whether ``node`` treats every element alike and reads no other."""
+    if node.domain == "":
+        return node.op_type in POINTWISE
+    outside = outside_operator(node)
+    return outside is not None and outside.pointwise
 
 
 def weight_channel_axis(node: ir.Node, rank: int) -> int | None:

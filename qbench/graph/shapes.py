@@ -4,6 +4,7 @@ import onnx
 import onnx_ir as ir
 
 from qbench.graph.dimensions import declared_dims
+from qbench.graph.outside_shapes import ask_rules, stood_in
 
 _SMALL = 1024
 """Bytes of a constant up to which its numbers are handed on, as they may say a shape or axes."""
@@ -40,6 +41,16 @@ def infer_shapes(model: ir.Model) -> bool:
 
 def _write_inferred(model: ir.Model, light: ir.Model) -> bool:
     """Write into ``model`` what is inferred of ``light``, its skeleton; True when any was new."""
+    light, modified, asked = stood_in(light), False, True
+    while asked:
+        modified |= _write_known(model, light)
+        asked = ask_rules(model, light)
+        modified |= asked
+    return modified
+
+
+def _write_known(model: ir.Model, light: ir.Model) -> bool:
+    """Write into ``model`` what onnx infers of ``light``; True when any was new."""
     try:
         proto = onnx.shape_inference.infer_shapes(ir.to_proto(light), data_prop=True)
     except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):

@@ -8,7 +8,7 @@ import onnx.defs
 import onnx_ir as ir
 
 from qbench.errors import InputError, UnsupportedError, unknown_name
-from qbench.graph import INTEGER_DOMAIN, POINTWISE, node_key
+from qbench.graph import INTEGER_DOMAIN, POINTWISE, QLINEAR, node_key, outside_operator
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels import (
     borders,
@@ -85,7 +85,6 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
 """(domain, operator) → maker."""
 
 
-_PREFIX = "QLinear"
 _FLOAT_NAMES = MappingProxyType(
     {"QGemm": "Gemm", "ConvInteger": "Conv", "MatMulInteger": "MatMul", "MatMulIntegerToFloat": "MatMul"}
 )
@@ -116,7 +115,13 @@ def _operators() -> frozenset[str]:
 
 
 def _float_name(operator: str) -> str:
-    return _FLOAT_NAMES.get(operator, operator.removeprefix(_PREFIX))
+    return _FLOAT_NAMES.get(operator, operator.removeprefix(QLINEAR))
+
+
+def _of_others(node: ir.Node) -> Maker:
+    """A table for the function of an extension on levels; for anything else what computes it as it is."""
+    on_levels = node.op_type.startswith(QLINEAR) and outside_operator(node) is not None
+    return functions.function if on_levels else reference
 
 
 def make_kernel(making: Making) -> Run:
@@ -127,7 +132,7 @@ def make_kernel(making: Making) -> Run:
         InputError: scales that the arithmetic cannot hold; it names the node.
     """
     node = making.node
-    maker = KERNELS.get((node.domain, node.op_type), reference)
+    maker = KERNELS.get((node.domain, node.op_type), _of_others(node))
     doing = f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic '{making.arithmetic.name}'"
     try:
         return maker(making)

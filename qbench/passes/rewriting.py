@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from qbench.errors import InputError, QbenchError
-from qbench.graph import LINEAGE, extend_lineage, graph_digest, lineage_of
+from qbench.graph import LINEAGE, carried_operators, extend_lineage, graph_digest, lineage_of, with_operators
 from qbench.passes.contract import Pass
 
 
@@ -21,10 +21,11 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
     copy = model.clone()
     if not lineage_of(copy):
         copy.metadata_props.pop(LINEAGE, None)  # so that one forgotten from here on can be told
-    modified = False
+    operators, modified = carried_operators(model), False
     for step in passes:
         try:
             modified |= step.run(copy)
+            with_operators(copy, operators)  # which a pass by way of ONNX's own messages loses
             _check_names(copy)
         except QbenchError:
             raise

@@ -21,7 +21,14 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, float_attribute, int_attribute, operator_facts, weight_channel_axis
+from qbench.graph import (
+    constant_value,
+    float_attribute,
+    int_attribute,
+    operator_facts,
+    outside_operator,
+    weight_channel_axis,
+)
 from qbench.numerics import Interval
 
 
@@ -82,7 +89,10 @@ def demand_of(node: ir.Node) -> Demand | None:
     facts = operator_facts(node)
     if facts.moved == (0,):
         return _MOVES
-    return _DEMANDS.get(node.op_type) if node.domain == "" else None
+    if node.domain == "":
+        return _DEMANDS.get(node.op_type)
+    outside = outside_operator(node)
+    return Demand(outside.data, table=outside.pointwise) if outside is not None and outside.data else None
 
 
 def fixed_interval(operator: str, bits: int) -> Interval:
@@ -106,6 +116,8 @@ def channel_axis(node: ir.Node, weight_rank: int) -> int | None:
 
 def float_reason(node: ir.Node) -> str | None:
     """Why this very node has no integer form though its kind may have one; None when it has."""
+    if node.domain and demand_of(node):
+        return None
     if node.domain:
         return f"operators of the domain '{node.domain}' have no integer form here"
     match node.op_type:

@@ -16,6 +16,7 @@ from qbench.zoo import dataset_catalogue, model_catalogue
 
 if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
     from qbench.backends import Backend
+    from qbench.graph import Operator
     from qbench.metrics import Metric
     from qbench.numerics import Arithmetic
     from qbench.passes import Pass
@@ -39,6 +40,7 @@ class Catalogues:
     schemas: "Catalogue[Schema]"
     metrics: "Catalogue[Metric]"
     passes: "Catalogue[Pass]" = field(default_factory=pass_catalogue)
+    operators: "Catalogue[Operator]" = field(default_factory=lambda: Catalogue("operator", {}))
     integer_machines: frozenset[str] = frozenset()
 
 
@@ -54,6 +56,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
     added = (*installed_extensions(), *extensions)
     if suites is not None:
         added = (*added, *written_extensions(suites))
+    operators: Catalogue[Operator] = Catalogue("operator", {})  # ONNX's own are facts, not values
     return Catalogues(
         models=model_catalogue(added),
         datasets=dataset_catalogue(added),
@@ -61,6 +64,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
         schemas=schema_catalogue(added),
         metrics=metric_catalogue(added),
         passes=pass_catalogue(added),
+        operators=operators.extended(added),
         integer_machines=integer_machines(added),
     )
 

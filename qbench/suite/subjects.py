@@ -1,12 +1,18 @@
 """A model of a suite as the subject of its cells: network, scored data, metrics and calibration samples, by name."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
+
+import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.evaluation import MetricUse, Subject
+from qbench.extension import Catalogue
+from qbench.graph import Operator, with_operators
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.suite import CalibrationChoice, ModelTable
-from qbench.zoo import Dataset
+from qbench.zoo import Dataset, ZooModel
 
 
 def make_subject(
@@ -37,15 +43,29 @@ def make_subject(
     if limit is not None:
         data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
     if table.is_alone:
-        model, learned = catalogues.models.get(table.id), _none(data[table.data])
+        model, learned = _model(table.id, catalogues), _none(data[table.data])
         return Subject(model=model, given=model, data=data, metrics=tuple(uses), calibration=learned)
     return Subject(
-        model=catalogues.models.get((partner or table).id),
-        given=None if partner is None else catalogues.models.get(table.id),
+        model=_model((partner or table).id, catalogues),
+        given=None if partner is None else _model(table.id, catalogues),
         data=data,
         metrics=tuple(uses),
         calibration=_some(catalogues.datasets.get(calibration.data), calibration.count),
     )
+
+
+def _model(name: str, catalogues: Catalogues) -> ZooModel:
+    """The model called ``name``, its graphs carrying the operators that extensions define."""
+    model = catalogues.models.get(name)
+    operators = catalogues.operators
+    if not operators.names():
+        return model
+    graphs = {graph: partial(_carrying, load, operators) for graph, load in model.graphs.items()}
+    return replace(model, graphs=graphs)
+
+
+def _carrying(load: Callable[[], ir.Model], operators: Catalogue[Operator]) -> ir.Model:
+    return with_operators(load(), operators)
 
 
 def _none(like: Dataset) -> Dataset:

@@ -6,6 +6,7 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 
+from qbench.graph import Operator, outside_operator
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.kernel import Making, Run
@@ -14,7 +15,7 @@ _SUBGRAPHS = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS})
 
 
 def reference(making: Making) -> Run:
-    """The operator as ONNX's own evaluator computes it.
+    """The operator as ONNX's own evaluator computes it, or the kernel that came with it.
 
     Raises:
         ValueError: an operator that it does not know.
@@ -24,6 +25,9 @@ def reference(making: Making) -> Run:
     if any(attribute.type in _SUBGRAPHS for attribute in making.node.attributes.values()):
         raise ValueError(f"{making.node.op_type} with graphs of its own")
     node = ir.to_proto(making.node)
+    outside = outside_operator(making.node)
+    if outside is not None:
+        return _from_outside(outside, making.node)
     if making.node.domain:
         raise ValueError(f"no kernel of {making.node.domain}.{making.node.op_type}")
     types = {value.name or "": _type(value) for value in making.node.inputs if value is not None}
@@ -46,6 +50,16 @@ def reference(making: Making) -> Run:
         except (ValueError, IndexError) as error:
             raise BatchError(" ".join(str(error).split())[:300]) from error
         return tuple(np.asarray(value) for value in found)
+
+    return run
+
+
+def _from_outside(operator: Operator, node: ir.Node) -> Run:
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        try:
+            return operator.run(inputs, node.attributes.values())
+        except Exception as error:  # it is their code: whatever it raises is about their kernel
+            raise BatchError(f"{type(error).__name__}: {error}") from error
 
     return run
 

@@ -11,6 +11,7 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
+from qbench.graph import QLINEAR, outside_operator
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels.lookups import all_levels, lookup, lookup_pair
@@ -29,7 +30,6 @@ from qbench.numerics import (
 )
 
 Function = Callable[[Array], Array]
-PREFIX = "QLinear"
 _BYTE = 8
 _STEPS = MappingProxyType({Functions.FUSED: fused_multiply_add, Functions.SEPARATE: separate_multiply_add})
 
@@ -97,9 +97,11 @@ def function(making: Making) -> Run:
 
 def _evaluated(making: Making, operands: Sequence[Given]) -> Callable[[dict[int, Array]], Array]:
     """The float operator of a node, the real values of its varying operands given by place."""
-    name = making.node.op_type.removeprefix(PREFIX)
+    name = making.node.op_type.removeprefix(QLINEAR)
     inputs = [ir.Value(name=f"x{one.place}") for one in operands]
-    node = ir.Node("", name, inputs, list(making.node.attributes.values()), num_outputs=1)
+    domain = "" if outside_operator(making.node) is None else making.node.domain
+    node = ir.Node(domain, name, inputs, list(making.node.attributes.values()), num_outputs=1)
+    node.meta.update(making.node.meta)
     node.outputs[0].name = "y"
     run = reference(Making(node, making.arithmetic, making.means))
 

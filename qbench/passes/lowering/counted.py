@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from qbench.graph import INTEGER_DOMAIN, POINTWISE, constant_value
+from qbench.graph import INTEGER_DOMAIN, QLINEAR, constant_value, is_pointwise
 from qbench.passes.lowering.elementwise import softmax_attributes
 from qbench.passes.lowering.operands import EIGHT_BITS, UP_TO_16_BITS, Operand, operand_of, quantized_by, result_of
 from qbench.passes.lowering.site import Site
@@ -26,7 +26,9 @@ Triple = tuple[ir.Value | None, ir.Value | None, ir.Value | None]
 
 def has_own_operator(site: Site, node: ir.Node) -> bool:
     """Whether the target counts ``node`` by an operator of our own."""
-    return not node.domain and site.target.lacks(f"QLinear{node.op_type}", INTEGER_DOMAIN) is None
+    if node.domain:
+        return site.target.outside and is_pointwise(node)
+    return site.target.lacks(f"{QLINEAR}{node.op_type}", INTEGER_DOMAIN) is None
 
 
 def lower_counted(site: Site, node: ir.Node) -> str | None:
@@ -42,16 +44,16 @@ def lower_counted(site: Site, node: ir.Node) -> str | None:
     if problem := (*refused, *_grid_problems([output])):
         return problem[0]
     given: list[Triple] = [triple for triple in triples if not isinstance(triple, str)]
-    if node.op_type in POINTWISE and (reason := _too_many(given)):
+    if is_pointwise(node) and (reason := _too_many(given)):
         return reason
     inputs = [value for triple in given for value in triple]
     attributes = softmax_attributes(node) if node.op_type == "Softmax" else list(node.attributes.values())
     site.replace(
         [node, quantizer],
-        f"QLinear{node.op_type}",
+        f"{QLINEAR}{node.op_type}",
         [*inputs, output.scale, output.point],
         attributes,
-        domain=INTEGER_DOMAIN,
+        domain=node.domain or INTEGER_DOMAIN,
     )
     return None
 

@@ -8,7 +8,7 @@ from qbench.interpreter import KERNELS
 from qbench.passes.lowering.qoperator import lower_to_qoperator
 from qbench.passes.lowering.target import Target
 
-INTEGER_MACHINES = Target(frozenset(KERNELS), any_grids=True)
+INTEGER_MACHINES = Target(frozenset(KERNELS), any_grids=True, outside=True)
 """Whatever the interpreter counts: engines have no more."""
 
 

@@ -99,7 +99,7 @@ def lower_to_qoperator(model: ir.Model, target: Target = ONNX_RUNTIME) -> ir.Mod
 
 def _rule(node: ir.Node) -> Rule:
     if node.domain:
-        return _no_operator
+        return lower_mover if is_mover(node) else _no_operator
     if is_quantize(node):
         return lower_requantize
     if node.op_type in _PRODUCTS and is_dynamic_product(node):

@@ -41,6 +41,7 @@ class Site:
         new.name, old.name = old.name, None
         new.type, new.shape = old.type, old.shape
         set_origin(node, origin_of(first) or node.name or "")
+        node.meta.update(first.meta)
         self.graph.insert_before(first, node)
         old.replace_all_uses_with(new, replace_graph_outputs=True)
         self.remove(nodes)

@@ -20,10 +20,12 @@ class Target:
         operators: (domain, operator), as in ``("", "QLinearConv")``.
         any_grids: whether its products take any integers of 8 bits or 16 by 8, give any of 8 or 16, and take a zero
             point a channel, or only what ONNX Runtime has kernels of.
+        outside: whether it looks up functions that extensions define.
     """
 
     operators: frozenset[tuple[str, str]]
     any_grids: bool = False
+    outside: bool = False
 
     def lacks(self, operator: str, domain: str = "") -> str | None:
         """Why ``operator`` cannot stand in its graphs; None when it can."""
