@@ -124,12 +124,36 @@ def test_values_that_stem_from_one_another_are_no_inputs_beside_each_other() -> 
     assert region.inputs == ("x",)
 
 
+def test_limits_may_wander_where_what_reads_them_does_not_notice() -> None:
+    """The limits of a second border move into the first, whose levels keep their name and are others since."""
+    model = chain(Grid(0.1), Grid(0.1, low=-3, high=5), Grid(0.2))
+
+    def wandered(graph: ir.Model) -> bool:
+        first, clip = (next(node for node in graph.graph if node.name == name) for name in ("q0", "c1"))
+        if clip.inputs[0] is first.outputs[0]:
+            return False
+        second, levels = clip.inputs[0].producer(), first.outputs[0]
+        clip.outputs[0].replace_all_uses_with(second.outputs[0])
+        graph.graph.remove(clip)
+        levels.replace_all_uses_with(clip.outputs[0])
+        clip.replace_input_with(0, levels)
+        graph.graph.insert_after(first, clip)
+        levels.name, clip.outputs[0].name = "free", "q0"
+        return True
+
+    found = check_pass(Does(wandered), model)
+    assert found.changed
+    assert not found.refuted, str(found)
+    assert "q0" not in {one.output for one in found.regions}
+
+
 def test_a_counterexample_is_one_element_and_runs() -> None:
     model = convolution()
     example = check_pass(moved(1), model).counterexample
     assert example is not None
     assert example.elements == ()
-    assert (example.before, example.after, example.steps, example.machine) == (0.0, 1.0, 1, "qdq")
+    assert (example.before, example.after) == (0.0, pytest.approx(0.4))
+    assert (example.output, example.steps, example.machine) == ("y", 1, "qdq")
     pair = check_pass(moved(1), pairs()).counterexample
     assert pair is not None
     assert [(name, value) for name, _, value in pair.elements] == [("x", 0.0), ("v", 0.0)]

@@ -17,7 +17,7 @@ from qbench.passes.effect import QDQ, Effect, EffectKind
 from qbench.passes.effect_check.comparing import Yardstick, step_of
 from qbench.passes.effect_check.judging_region import Question, judged
 from qbench.passes.effect_check.machines import Feeds, Machine, machine_name, running
-from qbench.passes.effect_check.reach import reach_of
+from qbench.passes.effect_check.reach import common_reach, reach_of
 from qbench.passes.effect_check.regions import Region, Side, changed_regions
 from qbench.passes.effect_check.trials import Trials, at_zero, trials_of
 from qbench.passes.effect_check.verdicts import Array, Checked, PassVerdict, RegionVerdict
@@ -25,6 +25,8 @@ from qbench.passes.soundness import Interface, fault_of
 
 _SIZES = (2, 32)
 """What free dimensions are tried as: small first; networks that shrink pictures need more."""
+_HOPS = 8
+"""Borders in a row that may be taken inside before one is held to be wrong."""
 
 
 def check_pass(
@@ -120,15 +122,33 @@ class _Trying:
     seed: int
 
     def regions(self, before: ir.Model, after: ir.Model) -> Iterator[RegionVerdict]:
-        """The verdicts on all that differs."""
-        sides = Side.of(before), Side.of(after)
-        regions = tuple(changed_regions(*sides))
-        if not regions:
-            return
-        sizes = tuple(_sizes(before))
-        inside = _inside(sides[0], regions, self.samples)
+        """The verdicts on all that differs.
+
+        Levels inside may move as long as what reads them does not, as when limits wander: a border that is refuted is
+        taken inside, and what reads it is asked instead, up to an output.
+        """
+        sides, inside = (Side.of(before), Side.of(after)), frozenset[str]()
+        outputs = {value.name for value in before.graph.outputs}
+        found, known = dict[str, RegionVerdict](), dict[tuple[str, tuple[str, ...]], RegionVerdict]()
+        for _ in range(_HOPS):
+            regions = tuple(changed_regions(*sides, inside))
+            new = [region for region in regions if (region.output, region.inputs) not in known]
+            for region, verdict in zip(new, self._judged(before, sides, new), strict=True):
+                known[region.output, region.inputs] = verdict
+            found = {region.output: known[region.output, region.inputs] for region in regions}
+            refuted = {name for name, verdict in found.items() if verdict.verdict is PassVerdict.REFUTED}
+            if not refuted or refuted & outputs:
+                break
+            inside |= refuted
+        yield from found.values()
+        if found and self.samples and self.effect.kind is EffectKind.EXACT:
+            yield from self._whole(*sides)
+
+    def _judged(self, before: ir.Model, sides: tuple[Side, Side], regions: Sequence[Region]) -> Iterator[RegionVerdict]:
+        sizes = tuple(_sizes(before)) if regions else ()
+        seen = _inside(sides[0], regions, self.samples) if regions else []
         for region in regions:
-            occurring = tuple({name: seen[name] for name in region.inputs} for seen in inside)
+            occurring = tuple({name: batch[name] for name in region.inputs} for batch in seen)
             shapes = next((found for one in sizes if (found := _shapes(region, one)) is not None), None)
             if shapes is None and occurring:
                 shapes = {name: array.shape for name, array in occurring[0].items()}
@@ -137,17 +157,19 @@ class _Trying:
                     region.output, PassVerdict.TRIED, 0, note="nothing says the shapes of what it reads"
                 )
             else:
-                yield self._region(sides[0], region, occurring, shapes)
-        if self.samples and self.effect.kind is EffectKind.EXACT:
-            yield from self._whole(*sides)
+                yield self._region(sides, region, occurring, shapes)
 
     def _region(
-        self, side: Side, region: Region, occurring: tuple[Feeds, ...], shapes: Mapping[str, tuple[int, ...]]
+        self,
+        sides: tuple[Side, Side],
+        region: Region,
+        occurring: tuple[Feeds, ...],
+        shapes: Mapping[str, tuple[int, ...]],
     ) -> RegionVerdict:
-        reaches = {name: reach_of(side.values[name]) for name in region.inputs}
+        reaches = {name: common_reach(*(side.values[name] for side in sides)) for name in region.inputs}
         trials = trials_of(region, reaches, shapes, self.seed)
         zeros = {name: at_zero(region, reaches, name) for name in region.inputs}
-        return judged(Question(region, trials, occurring, self._by(side.end(region.output)), zeros), self.machines)
+        return judged(Question(region, trials, occurring, self._by(sides[0].end(region.output)), zeros), self.machines)
 
     def _whole(self, before: Side, after: Side) -> Iterator[RegionVerdict]:
         """The outputs of the whole graph on samples: what lowering makes of a region may depend on what is around."""

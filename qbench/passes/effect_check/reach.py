@@ -33,6 +33,17 @@ class Reach:
         return self.high - self.low + 1
 
 
+def common_reach(before: ir.Value, after: ir.Value) -> Reach:
+    """Of a value that two graphs agree on: it lies within what either of them says.
+
+    Raises:
+        InputError: a Q or DQ that means nothing.
+    """
+    one, other = reach_of(before), reach_of(after)
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    return one if low > high else Reach(low, high, one.zero)
+
+
 def reach_of(value: ir.Value, hops: int = _HOPS) -> Reach:
     """Of a value of a main graph; of channels with grids of their own, the whole type.
 

@@ -5,8 +5,8 @@ is defined by the nodes between it and the next borders before it. Where the two
 small models of the same inputs and the same output. Where they read different borders, what these are computed of is
 taken instead, step by step: values that stem from one another must not be taken for independent ones.
 
-If every border is what it was, given the borders it reads, then so is the graph: by induction along its order. Names
-that survive keep their numbers therefore, which passes promise anyway. Linear in the graph; a region as large as it is.
+If every border is what it was, given the borders it reads, then so is the graph: by induction along its order. All of
+this is linear in the graph and in what changed.
 """
 
 import hashlib
@@ -75,15 +75,15 @@ class Side:
         return value.dtype
 
 
-def changed_regions(before: Side, after: Side) -> Iterator[Region]:
-    """Every value that both graphs know and compute otherwise, in the order of ``before``."""
+def changed_regions(before: Side, after: Side, inside: AbstractSet[str] = frozenset()) -> Iterator[Region]:
+    """Every value that both graphs know and compute otherwise, in graph order; those ``inside`` are no borders."""
     kinds = {name: kind for name in before.values if (kind := before.border(name)) is not None}
-    borders = {name: kind for name, kind in kinds.items() if after.border(name) == kind}.keys()
+    borders = {name: kind for name, kind in kinds.items() if after.border(name) == kind}.keys() - inside
     known: dict[int, str] = {}
     definitions = [_definitions(side.model, borders, known) for side in (before, after)]
     outputs = [value.name or "" for value in before.model.graph.outputs]
     order = {name: place for place, name in enumerate((*before.values, *outputs))}
-    for name in dict.fromkeys((*borders, *outputs)):
+    for name in dict.fromkeys((*sorted(borders, key=order.__getitem__), *outputs)):
         if definitions[0].get(name) != definitions[1].get(name):
             yield _cut(before, after, name, borders, order)
 

@@ -36,9 +36,11 @@ class DropPair:
     effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
-        """Drop in graph order; True when there was a pair."""
-        names = NameScope.of_values(model)
-        return sum(self._dropped(node, names) for node in list(model.graph) if node.graph is not None) > 0
+        """Drop in graph order, again where that leaves pairs between floats; True when there was one."""
+        names, changed = NameScope.of_values(model), False
+        while sum(self._dropped(node, names) for node in list(model.graph) if node.graph is not None):
+            changed = True
+        return changed
 
     def _dropped(self, node: ir.Node, names: NameScope) -> bool:
         found = levels_of(node)
