@@ -17,14 +17,15 @@ import onnx_ir as ir
 from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, only_consumer
 from qbench.numerics import QParams
 from qbench.passes.constants import add_constant
+from qbench.passes.lowering.operands import UP_TO_16_BITS
 from qbench.passes.naming import NameScope
 
 WIDEST = 16
 """Bits of a grid whose levels can all be looked at."""
 _CLIPPED_BITS = 8
 _KEPT = 8192
-_INTEGERS = ("INT2", "UINT2", "INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16")
-_TYPES = frozenset(ir.DataType[name] for name in _INTEGERS if name in ir.DataType.__members__)
+"""Grids remembered: every pass asks for every grid again, and few are new."""
+_TYPES = UP_TO_16_BITS | {ir.DataType.INT4, ir.DataType.UINT4}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -187,19 +188,17 @@ def _limits(clip: ir.Node | None, grid: QParams) -> tuple[int, int]:
 def _static(node: ir.Node) -> QParams | None:
     scale, point = (constant_value(node.inputs[index]) if index < len(node.inputs) else None for index in (1, 2))
     if scale is not None and point is not None and _is_plain(node, scale, point):
-        return _plain(scale.item(), int(point.item()), grid_dtype(node))
+        return _plain(scale.item(), int(point.item()), grid_dtype(node).name.lower())
     grid = grid_of(node)
     return None if grid is None or grid.axis is not None or grid.qtype.bits > WIDEST else grid
 
 
 def _is_plain(node: ir.Node, scale: npt.NDArray[Any], point: npt.NDArray[Any]) -> bool:
-    alone = scale.size == point.size == 1 and not node.attributes
+    """Whether ``node`` has one float32 scale and one point of up to 16 bits, and means something by them."""
+    alone = scale.size == point.size == 1 and not node.attributes and grid_dtype(node) in _TYPES
     return alone and scale.dtype == np.float32 and bool(0 < scale.item() < np.inf)
 
 
 @lru_cache(maxsize=_KEPT)
-def _plain(scale: float, point: int, dtype: ir.DataType) -> QParams | None:
-    """As ``grid_of``, of one scale and one point: every pass asks for every grid again, and few are new."""
-    if dtype not in _TYPES:
-        return None
-    return QParams(scale, point, dtype.name.lower())
+def _plain(scale: float, point: int, qtype: str) -> QParams:
+    return QParams(scale, point, qtype)
