@@ -51,6 +51,8 @@ if TYPE_CHECKING:
     from qbench.passes.partition.partitioning import Partition as Partition
     from qbench.passes.partition.partitioning import partition_model as partition_model
     from qbench.passes.partition.sections import Section as Section
+    from qbench.passes.pattern import apply_rules as apply_rules
+    from qbench.passes.pattern import rewrite_rule as rewrite_rule
     from qbench.passes.pipeline import Pipeline as Pipeline
     from qbench.passes.pipeline import parse_pipeline as parse_pipeline
     from qbench.passes.rewriting import rewrite as rewrite
@@ -90,6 +92,7 @@ else:
             "partition.operators": ("float_name",),
             "partition.partitioning": ("Conversions", "Partition", "partition_model"),
             "partition.sections": ("Section",),
+            "pattern": ("apply_rules", "rewrite_rule"),
             "pipeline": ("Pipeline", "parse_pipeline"),
             "rewriting": ("rewrite",),
             "standard": ("standard_pipeline",),
