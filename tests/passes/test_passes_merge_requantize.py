@@ -46,7 +46,7 @@ def test_a_middle_that_is_the_narrowest_keeps_its_limits() -> None:
 
 
 def test_what_would_move_a_level_is_declined_with_the_count() -> None:
-    model = chain(Grid(0.3), Grid(0.2), integers_in=Grid(0.1))
+    model = chain(Grid(0.31), Grid(0.2), integers_in=Grid(0.1))
     found = run_pipeline(model, Pipeline((MergeRequantize(),)))
     assert operators(found.model) == operators(model)
     assert "inputs would move, by up to 1 step" in found.declined[0].reason
@@ -71,6 +71,15 @@ GRIDS = st.builds(
 )
 
 
+def test_steps_do_not_add_up_along_a_chain() -> None:
+    """Each merge of these would move some level by one step; twenty of them would move one by many."""
+    model = chain(*(Grid(0.1 * 1.07**i) for i in range(20)), integers_in=Grid(0.1), size=256)
+    left = operators(merged(model, 1)).count("QuantizeLinear")
+    assert 10 <= left < 20
+    twice = run_pipeline(merged(model, 1), Pipeline((MergeRequantize(1),)), Policy.ROUNDING)
+    assert twice.removed == 0
+
+
 @pytest.mark.parametrize("steps", [0, 1, 3])
 @settings(max_examples=30, deadline=None)
 @given(grids=st.lists(GRIDS, min_size=3, max_size=3))
@@ -87,7 +96,10 @@ def test_no_number_of_exact_merges_moves_a_level(grids: list[Grid]) -> None:
 def farthest(grids: list[Grid], steps: int) -> float:
     """By how many steps of the last grid any level of the first moves, in floats or on the ideal machine."""
     model = chain(*grids[1:], integers_in=Grid(grids[0].scale, grids[0].zero), size=256)
-    every, step = np.arange(-128, 128).astype(np.int8), np.float32(grids[-1].scale)
-    after = merged(model, steps)
+    return farthest_of(model, merged(model, steps), grids[-1].scale)
+
+
+def farthest_of(model: ir.Model, after: ir.Model, scale: float) -> float:
+    every, step = np.arange(-128, 128).astype(np.int8), np.float32(scale)
     pairs = [(run(model, x=every)["y"], run(after, x=every)["y"]) for run in (run_qdq, run_machine)]
     return max(float(np.abs(np.rint(before / step) - np.rint(now / step)).max()) for before, now in pairs)

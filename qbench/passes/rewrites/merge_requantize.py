@@ -7,6 +7,7 @@
 The last limits alone would be wrong: [1,3], [0,4], [2,4] on one grid let nothing above 3 through, so that [2,3] stays.
 Dropping the middle grid drops a rounding: a level moves by up to ½·s₁/s₂ + 1 steps. Every level of g₀ is tried both
 ways, under every machine of the effect, and the site is left alone where one moves further than is admitted.
+A border that was moved once is moved no further: steps do not add up along a chain.
 """
 
 from dataclasses import dataclass
@@ -15,8 +16,9 @@ import onnx_ir as ir
 
 from qbench.passes.declining import decline
 from qbench.passes.effect import Effect, within
-from qbench.passes.levels.border import Border, Levels, border_of, readers_of, requantized_at, set_limits
+from qbench.passes.levels.border import Border, Levels, border_of, can_limit, readers_of, requantized_at, set_limits
 from qbench.passes.levels.difference import admits, chain_against, merged_limits
+from qbench.passes.levels.moved import mark_moved, moved_before
 from qbench.passes.levels.tables import Stop
 from qbench.passes.naming import NameScope
 
@@ -59,14 +61,22 @@ class MergeRequantize:
     def _tried(self, first: Levels, middle: Border, last: Border, names: NameScope) -> bool:
         start = Stop(first.grid, first.low, first.high)
         chain = (Stop(middle.grid, middle.low, middle.high), Stop(last.grid, last.low, last.high))
-        low, high = merged_limits(start, chain, self.effect.machines[0])
+        (low, high), *others = {merged_limits(start, chain, machine) for machine in self.effect.machines}
+        if others:
+            return decline(last.quantizer, "it saturates at other levels on other machines", self.name) and False
         difference = chain_against(start, chain, (Stop(last.grid, low, high),), self.effect.machines)
         if not admits(self.effect, difference):
             return decline(last.quantizer, str(difference), self.name) and False
-        direct = _whole(low, high, start, last, self.effect.machines)
+        if moved_before(difference, middle, last):
+            return decline(last.quantizer, "a merge before this one moved a level already", self.name) and False
+        free = _whole(low, high, start, last, self.effect.machines)
+        limits = (last.grid.qmin, last.grid.qmax) if free else (low, high)
+        if not can_limit(last, *limits):
+            return decline(last.quantizer, f"no engine clips {last.grid.qtype} levels", self.name) and False
         last.quantizer.replace_input_with(0, first.dequantizer.outputs[0])
         _removed(middle, last)
-        set_limits(last, *((last.grid.qmin, last.grid.qmax) if direct else (low, high)), names)
+        mark_moved(difference, last, middle)
+        set_limits(last, *limits, names)
         return True
 
 

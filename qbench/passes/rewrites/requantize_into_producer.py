@@ -22,6 +22,7 @@ from qbench.passes.declining import decline
 from qbench.passes.effect import Effect, within
 from qbench.passes.levels.border import Border, can_limit, requantized_at, set_limits
 from qbench.passes.levels.difference import admits, chain_against, merged_limits
+from qbench.passes.levels.moved import mark_moved, moved_before
 from qbench.passes.levels.readers import is_of_one_type
 from qbench.passes.levels.requantize import Requantize, remove_border, requantize_of
 from qbench.passes.levels.tables import Stop
@@ -31,8 +32,6 @@ from qbench.passes.naming import NameScope
 @dataclass(frozen=True, slots=True)
 class RequantizeIntoProducer:
     """Requires: QDQ. Ensures: no requantize alone reads what was quantized from reals, where that moves few enough.
-
-    Each site moves its levels by no more than ``steps``; sites one behind the other may add up.
 
     Args:
         steps: of the later grid, that a level may move by; 0: not one may move.
@@ -78,6 +77,8 @@ class RequantizeIntoProducer:
         difference = chain_against(None, chain, (Stop(last.grid, low, high),), self.effect.machines)
         if not admits(self.effect, difference):
             return decline(last.quantizer, str(difference), self.name) and False
+        if moved_before(difference, first, last):
+            return decline(last.quantizer, "a merge before this one moved a level already", self.name) and False
         if not can_limit(last, low, high):
             return decline(last.quantizer, f"no engine clips {last.grid.qtype} levels", self.name) and False
         between = site.source.dequantizer
@@ -85,6 +86,7 @@ class RequantizeIntoProducer:
         graph = between.graph
         assert isinstance(graph, ir.Graph)
         graph.remove(between, safe=True)
+        mark_moved(difference, last, first)
         remove_border(first)
         set_limits(last, low, high, names)
         return True
