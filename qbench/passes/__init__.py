@@ -62,6 +62,9 @@ if TYPE_CHECKING:
     from qbench.passes.running import Rewritten as Rewritten
     from qbench.passes.running import run_pipeline as run_pipeline
     from qbench.passes.standard import standard_pipeline as standard_pipeline
+    from qbench.passes.stored_values import Shared as Shared
+    from qbench.passes.stored_values import StorageCost as StorageCost
+    from qbench.passes.stored_values import storage_cost as storage_cost
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
@@ -96,6 +99,7 @@ else:
             "pipeline": ("Pipeline", "parse_pipeline"),
             "rewriting": ("rewrite",),
             "standard": ("standard_pipeline",),
+            "stored_values": ("Shared", "StorageCost", "storage_cost"),
             "running": ("Declined", "PassAccount", "PassError", "Rewritten", "run_pipeline"),
         },
     )

@@ -14,20 +14,24 @@ from qbench.passes.rewrites.absorb_clip import AbsorbClip
 from qbench.passes.rewrites.clip_levels import ClipLevels
 from qbench.passes.rewrites.drop_identity_requantize import DropIdentityRequantize
 from qbench.passes.rewrites.drop_pair import DropPair
+from qbench.passes.rewrites.fold_quantized_constants import FoldQuantizedConstants
 from qbench.passes.rewrites.merge_requantize import MergeRequantize
 from qbench.passes.rewrites.requantize_into_consumer import RequantizeIntoConsumer
 from qbench.passes.rewrites.requantize_into_dequantize import RequantizeIntoDequantize
 from qbench.passes.rewrites.requantize_into_producer import RequantizeIntoProducer
 from qbench.passes.rewrites.share_quantize import ShareQuantize
+from qbench.passes.rewrites.sink_requantize import SinkRequantize
 
 
 def standard_passes(steps: int) -> tuple[Pass, ...]:
     """Our own passes of the standard pipeline in order, where levels may move by ``steps`` steps."""
     return (
+        FoldQuantizedConstants(),
         AbsorbClip(),
         ClipLevels(),
         ShareQuantize(),
         DropIdentityRequantize(),
+        SinkRequantize(),
         MergeRequantize(steps),
         RequantizeIntoProducer(steps),
         RequantizeIntoDequantize(steps),

@@ -22,6 +22,7 @@ from qbench.passes.lowering.elementwise import lower_concat, lower_pointwise
 from qbench.passes.lowering.movers import is_mover, lower_mover, move_constant
 from qbench.passes.lowering.operands import is_quantize, operand_of
 from qbench.passes.lowering.products import lower_convolution, lower_gemm, lower_matrix_product
+from qbench.passes.lowering.quantized_weights import quantize_weights
 from qbench.passes.lowering.site import Site
 from qbench.passes.lowering.target import ONNX_RUNTIME, Target
 from qbench.passes.lowering.zero_points import write_zero_points
@@ -69,8 +70,9 @@ class LowerToQOperator:
         for node in model.graph:
             if is_quantize(node) and node.op_type != "DynamicQuantizeLinear":
                 grid_of(node)  # what means nothing is told before anything is lowered
+        quantized = quantize_weights(model)
         site = Site(model, self.target)
-        changed = write_zero_points(site)
+        changed = write_zero_points(site) or quantized
         for node in list(model.graph):
             if node.graph is not None and move_constant(site, node):
                 changed = True

@@ -1,0 +1,195 @@
+"""A function of one 8-bit value between grids becomes a table of its 256 levels, in operators of standard ONNX.
+
+    levels(g₁) ─DQ─ f ─Q(g₂)─[l,h]─   →   levels(g₁) ─Cast(int32)─ Gather(table) ─
+
+    table[q mod 256] = Q(f(DQ(q))) within [l,h]          Gather counts negative indices from the end
+
+Every entry is what a machine gives for that very level, none is stepped to from its neighbour (Glow adds up float32
+steps from the left end, and gets some wrong). f is a chain of pointwise operators whose other operands are single
+constants, with its attributes and with whatever ranges the grids have. Machines evaluate functions by rules of their
+own: a table is written where all that the pass names give the same one, and from then on everything gives that.
+
+Levels that a table reads or gives have no quantizer at them, so that the graph leaves the QDQ convention: this is a
+choice of form, to be made last, and refused where ``Capabilities`` say that there are no tables.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import POINTWISE, Capabilities, constant_value, only_consumer, origin_of, set_origin
+from qbench.interpreter import Program
+from qbench.numerics import get_arithmetic
+from qbench.passes.constants import add_constant
+from qbench.passes.declining import decline
+from qbench.passes.effect import MACHINES, QDQ, Effect, EffectKind
+from qbench.passes.levels.border import Border, Levels, border_of, levels_of
+from qbench.passes.levels.tables import Array
+from qbench.passes.lowering.machines import lower_to_machines
+from qbench.passes.naming import NameScope
+
+_BITS, _LEVELS = 8, 256
+_FED = "levels"
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionTables:
+    """Requires: QDQ. Ensures: no function of one 8-bit value stands between grids, where the machines agree on it.
+
+    Args:
+        tables: whether the target computes tables; see ``under``.
+        machines: that must give the same table.
+        name: of the pass.
+    """
+
+    tables: bool = True
+    machines: tuple[str, ...] = MACHINES
+    name: str = "function-tables"
+
+    @classmethod
+    def under(cls, capabilities: Capabilities) -> "FunctionTables":
+        """The pass for a backend of these ``capabilities``: where it has no tables, every place is declined."""
+        return cls(tables=capabilities.tables)
+
+    @property
+    def effect(self) -> Effect:
+        """Exact under the machines."""
+        return Effect(EffectKind.EXACT, machines=self.machines)
+
+    def run(self, model: ir.Model) -> bool:
+        """Replace functions in graph order; True when there was one."""
+        values, nodes = NameScope.of_values(model), NameScope.of_nodes(model)
+        changed = False
+        for node in list(model.graph):
+            border = border_of(node)
+            chain = () if border is None else _chain_before(border)
+            if border is None or not chain:
+                continue
+            reason = self._replaced(model, chain, border, (values, nodes))
+            if reason is None:
+                changed = True
+            else:
+                decline(node, reason, self.name)
+        return changed
+
+    def _replaced(
+        self, model: ir.Model, chain: Sequence[ir.Node], border: Border, names: tuple[NameScope, NameScope]
+    ) -> str | None:
+        """Why there is no table, or None when there is one now."""
+        levels = levels_of(chain[0])
+        if levels is None or levels.grid.qtype.bits != _BITS:
+            return "the levels before it are not 8 bits of one static grid"
+        if not self.tables:
+            return "the target has no tables"
+        alone = _alone(model, chain, border)
+        occurring = np.arange(levels.low, levels.high + 1) % _LEVELS
+        if np.isnan(_reals(alone, len(chain))[occurring]).any():
+            return "it gives NaN, which every machine quantizes by a rule of its own"
+        tables = [_table(alone, machine) for machine in self.machines]
+        for machine, table in zip(self.machines, tables, strict=True):
+            if moved := int((table != tables[0])[occurring].sum()):
+                return (
+                    f"{moved} of {len(occurring)} levels are others under '{machine}' than under '{self.machines[0]}'"
+                )
+        _write(levels, chain, border, tables[0], names)
+        return None
+
+
+def _chain_before(border: Border) -> tuple[ir.Node, ...]:
+    """A DequantizeLinear and the functions of one value between it and ``border``, in order; empty: there are none."""
+    found: list[ir.Node] = []
+    value, reader = border.source, border.quantizer
+    while (maker := value.producer()) is not None and maker.graph is reader.graph:
+        if found and not maker.domain and maker.op_type == "DequantizeLinear":
+            return (maker, *reversed(found))
+        operand = _operand(maker)
+        if operand is None or only_consumer(value) is not reader:
+            break
+        found.append(maker)
+        value, reader = operand, maker
+    return ()
+
+
+def _operand(node: ir.Node) -> ir.Value | None:
+    """The one operand of a pointwise ``node`` that is no single constant; None where there is another."""
+    if node.domain or node.op_type not in POINTWISE:
+        return None
+    varying = [value for value in node.inputs if value is not None and constant_value(value) is None]
+    if len(varying) != 1:
+        return None
+    (one,) = varying
+    rank = 0 if one.shape is None else len(one.shape)
+    known = [constant_value(value) for value in node.inputs if value is not None and value is not one]
+    return one if all(array is not None and array.size == 1 and array.ndim <= rank for array in known) else None
+
+
+def _alone(model: ir.Model, chain: Sequence[ir.Node], border: Border) -> ir.Model:
+    """From all levels in the order of a table to what ``border`` gives, as a model of its own."""
+    source, grid = chain[0].inputs[0], levels_of(chain[0])
+    assert source is not None
+    assert grid is not None
+    levels = ir.val(_FED, ir.DataType.from_numpy(grid.grid.qtype.storage_dtype), ir.Shape([_LEVELS]))
+    known: dict[ir.Value | None, ir.Value | None] = {None: None, source: levels}
+    graph = ir.Graph([levels], [], nodes=[], opset_imports=model.opset_imports, name="table")
+    names = NameScope([_FED])
+    for node in (*chain, border.quantizer, *([] if border.clip is None else [border.clip])):
+        for value in node.inputs:
+            if value not in known:
+                array = constant_value(value)
+                assert array is not None
+                known[value] = add_constant(graph, "constant", array, names)
+        copy = ir.Node("", node.op_type, [known[v] for v in node.inputs], node.attributes.values(), num_outputs=1)
+        copy.name = copy.outputs[0].name = names.fresh(node.op_type)
+        copy.outputs[0].type = node.outputs[0].type
+        known[node.outputs[0]] = copy.outputs[0]
+        graph.append(copy)
+    graph.outputs.append(graph[-1].outputs[0])
+    return ir.Model(graph, ir_version=model.ir_version)
+
+
+def _table(alone: ir.Model, machine: str) -> Array:
+    """(256,) of the border's type: what ``machine`` gives for the levels 0 … 127, then 128 … 255 or −128 … −1."""
+    lowered, rules = (alone, "ideal") if machine == QDQ else (lower_to_machines(alone), machine)
+    return _run(Program(lowered, get_arithmetic(rules)), alone)[str(alone.graph.outputs[0].name)].reshape(-1)
+
+
+def _reals(alone: ir.Model, steps: int) -> Array:
+    """(256,) float32: what the first ``steps`` nodes give, of every level."""
+    name = str(alone.graph[steps - 1].outputs[0].name)
+    return _run(Program(alone, get_arithmetic("ideal"), (name,)), alone)[name].reshape(-1)
+
+
+def _run(program: Program, alone: ir.Model) -> dict[str, Array]:
+    dtype = alone.graph.inputs[0].dtype
+    assert dtype is not None
+    with np.errstate(all="ignore"):  # what overflows is infinite, and saturates
+        return program.run({_FED: np.arange(_LEVELS, dtype=np.uint8).view(dtype.numpy())})
+
+
+def _write(
+    levels: Levels, chain: Sequence[ir.Node], border: Border, table: Array, names: tuple[NameScope, NameScope]
+) -> None:
+    values, nodes = names
+    graph, result, function = border.quantizer.graph, border.levels, chain[1]
+    assert isinstance(graph, ir.Graph)
+    origin, stem = origin_of(function), function.name or result.name
+    index = ir.Node("", "Cast", [levels.dequantizer.inputs[0]], [ir.AttrInt64("to", ir.DataType.INT32)], num_outputs=1)
+    entries = add_constant(graph, f"{stem}_table", table, values)
+    looked_up = ir.Node("", "Gather", [entries, index.outputs[0]], num_outputs=1)
+    for node, word in ((index, "index"), (looked_up, "lookup")):
+        node.name = nodes.fresh(f"{stem}_{word}")
+        node.outputs[0].shape = result.shape
+        set_origin(node, origin)
+    index.outputs[0].name, index.outputs[0].type = values.fresh(f"{stem}_index"), ir.TensorType(ir.DataType.INT32)
+    graph.insert_before(border.quantizer, [index, looked_up])
+    result.replace_all_uses_with(looked_up.outputs[0], replace_graph_outputs=True)
+    name, result.name = result.name, None
+    looked_up.outputs[0].name, looked_up.outputs[0].type = name, result.type
+    for gone in (border.clip, border.quantizer, *reversed(chain[1:])):
+        if gone is not None:
+            graph.remove(gone, safe=True)
+    real = levels.dequantizer.outputs[0]
+    if not real.uses() and not real.is_graph_output():
+        graph.remove(levels.dequantizer, safe=True)

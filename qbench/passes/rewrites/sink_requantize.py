@@ -1,0 +1,235 @@
+"""A requantize goes below what only moves levels, and below a maximum, until it meets another or an operator.
+
+    levels(g₁) ─DQ₁─Q₂─[l,h]─DQ₂─ move ─   →   levels(g₁) ─DQ₁─ move ─Q₁─DQ₁─Q₂─[l,h]─DQ₂─
+
+    move(T(q)) = T(move(q))     a requantize T treats every level alike, wherever it lies
+    max(T(q), T(p)) = T(max(q, p))     T is monotone, which is looked at
+
+A Concat is one of levels on g₁ where every operand is brought from g₁ to g₂ with the same limits: n requantizes become
+one. What the moved reals were put on, if it is g₂ again, takes the place of Q₂ with the limits of both. It is exact.
+
+Nothing is gained by itself; but two requantizes that a Reshape kept apart now stand one behind the other, and
+``merge-requantize`` makes them one. Averages are no maxima: T(mean) is not mean(T), whichever parameters it is given.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import (
+    int_attribute,
+    ints_attribute,
+    only_consumer,
+    operator_facts,
+    origin_of,
+    set_origin,
+    word_attribute,
+)
+from qbench.passes.constants import add_constant
+from qbench.passes.declining import decline
+from qbench.passes.effect import EXACT, Effect
+from qbench.passes.levels.border import Levels, border_of, can_limit, set_limits
+from qbench.passes.levels.readers import results_of
+from qbench.passes.levels.requantize import Requantize, requantize_of
+from qbench.passes.levels.tables import Stop, all_levels, brought
+from qbench.passes.naming import NameScope
+
+_COPYING = frozenset({"Expand", "Tile"})
+_MAXIMA = frozenset({"GlobalMaxPool", "MaxPool"})
+
+
+@dataclass(frozen=True, slots=True)
+class SinkRequantize:
+    """Requires: QDQ. Ensures: no requantize alone feeds a mover of one result, nor the same one a whole Concat.
+
+    It goes downwards only, so that it ends; a requantize goes below all the movers behind it in one run.
+    """
+
+    name: str = "sink-requantize"
+    effect: ClassVar[Effect] = EXACT
+
+    def run(self, model: ir.Model) -> bool:
+        """Sink in graph order; True when there was a requantize to sink."""
+        names = _Names(NameScope.of_values(model), NameScope.of_nodes(model))
+        changed = False
+        for node in list(model.graph):
+            while node.graph is not None and self._sunk(node, names):
+                changed = True
+        return changed
+
+    def _sunk(self, node: ir.Node, names: "_Names") -> bool:
+        site = requantize_of(node)
+        if site is None:
+            return False
+        if isinstance(site, str):
+            return decline(node, site, self.name) and False
+        below = _below(site)
+        if below is None:
+            return False
+        sites = _operands(below)
+        if isinstance(sites, str) or (reason := _problem(below, site, self.effect.machines)) is not None:
+            return decline(node, sites if isinstance(sites, str) else str(reason), self.name) and False
+        _sink(below, sites, names)
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Names:
+    values: NameScope
+    nodes: NameScope
+
+
+def _below(site: Requantize) -> ir.Node | None:
+    """A mover or Concat that reads the requantize, alone or not; None where there is none."""
+    for node in site.dequantizers or ():
+        for use in node.outputs[0].uses():
+            reader = use.node
+            moves = operator_facts(reader).moved == (0,) and use.idx == 0
+            if reader.graph is node.graph and (moves or _joins(reader)):
+                return reader
+    return None
+
+
+def _joins(node: ir.Node) -> bool:
+    return not node.domain and node.op_type == "Concat"
+
+
+def _operands(below: ir.Node) -> Sequence[Requantize] | str:
+    """What requantizes every operand that is moved, or why that cannot be done behind ``below``."""
+    sites = [_alone(value) for value in (below.inputs if _joins(below) else below.inputs[:1])]
+    found = [one for one in sites if one is not None]
+    if len(found) < len(sites):
+        if len(sites) == 1:
+            return "others read its levels, too"
+        return f"not every operand of '{below.name}' is requantized for it alone"
+    if len({(one.source.grid, one.stop) for one in found}) > 1:
+        return f"the operands of '{below.name}' are not brought from one grid to one, with the same limits"
+    return found
+
+
+def _alone(value: ir.Value | None) -> Requantize | None:
+    """The requantize that ``value`` alone reads, for one reader."""
+    maker = None if value is None or only_consumer(value) is None else value.producer()
+    levels = None if maker is None or maker.op_type != "DequantizeLinear" or maker.domain else maker.inputs[0]
+    quantizer = None if levels is None else levels.producer()
+    if quantizer is not None and quantizer.op_type == "Clip" and quantizer.inputs[0] is not None:
+        quantizer = quantizer.inputs[0].producer()
+    site = None if quantizer is None else requantize_of(quantizer)
+    return site if isinstance(site, Requantize) and site.dequantizers == (maker,) else None
+
+
+def _problem(below: ir.Node, site: Requantize, machines: tuple[str, ...]) -> str | None:
+    if list(results_of(below)) != [below.outputs[0]]:
+        return f"'{below.name}' has several results"
+    if below.op_type in _COPYING:
+        return f"'{below.name}' copies, and every copy would be requantized"
+    if below.op_type == "Pad" and word_attribute(below, "mode", "constant") == "constant":
+        return f"'{below.name}' pads with a number that is not requantized"
+    if below.op_type in _MAXIMA:
+        if not _is_monotone(site.start, site.stop, machines):
+            return "a higher level becomes a lower one"
+        if not _every_window_reads(below):
+            return f"a window of '{below.name}' may lie in its padding alone"
+    return None
+
+
+@lru_cache
+def _is_monotone(start: Stop, stop: Stop, machines: tuple[str, ...]) -> bool:
+    levels = all_levels(start)
+    return all(bool((np.diff(brought(levels, start.grid, (stop,), one)) >= 0).all()) for one in machines)
+
+
+def _every_window_reads(pool: ir.Node) -> bool:
+    """Whether no window lies in padding alone, where a maximum is −∞ and falls on the limit of whatever reads it."""
+    kernel = ints_attribute(pool, "kernel_shape")
+    pads = ints_attribute(pool, "pads", (0,) * 2 * len(kernel))
+    padded = any(pads) or word_attribute(pool, "auto_pad", "NOTSET") not in {"NOTSET", "VALID"}
+    if padded and any(step != 1 for step in ints_attribute(pool, "dilations")):
+        return False
+    once = (1,) * len(kernel)
+    beyond = ints_attribute(pool, "strides", once) if int_attribute(pool, "ceil_mode", 0) else once
+    heads, tails = pads[: len(kernel)], pads[len(kernel) :]
+    windows = zip(kernel, heads, tails, beyond, strict=True)
+    return all(head < size and tail + over <= size for size, head, tail, over in windows)
+
+
+def _sink(below: ir.Node, sites: Sequence[Requantize], names: _Names) -> None:
+    """``below`` moves levels of the grid that they came on; the requantize of the first operand goes behind it."""
+    first, graph, moved = sites[0], below.graph, below.outputs[0]
+    assert isinstance(graph, ir.Graph)
+    (last,) = first.dequantizers or ()
+    for index, site in enumerate(sites):
+        below.replace_input_with(index, site.source.dequantizer.outputs[0])
+    for site in sites[1:]:
+        (gone,) = site.dequantizers or ()
+        graph.remove(gone, safe=True)
+        _without(site)
+    chain = [node for node in (first.border.quantizer, first.border.clip, last) if node is not None]
+    for node in chain:
+        graph.remove(node)
+    real, stem = last.outputs[0], moved.name or ""
+    moved.replace_all_uses_with(real, replace_graph_outputs=True)
+    real.type = moved.type
+    moved.name, real.name = names.values.fresh(f"{stem}_before"), stem
+    between = _pair(first.source, below, moved, stem, names)
+    chain[0].replace_input_with(0, between[-1].outputs[0])
+    for node in chain[:-1]:
+        node.outputs[0].name = names.values.fresh(f"{stem}_quantized")
+    for node in (*between, *chain):
+        node.outputs[0].shape = moved.shape
+    graph.insert_after(below, [*between, *chain])
+    _taken_over(first, last, names)
+
+
+def _without(site: Requantize) -> None:
+    """Remove the border of ``site``, whose DequantizeLinear ``below`` reads now."""
+    graph = site.border.quantizer.graph
+    assert isinstance(graph, ir.Graph)
+    for node in (site.border.clip, site.border.quantizer):
+        if node is not None:
+            graph.remove(node, safe=True)
+
+
+def _pair(source: Levels, below: ir.Node, moved: ir.Value, stem: str, names: _Names) -> list[ir.Node]:
+    """Q and DQ by the grid of ``source``, for ``moved``; not yet in the graph."""
+    graph, grid = below.graph, source.grid
+    assert isinstance(graph, ir.Graph)
+    parameters = [
+        add_constant(graph, f"{stem}_before_scale", grid.scale, names.values),
+        add_constant(
+            graph, f"{stem}_before_zero_point", grid.zero_point.astype(grid.qtype.storage_dtype), names.values
+        ),
+    ]
+    made, value = [], moved
+    levels = source.dequantizer.inputs[0]
+    assert levels is not None
+    for operator, word, kind in (("Quantize", "levels", levels.type), ("Dequantize", "reals", moved.type)):
+        name = names.nodes.fresh(f"{below.name}_{operator.lower()}")
+        node = ir.Node("", f"{operator}Linear", [value, *parameters], num_outputs=1, name=name)
+        node.outputs[0].name = names.values.fresh(f"{stem}_{word}")
+        node.outputs[0].type = kind
+        set_origin(node, origin_of(below))
+        made.append(node)
+        value = node.outputs[0]
+    return made
+
+
+def _taken_over(site: Requantize, last: ir.Node, names: _Names) -> None:
+    """Where a border of the very grid alone reads what the sunk requantize gives, it does both."""
+    reader = only_consumer(last.outputs[0])
+    border = None if reader is None else border_of(reader)
+    if border is None or border.grid != site.border.grid:
+        return
+    low, high = (min(max(end, border.low), border.high) for end in (site.border.low, site.border.high))
+    if not can_limit(border, low, high):
+        return
+    border.quantizer.replace_input_with(0, site.border.source)
+    graph = last.graph
+    assert isinstance(graph, ir.Graph)
+    graph.remove(last, safe=True)
+    _without(site)
+    set_limits(border, low, high, names.values)

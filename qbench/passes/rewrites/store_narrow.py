@@ -1,0 +1,85 @@
+"""A real value that several read, one of them through a quantizer, is stored once, on the grid: "stop fusion".
+
+    x ─┬─Q─[l,h]─DQ─ product          x ─Q─[l,h]─┬─DQ─ product
+       └─ residual sum           →                └─DQ─ residual sum
+
+A compiler that fuses must store x in 32 bits for the second reader, beside its levels, or compute it again; as levels
+it is stored once, in 8 (TVM's stop_fusion does this to the branches of residual sums). It is LOSSY: what read x reads
+it rounded and within limits. ``qbench.passes.storage_cost`` counts what it saves.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import onnx_ir as ir
+
+from qbench.graph import origin_of, set_origin
+from qbench.passes.declining import decline
+from qbench.passes.effect import LOSSY, Effect
+from qbench.passes.levels.border import Border, border_of
+from qbench.passes.levels.requantize import UNREAD
+from qbench.passes.naming import NameScope
+
+_SHAPES = frozenset({"Shape", "Size"})
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNarrow:
+    """Requires: QDQ. Ensures: nothing reads reals that are quantized on one static grid for another reader."""
+
+    name: str = "store-narrow"
+    effect: ClassVar[Effect] = LOSSY
+
+    def run(self, model: ir.Model) -> bool:
+        """Let them read levels, in graph order; True when there was such a value."""
+        names = NameScope.of_values(model), NameScope.of_nodes(model)
+        changed = False
+        for node in list(model.graph):
+            if node.domain or node.op_type not in {"DequantizeLinear", "Constant"}:
+                changed |= sum(self._stored(value, names) for value in node.outputs) > 0
+        if changed:
+            model.graph.sort()  # a quantizer goes before all that read its value now
+        return changed
+
+    def _stored(self, value: ir.Value, names: tuple[NameScope, NameScope]) -> bool:
+        quantizers = [use.node for use in value.uses() if use.idx == 0 and _quantizes(use.node)]
+        others = [use for use in value.uses() if use.node not in quantizers and use.node.op_type not in _SHAPES]
+        maker = value.producer()
+        if not quantizers or not others or maker is None:
+            return False
+        border = border_of(quantizers[0])
+        if (reason := _problem(value, quantizers, border)) is not None:
+            return decline(quantizers[0], reason, self.name) and False
+        assert border is not None
+        for use in others:
+            use.node.replace_input_with(use.idx, _read(border, names))
+        return True
+
+
+def _problem(value: ir.Value, quantizers: list[ir.Node], border: Border | None) -> str | None:
+    if value.is_graph_output():
+        return f"'{value.name}' leaves the graph, hence is stored as it is"
+    if len(quantizers) > 1:
+        return f"'{value.name}' is quantized {len(quantizers)} times"
+    return UNREAD if border is None else None
+
+
+def _quantizes(node: ir.Node) -> bool:
+    return not node.domain and node.op_type == "QuantizeLinear"
+
+
+def _read(border: Border, names: tuple[NameScope, NameScope]) -> ir.Value:
+    """What a new DequantizeLinear of the levels of ``border`` gives."""
+    values, nodes = names
+    quantizer, source, levels = border.quantizer, border.source, border.levels
+    graph = quantizer.graph
+    assert isinstance(graph, ir.Graph)
+    name = nodes.fresh(f"{source.name}_dequantize")
+    node = ir.Node("", "DequantizeLinear", [levels, *quantizer.inputs[1:]], num_outputs=1, name=name)
+    real = node.outputs[0]
+    real.name, real.type, real.shape = values.fresh(f"{source.name}_narrow"), source.type, source.shape
+    set_origin(node, origin_of(quantizer))
+    maker = levels.producer()
+    assert maker is not None
+    graph.insert_after(maker, node)
+    return real

@@ -1,0 +1,140 @@
+"""What a graph stores between its kernels, and what it computes twice, once a compiler has fused all that it can.
+
+The model of fusion: a kernel begins at a product, a pool, a reduction or anything else that is neither pointwise nor a
+mover, whose operands lie in memory, and takes in everything behind it that reads its result alone. So a value is
+stored where
+
+    it leaves the graph                        a node that begins a kernel reads it
+    several read it, and it is narrow          several read it, and it is wide: ``Shared.STORED``
+
+and is not where it is wide and ``Shared.RECOMPUTED``: then every kernel that reads it computes it again, with all
+that it is made of back to what is stored. Wide is what has more than 16 bits. A DequantizeLinear is a way to read: it
+is never stored, and never counted. Constants are in memory anyway. TVM's quantizer ends fusion ("stop_fusion") in
+front of residual sums for the sake of these numbers.
+"""
+
+import enum
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import onnx_ir as ir
+
+from qbench.graph import POINTWISE, fixed_batch, is_constant, node_key, operator_facts, shapes_alone
+
+_WIDE = 16
+_FUSED = POINTWISE | {"QuantizeLinear", "DequantizeLinear", "Cast", "Concat", "Max", "Min", "Where", "Constant"}
+_POOLS = frozenset({"MaxPool", "GlobalMaxPool"})
+
+
+class Shared(enum.Enum):
+    """What becomes of a wide value that several kernels read."""
+
+    STORED = "stored"
+    RECOMPUTED = "recomputed"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StorageCost:
+    """That of one sample.
+
+    Args:
+        intermediates: values that are stored and do not leave the graph.
+        bytes_written: of these and of what leaves the graph, where the shape is known.
+        unsized: how many of them have no known shape.
+        recomputed: node → how many times it is computed beyond the first.
+    """
+
+    intermediates: int
+    bytes_written: int
+    unsized: int
+    recomputed: Mapping[str, int]
+
+    @property
+    def recomputed_nodes(self) -> int:
+        """How many computations of nodes there are beyond one each."""
+        return sum(self.recomputed.values())
+
+    def __str__(self) -> str:
+        size = f"{self.bytes_written} bytes written" + (f" beside {self.unsized} of unknown size" * (self.unsized > 0))
+        return f"{self.intermediates} intermediates, {size}, {self.recomputed_nodes} nodes computed again"
+
+
+def storage_cost(model: ir.Model, shared: Shared = Shared.STORED) -> StorageCost:
+    """What the main graph of ``model`` costs where wide values with several readers are ``shared`` so.
+
+    Args:
+        model: in QDQ form, or float; not changed. Free dimensions count as ``graph.cost`` counts them.
+    """
+    samples = fixed_batch(model) or 1
+    graph = shapes_alone(model, free_dims=1).graph
+    values = [v for node in graph for v in node.outputs if _is_kept(node) and (v.uses() or v.is_graph_output())]
+    stored = {value: None for value in values if _is_stored(value, shared)}
+    sizes = [_bytes(value) for value in stored]
+    times = Counter(node for value in stored for node in _kernel(value, stored))
+    return StorageCost(
+        sum(not value.is_graph_output() for value in stored),
+        sum(-(-size // samples) for size in sizes if size is not None),
+        sum(size is None for size in sizes),
+        {node_key(node): count - 1 for node, count in times.items() if count > 1},
+    )
+
+
+def _is_kept(node: ir.Node) -> bool:
+    """Whether what ``node`` gives may ever be stored."""
+    leaves = any(value.is_graph_output() for value in node.outputs)
+    return leaves or not (_reads_levels(node) or all(is_constant(value) for value in node.inputs))
+
+
+def _reads_levels(node: ir.Node) -> bool:
+    return not node.domain and node.op_type == "DequantizeLinear"
+
+
+def _is_stored(value: ir.Value, shared: Shared) -> bool:
+    readers = list(_readers(value))
+    if value.is_graph_output() or any(_begins_a_kernel(node, value) for node in readers):
+        return True
+    return len(readers) > 1 and (shared is Shared.STORED or not _is_wide(value))
+
+
+def _readers(value: ir.Value) -> Iterator[ir.Node]:
+    """Who reads ``value``, whether as it is or dequantized; a DQ whose result leaves the graph reads it, too."""
+    for use in value.uses():
+        if not _reads_levels(use.node) or use.node.outputs[0].is_graph_output():
+            yield use.node
+        if _reads_levels(use.node):
+            yield from _readers(use.node.outputs[0])
+
+
+def _begins_a_kernel(node: ir.Node, value: ir.Value) -> bool:
+    maker = value.producer()
+    if node.domain or maker is None or node.graph is not maker.graph:
+        return True
+    if node.op_type in _POOLS:
+        return True
+    return node.op_type not in _FUSED and operator_facts(node).moved != (0,)
+
+
+def _is_wide(value: ir.Value) -> bool:
+    return value.dtype is None or value.dtype.bitwidth > _WIDE
+
+
+def _kernel(value: ir.Value, stored: Mapping[ir.Value, None]) -> Iterator[ir.Node]:
+    """Every node that is computed for ``value`` alone, back to what is stored; each once."""
+    seen, waiting = set[ir.Node](), [value.producer()]
+    while waiting:
+        node = waiting.pop()
+        if node is None or node in seen:
+            continue
+        seen.add(node)
+        if not _reads_levels(node):
+            yield node
+        waiting += [v.producer() for v in node.inputs if v is not None and v not in stored and not is_constant(v)]
+
+
+def _bytes(value: ir.Value) -> int | None:
+    sizes = [] if value.shape is None else [size for size in value.shape if isinstance(size, int)]
+    if value.shape is None or value.dtype is None or len(sizes) < len(value.shape):
+        return None
+    return math.ceil(math.prod(sizes) * value.dtype.bitwidth / 8)
