@@ -46,7 +46,7 @@ def test_a_middle_that_is_the_narrowest_keeps_its_limits() -> None:
 
 
 def test_what_would_move_a_level_is_declined_with_the_count() -> None:
-    model = chain(Grid(0.31), Grid(0.2), integers_in=Grid(0.1))
+    model = chain(Grid(0.3), Grid(0.19), integers_in=Grid(0.1))
     found = run_pipeline(model, Pipeline((MergeRequantize(),)))
     assert operators(found.model) == operators(model)
     assert "inputs would move, by up to 1 step" in found.declined[0].reason
