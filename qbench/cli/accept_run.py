@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run
-from qbench.cli.printing import print_columns, print_json, say
+from qbench.cli.printing import counted, print_columns, print_json, say
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default="new",
         help="what never had a result (default), what got better, what changed, or new and changed",
     )
+    parser.add_argument(
+        "--any-class", action="store_true", help="the results hold in every environment class that has none of its own"
+    )
     parser.add_argument("--reason", metavar="TEXT", default="", help="why; needed where something is replaced")
     parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
     parser.add_argument("--suites", metavar="DIR", default="suites", help="folder of the suites (default: suites)")
@@ -45,7 +48,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
 def execute(arguments: argparse.Namespace) -> ExitCode:
     """Work out every new baseline first, then write them all; print old → new.
 
-    GATE_FAILED when a result in scope was refused; the others are accepted all the same.
+    GATE_FAILED when a result that was asked for was refused; the others are accepted all the same. A cell that is
+    listed as known bad is left out on purpose, unless ``--cell`` names it.
 
     Raises:
         IncompleteError: a run was interrupted, damaged or limited.
@@ -54,7 +58,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.tracking import Accepting, Scope, baseline_path, save_baseline
 
     _refuse_in_ci(arguments.in_ci, os.environ)
-    accepting = Accepting(scope=Scope(arguments.what), reason=arguments.reason)
+    accepting = Accepting(scope=Scope(arguments.what), reason=arguments.reason, for_any=arguments.any_class)
     done: dict[tuple[str, str], list[Acceptance]] = {}
     for text in arguments.runs:
         run = find_run(text, arguments.history)
@@ -68,8 +72,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             if any(result.rows for result in results):
                 save_baseline(baseline_path(Path(arguments.baselines), suite, model), results[-1].baseline)
     _show(done, as_json=arguments.json)
-    refused = any(result.refusals for results in done.values() for result in results)
-    return ExitCode.GATE_FAILED if refused else ExitCode.FINE
+    is_named = not set("*?[") & set(arguments.cell)
+    every = (one for results in done.values() for result in results for one in result.refusals)
+    return ExitCode.GATE_FAILED if any(is_named or not one.is_listed for one in every) else ExitCode.FINE
 
 
 def _refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
@@ -147,7 +152,7 @@ def _accept(
 
 def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
-    refused = 0
+    refused = left_out = 0
     for (suite, model), results in done.items():
         for result in results:
             rows += [
@@ -163,8 +168,10 @@ def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) 
                 for row in result.rows
             ]
             for refusal in result.refusals:
-                say(f"not accepted: {model}::{refusal.cell}: {_in_words_of_pytest(refusal.reason, suite, model)}")
-            refused += len(result.refusals)
+                word = "left out" if refusal.is_listed else "not accepted"
+                say(f"{word}: {model}::{refusal.cell}: {_in_words_of_pytest(refusal.reason, suite, model)}")
+                left_out += refusal.is_listed
+                refused += not refusal.is_listed
     if as_json:
         print_json(rows)
     elif rows:
@@ -174,7 +181,10 @@ def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) 
     elif not refused:
         print("nothing to accept: no result in scope differs from its baseline")
     if refused and not as_json:
-        print(f"{'the others' if rows else 'nothing'} accepted, {refused} cells refused (the reasons are above)")
+        what = "the others" if rows else "nothing"
+        print(f"{what} accepted, {counted(refused, 'cell')} refused (the reasons are above)")
+    if left_out and not as_json:
+        print(f"{counted(left_out, 'cell')} left out on purpose: listed as known bad, never accepted")
 
 
 def _in_words_of_pytest(reason: str, suite: str, model: str) -> str:

@@ -26,6 +26,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
     )
+    parser.add_argument("--shard", metavar="I/N", default="", help="the models of the I-th of N equal machines only")
     declare_extensions(parser)
     parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
     parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
@@ -42,16 +43,20 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the suite is wrong, nothing is selected, or the history cannot be written.
     """
-    from qbench.suite import Bench, Selection, expand, gather, load_suite
+    from qbench.suite import Bench, Selection, Shard, expand, gather, load_suite
     from qbench.tracking import read_run
 
+    shard = Shard.parse(arguments.shard)
     path = Path(arguments.suite)
     suite = load_suite(path)
     catalogues = gather(named_extensions(arguments.extension), suites=path.parent)
     with hinted(arguments.extension):
         planned = expand(suite, catalogues)
     selection = Selection.parse(arguments.select)
-    chosen = [one for one in planned if selection.covers(one.cell)]
+    chosen = [one for one in planned if selection.covers(one.cell) and shard.holds(one.cell.model)]
+    if not chosen and planned and shard.text:
+        say(f"nothing to run: no model that is selected falls to shard {shard.text}")
+        return ExitCode.FINE
     if not chosen:
         raise InputError(
             f"Running '{path}'",
@@ -61,6 +66,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         )
     bench = Bench(suite, catalogues, _settings(arguments))
     with _opened(arguments, suite, len(planned), len(chosen)) as writer:
+        _note_leftovers(suite, planned, Path(arguments.baselines), writer)
         code = _measure(bench, chosen, writer, is_whole=len(chosen) == len(planned))
     run = read_run(writer.path)
     _show(run, code, as_json=arguments.json)
@@ -100,15 +106,31 @@ def _opened(arguments: argparse.Namespace, suite: "Suite", planned: int, selecte
         StoreError: the history cannot be written; better now than after an hour.
     """
     from qbench.host import utc_now
-    from qbench.suite import Extent, describe_start
+    from qbench.suite import Extent, Shard, describe_start
 
     start = describe_start(
-        Extent(suite=suite.name, planned=planned, selected=selected, select=arguments.select, limit=arguments.limit),
+        Extent(
+            suite=suite.name,
+            planned=planned,
+            selected=selected,
+            select=arguments.select,
+            limit=arguments.limit,
+            shard=Shard.parse(arguments.shard).text,
+        ),
         Path(),
         started=utc_now(),
         token=secrets.token_hex(3),
     )
     return start.open(Path(arguments.history))
+
+
+def _note_leftovers(suite: "Suite", planned: "Sequence[PlannedCell]", baselines: Path, writer: "RunWriter") -> None:
+    from qbench.suite import SUFFIX
+    from qbench.tracking import find_leftovers, leftover_notes, orphan_notes
+
+    found = find_leftovers(baselines, suite.name, (one.cell for one in planned))
+    for text in leftover_notes(found, str(suite.path)) + orphan_notes(baselines, suite.path.parent, SUFFIX):
+        writer.write({"type": "note", "text": text})
 
 
 def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter", *, is_whole: bool) -> ExitCode:

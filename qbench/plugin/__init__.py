@@ -72,10 +72,10 @@ def qbench_cell(request: pytest.FixtureRequest) -> "QbenchCell":
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Apply ``--qbench-select``."""
+    """Apply ``--qbench-select`` and ``--qbench-shard``."""
     from qbench.plugin.options import OPTIONS
 
-    if config.stash[OPTIONS].select:
+    if config.stash[OPTIONS].select or config.stash[OPTIONS].shard:
         from qbench.plugin.selecting import deselect_cells
 
         deselect_cells(config, items)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qbench.errors import QbenchError
 from qbench.plugin.options import Options
 from qbench.plugin.tags import died_in
 
@@ -25,10 +26,18 @@ class Controller:
         self._recorder: Recorder | None = None
         self._crashes: list[str] = []
         self._said: list[str] = []
-        if options.select:
+        if options.select or options.shard:
             from qbench.plugin.selecting import check_selection
 
-            check_selection(options.select)
+            check_selection(options)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Refuse to prune by a part of a suite before anything is measured."""
+        if self._options.prune and not _distributes(self._config):
+            from qbench.plugin.pruning import demand_whole_suites
+
+            demand_whole_suites(session)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
@@ -66,6 +75,8 @@ class Controller:
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """End the run files, accept, draw reports; what could not be written, or a rule that is idle, is red."""
         if self._recorder is None:
+            if self._options.prune:
+                self._prune_unmeasured(session, whole=exitstatus == pytest.ExitCode.OK)
             return
         from qbench.plugin.ending import finish
 
@@ -80,3 +91,25 @@ class Controller:
             from qbench.plugin.summary import print_summary
 
             print_summary(self._recorder, self._said, terminalreporter)
+        else:
+            for line in self._said:
+                terminalreporter.write_line(line)
+
+    def _prune_unmeasured(self, session: pytest.Session, *, whole: bool) -> None:
+        """``--collect-only --qbench-prune``: the matrix is known, and nothing has to run."""
+        from qbench.plugin.pruning import prune
+        from qbench.plugin.tags import collected_tags
+
+        if not whole:
+            self._said = ["Nothing was pruned: collecting did not end well."]
+            return
+        try:
+            self._said = prune(session, [tag.file for tag in collected_tags(self._config)])
+        except QbenchError as error:
+            self._said = [f"qbench: {error}"]
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _distributes(config: pytest.Config) -> bool:
+    """Whether workers of xdist collect, and not this process."""
+    return bool(getattr(config.option, "dist", "no") != "no" and not config.option.collectonly)

@@ -21,7 +21,7 @@ def check_folders(options: Options) -> None:
         pytest.UsageError: a folder this session is going to write cannot be written.
     """
     folders = [("history", options.history)]
-    if options.accepts:
+    if options.writes_baselines:
         folders.append(("baselines", options.baselines))
     if options.report:
         folders.append(("reports", options.reports))

@@ -35,7 +35,8 @@ class Options:
         select: axis expression; empty: everything. suite: the suite of Python tests that name none.
         tolerance, threads: in place of the suites' numbers; None: theirs. limit: samples of each data set; None: all.
         accept: one of ``SCOPES`` or None. accept_fp32: make the stored fp32 references anew. reason: why.
-        missing: what a cell without anything accepted does.
+        missing: what a cell without anything accepted does. prune: remove baselines that nothing uses.
+        shard: ``i/N``, the models of that share alone; empty: all.
     """
 
     select: str
@@ -53,11 +54,18 @@ class Options:
     accept_fp32: bool
     reason: str
     accept_in_ci: bool
+    prune: bool
+    shard: str
 
     @property
     def accepts(self) -> bool:
         """Whether this run may write baselines."""
         return self.accept is not None or self.accept_fp32
+
+    @property
+    def writes_baselines(self) -> bool:
+        """Whether this run may write or remove baselines."""
+        return self.accepts or self.prune
 
 
 OPTIONS = pytest.StashKey[Options]()
@@ -84,6 +92,7 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("qbench_select", "cells by axis, as --qbench-select")
     parser.addini("qbench_report", "kinds of report to write", type="args")
     parser.addini("qbench_suite", "the suite of tests that use qbench_cell and name none")
+    group.addoption("--qbench-shard", metavar="I/N", default="", help="the models of the I-th of N equal machines only")
     group.addoption("--qbench-limit", metavar="N", help="at most N samples of each data set; never accepted")
     group.addoption(
         "--qbench-accept",
@@ -95,7 +104,8 @@ def add_options(parser: pytest.Parser) -> None:
     )
     group.addoption("--qbench-accept-fp32", action="store_true", help="make the stored fp32 references anew")
     group.addoption("--qbench-reason", metavar="TEXT", default="", help="why; 'changed' and 'all' need one")
-    group.addoption("--qbench-accept-in-ci", action="store_true", help="accept although CI is set")
+    group.addoption("--qbench-accept-in-ci", action="store_true", help="accept or prune although CI is set")
+    group.addoption("--qbench-prune", action="store_true", help="remove baselines of what the collected suites lack")
 
 
 def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> Options:
@@ -125,13 +135,15 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         accept_fp32=config.getoption("qbench_accept_fp32"),
         reason=str(config.getoption("qbench_reason")).strip(),
         accept_in_ci=config.getoption("qbench_accept_in_ci"),
+        prune=config.getoption("qbench_prune"),
+        shard=str(config.getoption("qbench_shard")).strip(),
     )
     _refuse_accepting(options, environment)
     return options
 
 
 def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
-    if not options.accepts:
+    if not options.writes_baselines:
         return
     if environment.get("CI", "").lower() not in ("", "0", "false") and not options.accept_in_ci:
         raise _refusal(

@@ -88,9 +88,9 @@ class Recorder:
             run.complete = not (stopped or crashes or missing > 0)
             if not run.complete:
                 for crash in crashes:
-                    self._note(run, crash)
+                    self.note(run, crash)
                 if missing > 0:
-                    self._note(run, f"ended early: {missing} of {run.facts['selected']} selected cells were not run")
+                    self.note(run, f"ended early: {missing} of {run.facts['selected']} selected cells were not run")
             else:
                 exit_code = self._tell_empty(run) or exit_code
                 if run.facts["selected"] == run.facts["planned"]:
@@ -113,7 +113,7 @@ class Recorder:
         if not run.cells or not all(cell.get("unfetched") for cell in run.cells):
             return 0
         sentence = f"not one of the {len(run.cells)} cells of '{run.facts['suite']}' could get its packages"
-        self._note(run, sentence)
+        self.note(run, sentence)
         self.problems.append(sentence)
         return int(pytest.ExitCode.TESTS_FAILED)
 
@@ -123,7 +123,7 @@ class Recorder:
 
         sentences = idle_rule_errors(run.cells)
         for sentence in sentences:
-            self._note(run, sentence)
+            self.note(run, sentence)
         self.problems += sentences
         return int(pytest.ExitCode.TESTS_FAILED) if sentences else 0
 
@@ -144,6 +144,7 @@ class Recorder:
                 selected=facts["selected"],
                 select=self.options.select,
                 limit=self.options.limit,
+                shard=self.options.shard,
             ),
             self.config.rootpath,
             started=utc_now(),
@@ -175,7 +176,8 @@ class Recorder:
         run.cells.append(record)
         self._write(run, record)
 
-    def _note(self, run: OpenRun, text: str) -> None:
+    def note(self, run: OpenRun, text: str) -> None:
+        """Write a sentence about ``run`` into its file."""
         run.notes.append(text)
         self._write(run, {"type": "note", "text": text})
 

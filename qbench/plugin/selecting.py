@@ -1,33 +1,36 @@
-"""``--qbench-select``: which of the collected cells run."""
+"""``--qbench-select`` and ``--qbench-shard``: which of the collected cells run."""
 
 import pytest
 
 from qbench.errors import InputError
 from qbench.judging import Cell
-from qbench.plugin.options import OPTIONS
-from qbench.suite import Selection
+from qbench.plugin.options import OPTIONS, Options
+from qbench.suite import Selection, Shard
 
 
-def check_selection(text: str) -> None:
-    """Refuse an expression that cannot be read before anything is collected.
+def check_selection(options: Options) -> None:
+    """Refuse an expression or a share that cannot be read before anything is collected.
 
     Raises:
         pytest.UsageError: it cannot.
     """
     try:
-        Selection.parse(text)
+        Selection.parse(options.select)
+        Shard.parse(options.shard)
     except InputError as error:
         raise pytest.UsageError(str(error)) from error
 
 
 def deselect_cells(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Take the cells that are not selected out of ``items``; tests that measure no cell stay."""
-    selection = Selection.parse(config.stash[OPTIONS].select)
+    options = config.stash[OPTIONS]
+    selection, shard = Selection.parse(options.select), Shard.parse(options.shard)
     kept: list[pytest.Item] = []
     dropped: list[pytest.Item] = []
     for item in items:
         cell = _cell_of(item)
-        (kept if cell is None or selection.covers(cell) else dropped).append(item)
+        runs = cell is None or (selection.covers(cell) and shard.holds(cell.model))
+        (kept if runs else dropped).append(item)
     if dropped:
         config.hook.pytest_deselected(items=dropped)
         items[:] = kept

@@ -56,6 +56,11 @@ def shared_tag(config: pytest.Config, *, suite: str, planned: int, file: Path) -
     return config.stash.setdefault(_TAGS, {}).setdefault(path, Tag(suite, node, planned, path))
 
 
+def collected_tags(config: pytest.Config) -> tuple[Tag, ...]:
+    """The tags of all suites that this process has collected items of."""
+    return tuple(config.stash.get(_TAGS, {}).values())
+
+
 def attach(report: pytest.TestReport, tagged: Tagged) -> None:
     """Put suite and record on ``report``; xdist carries plain attributes as they are.
 

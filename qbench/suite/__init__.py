@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qbench.suite.selection import Selection as Selection
     from qbench.suite.session import Bench as Bench
     from qbench.suite.session import Settings as Settings
+    from qbench.suite.sharding import Shard as Shard
     from qbench.suite.stored_baselines import StoredBaselines as StoredBaselines
     from qbench.suite.suite import SUFFIX as SUFFIX
     from qbench.suite.suite import CalibrationChoice as CalibrationChoice
@@ -52,6 +53,7 @@ else:
             "judged_cell": ("JudgedCell",),
             "selection": ("Selection",),
             "session": ("Bench", "Settings"),
+            "sharding": ("Shard",),
             "stored_baselines": ("StoredBaselines",),
             "suite": ("SUFFIX", "CalibrationChoice", "ModelTable", "Suite", "SuiteTable", "load_suite"),
         },

@@ -21,7 +21,7 @@ class Extent:
 
     Args:
         suite: its name. planned: cells it has. selected: cells this run measures, by the expression ``select``.
-        limit: at most that many samples of each data set; None: all.
+        limit: at most that many samples of each data set; None: all. shard: ``i/N``, its share; empty: none was asked.
     """
 
     suite: str
@@ -29,6 +29,7 @@ class Extent:
     selected: int
     select: str
     limit: int | None
+    shard: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +80,8 @@ def describe_start(
         "limited": extent.limit,
         "select": extent.select,
     }
+    if extent.shard:
+        header["shard"] = extent.shard
     facts: dict[str, Any] = {**describe_host()}
     probed, versions = facts.pop("processor_class"), facts.pop("packages")
     environment = {"type": "environment", "processor": processor or probed, **facts, "versions": versions}

@@ -6,21 +6,22 @@ from qbench.tracking.acceptance import (
     Accepting,
     Refusal,
     accept_measurements,
-    accept_reference,
     demand_whole,
 )
 from qbench.tracking.accepted_values import AcceptedLevel, AcceptedLevels, accepted_levels, accepted_value
 from qbench.tracking.alerts import Alert, Kind, State, find_alerts
 from qbench.tracking.annotations import ANNOTATIONS_FILE, Annotation, Ruling, load_annotations
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
-from qbench.tracking.baseline_file import baseline_path, load_baseline, save_baseline
+from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_accepted, load_baseline, save_baseline
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
 from qbench.tracking.counts import metrics_of_line
 from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
 from qbench.tracking.history import History, read_run
 from qbench.tracking.index import INDEX_FILE, HistoryIndex
+from qbench.tracking.leftovers import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
 from qbench.tracking.merging import Merge, merge_run_files
+from qbench.tracking.new_reference import accept_reference
 from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
 from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
@@ -46,6 +47,7 @@ __all__ = [
     "History",
     "HistoryIndex",
     "Kind",
+    "Leftover",
     "Level",
     "Merge",
     "MetricChange",
@@ -72,12 +74,16 @@ __all__ = [
     "cell_of_line",
     "compare_runs",
     "cut_levels",
+    "delete_baseline",
     "demand_whole",
     "find_alerts",
     "find_change_points",
+    "find_leftovers",
     "find_levels",
     "group_alerts",
     "in_commit_order",
+    "leftover_notes",
+    "load_accepted",
     "load_annotations",
     "load_baseline",
     "main_line",
@@ -86,6 +92,8 @@ __all__ = [
     "merge_run_files",
     "metric_rows",
     "metrics_of_line",
+    "orphan_notes",
+    "prune_leftovers",
     "read_run",
     "save_baseline",
     "trend_series",

@@ -1,13 +1,16 @@
 """Accepting: measurements become what is expected from now on; pure functions from a Baseline to a new one.
 
-What of a run is taken over its scope says (``scope``); the fp32 reference changes only by ``accept_reference``.
+What of a run is taken over its scope says (``scope``); the fp32 reference changes only by
+``accept_reference`` (``new_reference``).
 """
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qbench.errors import IncompleteError, InputError
 from qbench.judging import (
+    ANY,
     Accepted,
     Cell,
     Criterion,
@@ -19,7 +22,7 @@ from qbench.judging import (
     least_agreement,
 )
 from qbench.metrics import Against, Answers, Score, unpacked_answers
-from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers, StoredData
+from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers
 from qbench.tracking.runs import Run
 from qbench.tracking.scope import Scope, accepted_of, is_change, is_in_scope
 
@@ -30,11 +33,15 @@ other classes and for updates of an engine, where a few crops may move without a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepting:
-    """What a run was told to accept: results of cells in ``scope`` (None: none), the fp32 reference, and why."""
+    """What a run was told to accept: results of cells in ``scope`` (None: none), the fp32 reference, and why.
+
+    ``for_any``: the results are declared to hold in ``any`` environment class that has none of its own.
+    """
 
     scope: Scope | None = None
     fp32: bool = False
     reason: str = ""
+    for_any: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,10 +58,11 @@ class AcceptedRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Refusal:
-    """A measurement that was not accepted, and why."""
+    """A measurement that was not accepted, and why; ``is_listed``: left out on purpose, as it is known to be bad."""
 
     cell: str
     reason: str
+    is_listed: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,18 +120,26 @@ def accept_measurements(
     kept = {(slug, name): answers for slug, classes in baseline.kept.items() for name, answers in classes.items()}
     for measurement in sorted(measurements, key=lambda m: (m.cell, str(m.environment))):
         slug, name = measurement.cell.slug, str(measurement.environment)
+        if entry := next((e for e in quarantine if e.covers(measurement.cell, measurement.environment)), None):
+            why = f"it is listed as known bad until {entry.expires}: {entry.reason}"
+            refusals.append(Refusal(cell=slug, reason=why, is_listed=True))
+            continue
         unequal = broken_text(measurement.compared, criterion(measurement.cell))
-        if reason := _unacceptable(baseline, measurement, rules, quarantine) or unequal:
+        if reason := _unacceptable(baseline, measurement, rules) or unequal:
             refusals.append(Refusal(cell=slug, reason=reason))
             continue
         known = cells.get(slug, AcceptedCell(accepted={}))
-        old = known.accepted.get(inherited(known.accepted, measurement.environment, rules.equivalents) or name)
-        if not is_in_scope(accepting.scope, measurement, old):
+        target = ANY if accepting.for_any else name
+        own = known.current.get(name)
+        old = known.accepted.get(target) if accepting.for_any else _predecessor(known, measurement, rules)
+        if not _is_asked_for(accepting.scope, measurement, old, is_former=target in known.former):
             continue
-        if is_change(measurement, old):
-            _demand_reason(f"Accepting '{measurement.cell}' in {name}", accepting.reason)
+        if target not in known.former and (is_change(measurement, old) or is_change(measurement, own)):
+            demand_reason(f"Accepting '{measurement.cell}' in {target}", accepting.reason)
         new = accepted_of(measurement, accepting.reason.strip() if old else "")
-        cells[slug] = _with_floors(replace(known, accepted={**known.accepted, name: new}), measurement, rules)
+        cells[slug] = _with_floors(_with_result(known, target, new, dropped=name), measurement, rules)
+        kept.pop((slug, name), None)
+        name = target
         kept[slug, name] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
         rows += _rows(slug, name, old, measurement.scores)
     new_baseline = replace(baseline, cells=cells, kept=_by_slug(kept)) if rows else baseline
@@ -139,71 +155,7 @@ def _by_slug(kept: Mapping[tuple[str, str], Mapping[str, Answers]]) -> KeptAnswe
     return found
 
 
-def accept_reference(
-    baseline: Baseline | None,
-    measurement: Measurement,
-    answers: Mapping[str, Answers],
-    *,
-    backend: str,
-    environment_class: str,
-    reason: str = "",
-) -> Acceptance:
-    """Make ``answers`` the stored fp32 reference; what was accepted for cells stays as it is.
-
-    Args:
-        baseline: the model's so far, None for the first.
-        measurement: of any cell of the model, counted against these very answers.
-        answers: data set → fp32 answers. backend, environment_class: what ran the float model, and where.
-        reason: why another reference is replaced; the first needs none.
-
-    Raises:
-        InputError: the measurement was counted against other answers, or a reference is replaced without a reason.
-    """
-    digests = measurement.digests
-    for name, given in answers.items():
-        if digests.get(f"reference:{name}") != given.digest:
-            raise InputError(
-                f"Accepting the fp32 reference of '{measurement.cell.model}'",
-                found=f"a measurement counted against other answers to '{name}'",
-                expected="one counted against the answers to be stored",
-                remedy="Run the fp32 cell of this model again.",
-            )
-    labelled = [s for s in measurement.scores if s.against is Against.LABELS]
-    new = Baseline(
-        model=measurement.cell.model,
-        model_digest=digests["model"],
-        preprocessing=digests["preprocessing"],
-        backend=backend,
-        environment_class=environment_class,
-        metrics={s.metric: s.reference_hits for s in labelled},
-        data={
-            name: StoredData(samples=len(a), digest=digests[f"data:{name}"], reference=a.digest, kind=a.kind)
-            for name, a in answers.items()
-        },
-        stored=answers,
-        cells={} if baseline is None else baseline.cells,
-        kept={} if baseline is None else baseline.kept,
-    )
-    if baseline is not None:
-        if _same_reference(baseline, new):
-            return Acceptance(baseline=baseline)
-        _demand_reason(f"Accepting a new fp32 reference of '{measurement.cell.model}'", reason)
-    before = {} if baseline is None else baseline.metrics
-    rows = [
-        AcceptedRow(
-            cell="fp32",
-            environment_class=environment_class,
-            metric=s.metric,
-            old=before.get(s.metric),
-            new=s.reference_hits,
-            out_of=s.out_of,
-        )
-        for s in labelled
-    ]
-    return Acceptance(baseline=new, rows=tuple(rows))
-
-
-def _demand_reason(doing: str, reason: str) -> None:
+def demand_reason(doing: str, reason: str) -> None:
     """Refuse to replace anything without a word about why.
 
     Raises:
@@ -219,18 +171,10 @@ def _demand_reason(doing: str, reason: str) -> None:
         )
 
 
-def _same_reference(old: Baseline, new: Baseline) -> bool:
-    """Whether only the place where it was made differs: then the file stays as it is."""
-    same = ("model", "model_digest", "preprocessing", "metrics", "data")
-    return all(getattr(old, name) == getattr(new, name) for name in same)
-
-
-def _unacceptable(
-    baseline: Baseline, measurement: Measurement, rules: Rules, quarantine: Sequence[QuarantineEntry]
-) -> str:
+def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) -> str:
     """Why this measurement may not be accepted; empty when it may."""
-    if entry := next((e for e in quarantine if e.covers(measurement.cell, measurement.environment)), None):
-        return f"it is listed as known bad until {entry.expires}: {entry.reason}"
+    if strange := _not_finite(measurement):
+        return f"{strange} is not a finite number"
     stale = baseline.expectation(measurement.cell, measurement.digests).what
     if stale:
         return f"the stored fp32 reference does not fit it: {stale}; accept that first (--qbench-accept-fp32)"
@@ -241,12 +185,47 @@ def _unacceptable(
     return ""
 
 
+def _not_finite(measurement: Measurement) -> str:
+    """The first thing of ``measurement`` that is NaN or infinite; empty where all is finite."""
+    for score in measurement.scores:
+        if not all(map(math.isfinite, (score.hits, score.value, *(score.interval or ())))):
+            return score.metric
+    for data, word in measurement.kept.items():
+        scores = unpacked_answers(word).scores
+        if scores is not None and not all(map(math.isfinite, scores.ravel().tolist())):
+            return f"a probability on '{data}'"
+    return ""
+
+
+def _predecessor(known: AcceptedCell, measurement: Measurement, rules: Rules) -> Accepted | None:
+    """The result that ``measurement`` is compared with: of its own class, even one of a former model, or inherited."""
+    name = str(measurement.environment)
+    if name in known.former:
+        return known.accepted[name]
+    inherits = inherited(known.current, measurement.environment, rules.equivalents)
+    return None if inherits is None else known.current[inherits]
+
+
+def _is_asked_for(scope: Scope | None, measurement: Measurement, old: Accepted | None, *, is_former: bool) -> bool:
+    """Whether ``scope`` takes ``measurement``; in the place of a former model's result it is both new and changed."""
+    if is_former and scope is not Scope.IMPROVED:
+        return scope is not None
+    return is_in_scope(scope, measurement, old)
+
+
+def _with_result(cell: AcceptedCell, name: str, result: Accepted, *, dropped: str) -> AcceptedCell:
+    """``cell`` with ``result`` for the class ``name``, without the one for ``dropped`` unless that is the same."""
+    others = {key: accepted for key, accepted in cell.accepted.items() if key != dropped}
+    former = tuple(key for key in cell.former if key not in (name, dropped))
+    return replace(cell, accepted={**others, name: result}, former=former)
+
+
 def _with_floors(cell: AcceptedCell, measurement: Measurement, rules: Rules) -> AcceptedCell:
     """Floors anew from the lowest agreement accepted in any class, less the slack, never under the suite's minimum."""
     floors = dict(cell.floors)
     for score in measurement.scores:
-        if score.has_floor:
-            lowest = min(a.metrics[score.metric] for a in cell.accepted.values() if score.metric in a.metrics)
+        if score.against is Against.REFERENCE:
+            lowest = min(a.metrics[score.metric] for a in cell.current.values() if score.metric in a.metrics)
             slack = score.out_of * FLOOR_SLACK_PERCENT // 100
             floors[score.metric] = max(least_agreement(rules.agreement, score.out_of), lowest - slack)
     return replace(cell, floors=floors)

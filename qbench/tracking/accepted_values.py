@@ -36,7 +36,7 @@ def accepted_levels(suite: str, baselines: Iterable[Baseline]) -> dict[tuple[Cel
         for slug, known in baseline.cells.items():
             backend, schema, *variant = slug.split("+")
             cell = Cell(suite, baseline.model, backend, schema, *variant)
-            for environment_class, accepted in known.accepted.items():
+            for environment_class, accepted in known.current.items():
                 for metric, hits in accepted.metrics.items():
                     found[cell, metric, environment_class] = AcceptedLevel(hits=hits, data=data)
     return found

@@ -30,10 +30,23 @@ class StoredData:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedCell:
-    """What was accepted for one cell: environment class → result; metric against the reference → least hits."""
+    """What was accepted for one cell: environment class → result; metric against the reference → least hits.
+
+    ``former``: the classes whose result is of a former model or former data, and judges nothing any more.
+    """
 
     accepted: Mapping[str, Accepted]
     floors: Mapping[str, int] = field(default_factory=dict)
+    former: tuple[str, ...] = ()
+
+    @property
+    def current(self) -> Mapping[str, Accepted]:
+        """The results of today's model and data."""
+        return {name: accepted for name, accepted in self.accepted.items() if name not in self.former}
+
+    def outdated(self) -> "AcceptedCell":
+        """This cell once its model or its data is another."""
+        return AcceptedCell(accepted=self.accepted, former=tuple(sorted(self.accepted)))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -104,7 +117,7 @@ class Baseline:
             state=State.STALE if what else State.KNOWN,
             what=what,
             reference={} if trusted else {name: data.reference for name, data in self.data.items()},
-            accepted={} if known is None else known.accepted,
+            accepted={} if known is None else known.current,
             kept=self.kept.get(cell.slug, {}),
             floors={} if known is None or trusted else known.floors,
             cell_known=known is not None,

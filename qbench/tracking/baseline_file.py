@@ -18,7 +18,7 @@ from qbench.errors import InputError, StoreError
 from qbench.metrics import Answers
 from qbench.storage import json_text, plain, value_from_table, write_bytes, write_text
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
-from qbench.tracking.kept_file import load_kept, save_kept
+from qbench.tracking.kept_file import kept_path, load_kept, save_kept
 from qbench.tracking.stored_arrays import damaged, packed_arrays, read_arrays
 
 FORMAT = "qbench-baseline/1"
@@ -79,6 +79,33 @@ def load_baseline(path: Path) -> Baseline:
     )
 
 
+def load_accepted(path: Path) -> Mapping[str, AcceptedCell]:
+    """What the baseline at ``path`` holds for its cells, without reading any answers.
+
+    Raises:
+        StoreError: as ``load_baseline``.
+    """
+    return _parsed(path).cells
+
+
+def delete_baseline(path: Path) -> None:
+    """Remove the baseline at ``path`` and the answers beside it.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    try:
+        for file in (path, _answers_path(path), kept_path(path)):
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"Removing the baseline '{path}'",
+            found=error.strerror or str(error),
+            expected="a folder that can be written",
+            remedy="Mend its permissions, and prune again.",
+        ) from error
+
+
 def save_baseline(path: Path, baseline: Baseline) -> bool:
     """Write ``baseline`` to ``path`` and its answers beside it; whether anything changed on disk.
 
@@ -99,10 +126,7 @@ def save_baseline(path: Path, baseline: Baseline) -> bool:
 
 
 def _table(baseline: Baseline) -> dict[str, Any]:
-    cells = {
-        slug: {"accepted": {name: _short(plain(a)) for name, a in cell.accepted.items()}, "floors": plain(cell.floors)}
-        for slug, cell in baseline.cells.items()
-    }
+    cells = {slug: _cell(cell) for slug, cell in baseline.cells.items()}
     return {
         "format": FORMAT,
         "model": {"id": baseline.model, "digest": baseline.model_digest},
@@ -115,6 +139,11 @@ def _table(baseline: Baseline) -> dict[str, Any]:
         "data": plain(baseline.data),
         "cells": cells,
     }
+
+
+def _cell(cell: AcceptedCell) -> dict[str, Any]:
+    table = {"accepted": {name: _short(plain(a)) for name, a in cell.accepted.items()}, "floors": plain(cell.floors)}
+    return table | ({"former": list(cell.former)} if cell.former else {})
 
 
 def _short(accepted: dict[str, Any]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import pytest
 
 import qbench.backends
 import qbench.metrics
+import qbench.passes
 import qbench.plugin.ending
 import qbench.plugin.python_tests
 import qbench.plugin.summary
@@ -16,7 +17,7 @@ import qbench.zoo
 
 # pytester forgets the modules that a run in this process has loaded. What is loaded here stays: runs take milliseconds,
 # and a name that a lazy door has handed out keeps belonging to the file it came from.
-for room in (qbench.backends, qbench.metrics, qbench.quantization, qbench.suite, qbench.zoo):
+for room in (qbench.backends, qbench.metrics, qbench.passes, qbench.quantization, qbench.suite, qbench.zoo):
     for name in room.__all__:
         getattr(room, name)
 

@@ -26,8 +26,8 @@ MIXED = measured(top1(761), per(105), agreement(930), predictions="p4")
 SAME_COUNTS = measured(predictions="p5")
 
 
-def accept(base, *measurements, scope=Scope.ALL, reason="a new kernel", **more):
-    accepting = Accepting(scope=scope, reason=reason)
+def accept(base, *measurements, scope=Scope.ALL, reason="a new kernel", for_any=False, **more):
+    accepting = Accepting(scope=scope, reason=reason, for_any=for_any)
     return accept_measurements(base, measurements, accepting=accepting, **({"rules": Rules()} | more))
 
 
@@ -216,11 +216,42 @@ def test_the_same_reference_is_no_change_even_from_elsewhere(known):
 
 def test_a_new_reference_clears_nothing_else(known):
     photos = Answers(np.roll(ANSWERS["photos"].ids, 1, axis=0))
-    found = reference(known, {**ANSWERS, "photos": photos}, model="m2")
+    found = reference(known, {**ANSWERS, "photos": photos})
     assert found.baseline.cells == known.cells
-    assert found.baseline.model_digest == "m2"
     assert found.baseline.answers()["photos"] is photos
     assert found.rows
+
+
+def test_what_was_accepted_of_a_former_model_judges_nothing_until_it_is_measured_anew(known):
+    both = accept(known, dataclasses.replace(measured(), environment=ELSEWHERE)).baseline
+    new = reference(both, model="m2").baseline
+    assert new.model_digest == "m2"
+    assert new.cells[SLUG].accepted == both.cells[SLUG].accepted
+    assert new.cells[SLUG].former == tuple(sorted((str(HERE), str(ELSEWHERE))))
+    measurement = measured(model="m2")
+    expected = new.expectation(measurement.cell, measurement.digests)
+    assert (expected.accepted, expected.floors, expected.cell_known) == ({}, {}, True)
+    for scope in (Scope.NEW, Scope.CHANGED, Scope.ALL):
+        again = accept(new, measurement, scope=scope, reason="")
+        assert [row.old for row in again.rows] == [758, 104, 940]
+        assert again.baseline.cells[SLUG].former == (str(ELSEWHERE),)
+    assert not accept(new, measurement, scope=Scope.IMPROVED).rows
+
+
+def test_a_result_declared_for_any_class_takes_the_place_of_its_own(known):
+    found = accept(known, measured(), scope=Scope.NEW, reason="", for_any=True)
+    assert set(found.baseline.cells[SLUG].accepted) == {"any"}
+    again = accept(found.baseline, dataclasses.replace(measured(), environment=ELSEWHERE), scope=Scope.NEW)
+    assert not again.rows  # it inherits
+    with pytest.raises(InputError, match="no reason"):
+        accept(known, WORSE, scope=Scope.NEW, reason="", for_any=True)  # replaces what its class had
+
+
+def test_what_is_not_finite_is_never_accepted(known):
+    scores = (dataclasses.replace(top1(758), interval=(float("nan"), 0.0)), per(104), agreement(940))
+    found = accept(known, measured(*scores, predictions="p2"))
+    assert not found.rows
+    assert [refusal.reason for refusal in found.refusals] == ["top1@photos is not a finite number"]
 
 
 def test_a_reference_is_replaced_for_a_reason_only(known):

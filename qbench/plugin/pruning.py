@@ -1,0 +1,71 @@
+"""``--qbench-prune``, and what it would remove: baselines that a suite has no more, listed by every run of the suite.
+
+The matrix of a suite is known once it is collected, whatever is selected of it; removing asks for all of it to be
+selected, so that nobody prunes by the way.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from qbench.errors import QbenchError
+from qbench.plugin.opening import OpenSuite, open_suite
+from qbench.plugin.options import OPTIONS
+from qbench.plugin.tags import collected_tags
+from qbench.suite import SUFFIX
+from qbench.tracking import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
+
+
+def leftover_sentences(session: pytest.Session, file: Path) -> tuple[str, ...]:
+    """What of the baselines of the suite at ``file`` nothing uses, in sentences; none where it is broken."""
+    options = session.config.stash[OPTIONS]
+    try:
+        opened = _opened(session, file)
+    except QbenchError:  # its cells, or its collector, say so
+        return ()
+    orphans = orphan_notes(options.baselines, file.parent, SUFFIX)
+    return leftover_notes(_leftovers(opened, options.baselines), opened.shown_path) + orphans
+
+
+def demand_whole_suites(session: pytest.Session) -> None:
+    """Refuse to prune by a part of a suite, before anything is measured.
+
+    Raises:
+        pytest.UsageError: no suite was collected, or not all of one is selected.
+    """
+    tags = collected_tags(session.config)
+    if not tags:
+        raise _refusal("no suite", "the file of one: pytest suites/NAME.qbench.toml --collect-only --qbench-prune")
+    for tag in tags:
+        if tag.selected != tag.planned:
+            raise _refusal(f"{tag.selected} of the {tag.planned} cells of '{tag.suite}' selected", "all of them")
+
+
+def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
+    """Remove what the suites at ``files`` have no more; a line for each thing that went.
+
+    Raises:
+        QbenchError: a suite is wrong, or a baseline cannot be written.
+    """
+    folder = session.config.stash[OPTIONS].baselines
+    said = []
+    for file in files:
+        leftovers = _leftovers(_opened(session, file), folder)
+        prune_leftovers(folder, leftovers)
+        said += [f"pruned {one.name}: {one.why}" for one in leftovers] or [f"nothing to prune: {file.name}"]
+    return said
+
+
+def _leftovers(opened: OpenSuite, folder: Path) -> tuple[Leftover, ...]:
+    return find_leftovers(folder, opened.suite.name, (planned.cell for planned in opened.planned))
+
+
+def _opened(session: pytest.Session, file: Path) -> OpenSuite:
+    return open_suite(file, session.config, session.gethookproxy(file))
+
+
+def _refusal(found: str, expected: str) -> pytest.UsageError:
+    return pytest.UsageError(
+        f"Pruning baselines: found {found}; expected {expected}. A part of a suite cannot tell what is left over."
+    )

@@ -1,0 +1,123 @@
+"""Baselines that nothing uses any more: of models and cells that their suite lost, and of a former model or data.
+
+They are listed by every run that knows its whole suite, and removed on request only: what a suite lacks today may be
+back tomorrow, and a class that nobody measured anew may only be waiting for its machine.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qbench.errors import StoreError
+from qbench.judging import Cell
+from qbench.tracking.baseline import Baseline
+from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_accepted, load_baseline, save_baseline
+
+_NAMED = 3
+
+
+@dataclass(frozen=True, slots=True, order=True, kw_only=True)
+class Leftover:
+    """One thing that nothing uses.
+
+    Args:
+        suite, model: whose baseline. cell: its slug; empty: the whole file.
+        environment_class: the class whose result is of a former model or former data; empty: all that is known of it.
+    """
+
+    suite: str
+    model: str
+    cell: str = ""
+    environment_class: str = ""
+
+    @property
+    def name(self) -> str:
+        """``model``, ``model::cell`` or ``model::cell in CLASS``."""
+        named = f"{self.model}::{self.cell}" if self.cell else self.model
+        return f"{named} in {self.environment_class}" if self.environment_class else named
+
+    @property
+    def why(self) -> str:
+        """One clause."""
+        if self.environment_class:
+            return "of a former model or former data"
+        return f"no such {'cell' if self.cell else 'model'} in the suite '{self.suite}'"
+
+
+def find_leftovers(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[Leftover, ...]:
+    """What of the baselines of ``suite`` nothing uses, sorted; damaged files are passed over, others tell of them.
+
+    Args:
+        folder: of baselines. cells: every cell of the suite, whether it is measured now or not.
+    """
+    slugs: dict[str, set[str]] = {}
+    for cell in cells:
+        slugs.setdefault(cell.model, set()).add(cell.slug)
+    found = []
+    for path in sorted((folder / suite).glob("*.json")):
+        model = path.name.removesuffix(".json")
+        if model not in slugs:
+            found.append(Leftover(suite=suite, model=model))
+            continue
+        try:
+            known = load_accepted(path)
+        except StoreError:
+            continue
+        for slug, held in known.items():
+            classes = held.former if slug in slugs[model] else ("",)
+            found += [Leftover(suite=suite, model=model, cell=slug, environment_class=name) for name in classes]
+    return tuple(sorted(found))
+
+
+def leftover_notes(leftovers: Iterable[Leftover], suite_path: str) -> tuple[str, ...]:
+    """A sentence for each reason, that names the first few and the command for ``suite_path``; nothing for none."""
+    reasons: dict[str, list[str]] = {}
+    for one in leftovers:
+        reasons.setdefault(one.why, []).append(one.name)
+    return tuple(
+        f"{'1 baseline is' if len(names) == 1 else f'{len(names)} baselines are'} left over ({why}): "
+        f"{', '.join(names[:_NAMED])}{f' and {len(names) - _NAMED} more' if len(names) > _NAMED else ''}; "
+        f"removed by: pytest {suite_path} --collect-only --qbench-prune"
+        for why, names in reasons.items()
+    )
+
+
+def orphan_notes(folder: Path, suites: Path, suffix: str) -> tuple[str, ...]:
+    """A sentence for each folder of baselines without a suite of its name in ``suites``; nobody removes these.
+
+    Args:
+        folder: of baselines. suffix: of the names of suite files. Suites may lie in other folders too.
+    """
+    named = (path.parent.name for path in sorted(folder.glob("*/*.json")))
+    orphans = [name for name in dict.fromkeys(named) if not (suites / f"{name}{suffix}").exists()]
+    return tuple(f"'{folder.name}/{name}' holds baselines, and '{suites.name}' no suite '{name}'." for name in orphans)
+
+
+def prune_leftovers(folder: Path, leftovers: Iterable[Leftover]) -> None:
+    """Remove ``leftovers`` from the baselines in ``folder``.
+
+    Raises:
+        StoreError: a baseline cannot be read or written; those before it are done.
+    """
+    files: dict[Path, list[Leftover]] = {}
+    for one in leftovers:
+        files.setdefault(baseline_path(folder, one.suite, one.model), []).append(one)
+    for path, several in files.items():
+        if any(not one.cell for one in several):
+            delete_baseline(path)
+        else:
+            save_baseline(path, _without(load_baseline(path), several))
+
+
+def _without(baseline: Baseline, leftovers: Iterable[Leftover]) -> Baseline:
+    cells, kept = dict(baseline.cells), {slug: dict(classes) for slug, classes in baseline.kept.items()}
+    for one in leftovers:
+        if not one.environment_class or cells[one.cell].accepted.keys() == {one.environment_class}:
+            del cells[one.cell]
+            kept.pop(one.cell, None)
+            continue
+        cell, name = cells[one.cell], one.environment_class
+        left = {key: accepted for key, accepted in cell.accepted.items() if key != name}
+        cells[one.cell] = replace(cell, accepted=left, former=tuple(n for n in cell.former if n != name))
+        kept.get(one.cell, {}).pop(name, None)
+    return replace(baseline, cells=cells, kept=kept)

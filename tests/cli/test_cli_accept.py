@@ -1,0 +1,88 @@
+"""``qbench accept``: what is left out on purpose, what was asked for and refused, and results for any class."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+SUITE = "suites/tiny.qbench.toml"
+BASELINE = Path("baselines/tiny/blobs.json")
+LISTED = "blobs::ort-cpu+w8a8_asym_pc"
+
+
+@pytest.fixture
+def run_file(project, qbench):
+    """A run file of a project with an fp32 reference whose one cell is known to be bad."""
+    from qbench.host import utc_today
+    from qbench.storage import Cache
+    from qbench.suite import Bench, Settings, approve_run, expand, gather, load_suite
+    from qbench.tracking import Accepting
+
+    suite = load_suite(Path(SUITE))
+    catalogues = gather(suites=Path("suites"))
+    accepting = Accepting(fp32=True)
+    settings = Settings(
+        baselines=Path("baselines"), suite_path=SUITE, today=utc_today(), cache=Cache.default(), accepting=accepting
+    )
+    bench = Bench(suite, catalogues, settings)
+    first = expand(suite, catalogues)[0]
+    approve_run(bench, [(first, bench.measure(first))])
+    Path("suites/tiny.quarantine.toml").write_text(
+        f'[[cell]]\ncell = "{LISTED}"\nmeasured = "97 %"\nreason = "saturates"\nowner = "ann"\nexpires = "2999-01-01"\n'
+    )
+    qbench("run", SUITE)
+    (path,) = Path("reports/history").glob("*.jsonl")
+    return path
+
+
+def accepted_cells():
+    return set(json.loads(BASELINE.read_text())["cells"])
+
+
+def test_a_listed_cell_is_left_out_on_purpose(run_file, qbench):
+    code, out, err = qbench("accept", run_file)
+    assert code == 0
+    assert out.splitlines()[-1] == "1 cell left out on purpose: listed as known bad, never accepted"
+    assert f"left out: {LISTED}: it is listed as known bad until 2999-01-01: saturates" in err
+    assert len(accepted_cells()) == 5
+    code, out, _ = qbench("accept", run_file)
+    assert code == 0
+    assert "nothing to accept" in out
+
+
+def test_a_listed_cell_that_was_asked_for_by_name_is_refused(run_file, qbench):
+    assert qbench("accept", run_file, "--cell", LISTED)[0] == 1
+    assert qbench("accept", run_file, "--cell", "blobs::*pc")[0] == 0
+    assert accepted_cells() == {"ort-cpu-noopt+w8a8_asym_pc"}
+
+
+def test_a_result_can_be_declared_for_any_class(run_file, qbench):
+    code, out, _ = qbench("accept", run_file, "--any-class")
+    assert code == 0
+    assert {line.split()[1] for line in out.splitlines() if line.startswith("blobs::")} == {"any"}
+    cells = json.loads(BASELINE.read_text())["cells"]
+    assert all(set(cell["accepted"]) == {"any"} for cell in cells.values())
+    code, out, err = qbench("run", SUITE, "--json")
+    outcomes = {cell["outcome"] for cell in json.loads(out)["cells"] if cell["schema"] != "w8a8_asym_pc"}
+    assert outcomes == {"passed"}, err
+    assert any("for any class" in gate["detail"] for cell in json.loads(out)["cells"] for gate in cell["gates"])
+
+
+def test_what_is_left_over_is_noted_in_the_run(run_file, qbench):
+    assert qbench("accept", run_file)[0] == 0
+    suite = Path(SUITE)
+    suite.write_text(suite.read_text().replace('"ort-cpu", "ort-cpu-noopt"', '"ort-cpu"'))
+    out = qbench("run", SUITE, "--select", "schema=fp32")[1]
+    assert "note: 3 baselines are left over (no such cell in the suite 'tiny'): blobs::ort-cpu-noopt+fp32," in out
+    assert "--collect-only --qbench-prune" in " ".join(out.split())
+
+
+def test_a_share_without_models_is_fine(run_file, qbench):
+    from qbench.suite import Shard
+
+    idle = next(index for index in (1, 2) if not Shard(index, 2).holds("blobs"))
+    code, _, err = qbench("run", SUITE, "--shard", f"{idle}/2")
+    assert (code, "falls to shard" in err) == (0, True)
+    assert qbench("run", SUITE, "--shard", "3/2")[0] == 2
+    code, out, _ = qbench("run", SUITE, "--shard", f"{3 - idle}/2", "--json")
+    assert json.loads(Path(json.loads(out)["path"]).read_text().splitlines()[0])["shard"] == f"{3 - idle}/2"

@@ -1,0 +1,94 @@
+"""What of the baselines nothing uses any more: found by the suite's cells, told in sentences, removed on request."""
+
+import dataclasses
+
+import pytest
+from tracked_results import ELSEWHERE, HERE, baseline, measured
+
+from qbench.judging import Cell, Rules
+from qbench.tracking import (
+    Accepting,
+    Leftover,
+    Scope,
+    accept_measurements,
+    baseline_path,
+    find_leftovers,
+    leftover_notes,
+    load_baseline,
+    orphan_notes,
+    prune_leftovers,
+    save_baseline,
+)
+
+SLUGS = ("ort-cpu+w8a8_asym_pc", "ort-cpu+old", "ort-cpu+w8a8_asym_pc+calib32")
+CELLS = [Cell("smoke", "mobilenet_v2", "ort-cpu", "w8a8_asym_pc"), Cell("smoke", "mobilenet_v2", "ort-cpu", "fp32")]
+PATH = "suites/smoke.qbench.toml"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    every = [measured(slug=slug, environment=where) for slug in SLUGS for where in (HERE, ELSEWHERE)]
+    known = accept_measurements(baseline(), every, accepting=Accepting(scope=Scope.NEW), rules=Rules()).baseline
+    save_baseline(baseline_path(tmp_path, "smoke", "mobilenet_v2"), known)
+    for model in ("gone", "broken"):
+        save_baseline(baseline_path(tmp_path, "smoke", model), known)
+    baseline_path(tmp_path, "smoke", "broken").write_text("{")
+    return tmp_path
+
+
+def test_models_and_cells_that_the_suite_lost_are_found_even_in_damaged_files(folder):
+    found = find_leftovers(folder, "smoke", CELLS)
+    assert [one.name for one in found] == ["broken", "gone", f"mobilenet_v2::{SLUGS[1]}", f"mobilenet_v2::{SLUGS[2]}"]
+    assert find_leftovers(folder, "nightly", CELLS) == ()
+
+
+def test_a_damaged_baseline_of_a_model_that_is_there_is_left_to_others(folder):
+    assert not any(
+        one.model == "broken" for one in find_leftovers(folder, "smoke", [Cell("smoke", "broken", "b", "s")])
+    )
+
+
+def test_the_sentences_count_name_and_say_what_to_type(folder):
+    models, cells = leftover_notes(find_leftovers(folder, "smoke", CELLS), PATH)
+    assert models.startswith("2 baselines are left over (no such model in the suite 'smoke'): broken, gone; ")
+    assert cells.endswith(f"removed by: pytest {PATH} --collect-only --qbench-prune")
+    assert leftover_notes((), PATH) == ()
+
+
+def test_pruning_removes_them_with_their_answers_and_nothing_else(folder):
+    path = baseline_path(folder, "smoke", "mobilenet_v2")
+    before = load_baseline(path)
+    prune_leftovers(folder, find_leftovers(folder, "smoke", CELLS))
+    assert sorted(file.name for file in path.parent.iterdir()) == ["mobilenet_v2.fp32.npz", "mobilenet_v2.json"]
+    assert load_baseline(path).cells == {SLUGS[0]: before.cells[SLUGS[0]]}
+    assert find_leftovers(folder, "smoke", CELLS) == ()
+
+
+def test_results_of_a_former_model_go_class_by_class_and_a_cell_with_its_last(folder):
+    path = baseline_path(folder, "smoke", "mobilenet_v2")
+    known = load_baseline(path)
+    partly = dataclasses.replace(known.cells[SLUGS[0]], former=(str(ELSEWHERE),))
+    save_baseline(
+        path, dataclasses.replace(known, cells={SLUGS[0]: partly, SLUGS[1]: known.cells[SLUGS[1]].outdated()})
+    )
+    cells = [Cell("smoke", "mobilenet_v2", *slug.split("+")) for slug in SLUGS]
+    found = [one for one in find_leftovers(folder, "smoke", cells) if one.model == "mobilenet_v2"]
+    assert len(found) == 3
+    assert leftover_notes(found[-1:], PATH)[0].startswith("1 baseline is left over (of a former model")
+    prune_leftovers(folder, found)
+    left = load_baseline(path).cells
+    assert {slug: set(cell.accepted) for slug, cell in left.items()} == {SLUGS[0]: {str(HERE)}}
+    assert left[SLUGS[0]].former == ()
+
+
+def test_folders_without_a_suite_are_named_and_nothing_more(folder, tmp_path):
+    suites = tmp_path / "suites"
+    suites.mkdir()
+    (note,) = orphan_notes(folder, suites, ".qbench.toml")
+    assert note == f"'{folder.name}/smoke' holds baselines, and 'suites' no suite 'smoke'."
+    (suites / "smoke.qbench.toml").touch()
+    assert orphan_notes(folder, suites, ".qbench.toml") == ()
+
+
+def test_leftovers_sort_by_what_they_are():
+    assert Leftover(suite="s", model="a") < Leftover(suite="s", model="a", cell="x") < Leftover(suite="s", model="b")
