@@ -113,36 +113,21 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
 def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
     """What was accepted for the cells of ``runs`` and what people said of alerts, where the files are there."""
     from qbench.host import first_parents
-    from qbench.reporting import remember
-    from qbench.tracking import (
-        ANNOTATIONS_FILE,
-        accepted_levels,
-        baseline_path,
-        load_annotations,
-        load_baseline,
-        main_line,
-    )
+    from qbench.reporting import read_memory
+    from qbench.tracking import ANNOTATIONS_FILE
 
-    accepted = {}
-    for suite, model in sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells}):
-        path = baseline_path(Path(arguments.baselines), suite, model)
-        if path.exists():
-            accepted.update(accepted_levels(suite, [load_baseline(path)]))
-    notes = load_annotations(Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE))
-    return remember(runs, accepted=accepted, annotations=notes, commits=main_line(runs, first_parents(".")))
+    notes = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
+    return read_memory(runs, Path(arguments.baselines), notes, parents=first_parents("."))
 
 
 def _tell_github(reports: "Sequence[Report]") -> None:
     """Print the annotations, and add the summary to the file that GitHub names, if it names one."""
-    from qbench.reporting import annotations, step_summary
+    from qbench.reporting import add_step_summary, annotations
 
     files = {r.suite: f"suites/{r.suite}.qbench.toml" for r in reports}
     for command in annotations(reports, {suite: file for suite, file in files.items() if Path(file).is_file()}):
         print(command)
-    summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary:
-        with Path(summary).open("a", encoding="utf-8") as file:
-            file.write(step_summary(reports))
+    add_step_summary(reports, os.environ.get("GITHUB_STEP_SUMMARY"))
 
 
 COMMAND = Command(

@@ -71,14 +71,23 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     run = read_run(writer.path)
     _show(run, code, as_json=arguments.json)
     if arguments.report:
-        from qbench.reporting import front_pages, recent_runs, write_reports
-
-        folder = Path(arguments.output)
-        for page in front_pages(
-            write_reports(recent_runs(Path(arguments.history)).runs, folder, arguments.report), folder
-        ):
-            say(f"wrote {page}")
+        _draw(arguments)
     return code
+
+
+def _draw(arguments: argparse.Namespace) -> None:
+    """Write the reports that were asked for, as ``qbench report`` writes them."""
+    from qbench.host import first_parents
+    from qbench.reporting import front_pages, read_memory, recent_runs, write_reports
+    from qbench.tracking import ANNOTATIONS_FILE
+
+    history, folder = Path(arguments.history), Path(arguments.output)
+    recent = recent_runs(history)
+    parents = first_parents(".")
+    memory = read_memory(recent.runs, Path(arguments.baselines), history / ANNOTATIONS_FILE, parents=parents)
+    written = write_reports(recent.runs, folder, arguments.report, problems=recent.problems, memory=memory)
+    for page in front_pages(written, folder):
+        say(f"wrote {page}")
 
 
 def _settings(arguments: argparse.Namespace) -> "Settings":

@@ -1,19 +1,29 @@
 """The end of a session on the controller: run files closed, results accepted, reports drawn; and what to say of it."""
 
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 
-from qbench.errors import IncompleteError, QbenchError
+from qbench.errors import QbenchError
+from qbench.host import first_parents
 from qbench.judging import Measurement
 from qbench.plugin.opening import open_suite
-from qbench.plugin.pruning import leftover_sentences, prune
+from qbench.plugin.options import GITHUB
 from qbench.plugin.recording import OpenRun, Recorder
-from qbench.reporting import front_pages, recent_runs, write_reports
+from qbench.reporting import (
+    add_step_summary,
+    annotations,
+    build_reports,
+    front_pages,
+    read_memory,
+    recent_runs,
+    write_reports,
+)
 from qbench.suite import approve_run
-from qbench.tracking import Acceptance, measurement_of_line
+from qbench.tracking import ANNOTATIONS_FILE, Acceptance, measurement_of_line
 
 LISTED = 12
 """Accepted cells of a model that are listed one by one; the diff of the baseline shows them all."""
@@ -27,16 +37,11 @@ def finish(
     Args:
         exit_code: pytest's, for the ``end`` lines. crashes: a sentence a worker that died. stopped: before its end.
     """
-    for run in recorder.runs.values():
-        for sentence in leftover_sentences(session, Path(run.facts["file"])):
-            recorder.note(run, sentence)
     recorder.finish(exit_code, crashes, stopped=stopped)
     said = []
     for run in recorder.runs.values():
         if recorder.options.accepts:
             said += _attempt(recorder, partial(_accept, run, session))
-        if recorder.options.prune:
-            said += _attempt(recorder, partial(_prune, run, session))
     if recorder.options.report and not stopped:
         said += _attempt(recorder, partial(_report, recorder))
     return said
@@ -53,9 +58,20 @@ def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
 def _report(recorder: Recorder) -> list[str]:
     options = recorder.options
     recent = recent_runs(options.history)
-    written = write_reports(recent.runs, options.reports, options.report, problems=recent.problems)
+    parents = first_parents(recorder.config.rootpath)
+    memory = read_memory(recent.runs, options.baselines, options.history / ANNOTATIONS_FILE, parents=parents)
+    said = []
+    if GITHUB in options.report:
+        reports = build_reports(recent.runs, memory=memory)
+        files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
+        said += annotations(reports, files)
+        add_step_summary(reports, os.environ.get("GITHUB_STEP_SUMMARY"))
+    kinds = [kind for kind in options.report if kind != GITHUB]
+    if not kinds:
+        return said
+    written = write_reports(recent.runs, options.reports, kinds, problems=recent.problems, memory=memory)
     charts = [path for path in written if options.reports / "charts" in path.parents]
-    said = [f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)]
+    said += [f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)]
     if charts:
         count = f"{len(charts)} chart{'s' if len(charts) > 1 else ''}"
         said.append(f"wrote {_short(options.reports / 'charts', recorder.config)}/ ({count})")
@@ -72,17 +88,6 @@ def _accept(run: OpenRun, session: pytest.Session) -> list[str]:
     return [line for model, change in approve_run(opened.bench, measured) for line in _told(model, change)]
 
 
-def _prune(run: OpenRun, session: pytest.Session) -> list[str]:
-    if not run.complete or run.facts["selected"] != run.facts["planned"]:
-        raise IncompleteError(
-            f"Pruning the baselines of '{run.facts['suite']}'",
-            found=f"a run of {len(run.finished)} of its {run.facts['planned']} cells",
-            expected="a run of the whole suite, to its end",
-            remedy="Prune without -n, or with --collect-only: that measures nothing.",
-        )
-    return prune(session, [Path(run.facts["file"])])
-
-
 def _measurements(run: OpenRun) -> list[Measurement]:
     return [m for m in map(measurement_of_line, run.cells) if m is not None]
 
@@ -96,9 +101,7 @@ def _told(model: str, change: Acceptance) -> list[str]:
     rows = [f"accepted {model}::{cell}: {', '.join(texts)} ({where})" for (cell, where), texts in told.items()]
     if len(rows) > LISTED:
         rows = [*rows[: LISTED - 1], f"accepted {len(rows) - LISTED + 1} more cells of {model}"]
-    refused = [f"not accepted: {model}::{one.cell}: {one.reason}" for one in change.refusals if not one.is_listed]
-    left_out = [f"left out: {model}::{one.cell}: {one.reason}" for one in change.refusals if one.is_listed]
-    return rows + refused + left_out
+    return rows + [f"not accepted: {model}::{refusal.cell}: {refusal.reason}" for refusal in change.refusals]
 
 
 def _short(path: Path, config: pytest.Config) -> str:

@@ -82,6 +82,10 @@ def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:
 
     item.ihook.pytest_qbench_update_record(config=item.config, record=line)
     record: dict[str, Any] = plain(line)
+    if item.config.getoption("xmlpath", None):  # pytest's --junitxml
+        from qbench.reporting import cell_facts
+
+        item.user_properties.extend(cell_facts(record).items())
     return record
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-REPORT_KINDS = ("html", "md", "png")
+GITHUB = "github"
+REPORT_KINDS = ("html", "md", "png", GITHUB)
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
 _REASONED = ("changed", "all")

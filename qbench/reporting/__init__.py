@@ -2,10 +2,10 @@
 
 from qbench.reporting.assembly import build_report, build_reports
 from qbench.reporting.compared import Comparison, compare, newest_comparison
-from qbench.reporting.export import EXPORT_FORMATS, export_text
-from qbench.reporting.github import annotations, step_summary
+from qbench.reporting.export import EXPORT_FORMATS, cell_facts, export_text
+from qbench.reporting.github import add_step_summary, annotations, step_summary
 from qbench.reporting.markdown import markdown_text
-from qbench.reporting.memory import NOTHING, Memory, remember
+from qbench.reporting.memory import NOTHING, Memory, read_memory, remember
 from qbench.reporting.recent import WINDOW, Recent, recent_runs
 from qbench.reporting.site import compare_page, html_pages
 from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, Line, styled_lines, summary_lines, summary_text
@@ -27,9 +27,11 @@ __all__ = [
     "MetricView",
     "Recent",
     "Report",
+    "add_step_summary",
     "annotations",
     "build_report",
     "build_reports",
+    "cell_facts",
     "compare",
     "compare_page",
     "export_text",
@@ -37,6 +39,7 @@ __all__ = [
     "html_pages",
     "markdown_text",
     "newest_comparison",
+    "read_memory",
     "recent_runs",
     "remember",
     "step_summary",

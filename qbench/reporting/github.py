@@ -7,6 +7,7 @@ and %2C (GitHub Docs, "Workflow commands"; actions/toolkit, core/src/command.ts)
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.view import Cause, Report
@@ -41,6 +42,13 @@ def step_summary(reports: Sequence[Report], limit: int = SUMMARY_BYTES) -> str:
     note = "\n\nThe rest does not fit into a job summary: see the report.\n"
     kept = text.encode()[: limit - len(note.encode())].decode(errors="ignore")
     return kept[: kept.rfind("\n")] + note
+
+
+def add_step_summary(reports: Sequence[Report], file: str | None) -> None:
+    """Add the summary of ``reports`` to ``file``, which GitHub names in ``GITHUB_STEP_SUMMARY``; None: nowhere."""
+    if file:
+        with Path(file).open("a", encoding="utf-8") as summary:
+            summary.write(step_summary(reports))
 
 
 def _errors(report: Report, file: str) -> Iterator[str]:

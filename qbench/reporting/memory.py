@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from qbench.judging import Cell
@@ -12,9 +13,13 @@ from qbench.tracking import (
     Annotation,
     Regression,
     Run,
+    accepted_levels,
+    baseline_path,
     cell_of_line,
     find_alerts,
     group_alerts,
+    load_annotations,
+    load_baseline,
     main_line,
     trend_series,
 )
@@ -62,6 +67,24 @@ def remember(
         accepted=accepted,
         regressions={suite: group_alerts([a for a in alerts if a.cell.suite == suite], line) for suite in suites},
     )
+
+
+def read_memory(runs: Sequence[Run], baselines: Path, annotations: Path, *, parents: Sequence[str] = ()) -> Memory:
+    """The memory beside ``runs`` that the folder of ``baselines`` and the file of ``annotations`` hold.
+
+    Args:
+        parents: the commits of the project's own line, as its repository has them; none: as the runs have it.
+
+    Raises:
+        StoreError: a baseline or the annotations cannot be read.
+    """
+    accepted: dict[tuple[Cell, str, str], AcceptedLevel] = {}
+    for suite, model in sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells}):
+        path = baseline_path(baselines, suite, model)
+        if path.exists():
+            accepted.update(accepted_levels(suite, [load_baseline(path)]))
+    notes = load_annotations(annotations)
+    return remember(runs, accepted=accepted, annotations=notes, commits=main_line(runs, parents))
 
 
 def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -> float | None:

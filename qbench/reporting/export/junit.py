@@ -53,7 +53,7 @@ def _case(suite: Element, line: Mapping[str, Any]) -> str:
     case = SubElement(
         suite, "testcase", {key: _legal(text) for key, text in name.items()}, time=f"{_seconds(line):.3f}"
     )
-    _properties(case, _facts(line))
+    _properties(case, cell_facts(line))
     outcome = str(line.get("outcome", ""))
     kind = "error" if outcome == Outcome.ERROR.value else "skipped" if outcome == Outcome.UNSUPPORTED.value else ""
     kind = kind or ("" if outcome in _GREEN else "failure")
@@ -65,7 +65,8 @@ def _case(suite: Element, line: Mapping[str, Any]) -> str:
     return kind
 
 
-def _facts(line: Mapping[str, Any]) -> dict[str, object]:
+def cell_facts(line: Mapping[str, Any]) -> dict[str, object]:
+    """Outcome, environment class and counts of the cell in ``line``, as properties of its test case."""
     facts: dict[str, object] = {"outcome": line.get("outcome", "")}
     if line.get("environment_class"):
         facts["environment_class"] = line["environment_class"]
