@@ -11,7 +11,7 @@ from qbench.errors import InputError
 from qbench.evaluation.given_model import refuse_other_road
 from qbench.evaluation.rewriting_value import Rewriting
 from qbench.judging import Cell, Criterion, EnvironmentClass
-from qbench.metrics import Against, Metric
+from qbench.metrics import Metric
 from qbench.quantization import Schema
 from qbench.zoo import Dataset, ZooModel
 
@@ -51,7 +51,7 @@ class Subject:
         for dataset in self.data.values():
             refuse_overlap(self.model.id, self.calibration, dataset)
         for use in self.metrics:
-            if use.metric.against is Against.LABELS and self.data[use.data].labels is None:
+            if use.metric.needs_labels and self.data[use.data].labels is None:
                 raise InputError(
                     f"Scoring '{self.model.id}' with '{use.name}'",
                     found=f"no labels in data set '{use.data}'",

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
+from dataclasses import replace
 from types import MappingProxyType
 
 from qbench.backends import Backend, Executor, Ruled
@@ -59,7 +60,7 @@ def evaluate(
     return Measurement(
         cell=request.cell,
         environment=environment,
-        scores=_scores(request, answers, reference),
+        scores=_scores(request, answers, _beside(request, shared, reference)),
         digests=_digests(shared, quantized, answers, reference) | dict(_rules(backend)) | _pipeline(request),
         changed={name: ids[:LISTED] for name, ids in changed.items()},
         changed_count={name: len(ids) for name, ids in changed.items()},
@@ -131,6 +132,16 @@ def _weight_macs(request: Request, quantized: Quantized | None) -> float | None:
     if quantized is None or request.schema is None or not request.schema.weights_only:
         return None
     return quantized.weight_macs
+
+
+def _beside(request: Request, shared: SharedWork, reference: Mapping[str, Answers]) -> Mapping[str, Answers]:
+    """``reference``, with what only a run has where a metric counts that: today's fp32 outputs, and who was tied."""
+    asked = {use.data for use in request.subject.metrics if use.metric.of_run}
+    if not asked:
+        return reference
+    run = shared.reference()
+    more = {name: replace(reference[name], outputs=run[name].outputs, tied=run[name].tied) for name in asked}
+    return {**reference, **more}
 
 
 def _scores(request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]) -> tuple[Score, ...]:

@@ -16,12 +16,13 @@ import onnx_ir as ir
 
 from qbench.backends import Backend, Executor, Feeds, in_slices
 from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
+from qbench.evaluation.fp32_run import FP32_VERSION, run_arrays, stored_run
 from qbench.evaluation.given_model import read_given, refuse_quantized
 from qbench.evaluation.recorded_feeds import recorded_feeds
 from qbench.evaluation.request import Subject
 from qbench.evaluation.usual_sizes import with_usual_sizes
 from qbench.graph import Capabilities, graph_digest, node_macs
-from qbench.metrics import AnswerKind, Answers
+from qbench.metrics import Answers
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
 from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, make_plan
 from qbench.storage import Cache, digest_plain
@@ -169,15 +170,15 @@ class SharedWork:
 
     def _fp32_answers(self, dataset: Dataset) -> Answers:
         made_from = [self.model_digest, self.samples(dataset).key, self.subject.model.task.name]
-        identity = [made_from, self._fp32_backend.name, self._environment_class]
+        identity = [made_from, self._fp32_backend.name, self._environment_class, FP32_VERSION]
         path = self._cache.entry("fp32", f"{digest_plain(identity)}.npz", lambda path: self._run_fp32(dataset, path))
         with np.load(path, allow_pickle=False) as stored:
-            return Answers(ids=stored["ids"], ties=int(stored["ties"]), kind=AnswerKind(str(stored["kind"])))
+            return stored_run(stored)
 
     def _run_fp32(self, dataset: Dataset, path: Path) -> None:
         answers = self.answer(self._fp32_backend, self.graphs, dataset, threads=1)
         with path.open("wb") as file:
-            np.savez_compressed(file, ids=answers.ids, ties=np.int64(answers.ties), kind=np.str_(answers.kind.value))
+            np.savez_compressed(file, **run_arrays(answers))
 
     def given_answers(self, backend: Backend, *, threads: int) -> Mapping[str, Answers]:
         """What ``backend`` answers to every scored data set with the graphs as they came quantized."""

@@ -18,7 +18,7 @@ from qbench.judging.parts import IDEAL, LossParts, Part, parts_of_counts, parts_
 from qbench.judging.power import changed_share, detectable_drop, samples_needed
 from qbench.judging.quarantine import QuarantineEntry
 from qbench.judging.rewritten import PassNote, RewriteNote
-from qbench.judging.rules import Rules
+from qbench.judging.rules import Limit, Rules
 from qbench.judging.shown import Shown
 from qbench.judging.tolerance import DEFAULT_TOLERANCE, Tolerance, resolve_tolerance
 from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
@@ -44,6 +44,7 @@ __all__ = [
     "FirstNode",
     "Gate",
     "GateState",
+    "Limit",
     "LossParts",
     "Measurement",
     "Outcome",

@@ -10,6 +10,7 @@ import datetime
 from dataclasses import replace
 
 from qbench.judging import remedies
+from qbench.judging.amounts import percent, short_percent
 from qbench.judging.cell import Cell
 from qbench.judging.drift import drift_gates, reference_gate
 from qbench.judging.equality import Criterion, equality_gate, unequal_text
@@ -20,7 +21,7 @@ from qbench.judging.quarantine import QuarantineEntry
 from qbench.judging.rules import Rules
 from qbench.judging.tolerance import Tolerance
 from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
-from qbench.judging.wording import WIDTH, breach, numbers, one_line, percent, short_percent, undecided, wanting
+from qbench.judging.wording import WIDTH, breach, numbers, one_line, undecided, wanting
 
 _EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
 _LISTED = 3
@@ -194,6 +195,8 @@ def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node
     elif broken.kind == "equality" and measurement.compared is not None:
         outcome, headline = Outcome.FAILED, f"{unequal_text(measurement.compared)}: {broken.rule}"
         remedy = remedies.unequal(broken.metric)
+    elif broken.kind == "limit":
+        outcome, headline, remedy = Outcome.FAILED, breach(measurement, broken), remedies.too_far()
     elif broken.kind in FAILING:
         outcome, headline = Outcome.FAILED, breach(measurement, broken)
         remedy = remedies.failed(node_id, drifted=drifted, floor=broken.kind == "floor")

@@ -1,21 +1,23 @@
-"""The margin and the agreement floor, in whole numbers: how much worse than fp32 a cell may be, and whether it is.
+"""Margin, agreement floor and limits in whole numbers: how much worse than fp32 a cell may be, and whether it is.
 
 margin = tolerance × reference hits, for metrics with a least margin at least least_margin × out_of; the gate holds when
 drop ≤ margin (the point rule), or as far as the sample shows it (``decision``). Both sides are exact (a tolerance of
-0.005 is 1/200), so 0.76 − 0.755 ≤ 0.005 cannot go wrong.
+0.005 is 1/200), so 0.76 − 0.755 ≤ 0.005 cannot go wrong. A distance to fp32 gates where the suite limits it, else it is
+shown.
 """
 
 import math
 from fractions import Fraction
 
+from qbench.judging.amounts import apart, percent, short_percent, valued
 from qbench.judging.decision import POINT, Deciding, Decision
 from qbench.judging.expectation import Expectation
 from qbench.judging.margin_test import Evidence
-from qbench.judging.rules import Rules
+from qbench.judging.rules import Limit, Rules
 from qbench.judging.shown import Shown, shown_by
 from qbench.judging.tolerance import Tolerance
 from qbench.judging.verdict import Gate, GateState
-from qbench.judging.wording import counted, loss_word, percent, points, short_percent
+from qbench.judging.wording import counted, loss_word
 from qbench.metrics import Against, Direction, Score
 
 
@@ -32,7 +34,7 @@ def margin_units(score: Score, tolerance: Tolerance) -> Fraction:
 def margin_rule(score: Score, tolerance: Tolerance) -> str:
     """What set the margin of ``score``: the tolerance, or the least margin of its metric where that is the wider."""
     if _least_margin(score) > _relative_margin(score, tolerance):
-        return f"least margin {points(score.least_margin)} (metric {score.metric.partition('@')[0]})"
+        return f"least margin {apart(score, score.least_margin)} (metric {score.metric.partition('@')[0]})"
     return f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
 
 
@@ -50,10 +52,12 @@ def least_agreement(share: float, out_of: int) -> int:
 
 
 def judge_score(score: Score, tolerance: Tolerance, rules: Rules, expectation: Expectation) -> Gate:
-    """The gate of one score: loss against fp32 where people labelled the samples, else the agreement floor."""
+    """The gate of one score: loss against fp32 where people labelled the samples, the agreement floor, or a limit."""
     if score.against is Against.LABELS:
         return loss_gate(score, tolerance, rules.decision)
-    return floor_gate(score, rules, expectation.floors.get(score.metric))
+    if score.has_floor:
+        return floor_gate(score, rules, expectation.floors.get(score.metric))
+    return limit_gate(score, rules.limits.get(score.metric))
 
 
 _BY_EVIDENCE = {
@@ -83,7 +87,7 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) ->
         kind="loss",
         metric=score.metric,
         state=state,
-        detail=detail if shown is None else f"{detail}; {shown.text(score.n)}",
+        detail=detail if shown is None else f"{detail}; {shown.text(score)}",
         rule=rule if deciding is Deciding.POINT else f"{rule}, {decision.text}",
         limit=None if state is GateState.SHOWN else float((score.reference_hits + worse) / score.out_of),
         shown=shown,
@@ -102,13 +106,13 @@ def _state(score: Score, margin: Fraction, shown: Shown | None, decision: Decisi
 def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) -> str:
     """The counts in one line."""
     noun = "sample" if score.proportion else "unit"
-    margin_text = rule if rule.startswith("least margin") else f"margin {points(float(margin) / score.out_of)}"
+    margin_text = rule if rule.startswith("least margin") else f"margin {apart(score, float(margin) / score.out_of)}"
     admits = counted(math.floor(margin), noun)
     margin_text += " is under one sample, so it does not gate" if state is GateState.SHOWN else f" admits {admits}"
     return (
-        f"{score.metric} {score.hits}/{score.out_of} = {percent(score.value)} against fp32 "
-        f"{score.reference_hits}/{score.out_of} = {percent(score.reference_value)}: "
-        f"{loss_word(score)} {points(score.drop / score.out_of)}, {margin_text}; "
+        f"{score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against fp32 "
+        f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}: "
+        f"{loss_word(score)} {apart(score, score.drop / score.out_of)}, {margin_text}; "
         f"losses {score.losses}, gains {score.gains}"
     )
 
@@ -123,17 +127,33 @@ def floor_gate(score: Score, rules: Rules, accepted: int | None) -> Gate:
     rule = f"agreement {short_percent(rules.agreement)} ({rules.agreement_rule})"
     if accepted is not None and accepted > least:
         least, rule = accepted, "accepted floor (baseline)"
-    gates = score.direction is Direction.HIGHER
-    holds = GateState.HOLDS if score.hits >= least else GateState.BROKEN
     return Gate(
         kind="floor",
         metric=score.metric,
-        state=holds if gates else GateState.SHOWN,
+        state=GateState.HOLDS if score.hits >= least else GateState.BROKEN,
         detail=(
             f"{score.metric} {score.hits}/{score.out_of} = {percent(score.value)}, "
             f"floor {least}/{score.out_of} = {percent(least / score.out_of)}; "
             f"{score.out_of - score.hits} differ from fp32"
         ),
         rule=rule,
-        limit=least / score.out_of if gates else None,
+        limit=least / score.out_of,
+    )
+
+
+def limit_gate(score: Score, limit: Limit | None) -> Gate:
+    """Whether a distance to fp32 is on the right side of the suite's ``limit``; None: it is shown and does not gate."""
+    value = f"{score.metric} {valued(score, score.value)} over {counted(score.n, 'sample')}"
+    if limit is None:
+        return Gate(kind="limit", metric=score.metric, state=GateState.SHOWN, detail=value, rule="no limit is set")
+    beyond = score.hits - exact(limit.value) * score.out_of
+    holds = beyond >= 0 if score.direction is Direction.HIGHER else beyond <= 0
+    side = "least" if score.direction is Direction.HIGHER else "most"
+    return Gate(
+        kind="limit",
+        metric=score.metric,
+        state=GateState.HOLDS if holds else GateState.BROKEN,
+        detail=f"{value}, at {side} {valued(score, limit.value)}",
+        rule=f"limit {valued(score, limit.value)} ({limit.rule})",
+        limit=limit.value,
     )

@@ -38,6 +38,11 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
     return f"{accept}this stays red: find the cause, or give the cell its own tolerance or a quarantine entry"
 
 
+def too_far() -> str:
+    """Nothing accepted moves a limit."""
+    return "find the cause, or give the model another of 'limits' or the cell a quarantine entry"
+
+
 def unequal(backend: str) -> str:
     """Nothing is accepted here either: two backends count one graph otherwise."""
     return (

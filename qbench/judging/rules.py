@@ -1,6 +1,7 @@
 """The numbers beside the tolerance that cells are judged by, with the places where they were set."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from qbench.judging.allowance import IDENTICAL, Allowance
 from qbench.judging.decision import POINT, Decision
@@ -9,15 +10,24 @@ DEFAULT_INTEGER_MACS = 0.5
 DEFAULT_AGREEMENT = 0.85
 
 
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The ``value`` of a distance to fp32, in its metric's unit, that is still admitted; ``rule`` says who set it."""
+
+    value: float
+    rule: str = "default"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Two shares; ``rule`` and ``agreement_rule`` say who set the first and the second, e.g. ``suite smoke``.
+    """Two shares, and limits; ``rule`` and ``agreement_rule`` say who set the shares, e.g. ``suite smoke``.
 
     Args:
         integer_macs: planned share of multiply-accumulates in integers (of a schema of weights alone: by weights on
             grids) below which a cell is unsupported.
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
         decision: what makes a loss red. allowance: how far answers may be from the accepted ones.
+        limits: metric, as the suite writes it → the limit of that distance; what is not named is shown.
         equivalents: groups of environment classes whose results are comparable (``environment.are_equivalent``).
     """
 
@@ -28,6 +38,7 @@ class Rules:
     decision: Decision = POINT
     allowance: Allowance = IDENTICAL
     equivalents: tuple[tuple[str, ...], ...] = ()
+    limits: Mapping[str, Limit] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("integer_macs", "agreement"):

@@ -6,6 +6,7 @@ bootstrap that was made when it was counted.
 
 from dataclasses import dataclass
 
+from qbench.judging.amounts import apart
 from qbench.judging.margin_test import Evidence, interval_evidence, margin_evidence
 from qbench.judging.paired import mcnemar_midp, paired_interval
 from qbench.judging.power import (
@@ -39,13 +40,14 @@ class Shown:
     detectable: float
     needed: int | None
 
-    def text(self, n: int) -> str:
-        """All of it in one line, of ``n`` samples."""
+    def text(self, score: Score) -> str:
+        """All of it in one line, of the sample of ``score``."""
         midp = "" if self.midp is None else f", any change p {self.midp:.2g} (McNemar mid-p)"
         needs = "no number of samples shows none" if self.needed is None else f"the margin needs {self.needed}"
         return (
-            f"{self.evidence.value.upper()} ({self.interval} {_signed(self.low)} to {_signed(self.high)} pp{midp}); "
-            f"{n} samples find a drop of {100 * self.detectable:.2f} pp, {needs}"
+            f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to {_signed(score, self.high)} "
+            f"{_unit(score)}{midp}); "
+            f"{score.n} samples find a drop of {apart(score, self.detectable)}, {needs}"
         )
 
 
@@ -87,5 +89,9 @@ def _by_resamples(score: Score, interval: tuple[float, float], margin: float) ->
     )
 
 
-def _signed(change: float) -> str:
-    return f"{100 * change:+.2f}".replace("-", "−")
+def _signed(score: Score, change: float) -> str:
+    return (f"{100 * change:+.2f}" if score.unit == "%" else f"{change:+.5g}").replace("-", "−")
+
+
+def _unit(score: Score) -> str:
+    return "pp" if score.unit == "%" else score.unit

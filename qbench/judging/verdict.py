@@ -42,7 +42,7 @@ class GateState(enum.Enum):
     INCONCLUSIVE = "inconclusive"  # by the decision "ci": the sample cannot tell
 
 
-FAILING = ("loss", "floor", "equality")
+FAILING = ("loss", "floor", "limit", "equality")
 """The gates that fail a cell, whatever was accepted for it."""
 
 
@@ -50,7 +50,8 @@ FAILING = ("loss", "floor", "equality")
 class Gate:
     """One question asked of a measurement.
 
-    ``loss`` of a metric, agreement ``floor``, ``equality`` with another backend, ``drift``, ``integer`` share.
+    ``loss`` of a metric, agreement ``floor``, ``limit`` of a distance to fp32, ``equality`` with another backend,
+    ``drift``, ``integer`` share.
 
     ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which it is broken, the exact margin away from fp32; None when the gate

@@ -1,7 +1,8 @@
-"""How numbers are written in verdicts: percent with two digits, differences in percentage points, one line each."""
+"""What a verdict says of numbers, one line each."""
 
 from collections.abc import Mapping
 
+from qbench.judging.amounts import apart, valued
 from qbench.judging.decision import Deciding
 from qbench.judging.measurement import Measurement
 from qbench.judging.verdict import Gate
@@ -9,21 +10,6 @@ from qbench.metrics import Against, Direction, Score
 
 WIDTH = 100
 """Characters of a headline: one line of a terminal beside a cell's mark."""
-
-
-def percent(value: float) -> str:
-    """A fraction as percent: ``93.25 %``."""
-    return f"{100 * value:.2f} %"
-
-
-def points(difference: float) -> str:
-    """A difference of fractions in percentage points: ``0.45 pp``."""
-    return f"{100 * difference:.2f} pp"
-
-
-def short_percent(value: float) -> str:
-    """A setting as percent, no more digits than it needs: ``0.5 %``."""
-    return f"{100 * value:g} %"
 
 
 def counted(count: int, noun: str) -> str:
@@ -51,7 +37,9 @@ def one_line(text: str) -> str:
 def move(score: Score) -> str:
     """One score in short: ``top1 90.00 → 88.25 %``; a metric against the reference has no value before."""
     if score.against is Against.REFERENCE:
-        return f"{score.metric} {percent(score.value)}"
+        return f"{score.metric} {valued(score, score.value)}"
+    if score.unit != "%":
+        return f"{score.metric} {score.reference_value:.5g} → {valued(score, score.value)}"
     return f"{score.metric} {100 * score.reference_value:.2f} → {100 * score.value:.2f} %"
 
 
@@ -77,8 +65,10 @@ def breach(measurement: Measurement, gate: Gate) -> str:
     """The line of a cell whose ``gate`` of a score is broken."""
     score = measurement.score(gate.metric)
     assert gate.limit is not None
-    if gate.kind == "floor":
-        return f"{gate.metric} {percent(score.value)} is under its floor of {percent(gate.limit)}: {gate.rule}"
+    if gate.kind in ("floor", "limit"):
+        side = "over" if score.direction is Direction.LOWER else "under"
+        ends = f"its {gate.kind} of {valued(score, gate.limit)}"
+        return f"{gate.metric} {valued(score, score.value)} is {side} {ends}: {gate.rule}"
     return f"{_beside_margin(score, gate)}: {gate.rule}"
 
 
@@ -91,7 +81,7 @@ def wanting(measurement: Measurement, gate: Gate) -> str:
     """What a larger sample would do about an INCONCLUSIVE loss ``gate``."""
     score = measurement.score(gate.metric)
     assert gate.shown is not None
-    found = f"{score.metric}: {score.n} samples find a drop of {points(gate.shown.detectable)}"
+    found = f"{score.metric}: {score.n} samples find a drop of {apart(score, gate.shown.detectable)}"
     return found + ("" if gate.shown.needed is None else f", this margin needs {gate.shown.needed}")
 
 
@@ -101,4 +91,5 @@ def _beside_margin(score: Score, gate: Gate) -> str:
     margin = abs(score.reference_value - gate.limit)
     by_evidence = gate.shown is not None and gate.decided is not Deciding.POINT
     word = f"{gate.shown.evidence.value.upper()}, " if by_evidence and gate.shown is not None else ""
-    return f"{move(score)}: {word}{loss_word(score)} {points(score.drop / score.out_of)}, margin {points(margin)}"
+    lost = apart(score, score.drop / score.out_of)
+    return f"{move(score)}: {word}{loss_word(score)} {lost}, margin {apart(score, margin)}"

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from qbench.metrics.named import catalogue as catalogue
     from qbench.metrics.named import get_metric as get_metric
     from qbench.metrics.named import split_name as split_name
+    from qbench.metrics.outputs import FirstOutputs as FirstOutputs
+    from qbench.metrics.outputs import OutputKind as OutputKind
+    from qbench.metrics.outputs import Outputs as Outputs
+    from qbench.metrics.outputs import held_outputs as held_outputs
     from qbench.metrics.scores import Against as Against
     from qbench.metrics.scores import Direction as Direction
     from qbench.metrics.scores import Score as Score
@@ -46,6 +50,7 @@ else:
                 "unpacked_answers",
             ),
             "metric": ("Counts", "Labels", "Metric", "score"),
+            "outputs": ("FirstOutputs", "OutputKind", "Outputs", "held_outputs"),
             "scores": ("Against", "Direction", "Score"),
             "steps": ("Differences", "count_differences", "unequal"),
             "named": ("catalogue", "get_metric", "split_name"),

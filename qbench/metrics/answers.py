@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qbench.metrics.outputs import Outputs
 from qbench.storage import digest_arrays
 
 PADDING = -1
@@ -53,19 +54,24 @@ class Answers:
     Args:
         ids: (n, k) int32, as ``kind`` says; sequences and text are padded with ``PADDING`` at the end.
         scores: (n, k) float32 beside a ranking (probabilities or logits), or None.
-        ties: samples whose best score another class shares; the lowest class id was taken.
+        tied: (n,) bool: the best score of the sample (of a sequence: of one of its steps) was shared, and the lowest id
+            taken; None: the task does not tell.
+        outputs: what the network put out for the first samples; None: the task does not hand it over.
     """
 
     ids: npt.NDArray[np.int32]
     scores: npt.NDArray[np.float32] | None = None
-    ties: int = 0
+    tied: npt.NDArray[np.bool_] | None = None
     kind: AnswerKind = AnswerKind.RANKING
+    outputs: Outputs | None = None
 
     def __post_init__(self) -> None:
         if self.ids.ndim != 2 or self.ids.dtype != np.int32:
             raise ValueError(f"answers are (n, k) int32, not {self.ids.shape} {self.ids.dtype}")
         if self.scores is not None and self.scores.shape != self.ids.shape:
             raise ValueError(f"scores are {self.scores.shape} beside ids of {self.ids.shape}")
+        if self.tied is not None and (self.tied.shape != self.ids.shape[:1] or self.tied.dtype != np.bool_):
+            raise ValueError(f"{self.tied.shape} {self.tied.dtype} tell of ties in {len(self.ids)} answers")
         if self.kind is AnswerKind.RANKING and (self.ids < 0).any():
             raise ValueError("a ranking holds class ids from 0 on; padding is for sequences (AnswerKind.SEQUENCE)")
         if self.kind is AnswerKind.LIKENESS and not (self.ids.shape[1] == 1 and _whole_share(self.ids)):
@@ -73,6 +79,21 @@ class Answers:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    @property
+    def ties(self) -> int:
+        """How many samples were tied."""
+        return 0 if self.tied is None else int(self.tied.sum())
+
+    def held(self, metric: str) -> Outputs:
+        """The outputs, for ``metric`` to count.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if self.outputs is None:
+            raise ValueError(f"{metric} compares outputs, and the task of these answers hands none over")
+        return self.outputs
 
     @property
     def digest(self) -> str:

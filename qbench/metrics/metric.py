@@ -29,10 +29,12 @@ class Counts:
 class Metric:
     """A named way to count answers.
 
-    ``count(answers, labels, reference)`` gets ``labels`` when ``against`` is LABELS and ``reference`` when it is
-    REFERENCE; the other is None. ``unit`` is shown beside values: ``"%"`` values are shares shown times 100.
+    ``count(answers, labels, reference)`` gets ``reference`` when ``against`` is REFERENCE and ``labels`` when it is
+    LABELS or ``by_labels`` asks for both; None is what it does not get. ``unit`` is shown beside values: ``"%"`` values
+    are shares shown times 100, ``""`` is a plain number.
     ``least_margin`` is the smallest margin judging grants, as a share (an error rate near zero would have none).
-    ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply.
+    ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply. ``of_run``: the reference is to be
+    today's fp32 run, with its outputs and ties; stored answers have neither.
     """
 
     name: str
@@ -43,6 +45,19 @@ class Metric:
     unit: str = "%"
     least_margin: float = 0.0
     proportion: bool = True
+    by_labels: bool = False
+    of_run: bool = False
+
+    @property
+    def is_distance(self) -> bool:
+        """Whether it tells how far from fp32 something is, for a suite to limit; not how many samples agree with it."""
+        agrees = self.proportion and self.direction is Direction.HIGHER
+        return self.against is Against.REFERENCE and not agrees
+
+    @property
+    def needs_labels(self) -> bool:
+        """Whether it cannot count unlabelled samples."""
+        return self.by_labels or self.against is Against.LABELS
 
 
 def score(
@@ -59,12 +74,11 @@ def score(
             f"{metric.name}: {len(answers)} answers, {len(reference)} reference answers, "
             f"{'no' if labels is None else len(labels)} labels"
         )
-    if metric.against is Against.LABELS:
-        if labels is None:
-            raise ValueError(f"{metric.name} counts against labels and the data has none")
-        now, before = metric.count(answers, labels, None), metric.count(reference, labels, None)
-    else:
-        now, before = metric.count(answers, None, reference), metric.count(reference, None, reference)
+    if metric.needs_labels and labels is None:
+        raise ValueError(f"{metric.name} counts against labels and the data has none")
+    right = labels if metric.needs_labels else None
+    beside = reference if metric.against is Against.REFERENCE else None
+    now, before = metric.count(answers, right, beside), metric.count(reference, right, beside)
     if now.out_of.sum() == 0:
         raise ValueError(f"{metric.name} has nothing to count in {len(answers)} samples")
     sign = 1 if metric.direction is Direction.HIGHER else -1
@@ -76,7 +90,7 @@ def score(
         unit=metric.unit,
         proportion=metric.proportion,
         least_margin=metric.least_margin,
-        n=len(answers),
+        n=len(now.hits),
         hits=int(now.hits.sum()),
         out_of=int(now.out_of.sum()),
         reference_hits=int(before.hits.sum()),

@@ -78,6 +78,60 @@ def _eer() -> "Metric":
     return EER
 
 
+def _sqnr() -> "Metric":
+    from qbench.metrics.distances import SQNR
+
+    return SQNR
+
+
+def _cosine() -> "Metric":
+    from qbench.metrics.distances import COSINE
+
+    return COSINE
+
+
+def _kl() -> "Metric":
+    from qbench.metrics.distances import KL
+
+    return KL
+
+
+def _smape() -> "Metric":
+    from qbench.metrics.distances import SMAPE
+
+    return SMAPE
+
+
+def _flips() -> "Metric":
+    from qbench.metrics.flips import FLIPS
+
+    return FLIPS
+
+
+def _negative_flips() -> "Metric":
+    from qbench.metrics.flips import NEGATIVE_FLIPS
+
+    return NEGATIVE_FLIPS
+
+
+def _ties() -> "Metric":
+    from qbench.metrics.shared_best import TIES
+
+    return TIES
+
+
+def _recall5() -> "Metric":
+    from qbench.metrics.ranking import RECALL5
+
+    return RECALL5
+
+
+def _recall10() -> "Metric":
+    from qbench.metrics.ranking import RECALL10
+
+    return RECALL10
+
+
 _OWN: Mapping[str, Callable[[], "Metric"]] = {
     "top1": _top1,
     "top5": _top5,
@@ -90,6 +144,15 @@ _OWN: Mapping[str, Callable[[], "Metric"]] = {
     "chrf": _chrf,
     "bleu": _bleu,
     "eer": _eer,
+    "sqnr": _sqnr,
+    "cosine": _cosine,
+    "kl": _kl,
+    "smape": _smape,
+    "flips": _flips,
+    "negative_flips": _negative_flips,
+    "ties": _ties,
+    "recall5": _recall5,
+    "recall10": _recall10,
 }
 
 

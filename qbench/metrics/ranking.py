@@ -5,6 +5,9 @@ first, so that a tie is broken the same way everywhere.
 
 The mean reciprocal rank of the first right one among the ten best: hits_i = 2520 / rank_i, or 0, out of 2520, the least
 number that 1 to 10 divide.
+
+Recall at k, for samples of several right ones: hits_i = |{ids_i1 … ids_ik} ∩ labels_i|, out of |labels_i|; so the share
+of all right ones that are found. With one label a sample it is top-k.
 """
 
 import numpy as np
@@ -40,6 +43,16 @@ def _count_reciprocal(answers: Answers, labels: Labels | None, _reference: Answe
     return Counts(np.array(hits, dtype=np.int64), np.full(len(answers), _RANK_UNIT, dtype=np.int64))
 
 
+def _count_recalled(k: int, answers: Answers, labels: Labels | None) -> Counts:
+    assert labels is not None
+    _demand_rankings(f"recall{k}", answers)
+    if answers.ids.shape[1] < k:
+        raise ValueError(f"recall{k} looks for right ones among {k}, and these answers name {answers.ids.shape[1]}")
+    best, right = answers.ids[:, :k].tolist(), [set(one) for one in labels]
+    found = [len(one.intersection(row)) for one, row in zip(right, best, strict=True)]
+    return Counts(np.array(found, dtype=np.int64), np.array([len(one) for one in right], dtype=np.int64))
+
+
 def _demand_rankings(name: str, answers: Answers) -> None:
     if answers.kind is not AnswerKind.RANKING:
         raise ValueError(f"{name} ranks classes, and these answers are {ANSWER_WORDS[answers.kind]}")
@@ -47,6 +60,14 @@ def _demand_rankings(name: str, answers: Answers) -> None:
 
 def _count_top1(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
     return _count_top(1, answers, labels)
+
+
+def _count_recalled5(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
+    return _count_recalled(5, answers, labels)
+
+
+def _count_recalled10(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
+    return _count_recalled(10, answers, labels)
 
 
 def _count_top5(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
@@ -58,6 +79,22 @@ TOP1 = Metric(
 )
 TOP5 = Metric(
     name="top5", title="Top-5 accuracy", direction=Direction.HIGHER, against=Against.LABELS, count=_count_top5
+)
+RECALL5 = Metric(
+    name="recall5",
+    title="Recall at 5",
+    direction=Direction.HIGHER,
+    against=Against.LABELS,
+    count=_count_recalled5,
+    proportion=False,
+)
+RECALL10 = Metric(
+    name="recall10",
+    title="Recall at 10",
+    direction=Direction.HIGHER,
+    against=Against.LABELS,
+    count=_count_recalled10,
+    proportion=False,
 )
 MRR = Metric(
     name="mrr",

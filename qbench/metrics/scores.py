@@ -27,7 +27,7 @@ class Score:
 
     Args:
         metric: name as the suite writes it, with its data when it names one: ``top1``, ``agreement@photo_crops``.
-        n: samples. hits / out_of: the value, summed over samples.
+        n: samples that were counted. hits / out_of: the value, summed over samples.
         reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the reference).
         losses / gains: samples on which this cell did worse / better than the reference.
         interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap (``resampling``); None of
@@ -57,6 +57,11 @@ class Score:
     def reference_value(self) -> float:
         """The fp32 reference's value, a fraction."""
         return self.reference_hits / self.out_of
+
+    @property
+    def has_floor(self) -> bool:
+        """Whether it counts samples that agree with fp32: of these a floor is accepted, of a distance none."""
+        return self.against is Against.REFERENCE and self.proportion and self.direction is Direction.HIGHER
 
     @property
     def drop(self) -> int:

@@ -33,6 +33,8 @@ def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
 def change_text(record: Mapping[str, Any]) -> str:
     """``top1 −0.42 pp`` for the first metric of ``record``; empty when there is none."""
     for name, score in record.get("metrics", {}).items():
-        points = 100 * (score["hits"] - score["reference_hits"]) / score["out_of"]
-        return f"{name} {points:+.2f} pp".replace("-", "−")
+        change = (score["hits"] - score["reference_hits"]) / score["out_of"]
+        unit = score.get("unit", "%")
+        text = f"{100 * change:+.2f} pp" if unit == "%" else f"{change:+.5g} {unit}".rstrip()
+        return f"{name} {text}".replace("-", "−")
     return ""

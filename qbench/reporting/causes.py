@@ -11,6 +11,7 @@ TITLES = {
     "loss": "Loses more against fp32 than its tolerance allows",
     "unproven": "Is not shown to lose less against fp32 than its tolerance allows",
     "floor": "Agrees with fp32 less than its accepted floor",
+    "limit": "Is farther from fp32 than its limit",
     "equality": "Is not what another backend is",
     "failed": "Fails for another reason",
     "drifted": "Differs from its accepted result",
@@ -25,6 +26,7 @@ SHORT = {
     "loss": "beyond tolerance",
     "unproven": "not shown within tolerance",
     "floor": "below the agreement floor",
+    "limit": "beyond its limit",
     "equality": "unequal to another backend",
     "failed": "for another reason",
     "drifted": "drifted",
@@ -38,7 +40,7 @@ def cause_name(cell: CellView) -> str:
     """The kind of reason ``cell`` is red for: its outcome, or for a failed one the kind of its first broken gate."""
     if cell.outcome == "failed":
         first = next((gate for gate in cell.gates if gate.state == "broken"), None)
-        if first is None or first.kind not in ("loss", "floor", "equality"):
+        if first is None or first.kind not in ("loss", "floor", "limit", "equality"):
             return "failed"
         strict = first.kind == "loss" and "decision strict" in first.rule
         return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind

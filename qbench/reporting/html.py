@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _WORDS = (
     words.symbol_of,
     words.value_text,
+    words.is_distance,
     words.change_text,
     words.count_text,
     words.parts_text,

@@ -56,7 +56,7 @@ def read_metrics(line: Mapping[str, Any]) -> tuple[MetricView, ...]:
     limits = {
         text_of(gate.get("metric")): real_of(gate.get("limit"))
         for gate in map(table_of, list_of(line.get("gates")))
-        if gate.get("kind") in ("loss", "floor") and gate.get("limit") is not None
+        if gate.get("kind") in ("loss", "floor", "limit") and gate.get("limit") is not None
     }
     found = []
     for name, entry in table_of(line.get("metrics")).items():
@@ -98,7 +98,7 @@ def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateView, ...]) ->
     named = {metric.name: metric for metric in metrics}
     for state in ("broken", "inconclusive", "holds"):
         for gate in gates:
-            if gate.state == state and gate.kind in ("loss", "floor") and gate.metric in named:
+            if gate.state == state and gate.kind in ("loss", "floor", "limit") and gate.metric in named:
                 return named[gate.metric]
     return metrics[0] if metrics else None
 

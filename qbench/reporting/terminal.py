@@ -12,13 +12,13 @@ from qbench.reporting.assembly import build_report
 from qbench.reporting.view import Cause, CellView, Matrix, MetricView, Report
 from qbench.reporting.words import (
     cell_text,
-    change_text,
     common_lead,
     counted,
+    course_text,
+    is_distance,
     margin_text,
     red_age,
     symbol_of,
-    value_text,
 )
 from qbench.tracking import Run
 
@@ -165,9 +165,9 @@ def _facts(cell: CellView) -> str:
         return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
     lead = cell.lead
     parts = [
-        f"{lead.name} {value_text(lead, lead.reference)} → {value_text(lead)} ({change_text(lead)})",
+        course_text(lead),
         margin_text(lead),
-        f"{lead.losses} losses, {lead.gains} gains" if lead.losses or lead.gains else "",
+        f"{lead.losses} losses, {lead.gains} gains" if (lead.losses or lead.gains) and not is_distance(lead) else "",
         red_age(cell),
     ]
     return ", ".join(part for part in parts if part)
@@ -198,22 +198,30 @@ def _matrix_lines(report: Report, width: int) -> Iterable[Line]:
         yield from _legend(report, width)
 
 
+def _shown_as(lead: MetricView) -> str:
+    """What a matrix shows of ``lead``."""
+    if is_distance(lead):
+        return "distance to fp32"
+    return f"change against fp32{' in pp' if lead.unit == '%' else f' in {lead.unit}' if lead.unit else ''}"
+
+
 def _legend(report: Report, width: int) -> Iterable[Line]:
     """What the symbols mean and how often each occurs; which metric each model's changes are of."""
     tallies = (f"{symbol_of(name)} {name} {count}".replace(" ", _BOUND) for name, count in report.tallies)
     yield from _wrapped("   ".join(tallies), width, "muted", indent=0)
-    metrics: dict[str, list[str]] = {}
+    metrics: dict[tuple[str, str], list[str]] = {}
     for model in report.models:
         lead = common_lead(cell for cell in report.cells if cell.key.model == model)
         if lead:
-            metrics.setdefault(lead.name, []).append(model)
-    texts = [
-        f"{name} ({', '.join(models) if len(models) < 9 else f'{len(models)} models'})"
-        for name, models in metrics.items()
-    ]
-    if texts:
-        yield from _wrapped(f"change against fp32 in pp of {'; '.join(texts)}", width, "muted", indent=0)
-    others = {c.lead.name for c in report.cells if c.lead} - set(metrics)
+            metrics.setdefault((_shown_as(lead), lead.name), []).append(model)
+    for what in dict.fromkeys(what for what, _ in metrics):
+        texts = [
+            f"{name} ({', '.join(models) if len(models) < 9 else f'{len(models)} models'})"
+            for (shown, name), models in metrics.items()
+            if shown == what
+        ]
+        yield from _wrapped(f"{what} of {'; '.join(texts)}", width, "muted", indent=0)
+    others = {c.lead.name for c in report.cells if c.lead} - {name for _, name in metrics}
     if others:
         yield from _wrapped(f"* of {', '.join(sorted(others))}", width, "muted", indent=0)
 

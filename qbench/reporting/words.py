@@ -1,7 +1,8 @@
 """Numbers and outcomes as people read them: one spelling for the terminal, the pages and the charts.
 
-Shares are shown times 100 with two decimals, differences of shares in percentage points (pp) with a real minus
-sign; a symbol always stands beside a colour, so that no report needs colours to be read.
+Shares are shown times 100 with two decimals, differences of shares in percentage points (pp) with a real minus sign,
+values of another unit with five digits and their unit; a symbol always stands beside a colour, so that no report needs
+colours to be read.
 """
 
 from collections import Counter
@@ -69,18 +70,33 @@ def thousands(count: int) -> str:
     return f"{count:,}".replace("-", MINUS)
 
 
+def is_distance(metric: MetricView) -> bool:
+    """Whether it tells how far from fp32 something is: fp32 itself then has no value to compare with."""
+    return not metric.against_labels and (not metric.proportion or metric.lower_is_better)
+
+
 def value_text(metric: MetricView, value: float | None = None) -> str:
     """A value of ``metric`` (its own when left out) in its unit."""
     shown = metric.value if value is None else value
-    return percent(shown) if metric.unit == "%" else f"{shown:.4g} {metric.unit}".strip().replace("-", MINUS)
+    return percent(shown) if metric.unit == "%" else f"{shown:.5g} {metric.unit}".strip().replace("-", MINUS)
 
 
 def change_text(metric: MetricView, change: float | None = None, *, unit: bool = True) -> str:
-    """A difference in values of ``metric`` (that to its reference when left out), signed."""
+    """A difference in values of ``metric`` (that to its reference when left out; a distance has none), signed."""
+    if change is None and is_distance(metric):
+        return "—"
     shown = metric.change if change is None else change
     if metric.unit != "%":
-        return f"{shown:+.4g}".replace("-", MINUS)
+        text = f"{shown:+.5g}".replace("-", MINUS)
+        return f"{text} {metric.unit}".rstrip() if unit else text
     return points(shown) if unit else signed(100 * shown)
+
+
+def course_text(metric: MetricView) -> str:
+    """``top1 71.10 % → 70.20 % (−0.90 pp)``: from fp32 to what was measured; of a distance its value."""
+    if is_distance(metric):
+        return f"{metric.name} {value_text(metric)}"
+    return f"{metric.name} {value_text(metric, metric.reference)} → {value_text(metric)} ({change_text(metric)})"
 
 
 def parts_text(cell: CellView) -> str:
@@ -100,7 +116,9 @@ def margin_text(metric: MetricView) -> str:
     """``may lose 0.39 pp``: how much worse than the reference the value may be; empty without a limit."""
     if metric.margin is None:
         return ""
-    size = f"{100 * metric.margin:.2f} pp" if metric.unit == "%" else f"{metric.margin:.4g}"
+    if is_distance(metric):
+        return f"limit {value_text(metric, metric.limit)}"
+    size = f"{100 * metric.margin:.2f} pp" if metric.unit == "%" else value_text(metric, metric.margin)
     return f"may {'rise' if metric.lower_is_better else 'lose'} {size}"
 
 
@@ -116,6 +134,8 @@ def margin_used(metric: MetricView) -> float:
 
 def margin_level(metric: MetricView) -> int:
     """How deep to shade a cell: −1 better than fp32, 0 equal, 1 to half the margin, 2 all of it, 3 twice, 4 beyond."""
+    if is_distance(metric):
+        return 4 if metric.limit is not None and metric.excess > 0 else 0
     if metric.worse <= 0:
         return -1 if metric.worse < 0 else 0
     used = margin_used(metric)
@@ -130,12 +150,12 @@ def common_lead(cells: Iterable[CellView | None]) -> MetricView | None:
 
 
 def cell_text(cell: CellView | None) -> str:
-    """A cell of the matrix: its symbol and its change in points, or for an unchanged fp32 cell its value."""
+    """A cell of the matrix: its symbol and its change in points, or its value: an unchanged fp32 cell's, a distance."""
     if cell is None:
         return ""
     if cell.lead is None or cell.outcome == ABSENT:
         return symbol_of(cell.outcome)
-    if cell.key.schema == "fp32" and not cell.lead.change:
+    if is_distance(cell.lead) or (cell.key.schema == "fp32" and not cell.lead.change):
         return f"{symbol_of(cell.outcome)} {value_text(cell.lead)}"
     return f"{symbol_of(cell.outcome)} {change_text(cell.lead, unit=False)}"
 

@@ -21,6 +21,7 @@ from qbench.judging import (
 from qbench.suite.catalogues import WRITTEN_MACHINES, Catalogues
 from qbench.suite.criteria import Asked, criterion_for, refuse_idle
 from qbench.suite.layered import refuse_idle_settings
+from qbench.suite.limits import check_limits
 from qbench.suite.passes import NONE, variant_of
 from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
 
@@ -89,6 +90,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
     if whole:
         refuse_idle(suite.asked(), (one.cell for one in planned), doing)
         refuse_idle_settings((suite.cell_settings(),), (one.cell for one in planned), doing)
+        check_limits(doing, suite.table.limits, (name for one in suite.models for name in one.metrics), catalogues)
         _refuse_idle_entries(doing, suite, planned)
     _read_written_machines(planned, catalogues)
     return tuple(planned)
@@ -192,6 +194,7 @@ def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
     for name in metrics:
         _require(doing, catalogues.metrics, name)
     _refuse_twice(doing, f"metrics of '{model.id}'", model.metrics)
+    check_limits(f"{doing}, model '{model.id}'", model.limits, model.metrics, catalogues)
     _check_criteria(doing, model.asked(), catalogues)
 
 

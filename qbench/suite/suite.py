@@ -22,6 +22,7 @@ from qbench.suite.layered import (
     decision_of,
     settings_of,
 )
+from qbench.suite.limits import layered_limits, refuse_no_numbers
 from qbench.suite.operator_tables import lines_of_operators, with_operators
 from qbench.suite.partners import refuse_other_data, with_borrowed
 from qbench.suite.passes import refuse_unknown
@@ -58,10 +59,10 @@ class ModelTable:
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
     (first match wins); ``equal_to`` and ``close_to`` name another backend in the same style (``criteria``), and in it
     ``decision``, ``flips`` and ``probabilities`` are set (``layered``).
-    ``agreement``, ``integer_macs``, ``backends`` and ``schemas`` replace the suite's. ``samples`` scores that many of
-    the data, spread evenly. A variant replaces settings (``calibration.count``, ``calibration.data``) and may name its
-    own ``schemas`` and ``backends``. ``fp32`` names the float model that this one is a quantized form of, or
-    is false where it has none (``partners``).
+    ``agreement``, ``integer_macs``, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same
+    metrics. ``samples`` scores that many of the data, spread evenly. A variant replaces settings
+    (``calibration.count``, ``calibration.data``) and may name its own ``schemas`` and ``backends``. ``fp32`` names the
+    float model that this one is a quantized form of, or is false where it has none (``partners``).
     """
 
     id: str
@@ -78,6 +79,7 @@ class ModelTable:
     schemas: tuple[str, ...] | None = None
     passes: tuple[str, ...] | None = None
     agreement: float | None = None
+    limits: Mapping[str, float] = field(default_factory=dict)
     integer_macs: float | None = None
     samples: int | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -93,6 +95,7 @@ class ModelTable:
             Tolerance(value)  # refuses the impossible
         Rules(agreement=self.agreement or 0.0, integer_macs=self.integer_macs or 0.0)  # likewise
         refuse_unknown(f"model {self.id}", self.passes or ())
+        refuse_no_numbers(self.limits)
         self.asked()
         self.cell_settings()
 
@@ -126,6 +129,7 @@ class SuiteTable:
     Args:
         tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
             multiply-accumulates in integers. agreement: least share of samples answered as fp32 does.
+        limits: of distances to fp32 (``limits``).
         backends, schemas: what models are crossed with. passes: policies of rewriting that quantized cells are crossed
             with (``suite.passes``); none: as they were written. fp32: whether each backend also runs the float model.
         equal_to, close_to: what quantized cells must be beside another backend (``criteria``).
@@ -144,6 +148,7 @@ class SuiteTable:
     equivalents: tuple[tuple[str, ...], ...] = ()
     integer_macs: float = 0.5
     agreement: float = 0.85
+    limits: Mapping[str, float] = field(default_factory=dict)
     backends: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
     passes: tuple[str, ...] = ()
@@ -158,6 +163,7 @@ class SuiteTable:
                 raise ValueError(f"{name} = {getattr(self, name)}, which is no share between 0 and 1")
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads}")
+        refuse_no_numbers(self.limits)
         refuse_unknown("the suite", self.passes)
         asked_by("suite", "", self.equal_to, self.close_to)  # refuses the impossible
         settings_of("", self.decision, self.flips, self.probabilities)  # likewise
@@ -204,6 +210,7 @@ class Suite:
             agreement=self.table.agreement if agreement is None else agreement,
             rule=suite if macs is None else own,
             agreement_rule=suite if agreement is None else own,
+            limits=layered_limits((suite, self.table.limits), (own, {} if table is None else table.limits)),
             equivalents=self.table.equivalents,
         )
 

@@ -224,7 +224,7 @@ def _with_floors(cell: AcceptedCell, measurement: Measurement, rules: Rules) -> 
     """Floors anew from the lowest agreement accepted in any class, less the slack, never under the suite's minimum."""
     floors = dict(cell.floors)
     for score in measurement.scores:
-        if score.against is Against.REFERENCE:
+        if score.has_floor:
             lowest = min(a.metrics[score.metric] for a in cell.current.values() if score.metric in a.metrics)
             slack = score.out_of * FLOOR_SLACK_PERCENT // 100
             floors[score.metric] = max(least_agreement(rules.agreement, score.out_of), lowest - slack)

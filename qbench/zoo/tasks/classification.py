@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qbench.errors import InputError
-from qbench.metrics import Answers
+from qbench.metrics import Answers, FirstOutputs, OutputKind
 from qbench.zoo.samples import Samples
 from qbench.zoo.tasks.reading import Array, finite_rows, runner_named
 from qbench.zoo.tasks.task import Runner
@@ -57,7 +57,9 @@ class Classification:
         run = runner_named(runners, GRAPH, self.name).run
         doing = f"Classifying '{samples.data}'"
         ranked: list[tuple[Array, Array, Array]] = []
-        ties = start = 0
+        tied: list[Array] = []
+        first = FirstOutputs(OutputKind.CLASSES)
+        start = 0
         are_shares = True
         for feeds in samples.batches():
             count = len(next(iter(feeds.values())))
@@ -66,10 +68,11 @@ class Classification:
             ids, best = best_classes(scores, self.k)
             ranked.append((ids, best, shares_of(scores, best)))
             are_shares = are_shares and bool((scores >= 0).all() and (scores <= 1).all())
-            ties += int(((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
+            tied.append(tied_rows(scores))
+            first.add(scores)
             start += count
         ids, best, shares = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
-        return Answers(ids, best if are_shares else shares, ties)
+        return Answers(ids, best if are_shares else shares, np.concatenate(tied), outputs=first.held)
 
 
 def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int, doing: str) -> None:
@@ -89,6 +92,11 @@ def best_classes(scores: Array, k: int) -> tuple[Array, Array]:
     """Per row of ``scores`` (n, classes) the ids (n, min(k, classes)) int32 of the best classes, and their scores."""
     ids = np.argsort(-scores, axis=1, kind="stable")[:, :k]  # stable: equal scores stay in the order of class ids
     return ids.astype(np.int32), np.take_along_axis(scores, ids, axis=1)
+
+
+def tied_rows(scores: Array) -> Array:
+    """Per row of ``scores`` (n, classes) whether classes share the best score: (n,) bool."""
+    return np.asarray((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1)
 
 
 def shares_of(scores: Array, best: Array) -> Array:

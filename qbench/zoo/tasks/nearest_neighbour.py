@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
-from qbench.metrics import Answers
+from qbench.metrics import Answers, OutputKind, held_outputs
 from qbench.zoo.samples import Samples
-from qbench.zoo.tasks.classification import GRAPH, best_classes
+from qbench.zoo.tasks.classification import GRAPH, best_classes, tied_rows
 from qbench.zoo.tasks.reading import finite_rows, runner_named
 from qbench.zoo.tasks.task import Runner
 
@@ -63,10 +63,11 @@ class NearestNeighbour:
             count = len(next(iter(feeds.values())))
             rows.append(finite_rows(run(feeds), self.output, samples.ids[start : start + count], doing))
             start += count
-        scores = class_scores(similarities(np.concatenate(rows)), _classes(samples, doing))
+        embeddings = np.concatenate(rows)
+        scores = class_scores(similarities(embeddings), _classes(samples, doing))
         ids, best = best_classes(scores, self.k)
-        ties = int(((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
-        return Answers(ids, best.astype(np.float32), ties)
+        held = held_outputs(embeddings, OutputKind.VALUES)
+        return Answers(ids, best.astype(np.float32), tied_rows(scores), outputs=held)
 
 
 def similarities(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:

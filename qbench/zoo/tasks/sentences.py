@@ -14,10 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
-from qbench.metrics import Answers
+from qbench.metrics import Answers, OutputKind, held_outputs
 from qbench.zoo.samples import Samples
 from qbench.zoo.tasks.by_length import batches_by_length
-from qbench.zoo.tasks.classification import GRAPH, best_classes
+from qbench.zoo.tasks.classification import GRAPH, best_classes, tied_rows
 from qbench.zoo.tasks.reading import Array, finite_rows, runner_named
 from qbench.zoo.tasks.task import Runner
 
@@ -53,8 +53,8 @@ class SentenceClassification:
         runner = runner_named(runners, GRAPH, self.name)
         scores = _rows(runner, samples, self.sequence, self.length)
         ids, best = best_classes(scores, self.k)
-        ties = int(((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
-        return Answers(ids, best, ties)
+        held = held_outputs(scores, OutputKind.CLASSES)
+        return Answers(ids, best, tied_rows(scores), outputs=held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,8 +94,8 @@ class Retrieval:
         order = np.argsort(ids)
         scores = queries @ documents[order].T
         places, best = best_classes(scores, self.k)
-        ties = int(((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1).sum())
-        return Answers(ids[order][places], best.astype(np.float32), ties)
+        held = held_outputs(queries, OutputKind.VALUES)
+        return Answers(ids[order][places], best.astype(np.float32), tied_rows(scores), outputs=held)
 
 
 def _rows(runner: Runner, samples: Samples, sequence: str, length: str) -> Array:

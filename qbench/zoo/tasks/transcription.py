@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics import PADDING, AnswerKind, Answers, points_of
+from qbench.metrics import PADDING, AnswerKind, Answers, FirstOutputs, OutputKind, points_of
 from qbench.zoo.samples import BATCH, Samples
 from qbench.zoo.tasks.reading import Array, finite_rows, runner_named
 from qbench.zoo.tasks.task import Runner
@@ -77,22 +77,24 @@ class Transcription:
         encoder = runner_named(runners, ENCODER, self.name)
         decoder = runner_named(runners, DECODER, self.name)
         texts: list[tuple[int, ...]] = []
-        ties = 0
+        ties: list[Array] = []
+        first = FirstOutputs(OutputKind.CLASSES)
         for feeds in samples.batches(self.batch):
             ids = samples.ids[len(texts) : len(texts) + len(feeds[self.sound])]
             heard = encoder.run({self.sound: feeds[self.sound]})
-            tokens, tied = self._written(decoder, heard, ids, f"Transcribing '{samples.data}'")
+            tokens, tied, logits = self._written(decoder, heard, ids, f"Transcribing '{samples.data}'")
             texts += [points_of(self.text(row)) for row in tokens]
-            ties += tied
+            ties.append(tied)
+            first.add(logits)
         answers = np.full((len(texts), max(1, *map(len, texts))), PADDING, np.int32)
         for row, text in zip(answers, texts, strict=True):
             row[: len(text)] = text
-        return Answers(answers, ties=ties, kind=AnswerKind.TEXT)
+        return Answers(answers, tied=np.concatenate(ties), kind=AnswerKind.TEXT, outputs=first.held)
 
     def _written(
         self, decoder: Runner, heard: Mapping[str, Array], ids: tuple[str, ...], doing: str
-    ) -> tuple[list[list[int]], int]:
-        """The tokens of every row, and in how many rows a step had equal best logits."""
+    ) -> tuple[list[list[int]], Array, Array]:
+        """The tokens of every row; in which rows (bool) a step had equal best logits; the first step's logits."""
         rows = len(ids)
         feeds = {**heard, **self._nothing(rows)}
         outputs: Mapping[str, Array] = {}
@@ -101,8 +103,10 @@ class Transcription:
         tokens: list[list[int]] = [[] for _ in ids]
         running: npt.NDArray[np.bool_] = np.ones(rows, np.bool_)
         tied = ~running
+        first: Array | None = None
         for step in range(self.limit):
             logits = finite_rows(outputs, "logits", ids, f"{doing}, token {step}")[:, : self.answered]
+            first = logits if first is None else first
             best = logits.argmax(axis=1).astype(np.int64)  # the first of equals, which is the lowest id
             tied |= running & ((logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1)
             before, running = running, running & (best != self.end)
@@ -114,7 +118,8 @@ class Transcription:
             if (before & ~running).any():
                 feeds = {name: array[source] for name, array in feeds.items()}
             outputs = _step(decoder, feeds, best[source][:, None])
-        return tokens, int(tied.sum())
+        assert first is not None
+        return tokens, tied, first
 
     def _nothing(self, rows: int) -> dict[str, Array]:
         """What is remembered at first."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics import PADDING, AnswerKind, Answers
+from qbench.metrics import PADDING, AnswerKind, Answers, FirstOutputs, OutputKind
 from qbench.zoo.samples import Samples
 from qbench.zoo.tasks.reading import Array, finite_rows, runner_named
 from qbench.zoo.tasks.task import Runner
@@ -64,15 +64,18 @@ class Transduction:
         decoder = runner_named(runners, DECODER, self.name)
         doing = f"Transducing '{samples.data}'"
         answers: list[Array] = []
-        ties = start = 0
+        ties: list[Array] = []
+        first = FirstOutputs(OutputKind.CLASSES)
+        start = 0
         for feeds in samples.batches(self.batch):
             ids = samples.ids[start : start + len(feeds[LENGTH])]
             h = self._encode(encoder, feeds[LETTERS], feeds[LENGTH], ids, doing)
-            tokens, tied = self._decode(decoder, h, ids, doing)
+            tokens, tied, logits = self._decode(decoder, h, ids, doing)
             answers.append(tokens)
-            ties += tied
+            ties.append(tied)
+            first.add(logits)
             start += len(ids)
-        return Answers(np.concatenate(answers), ties=ties, kind=AnswerKind.SEQUENCE)
+        return Answers(np.concatenate(answers), tied=np.concatenate(ties), kind=AnswerKind.SEQUENCE, outputs=first.held)
 
     def _encode(self, encoder: Runner, letters: Array, length: Array, ids: tuple[str, ...], doing: str) -> Array:
         rows = np.arange(len(ids))
@@ -84,16 +87,18 @@ class Transduction:
             h = finite_rows(encoder.run({"token": token, "h": before}), "next_h", ids, f"{doing}, letter {step}")
         return h
 
-    def _decode(self, decoder: Runner, h: Array, ids: tuple[str, ...], doing: str) -> tuple[Array, int]:
-        """Tokens (n, limit) int32, and in how many rows a step had equal best logits."""
+    def _decode(self, decoder: Runner, h: Array, ids: tuple[str, ...], doing: str) -> tuple[Array, Array, Array]:
+        """Tokens (n, limit) int32; in which rows (bool) a step had equal best logits; the first step's logits."""
         tokens = np.full((len(ids), self.limit), PADDING, np.int32)
         token: Array = np.full(len(ids), self.start, np.int64)
         running: npt.NDArray[np.bool_] = np.ones(len(ids), np.bool_)
         tied = ~running
+        first: Array | None = None
         for step in range(self.limit):
             outputs = decoder.run({"token": token, "h": h})
             next_h = finite_rows(outputs, "next_h", ids, f"{doing}, answer {step}")
             logits = finite_rows(outputs, "logits", ids, f"{doing}, answer {step}")
+            first = logits if first is None else first
             best = logits.argmax(axis=1).astype(np.int64)  # the first of equals, which is the lowest id
             tied |= (logits == logits.max(axis=1, keepdims=True)).sum(axis=1) > 1
             running &= best != self.end
@@ -102,4 +107,5 @@ class Transduction:
             tokens[running, step] = best[running]
             token = np.where(running, best, token)
             h = np.where(running[:, None], next_h, h)
-        return tokens, int(tied.sum())
+        assert first is not None
+        return tokens, tied, first

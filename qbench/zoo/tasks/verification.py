@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics import MILLION, AnswerKind, Answers
+from qbench.metrics import MILLION, AnswerKind, Answers, OutputKind, held_outputs
 from qbench.storage import digest_arrays
 from qbench.zoo.samples import BATCH, Samples
 from qbench.zoo.tasks.classification import GRAPH
@@ -60,9 +60,11 @@ class Verification:
             for first, second in zip(feeds[self.first], feeds[self.second], strict=True):
                 sample = samples.ids[len(pairs)]
                 pairs.append((embedder.place(first, sample), embedder.place(second, sample)))
-        unit = unit_rows(embedder.embeddings())
+        embeddings = embedder.embeddings()
+        unit = unit_rows(embeddings)
         left, right = np.array(pairs, np.intp).T
-        return Answers(likenesses(unit[left], unit[right])[:, None], kind=AnswerKind.LIKENESS)
+        held = held_outputs(embeddings[left], OutputKind.VALUES)
+        return Answers(likenesses(unit[left], unit[right])[:, None], kind=AnswerKind.LIKENESS, outputs=held)
 
 
 @dataclass(slots=True)

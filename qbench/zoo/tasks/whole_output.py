@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from qbench.errors import InputError
-from qbench.metrics import AnswerKind, Answers
+from qbench.metrics import AnswerKind, Answers, OutputKind, held_outputs
 from qbench.zoo.samples import Samples
 from qbench.zoo.tasks.classification import GRAPH
 from qbench.zoo.tasks.reading import runner_named
@@ -58,5 +58,7 @@ class WholeOutput:
                     remedy="Name an output that the graph has; look for a kernel that overflows.",
                 )
             # + 0: a negative zero is the same number as a positive one
-            rows.append(np.ascontiguousarray(found + np.float32(0)).reshape(count, -1).view(np.int32))
-        return Answers(np.concatenate(rows), kind=AnswerKind.SEQUENCE)
+            rows.append(np.ascontiguousarray(found + np.float32(0)).reshape(count, -1))
+        whole = np.concatenate(rows)
+        held = held_outputs(whole, OutputKind.VALUES)
+        return Answers(whole.view(np.int32), kind=AnswerKind.SEQUENCE, outputs=held)
