@@ -7,9 +7,10 @@ from qbench.reporting.github import add_step_summary, annotations, step_summary
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.memory import NOTHING, Memory, read_memory, remember
 from qbench.reporting.recent import WINDOW, Recent, recent_runs
+from qbench.reporting.report import Report
 from qbench.reporting.site import compare_page, html_pages
 from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, Line, styled_lines, summary_lines, summary_text
-from qbench.reporting.view import CellKey, CellView, MetricView, Report
+from qbench.reporting.view import CellKey, CellView, MetricView
 from qbench.reporting.writing import KINDS, front_pages, write_reports
 
 __all__ = [

@@ -11,9 +11,11 @@ from qbench.reporting.memory import NOTHING, AcceptedHits, Memory, accepted_shar
 from qbench.reporting.parts import with_parts
 from qbench.reporting.past import Cells, read_cells
 from qbench.reporting.recent import WINDOW
+from qbench.reporting.report import Matrix, Report
 from qbench.reporting.significance import significance_notice
+from qbench.reporting.timeline import Trend
 from qbench.reporting.trends import group_steps, trend_of
-from qbench.reporting.view import ABSENT, CellKey, CellView, Matrix, MetricView, Report, RunView, Trend
+from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView, RunView
 from qbench.reporting.words import SYMBOLS, counted
 from qbench.tracking import Run
 

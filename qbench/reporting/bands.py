@@ -9,7 +9,8 @@ from html import escape
 from itertools import pairwise
 
 from qbench.reporting.frame import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Frame, number
-from qbench.reporting.view import Mark, MetricView, Series, Trend
+from qbench.reporting.timeline import Mark, Series, Trend
+from qbench.reporting.view import MetricView
 from qbench.reporting.words import SYMBOLS, percent
 
 LABEL_GAP = 9.5

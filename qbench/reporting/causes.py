@@ -3,7 +3,8 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from qbench.reporting.view import ABSENT, Cause, CellView, RunView
+from qbench.reporting.report import Cause
+from qbench.reporting.view import ABSENT, CellView, RunView
 from qbench.reporting.words import counted
 
 TITLES = {

@@ -8,7 +8,8 @@ from html import escape
 
 from qbench.reporting.bands import LETTER, MAX_SWITCHES, confidence_band, environment_bands, levels
 from qbench.reporting.frame import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Frame, frame_of, number
-from qbench.reporting.view import CellView, RunView, Series, Step, Trend
+from qbench.reporting.timeline import Series, Step, Trend
+from qbench.reporting.view import CellView, RunView
 from qbench.reporting.words import change_text, value_text
 
 

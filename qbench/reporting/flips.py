@@ -3,7 +3,7 @@
 from html import escape
 
 from qbench.reporting.frame import LEFT, RIGHT, WIDTH, Frame, number
-from qbench.reporting.view import Trend
+from qbench.reporting.timeline import Trend
 from qbench.reporting.words import counted, thousands
 
 HEIGHT = 30

@@ -8,7 +8,7 @@ that the values would become a flat line. The band of confidence may reach beyon
 
 from dataclasses import dataclass
 
-from qbench.reporting.view import Trend
+from qbench.reporting.timeline import Trend
 
 WIDTH, HEIGHT = 280, 96
 LEFT, RIGHT, TOP, BOTTOM = 4, 46, 16, 16

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from qbench.reporting.markdown import markdown_text
-from qbench.reporting.view import Cause, Report
+from qbench.reporting.report import Cause, Report
 from qbench.reporting.words import change_text, counted
 
 GROUPS = 10

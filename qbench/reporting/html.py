@@ -10,7 +10,9 @@ from qbench.reporting.chart import sparkline_svg, trend_svg
 from qbench.reporting.compared import Comparison
 from qbench.reporting.flips import flips_svg
 from qbench.reporting.places import Places, anchor_of, link
-from qbench.reporting.view import ABSENT, CellView, Report, StepGroup, Trend
+from qbench.reporting.report import Report
+from qbench.reporting.timeline import StepGroup, Trend
+from qbench.reporting.view import ABSENT, CellView
 from qbench.tracking import Regression
 
 if TYPE_CHECKING:

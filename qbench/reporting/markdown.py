@@ -6,7 +6,7 @@ Everything that comes from a run file is escaped, so that a name can neither bre
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from qbench.reporting.view import Cause, Matrix, Report
+from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.words import (
     STATES,
     cell_text,

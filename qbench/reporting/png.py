@@ -13,8 +13,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from qbench.reporting.bands import MAX_SWITCHES
+from qbench.reporting.report import Matrix, Report
+from qbench.reporting.timeline import Trend
 from qbench.reporting.trends import is_eventful
-from qbench.reporting.view import CellView, Matrix, Report, RunView, Trend
+from qbench.reporting.view import CellView, RunView
 from qbench.reporting.words import cell_text, change_text, counted, margin_level, symbol_of, value_text
 
 if TYPE_CHECKING:

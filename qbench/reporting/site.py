@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from qbench.reporting.compared import Comparison
 from qbench.reporting.html import Page, Renderer
 from qbench.reporting.places import Places
-from qbench.reporting.view import Report
+from qbench.reporting.report import Report
 
 BUDGET = 2_000_000
 """Bytes that no page exceeds, whatever the number of models: a browser opens it at once."""

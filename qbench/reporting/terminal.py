@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qbench.reporting.assembly import build_report
-from qbench.reporting.view import Cause, CellView, Matrix, MetricView, Report
+from qbench.reporting.report import Cause, Matrix, Report
+from qbench.reporting.view import CellView, MetricView
 from qbench.reporting.words import (
     cell_text,
     common_lead,

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from qbench.judging import FP32, paired_interval
-from qbench.reporting.view import CellKey, CellView, Mark, MetricView, RunView, Series, Step, StepGroup, Switch, Trend
+from qbench.reporting.timeline import Mark, Series, Step, StepGroup, Switch, Trend
+from qbench.reporting.view import CellKey, CellView, MetricView, RunView
 from qbench.tracking import cut_levels
 
 

@@ -1,4 +1,4 @@
-"""What a report says, as values without a shape: no HTML, no Markdown, no colours.
+"""One run and its cells, as a report shows them: values without a shape, no HTML, no Markdown, no colours.
 
 change = value − reference          in the metric's own sense: an accuracy falls with −, an error rate rises with +
 worse  = change turned so that positive is always worse
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qbench.judging import LossParts
-from qbench.tracking import Regression
 
 ABSENT = "absent"
 """The outcome of a cell that the newest run did not run, though an earlier one did."""
@@ -163,138 +162,3 @@ class RunView:
     path: str = ""
     cells: int = 0
     red: int = 0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
-    """A new level of a series, first seen in run ``position``; means before and after, fractions.
-
-    ``provisional``: too few runs since to be sure. ``causes``: what else is new since the last run of the level before.
-    """
-
-    position: int
-    before: float
-    after: float
-    provisional: bool = False
-    causes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """The values of one metric of one cell in one environment class: run positions, ascending, and fractions.
-
-    ``band``: the ends of the 95 % interval of each value; empty where the metric is no share of samples.
-    ``flips``: losses and gains of each run against fp32.
-    """
-
-    environment_class: str
-    positions: tuple[int, ...]
-    values: tuple[float, ...]
-    steps: tuple[Step, ...] = ()
-    band: tuple[tuple[float, float], ...] = ()
-    flips: tuple[tuple[int, int], ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Switch:
-    """From run ``position`` on, another environment class or other samples: ``label`` says what is new."""
-
-    position: int
-    label: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Mark:
-    """The reference and the limit (None: no gate) as they were in runs ``first`` … ``last``, fractions."""
-
-    first: int
-    last: int
-    reference: float
-    limit: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trend:
-    """The history of one metric of one cell: one series a class, with the reference and limit of each time.
-
-    ``accepted``: what people approved for the newest class, a fraction; None where that is not known.
-    """
-
-    key: CellKey
-    metric: MetricView
-    series: tuple[Series, ...]
-    switches: tuple[Switch, ...] = ()
-    marks: tuple[Mark, ...] = ()
-    accepted: float | None = None
-
-    @property
-    def steps(self) -> tuple[Step, ...]:
-        """Every step of every series, oldest first."""
-        return tuple(sorted((s for line in self.series for s in line.steps), key=lambda s: s.position))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class StepGroup:
-    """Every step that was first seen in one run: most likely one cause."""
-
-    position: int
-    run: RunView
-    steps: tuple[tuple[CellKey, MetricView, Step], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Cause:
-    """Red cells that are red for the same kind of reason, worst first, and what to do next (most frequent first)."""
-
-    name: str
-    title: str
-    cells: tuple[CellView, ...]
-    remedies: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Matrix:
-    """One backend: models down, schemas (with variants) across; None where the suite has no such cell."""
-
-    backend: str
-    columns: tuple[str, ...]
-    rows: tuple[tuple[str, tuple[CellView | None, ...]], ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
-    """All that is to be said about one suite: its newest run, and the runs before it.
-
-    ``runs`` are oldest → newest and positions in series count them. ``unsupported`` groups cells by reason.
-    ``regressions`` got worse and stayed, or slid away from what was accepted; with them what people said of it.
-    """
-
-    suite: str
-    headline: str
-    is_red: bool
-    run: RunView | None = None
-    runs: tuple[RunView, ...] = ()
-    tallies: tuple[tuple[str, int], ...] = ()
-    cells: tuple[CellView, ...] = ()
-    causes: tuple[Cause, ...] = ()
-    matrices: tuple[Matrix, ...] = ()
-    trends: Mapping[CellKey, tuple[Trend, ...]] = field(default_factory=dict)
-    step_groups: tuple[StepGroup, ...] = ()
-    notices: tuple[str, ...] = ()
-    quarantined: tuple[CellView, ...] = ()
-    unsupported: tuple[tuple[str, tuple[CellKey, ...]], ...] = ()
-    regressions: tuple[Regression, ...] = ()
-
-    @property
-    def state(self) -> str:
-        """How the run stands in one word: red, incomplete, empty (nothing was measured) or green."""
-        if self.is_red:
-            return "red"
-        if self.run is not None and not self.run.complete:
-            return "incomplete"
-        return "green" if any(cell.outcome not in (ABSENT, "unsupported") for cell in self.cells) else "empty"
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        """Every model, sorted."""
-        return tuple(sorted({cell.key.model for cell in self.cells}))

@@ -11,8 +11,8 @@ from qbench.reporting.markdown import markdown_text
 from qbench.reporting.memory import NOTHING, Memory
 from qbench.reporting.places import file_name
 from qbench.reporting.recent import WINDOW
+from qbench.reporting.report import Report
 from qbench.reporting.site import html_pages
-from qbench.reporting.view import Report
 from qbench.storage import write_bytes, write_text
 from qbench.tracking import Run
 

@@ -10,7 +10,8 @@ from qbench.reporting import build_report, html_pages, markdown_text, write_repo
 from qbench.reporting.chart import trend_svg
 from qbench.reporting.frame import frame_of
 from qbench.reporting.png import run_labels
-from qbench.reporting.view import CellKey, Mark
+from qbench.reporting.timeline import Mark
+from qbench.reporting.view import CellKey
 
 KEY = CellKey("network", "ort-cpu", "w8a8_sym_pc")
 
