@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from qbench.errors import QbenchError
+from qbench.errors import IncompleteError, QbenchError
 from qbench.host import first_parents
 from qbench.judging import Measurement
 from qbench.plugin.opening import open_suite
 from qbench.plugin.options import GITHUB
+from qbench.plugin.pruning import leftover_sentences, prune
 from qbench.plugin.recording import OpenRun, Recorder
 from qbench.reporting import (
     add_step_summary,
@@ -37,11 +38,16 @@ def finish(
     Args:
         exit_code: pytest's, for the ``end`` lines. crashes: a sentence a worker that died. stopped: before its end.
     """
+    for run in recorder.runs.values():
+        for sentence in leftover_sentences(session, Path(run.facts["file"])):
+            recorder.note(run, sentence)
     recorder.finish(exit_code, crashes, stopped=stopped)
     said = []
     for run in recorder.runs.values():
         if recorder.options.accepts:
             said += _attempt(recorder, partial(_accept, run, session))
+        if recorder.options.prune:
+            said += _attempt(recorder, partial(_prune, run, session))
     if recorder.options.report and not stopped:
         said += _attempt(recorder, partial(_report, recorder))
     return said
@@ -88,6 +94,17 @@ def _accept(run: OpenRun, session: pytest.Session) -> list[str]:
     return [line for model, change in approve_run(opened.bench, measured) for line in _told(model, change)]
 
 
+def _prune(run: OpenRun, session: pytest.Session) -> list[str]:
+    if not run.complete or run.facts["selected"] != run.facts["planned"]:
+        raise IncompleteError(
+            f"Pruning the baselines of '{run.facts['suite']}'",
+            found=f"a run of {len(run.finished)} of its {run.facts['planned']} cells",
+            expected="a run of the whole suite, to its end",
+            remedy="Prune without -n, or with --collect-only: that measures nothing.",
+        )
+    return prune(session, [Path(run.facts["file"])])
+
+
 def _measurements(run: OpenRun) -> list[Measurement]:
     return [m for m in map(measurement_of_line, run.cells) if m is not None]
 
@@ -101,7 +118,9 @@ def _told(model: str, change: Acceptance) -> list[str]:
     rows = [f"accepted {model}::{cell}: {', '.join(texts)} ({where})" for (cell, where), texts in told.items()]
     if len(rows) > LISTED:
         rows = [*rows[: LISTED - 1], f"accepted {len(rows) - LISTED + 1} more cells of {model}"]
-    return rows + [f"not accepted: {model}::{refusal.cell}: {refusal.reason}" for refusal in change.refusals]
+    refused = [f"not accepted: {model}::{one.cell}: {one.reason}" for one in change.refusals if not one.is_listed]
+    left_out = [f"left out: {model}::{one.cell}: {one.reason}" for one in change.refusals if one.is_listed]
+    return rows + refused + left_out
 
 
 def _short(path: Path, config: pytest.Config) -> str:
