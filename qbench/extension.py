@@ -22,7 +22,15 @@ Factory = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """Names and lazy factories of what one outside package adds; ``name`` is how errors call its owner."""
+    """Names and lazy factories of what one outside package adds.
+
+    What a factory gives is the room's: ``zoo.ZooModel`` and ``zoo.Dataset``, ``backends.Backend``,
+    ``quantization.Schema``, a range method of ``calibration``, ``metrics.Metric``, ``numerics.Arithmetic``,
+    ``graph.Operator`` (named ``domain::Name``), ``passes.Pass``.
+
+    Args:
+        name: how errors call the owner.
+    """
 
     name: str
     models: Mapping[str, Factory] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import onnx_ir as ir
 
 from qbench.errors import InputError, UnavailableError
-from qbench.graph import node_key, origin_of, set_origin
+from qbench.graph import infer_shapes, node_key, origin_of, set_origin
 from qbench.passes.declining import decline
 from qbench.passes.naming import NameScope
 
@@ -67,6 +67,8 @@ def apply_rules(model: ir.Model, rules: "Sequence[RewriteRule]", by: str) -> boo
     for rule in rules:
         if rule.as_function:
             raise _useless(by, "a rule that makes functions", "Let the rule build nodes.")
+    if any(value.dtype is None for node in model.graph for value in node.outputs):
+        infer_shapes(model)  # files say little about inner values, and rules ask
     place = _Place(model.graph, NameScope.of_values(model), NameScope.of_nodes(model), by)
     tracer = _tracer(by)
     for sweep in range(_SWEEPS):
@@ -101,9 +103,10 @@ class _Place:
                 new.type, new.shape = old.type or new.type, old.shape or new.shape
                 new.name, old.name = old.name, None
         results = [new for _, new in pairs]
-        for value in made:
-            if value not in results:
-                value.name = self.values.fresh(value.name or f"{stem}.inner")
+        for node in found.new_nodes:
+            for value in node.outputs:
+                if value not in results:
+                    value.name = self.values.fresh(value.name or f"{stem}.{node.op_type.lower()}")
         self.graph.insert_after(root, found.new_nodes)
         for old, new in pairs:
             old.replace_all_uses_with(new, replace_graph_outputs=True)
