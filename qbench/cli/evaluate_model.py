@@ -149,8 +149,10 @@ def _print_plan(quantized: "Measurement") -> None:
 
 def _print_values(fp32: "Measurement") -> None:
     """What the float model scores; against itself it has nothing to say."""
+    from qbench.judging import valued
+
     rows = [
-        (score.metric, f"{100 * score.value:.2f} %", f"{score.hits}/{score.out_of}")
+        (score.metric, valued(score, score.value), f"{score.hits}/{score.out_of}")
         for score in fp32.scores
         if _against_labels(score)
     ]
@@ -169,18 +171,25 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
 
 
 def _line(before: "Score", after: "Score") -> tuple[str, ...]:
+    from qbench.judging import valued
+
     interval = _interval(after)
     is_own = _against_labels(after)  # agreement with fp32: fp32 itself has none, and no change either
     return (
         after.metric,
-        f"{100 * before.value:.2f} %" if is_own else "",
-        f"{100 * after.value:.2f} %",
+        valued(before, before.value) if is_own else "",
+        valued(after, after.value),
         str(after.out_of),
-        f"{_points(-after.drop / after.out_of)} pp" if is_own else "",
+        _change(after) if is_own else "",
         "" if interval is None else f"{_points(interval[0])} … {_points(interval[1])}",
         str(after.losses),
         str(after.gains),
     )
+
+
+def _change(after: "Score") -> str:
+    change = -after.drop / after.out_of
+    return f"{_points(change)} pp" if after.unit == "%" else f"{change:+.5g} {after.unit}".rstrip()
 
 
 def _points(share: float) -> str:

@@ -1,6 +1,7 @@
 """Scores → verdict: integers in, an outcome with its rule and its numbers out."""
 
 from qbench.judging.allowance import IDENTICAL, Allowance
+from qbench.judging.amounts import valued
 from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.decision import Deciding, Decision
@@ -76,4 +77,5 @@ __all__ = [
     "resolve_tolerance",
     "samples_needed",
     "support_lost",
+    "valued",
 ]

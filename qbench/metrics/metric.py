@@ -34,7 +34,8 @@ class Metric:
     are shares shown times 100, ``""`` is a plain number.
     ``least_margin`` is the smallest margin judging grants, as a share (an error rate near zero would have none).
     ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply. ``of_run``: the reference is to be
-    today's fp32 run, with its outputs and ties; stored answers have neither.
+    today's fp32 run, with its outputs and ties; stored answers have neither. ``resampled(answers, labels, reference)``
+    gives the interval of the change where the value is no sum over samples; None: sums are resampled.
     """
 
     name: str
@@ -47,6 +48,7 @@ class Metric:
     proportion: bool = True
     by_labels: bool = False
     of_run: bool = False
+    resampled: Callable[[Answers, Labels, Answers], tuple[float, float] | None] | None = None
 
     @property
     def is_distance(self) -> bool:
@@ -81,6 +83,7 @@ def score(
     now, before = metric.count(answers, right, beside), metric.count(reference, right, beside)
     if now.out_of.sum() == 0:
         raise ValueError(f"{metric.name} has nothing to count in {len(answers)} samples")
+    own = metric.resampled
     sign = 1 if metric.direction is Direction.HIGHER else -1
     better = sign * (now.hits - before.hits)
     return Score(
@@ -96,7 +99,7 @@ def score(
         reference_hits=int(before.hits.sum()),
         losses=int((better < 0).sum()),
         gains=int((better > 0).sum()),
-        interval=_interval(metric, now, before),
+        interval=_interval(metric, now, before) if own is None else own(answers, labels or (), reference),
     )
 
 

@@ -5,7 +5,11 @@ value = Σ hits / Σ out_of;  change = value now − value before, on the same s
 Percentile method over 2000 resamples (Efron and Tibshirani 1993, chapter 13), each n samples drawn with replacement.
 Samples that count alike are drawn as one: how often each kind occurs in a resample is multinomial, which is the same
 distribution for a fraction of the work. One seed for all, so that equal counts give equal ends.
+
+A value that is no sum over samples is computed anew from every resample, drawn group by group.
 """
+
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -39,8 +43,24 @@ def change_interval(rows: npt.NDArray[np.int64]) -> tuple[float, float] | None:
     ).astype(np.float64)
     if (totals[:, 1] <= 0).any() or (totals[:, 3] <= 0).any():
         return None
+    return _ends(_change(totals))
+
+
+def recomputed_interval(
+    change: Callable[[npt.NDArray[np.intp]], float], groups: Sequence[npt.NDArray[np.intp]]
+) -> tuple[float, float]:
+    """The 5 % and the 95 % point of ``change(places)``, of places drawn with replacement from each of ``groups``.
+
+    ``groups`` are the places (m,) of samples whose number is not by chance, such as the like and the unlike pairs.
+    """
+    rng = np.random.Generator(np.random.PCG64(_SEED))
+    draws = (np.concatenate([rng.choice(group, len(group)) for group in groups]) for _ in range(RESAMPLES))
+    return _ends(np.fromiter((change(places) for places in draws), dtype=np.float64, count=RESAMPLES))
+
+
+def _ends(changes: npt.NDArray[np.float64]) -> tuple[float, float]:
     tail = (1 - CONFIDENCE) / 2
-    low, high = np.quantile(_change(totals), [tail, 1 - tail])
+    low, high = np.quantile(changes, [tail, 1 - tail])
     return float(low), float(high)
 
 

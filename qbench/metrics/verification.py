@@ -4,31 +4,55 @@
     hits_i = 1 if pair i is misjudged at t, out of 1
 
 As many like as unlike pairs are asked for: the share of all is then the mean of both rates, which are equal at t or
-next to it. The threshold is of the answers that are counted, so every run has its own.
+next to it. The threshold is of the answers that are counted, so every run has its own, and one pair that moves can turn
+others: this is no share of independent samples. Its interval resamples like and unlike pairs apart and finds the
+threshold of every resample anew.
 """
 
 import numpy as np
+import numpy.typing as npt
 
 from qbench.metrics.answers import ANSWER_WORDS, AnswerKind, Answers
 from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.resampling import recomputed_interval
 from qbench.metrics.scores import Against, Direction
 
 
 def _count_misjudged(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
     assert labels is not None
+    alike = _alike(answers, labels)
+    return Counts(_misjudged(answers.ids[:, 0], alike).astype(np.int64), np.ones(len(answers), dtype=np.int64))
+
+
+def _resampled(answers: Answers, labels: Labels, reference: Answers) -> tuple[float, float] | None:
+    alike = _alike(answers, labels)
+    now, before = answers.ids[:, 0], reference.ids[:, 0]
+
+    def change(places: npt.NDArray[np.intp]) -> float:
+        drawn = alike[places]
+        return float(_misjudged(now[places], drawn).mean() - _misjudged(before[places], drawn).mean())
+
+    return recomputed_interval(change, (np.flatnonzero(alike), np.flatnonzero(~alike))) if len(alike) > 2 else None
+
+
+def _alike(answers: Answers, labels: Labels) -> npt.NDArray[np.bool_]:
+    """Which pairs are like ones."""
     if answers.kind is not AnswerKind.LIKENESS:
         raise ValueError(f"eer judges likenesses, and these answers are {ANSWER_WORDS[answers.kind]}")
-    likeness = answers.ids[:, 0]
     alike = np.array([right == (1,) for right in labels])
     if 2 * alike.sum() != len(alike) or any(right not in ((0,), (1,)) for right in labels):
         raise ValueError(
             f"eer needs as many like as unlike pairs, labelled 1 and 0, not {int(alike.sum())} of {len(alike)}"
         )
+    return alike
+
+
+def _misjudged(likeness: npt.NDArray[np.int32], alike: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     said = likeness >= balanced_threshold(likeness[alike], likeness[~alike])
-    return Counts((said != alike).astype(np.int64), np.ones(len(answers), dtype=np.int64))
+    return np.asarray(said != alike)
 
 
-def balanced_threshold(alike: np.typing.NDArray[np.int32], others: np.typing.NDArray[np.int32]) -> int:
+def balanced_threshold(alike: npt.NDArray[np.int32], others: npt.NDArray[np.int32]) -> int:
     """The least threshold at which no more of ``others`` reach it, as a share, than of ``alike`` fail to."""
     candidates = np.unique(np.concatenate([alike, others, [max(alike.max(), others.max()) + 1]]))
     misses = np.searchsorted(np.sort(alike), candidates, side="left")
@@ -43,4 +67,6 @@ EER = Metric(
     against=Against.LABELS,
     count=_count_misjudged,
     least_margin=0.005,
+    proportion=False,
+    resampled=_resampled,
 )

@@ -31,11 +31,11 @@ def test_fp32_alone_has_no_columns_of_quantization(blobs_files, qbench):
     assert "name --schema" in qbench("eval", "net.onnx", "--data", "test.npz", "--metrics", "agreement")[1]
 
 
-def counted(direction, reference_hits, hits):
+def counted(direction, reference_hits, hits, unit="%"):
     from qbench.metrics import Against, Score
 
     return Score(
-        metric="m", direction=direction, against=Against.LABELS, unit="u", proportion=False, least_margin=0,
+        metric="m", direction=direction, against=Against.LABELS, unit=unit, proportion=False, least_margin=0,
         n=300, hits=hits, out_of=300, reference_hits=reference_hits, losses=0, gains=0,
     )  # fmt: skip
 
@@ -49,6 +49,14 @@ def test_minus_is_a_loss_whatever_the_direction(name, losses, gains, change):
     step = (gains - losses) if name == "HIGHER" else (losses - gains)
     before, after = (counted(Direction[name], 200, hits) for hits in (200, 200 + step))
     assert _line(before, after)[4] == change
+
+
+def test_another_unit_than_percent_is_written_out():
+    from qbench.cli.evaluate_model import _line
+    from qbench.metrics import Direction
+
+    before, after = (counted(Direction.LOWER, 600, hits, "nats") for hits in (600, 615))
+    assert _line(before, after)[1:5] == ("2 nats", "2.05 nats", "300", "-0.05 nats")
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "two"])

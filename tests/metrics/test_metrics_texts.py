@@ -121,3 +121,22 @@ def test_answers_of_another_kind_are_refused(name):
 def test_a_likeness_is_a_share(value):
     with pytest.raises(ValueError, match="millionths"):
         likenesses(value)
+
+
+def test_the_interval_of_an_equal_error_rate_finds_every_threshold_anew():
+    generator = np.random.default_rng(3)
+    alike = np.arange(200) < 100
+    before = np.where(alike, 600_000, 400_000) + generator.integers(-150_000, 150_000, 200)
+    labels = tuple((int(one),) for one in alike)
+
+    def found(now):
+        return score(get_metric("eer"), likenesses(*now), labels=labels, reference=likenesses(*before))
+
+    assert not found(before).proportion
+    assert found(before).interval == (0, 0)
+    assert found(before // 2).interval == (0, 0)  # the threshold moves along: nothing is lost
+    low, high = found(before + generator.integers(-200_000, 200_000, 200)).interval
+    assert 0 < low < high < 0.3
+    same = found(np.clip(before, 1, 2))  # nothing tells them apart any more
+    assert same.value == 0.5
+    assert 0.25 < same.interval[0] < 0.5 - same.reference_value < same.interval[1]
