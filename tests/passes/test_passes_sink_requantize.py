@@ -109,6 +109,42 @@ def test_a_chain_is_passed_in_one_run() -> None:
     same(before, after, x=levels(4, 5))
 
 
+def alternating(count: int, *scales: float) -> ir.Model:
+    """Requantizes from one of ``scales`` to the next, a Transpose on levels behind each."""
+    constants = [f"float s{i} = {{{scale}}}" for i, scale in enumerate(scales)]
+    lines = ["a0 = DequantizeLinear(x, s0, z)"]
+    for n in range(count):
+        scale = f"s{(n + 1) % len(scales)}, z"
+        lines += [
+            *(f"q{n} = QuantizeLinear(a{n}, {scale})", f"d{n} = DequantizeLinear(q{n}, {scale})"),
+            *(f"t{n} = Transpose<perm=[1,0]>(d{n})", f"p{n} = QuantizeLinear(t{n}, {scale})"),
+            f"a{n + 1} = DequantizeLinear(p{n}, {scale})",
+        ]
+    return text("int8[4,5] x", "float[4,5] y", ["int8 z = {0}", *constants], [*lines, f"y = Neg(a{count})"])
+
+
+def test_those_that_cannot_merge_meet_in_pairs_and_settle() -> None:
+    before = alternating(60, 0.1, 0.17)
+    after = before.clone()
+    assert SinkRequantize().run(after)
+    assert not SinkRequantize().run(after)
+    assert operators(after).count("Transpose") == 60
+    requantizes = sum(two == ["DequantizeLinear", "QuantizeLinear"] for two in pairs(operators(after)))
+    assert requantizes == 60
+    same(before, after, x=levels(4, 5))
+
+
+def test_those_that_can_are_one_in_the_end() -> None:
+    before = alternating(40, 0.25)
+    after = run_pipeline(before, Pipeline((SinkRequantize(), MergeRequantize()))).model
+    assert sum(two == ["DequantizeLinear", "QuantizeLinear"] for two in pairs(operators(after))) == 1
+    same(before, after, x=levels(4, 5))
+
+
+def pairs(names: list[str]) -> list[list[str]]:
+    return [names[place : place + 2] for place in range(len(names) - 1)]
+
+
 def test_merging_finds_the_partner_that_a_reshape_hid() -> None:
     # 127 on the first grid is 53 on the second: the limit 60 was never met
     before = moved("Reshape(d, flat)", "1,64", "t, z")

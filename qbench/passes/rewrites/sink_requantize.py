@@ -33,6 +33,8 @@ from qbench.passes.constants import add_constant
 from qbench.passes.declining import decline
 from qbench.passes.effect import EXACT, Effect
 from qbench.passes.levels.border import Levels, border_of, can_limit, set_limits
+from qbench.passes.levels.difference import Difference
+from qbench.passes.levels.moved import mark_moved
 from qbench.passes.levels.readers import results_of
 from qbench.passes.levels.requantize import Requantize, requantize_of
 from qbench.passes.levels.tables import Stop, all_levels, brought
@@ -40,13 +42,15 @@ from qbench.passes.naming import NameScope
 
 _COPYING = frozenset({"Expand", "Tile"})
 _MAXIMA = frozenset({"GlobalMaxPool", "MaxPool"})
+_NONE = Difference(0, 0, 0, "")
 
 
 @dataclass(frozen=True, slots=True)
 class SinkRequantize:
     """Requires: QDQ. Ensures: no requantize alone feeds a mover of one result, nor the same one a whole Concat.
 
-    It goes downwards only, so that it ends; a requantize goes below all the movers behind it in one run.
+    It goes downwards only, so that it ends; a requantize goes below all the movers behind it in one run. One that reads
+    another stays with it: they have met, and were each to go on, a chain of them would take its square in steps.
     """
 
     name: str = "sink-requantize"
@@ -71,8 +75,11 @@ class SinkRequantize:
         if below is None:
             return False
         sites = _operands(below)
-        if isinstance(sites, str) or (reason := _problem(below, site, self.effect.machines)) is not None:
-            return decline(node, sites if isinstance(sites, str) else str(reason), self.name) and False
+        if isinstance(sites, str):
+            return decline(node, sites, self.name) and False
+        reason = _problem(below, sites, self.effect.machines)
+        if reason is not None:
+            return decline(node, reason, self.name) and False
         _sink(below, sites, names)
         return True
 
@@ -122,7 +129,9 @@ def _alone(value: ir.Value | None) -> Requantize | None:
     return site if isinstance(site, Requantize) and site.dequantizers == (maker,) else None
 
 
-def _problem(below: ir.Node, site: Requantize, machines: tuple[str, ...]) -> str | None:
+def _problem(below: ir.Node, sites: Sequence[Requantize], machines: tuple[str, ...]) -> str | None:
+    if any(_reads_another(one) for one in sites):
+        return "it has met another requantize"
     if list(results_of(below)) != [below.outputs[0]]:
         return f"'{below.name}' has several results"
     if below.op_type in _COPYING:
@@ -130,11 +139,16 @@ def _problem(below: ir.Node, site: Requantize, machines: tuple[str, ...]) -> str
     if below.op_type == "Pad" and word_attribute(below, "mode", "constant") == "constant":
         return f"'{below.name}' pads with a number that is not requantized"
     if below.op_type in _MAXIMA:
-        if not _is_monotone(site.start, site.stop, machines):
+        if not _is_monotone(sites[0].start, sites[0].stop, machines):
             return "a higher level becomes a lower one"
         if not _every_window_reads(below):
             return f"a window of '{below.name}' may lie in its padding alone"
     return None
+
+
+def _reads_another(site: Requantize) -> bool:
+    border = site.source.border
+    return border is not None and isinstance(requantize_of(border.quantizer), Requantize)
 
 
 @lru_cache
@@ -232,4 +246,5 @@ def _taken_over(site: Requantize, last: ir.Node, names: _Names) -> None:
     assert isinstance(graph, ir.Graph)
     graph.remove(last, safe=True)
     _without(site)
+    mark_moved(_NONE, border, site.border)
     set_limits(border, low, high, names.values)
