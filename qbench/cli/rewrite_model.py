@@ -58,13 +58,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the model is no quantized one, a name or a pipeline is wrong, or a pass was stopped.
     """
-    from qbench.graph import save_model
+    from qbench.graph import operator_catalogue, save_model, with_operators
     from qbench.passes import PassError, Policy, run_pipeline
 
     check_outputs(f"Rewriting '{arguments.model}'", {"--output": arguments.output}, (arguments.model, arguments.data))
     _refuse_idle(arguments)
     pipeline = _pipeline(arguments)
-    model = _in_qdq(arguments.model)
+    model = with_operators(_in_qdq(arguments.model), operator_catalogue(named_extensions(arguments.extension)))
     checking = _Checking(_machines(arguments.machine), _samples(arguments)) if arguments.check else None
     try:
         found = run_pipeline(model, pipeline, Policy(arguments.policy), checking.watch if checking else None)

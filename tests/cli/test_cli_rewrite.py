@@ -122,7 +122,10 @@ def test_a_refuted_pass_ends_with_one_and_its_counterexample(folder, qbench, as_
     code, out, err = qbench("rewrite", "net.onnx", "-o", "out.onnx", "--check", "--passes", "drop-clips", *rest)
     assert code == 1
     words = json.loads(out)["why"] if as_json else out
-    assert "the pass 'drop-clips', which declares exact, is refuted: at x = -5 'y' is -2 before and -2.5 after, 2 steps" in words
+    assert (
+        "the pass 'drop-clips', which declares exact, is refuted: at x = -5 'y' is -2 before and -2.5 after, 2 steps"
+        in words
+    )
     assert "the graph before 'drop-clips' is in 'out.onnx'" in err
     assert operators(folder / "out.onnx") == operators(folder / "net.onnx")
 
@@ -201,3 +204,24 @@ def test_the_page_tells_every_pass():
     page = (Path(__file__).parents[2] / "docs" / "passes.md").read_text()
     table = page.partition("## The passes")[2].partition("\n## ")[0]
     assert set(catalogue().names()) <= set(re.findall(r"^\| `([\w-]+)` \|", table, flags=re.MULTILINE))
+
+
+def test_an_operator_of_an_extension_is_known_to_the_check(folder, qbench):
+    import onnx_ir as ir
+
+    from qbench import save_model
+
+    text = """<ir_version: 10, opset_import: ["" : 21, "acme" : 1]> net (int8[4] x) => (float[4] y)
+    <float s = {0.5}, float t = {1.0}, int8 z = {0}> {
+        d = DequantizeLinear(x, s, z) a = acme.Twice(d) q = QuantizeLinear(a, s, z) r = DequantizeLinear(q, s, z)
+        p = QuantizeLinear(r, t, z) y = DequantizeLinear(p, t, z) }"""
+    save_model(ir.from_onnx_text(text), "twice.onnx")
+    (folder / "mine.py").write_text(
+        "from qbench import Extension\n\n\ndef twice():\n    from qbench.graph import Operator\n\n"
+        "    return Operator(kernel=lambda x: 2 * x, pointwise=True)\n\n\n"
+        'EXTENSION = Extension(name="acme", operators={"acme::Twice": twice})\n'
+    )
+    passes = ("--passes", "requantize-into-producer{steps = 255}", "--policy", "rounding")
+    code, out, _ = qbench("rewrite", "twice.onnx", "-o", "once.onnx", *passes, "--check", *MINE)
+    assert code == 0
+    assert "1 proven" in out

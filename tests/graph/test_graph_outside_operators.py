@@ -23,7 +23,9 @@ from qbench.graph import (
 )
 from qbench.interpreter import Program
 from qbench.numerics import QParams, QType, dequantize, get_arithmetic, quantize
-from qbench.passes import canonicalize, declined, lower_to_machines
+from qbench.passes import assert_effect, canonicalize, declined, lower_to_machines
+from qbench.passes.rewrites.merge_requantize import MergeRequantize
+from qbench.passes.rewrites.requantize_into_producer import RequantizeIntoProducer
 from qbench.quantization import make_plan, quantize_model
 
 TEXT = """<ir_version: 10, opset_import: ["" : 21, "acme" : 1]>
@@ -170,6 +172,19 @@ def test_every_level_of_a_table_is_the_kernel_of_that_level(qtype):
     expected = quantize(swish(dequantize(levels, source), 2.0).astype(np.float32), target)
     assert found.dtype == levels.dtype
     np.testing.assert_array_equal(found, expected)
+
+
+def test_passes_around_it_are_held_to_their_word():
+    net = model(
+        text="""<ir_version: 10, opset_import: ["" : 21, "acme" : 1]> net (int8[16] x) => (int8[16] y)
+    <float s = {0.1}, int8 z = {0}, float t = {0.2}> {
+        d = DequantizeLinear(x, s, z) a = acme.Swish(d) q = QuantizeLinear(a, s, z) r = DequantizeLinear(q, s, z)
+        p = QuantizeLinear(r, t, z) e = DequantizeLinear(p, t, z) y = QuantizeLinear(e, s, z) }"""
+    )
+    for one in (MergeRequantize(steps=255), RequantizeIntoProducer(steps=255)):
+        checked = assert_effect(one, net)
+        assert checked.changed
+        assert [(region.verdict.value, region.inputs) for region in checked.regions] == [("proven", 256)]
 
 
 def test_two_extensions_under_one_name_are_refused_and_so_is_a_name_without_domain():

@@ -9,11 +9,11 @@ from collections.abc import Set as AbstractSet
 
 import onnx_ir as ir
 
-from qbench.graph import POINTWISE, constant_value, int_attribute, is_constant
+from qbench.graph import constant_value, int_attribute, is_constant, is_pointwise
 from qbench.passes.effect_check.regions import Region
 
 BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
-_ALIKE = POINTWISE | BORDERS | {"Cast", "Identity", "Max", "Min"}
+_ALIKE = BORDERS | {"Cast", "Identity", "Max", "Min"}
 
 
 def dims_of_a_case(region: Region, ranks: AbstractSet[int]) -> tuple[int, ...] | None:
@@ -30,7 +30,7 @@ def dims_of_a_case(region: Region, ranks: AbstractSet[int]) -> tuple[int, ...] |
         for node, fixed in _computed(model):
             if _is_table(node, fixed):
                 continue
-            if node.domain or node.op_type not in _ALIKE:
+            if not is_pointwise(node) and (node.domain or node.op_type not in _ALIKE):
                 return None
             for index, value in fixed:
                 dims = _along(node, index, value, ranks)
