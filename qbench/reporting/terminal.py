@@ -19,6 +19,7 @@ from qbench.reporting.words import (
     is_distance,
     margin_text,
     red_age,
+    shown_as,
     symbol_of,
 )
 from qbench.tracking import Run
@@ -199,13 +200,6 @@ def _matrix_lines(report: Report, width: int) -> Iterable[Line]:
         yield from _legend(report, width)
 
 
-def _shown_as(lead: MetricView) -> str:
-    """What a matrix shows of ``lead``."""
-    if is_distance(lead):
-        return "distance to fp32"
-    return f"change against fp32{' in pp' if lead.unit == '%' else f' in {lead.unit}' if lead.unit else ''}"
-
-
 def _legend(report: Report, width: int) -> Iterable[Line]:
     """What the symbols mean and how often each occurs; which metric each model's changes are of."""
     tallies = (f"{symbol_of(name)} {name} {count}".replace(" ", _BOUND) for name, count in report.tallies)
@@ -214,7 +208,7 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
     for model in report.models:
         lead = common_lead(cell for cell in report.cells if cell.key.model == model)
         if lead:
-            metrics.setdefault((_shown_as(lead), lead.name), []).append(model)
+            metrics.setdefault((shown_as(lead), lead.name), []).append(model)
     for what in dict.fromkeys(what for what, _ in metrics):
         texts = [
             f"{name} ({', '.join(models) if len(models) < 9 else f'{len(models)} models'})"

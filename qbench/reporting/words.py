@@ -75,6 +75,13 @@ def is_distance(metric: MetricView) -> bool:
     return not metric.against_labels and (not metric.proportion or metric.lower_is_better)
 
 
+def shown_as(lead: MetricView) -> str:
+    """What a matrix shows of ``lead``."""
+    if is_distance(lead):
+        return "distance to fp32"
+    return f"change against fp32{' in pp' if lead.unit == '%' else f' in {lead.unit}' if lead.unit else ''}"
+
+
 def value_text(metric: MetricView, value: float | None = None) -> str:
     """A value of ``metric`` (its own when left out) in its unit."""
     shown = metric.value if value is None else value
