@@ -66,7 +66,7 @@ def _report(recorder: Recorder) -> list[str]:
     recent = recent_runs(options.history)
     parents = first_parents(recorder.config.rootpath)
     memory = read_memory(recent.runs, options.baselines, options.history / ANNOTATIONS_FILE, parents=parents)
-    said = []
+    said: list[str] = []
     if GITHUB in options.report:
         reports = build_reports(recent.runs, memory=memory)
         files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}

@@ -5,10 +5,16 @@ raises: it comes after hours of measuring.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from qbench.reporting.assembly import build_report
+<<<<<<< HEAD
+from qbench.reporting.line import COMMAND, Line, wrapped
+from qbench.reporting.matrix_lines import matrix_lines
+from qbench.reporting.red_lines import red_lines
+from qbench.reporting.report import Report
+from qbench.reporting.words import counted, symbol_of
+=======
 from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.view import CellView, MetricView
 from qbench.reporting.words import (
@@ -22,17 +28,11 @@ from qbench.reporting.words import (
     shown_as,
     symbol_of,
 )
+>>>>>>> origin/main
 from qbench.tracking import Run
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-CELLS_SHOWN = 8
-"""Red cells listed one by one under a cause; the rest are counted."""
-MATRIX_LINES = 60
-"""A longer matrix shows only the models in which something is not green."""
-
-_BOUND = "\N{NO-BREAK SPACE}"
 
 ASCII = str.maketrans(
     {
@@ -65,8 +65,6 @@ PYTEST_MARKUP: Mapping[str, Mapping[str, bool]] = {
 }
 """Tone → keyword arguments of pytest's ``TerminalReporter.write_line``."""
 
-COMMAND = "command"
-
 RICH_STYLES = {
     "bad": "bold red",
     "good": "green",
@@ -80,14 +78,6 @@ RICH_STYLES = {
 
 
 _TONES = {"red": "bad", "incomplete": "warn", "empty": "warn", "green": "good"}
-
-
-@dataclass(frozen=True, slots=True)
-class Line:
-    """One line, at most as wide as was asked for unless its tone is ``command``; tones: see ``RICH_STYLES``."""
-
-    text: str
-    tone: str = "plain"
 
 
 def styled_lines(source: Report | Run | Sequence[Run], width: int = 80, *, unicode: bool = True) -> list[Line]:
@@ -120,12 +110,14 @@ def summary_text(source: Report | Run | Sequence[Run], width: int = 80, *, unico
 
 
 def _lines(report: Report, width: int) -> Iterable[Line]:
-    matrices = list(_matrix_lines(report, width))
-    for line in (*matrices, *_causes(report, width), *_closing(report, width)):
+    matrices = list(matrix_lines(report, width))
+    for line in (*matrices, *red_lines(report, width), *_closing(report, width)):
         fits = len(line.text) <= width or line.tone == COMMAND  # a command is there to be copied: the terminal wraps it
         yield line if fits else Line(line.text[: width - 1] + "…", line.tone)
 
 
+<<<<<<< HEAD
+=======
 def _causes(report: Report, width: int) -> Iterable[Line]:
     for cause in report.causes:
         yield Line("")
@@ -272,6 +264,7 @@ def _row_tone(cells: Sequence[CellView | None]) -> str:
     return "warn" if any(cell.outcome in ("quarantined", "inconclusive") for cell in cells if cell) else "plain"
 
 
+>>>>>>> origin/main
 def _closing(report: Report, width: int) -> Iterable[Line]:
     """Steps at the newest runs, unsupported reasons, notices, and last the sentence that matters."""
     yield Line("")
@@ -281,16 +274,16 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
             text = (
                 f"{kind} of {counted(len(group.steps), 'series', 'series')} at {group.run.commit or group.run.started}"
             )
-            yield from _wrapped(text, width, "warn", indent=0)
+            yield from wrapped(text, width, "warn", indent=0)
     for reason, keys in report.unsupported[:4]:
-        yield from _wrapped(
+        yield from wrapped(
             f"{symbol_of('unsupported')} {counted(len(keys), 'cell')} unsupported: {reason}", width, "muted", indent=0
         )
     for notice in report.notices[:6]:
-        yield from _wrapped(f"note: {notice}", width, "warn", indent=0)
+        yield from wrapped(f"note: {notice}", width, "warn", indent=0)
     if len(report.notices) > 6:
         yield Line(f"and {len(report.notices) - 6} more notices", "muted")
     if report.step_groups or report.unsupported or report.notices:
         yield Line("")
     sentence = f"{report.suite}: {report.headline}" if report.suite else report.headline
-    yield from _wrapped(sentence, width, _TONES[report.state], indent=0)
+    yield from wrapped(sentence, width, _TONES[report.state], indent=0)

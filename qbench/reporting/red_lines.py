@@ -1,0 +1,87 @@
+"""What is red, for a terminal: grouped by cause, the worst first, with the rule, where it was set, and what to type next."""
+
+from collections.abc import Iterable
+from itertools import groupby
+
+from qbench.reporting.line import COMMAND, Line, wrapped
+from qbench.reporting.next_steps import next_steps
+from qbench.reporting.report import Cause, Report
+from qbench.reporting.rule_places import place_of
+from qbench.reporting.view import CellView
+from qbench.reporting.words import counted, course_text, is_distance, margin_text, red_age, symbol_of
+
+CELLS_SHOWN = 8
+"""Red cells listed one by one under a cause; the rest are counted."""
+STEPS_SHOWN = 2
+
+
+def red_lines(report: Report, width: int) -> Iterable[Line]:
+    """Every cause with its cells, their rule, and the next steps."""
+    for cause in report.causes:
+        yield Line("")
+        yield Line(f"{symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})", "bad")
+        yield from _cause_cells(cause, width)
+        yield from _rule(cause, report.suite, width)
+        yield from _next(cause, report, width)
+
+
+def _rule(cause: Cause, suite: str, width: int) -> Iterable[Line]:
+    rules = list(dict.fromkeys(cell.rule for cell in cause.cells if cell.rule))
+    if not rules:
+        return
+    more = f"; and {len(rules) - 1} more" if len(rules) > 1 else ""
+    yield from wrapped(f"rule: {rules[0]}{more}", width, "muted")
+    if place := place_of(rules[0], suite):
+        yield from wrapped(place, width, "muted", indent=8)
+
+
+def _next(cause: Cause, report: Report, width: int) -> Iterable[Line]:
+    """The commands, each whole on its line, and what is to be said about them."""
+    steps = next_steps(cause.remedies)
+    for step in steps[:STEPS_SHOWN]:
+        if not step.command:
+            yield from wrapped(f"next: {step.words}", width, "plain")
+            continue
+        yield Line(f"  next: {step.command}", COMMAND)
+        if step.words:
+            yield from wrapped(step.words, width, "plain", indent=8)
+        if step.more:
+            yield from wrapped(f"and {counted(step.more, 'cell')} more like these", width, "muted", indent=8)
+            if "--qbench-accept=changed" in step.command and report.run is not None and report.run.complete:
+                yield from wrapped("all of them from this run, without measuring again:", width, "muted", indent=8)
+                yield Line(f'        qbench accept {report.run.id} --what changed --reason "…"', COMMAND)
+    if len(steps) > STEPS_SHOWN:
+        yield Line(f"  and {counted(len(steps) - STEPS_SHOWN, 'other step')} like these", "muted")
+
+
+def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
+    """One line a cell where it fits (name, now, fp32, change, margin, age), else two; what several say is said once."""
+    shown = cause.cells[:CELLS_SHOWN]
+    pad = max(len(cell.key.name) for cell in shown)
+    for facts, cells in groupby(shown, key=_facts):
+        names = [cell.key.name for cell in cells]
+        if len(names) == 1 and 2 + pad + 2 + len(facts) <= width:
+            yield Line(f"  {names[0]:{pad}}  {facts}")
+            continue
+        yield from (Line(f"  {name}") for name in names)
+        yield from wrapped(facts, width, "plain", indent=6)
+    if len(cause.cells) > len(shown):
+        yield Line(f"  and {counted(len(cause.cells) - len(shown), 'cell')} more", "muted")
+
+
+def _facts(cell: CellView) -> str:
+    if cell.lead is None:
+        return cell.headline
+    if cell.is_unequal and cell.equality is not None:
+        return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
+    drift = next((gate.detail for gate in cell.gates if gate.kind == "drift" and gate.state == "broken"), "")
+    if drift and cell.outcome == "drifted":
+        return ", ".join(filter(None, [drift, red_age(cell)]))
+    lead = cell.lead
+    parts = [
+        course_text(lead),
+        margin_text(lead),
+        f"{lead.losses} losses, {lead.gains} gains" if (lead.losses or lead.gains) and not is_distance(lead) else "",
+        red_age(cell),
+    ]
+    return ", ".join(part for part in parts if part)

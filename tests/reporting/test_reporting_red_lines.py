@@ -1,0 +1,84 @@
+"""What stands under a cause: one command for several cells, words apart from it, the file and the key of the rule."""
+
+import pytest
+from reporting_histories import make_cell, make_run
+
+from qbench.reporting import styled_lines
+from qbench.reporting.line import wrapped
+from qbench.reporting.next_steps import Step, next_steps
+from qbench.reporting.rule_places import place_of
+
+ACCEPT = '--qbench-accept=changed --qbench-reason "…"'
+
+
+def command(number):
+    return f'pytest "suites/s.qbench.toml::m::b+s{number}" {ACCEPT}'
+
+
+@pytest.mark.parametrize(
+    ("remedies", "steps"),
+    [
+        ([command(1)], [Step(command(1))]),
+        (
+            [command(1), command(2)],
+            [Step(f'pytest "suites/s.qbench.toml::m::b+s1" "suites/s.qbench.toml::m::b+s2" {ACCEPT}')],
+        ),
+        ([f"{command(1)} records them, but this stays red"], [Step(command(1), "records them, but this stays red")]),
+        (
+            ['pytest "s::m::c" --qbench-accept=changed lowers the floor'],
+            [Step('pytest "s::m::c" --qbench-accept=changed', "lowers the floor")],
+        ),
+        (
+            ["qbench localize mobilenet_v2 --backend ort-cpu --schema w8a8 and look"],
+            [Step("qbench localize mobilenet_v2 --backend ort-cpu --schema w8a8", "and look")],
+        ),
+        (["find the cause; if it is meant, take it out"], [Step("", "find the cause; if it is meant, take it out")]),
+        ([], []),
+    ],
+)
+def test_steps(remedies, steps):
+    assert list(next_steps(remedies)) == steps
+
+
+def test_a_command_names_a_few_cells_and_counts_the_others():
+    (step,) = next_steps(command(number) for number in range(10))
+    assert step.command.count("::m::") == 3
+    assert step.more == 7
+
+
+@pytest.mark.parametrize(
+    ("rule", "place"),
+    [
+        ("tolerance 0.3 % (suite s)", "set in s.qbench.toml: [suite] tolerance"),
+        ("tolerance 2 % (model m)", 'set in s.qbench.toml: [[model]] id = "m", tolerance'),
+        (
+            "tolerance 3 % (cell m::ort-cpu+w8_* (saturates))",
+            'set in s.qbench.toml: [[model]] id = "m", tolerance."ort-cpu+w8_*"',
+        ),
+        ("tolerance 0.5 % (default)", "the default; tolerance in s.qbench.toml sets another"),
+        ("at most 3 flips (suite s::integer-*)", 'set in s.qbench.toml: [suite] flips."integer-*"'),
+        ("equals ort-cpu (suite s)", "set in s.qbench.toml: [suite] equal_to"),
+        ("quarantine 'm::*' until 2026-01-01 (ann)", "set in s.quarantine.toml"),
+        ("accepted floor (baseline)", "set by what was accepted: floors in the baselines of s"),
+        ("an accepted cell stays supported", ""),
+        ("", ""),
+    ],
+)
+def test_places(rule, place):
+    assert place_of(rule, "s") == place
+
+
+def test_lines_hang_under_their_first_word_and_numbers_keep_their_unit():
+    text = "note: aaaa bbbb cccc (Benjamini-Hochberg 5 %, for information)"
+    lines = [line.text for line in wrapped(text, 44, "warn", indent=0)]
+    assert lines == ["note: aaaa bbbb cccc (Benjamini-Hochberg", "      5 %, for information)"]
+
+
+def test_one_fault_of_many_cells_is_said_once():
+    cells = [make_cell("m", "ort-cpu", f"s{i}", 0.0) for i in range(3)]
+    for cell in cells:
+        del cell["metrics"]
+        cell.update(outcome="error", headline="TypeError: no such thing", gates=[])
+    text = [line.text for line in styled_lines(make_run(cells), 80)]
+    assert sum("no such thing" in line for line in text) == 1
+    assert [line for line in text if line.startswith("  m::")] == [f"  m::ort-cpu+s{i}" for i in range(3)]
