@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 from qbench.reporting.line import BOUND, Line, wrapped
 from qbench.reporting.report import Matrix, Report
 from qbench.reporting.view import CellView, MetricView
-from qbench.reporting.words import cell_text, common_lead, counted, is_distance, symbol_of
+from qbench.reporting.words import cell_text, common_lead, counted, shown_as, symbol_of
 
 MATRIX_LINES = 60
 """A longer matrix shows only the models in which something is not green."""
@@ -25,13 +25,6 @@ def matrix_lines(report: Report, width: int) -> Iterable[Line]:
         yield from _legend(report, width)
 
 
-def _shown_as(lead: MetricView) -> str:
-    """What a matrix shows of ``lead``."""
-    if is_distance(lead):
-        return "distance to fp32"
-    return f"change against fp32{' in pp' if lead.unit == '%' else f' in {lead.unit}' if lead.unit else ''}"
-
-
 def _legend(report: Report, width: int) -> Iterable[Line]:
     """What the symbols mean and how often each occurs; which metric each model's changes are of."""
     tallies = (f"{symbol_of(name)} {name} {count}".replace(" ", BOUND) for name, count in report.tallies)
@@ -40,7 +33,7 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
     for model in report.models:
         lead = common_lead(cell for cell in report.cells if cell.key.model == model)
         if lead:
-            metrics.setdefault((_shown_as(lead), lead.name), []).append(model)
+            metrics.setdefault((shown_as(lead), lead.name), []).append(model)
     for what in dict.fromkeys(what for what, _ in metrics):
         texts = [
             f"{name} ({', '.join(models) if len(models) < 9 else f'{len(models)} models'})"

@@ -1,4 +1,4 @@
-"""What is red, for a terminal: grouped by cause, the worst first, with the rule, where it was set, and what to type next."""
+"""What is red, for a terminal: by cause, worst first, with the rule, where it was set, and what to type next."""
 
 from collections.abc import Iterable
 from itertools import groupby
