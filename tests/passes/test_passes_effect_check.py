@@ -168,7 +168,7 @@ def test_shrinking_leaves_what_is_needed_and_makes_it_small() -> None:
 
 
 def test_an_effect_is_measured_in_steps_and_saturation() -> None:
-    model = chain(Grid(0.3), Grid(0.2), integers_in=Grid(0.1))
+    model = chain(Grid(0.3), Grid(0.19), integers_in=Grid(0.1))
     rounding = check_pass(MergeRequantize(1), model)
     assert rounding.regions[0].steps == 1
     assert rounding.regions[0].moved > 0

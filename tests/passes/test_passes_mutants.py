@@ -175,7 +175,7 @@ def three() -> ir.Model:
 
 
 def uneven() -> ir.Model:
-    return chain(Grid(0.3), Grid(0.2), integers_in=Grid(0.1))
+    return chain(Grid(0.3), Grid(0.19), integers_in=Grid(0.1))
 
 
 def limited() -> ir.Model:

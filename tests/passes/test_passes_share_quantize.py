@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from chains import operators, run_machine, run_qdq, text
 
-from qbench.passes import Pipeline, run_pipeline
+from qbench.passes import Pipeline, lower_to_machines, run_pipeline
 from qbench.passes.rewrites.share_quantize import ShareQuantize
 
 SHARE = Pipeline((ShareQuantize(),))
@@ -68,3 +68,23 @@ def test_levels_that_leave_the_graph_keep_their_name() -> None:
     done = run_pipeline(text("float[6] x", "float[6] y, int8[6] b", CONSTANTS, lines), SHARE)
     assert operators(done.model).count("QuantizeLinear") == 2
     assert "leave the graph" in done.declined[0].reason
+
+
+def test_a_product_with_a_pair_for_every_reader_counts_in_integers_before_and_after() -> None:
+    """As ONNX Runtime's quantizer writes residual branches with DedicatedQDQPair."""
+    rng = np.random.default_rng(2)
+    weight = "{" + ",".join(map(str, rng.integers(-127, 128, 64).tolist())) + "}"
+    constants = ["float s = {0.02}", "uint8 z = {128}", "float u = {0.01}", "int8 o = {0}", "float t = {0.07}",
+                 f"int8[8,8] wq = {weight}"]  # fmt: skip
+    lines = [
+        "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", "w = DequantizeLinear(wq, u, o)",
+        "c = MatMul(d, w)",
+        "a = QuantizeLinear(c, t, z)", "ad = DequantizeLinear(a, t, z)", "n = Neg(ad)",
+        "b = QuantizeLinear(c, t, z)", "bd = DequantizeLinear(b, t, z)", "y = Add(n, bd)",
+    ]  # fmt: skip
+    model = text("float[64,8] x", "float[64,8] y", constants, lines)
+    assert [node.op_type for node in lower_to_machines(model).graph].count("QLinearMatMul") == 1
+    numbers = rng.normal(size=(64, 8)).astype(np.float32)
+    after = run_pipeline(model, SHARE)
+    assert after.removed == 1
+    np.testing.assert_array_equal(run_machine(after.model, x=numbers)["y"], run_machine(model, x=numbers)["y"])

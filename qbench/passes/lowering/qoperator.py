@@ -23,6 +23,7 @@ from qbench.passes.lowering.movers import is_mover, lower_mover, move_constant
 from qbench.passes.lowering.operands import is_quantize, operand_of
 from qbench.passes.lowering.products import lower_convolution, lower_gemm, lower_matrix_product
 from qbench.passes.lowering.quantized_weights import quantize_weights
+from qbench.passes.lowering.shared_quantizers import share_quantizers
 from qbench.passes.lowering.site import Site
 from qbench.passes.lowering.target import ONNX_RUNTIME, Target
 from qbench.passes.lowering.zero_points import write_zero_points
@@ -73,6 +74,8 @@ class LowerToQOperator:
         quantized = quantize_weights(model)
         site = Site(model, self.target)
         changed = write_zero_points(site) or quantized
+        if self.target.any_grids:  # ONNX Runtime has a way of its own with such graphs
+            changed |= share_quantizers(site.graph)
         for node in list(model.graph):
             if node.graph is not None and move_constant(site, node):
                 changed = True
