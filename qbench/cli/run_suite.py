@@ -151,7 +151,8 @@ def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter
     lines = []
     try:
         _fetch(chosen)
-        with cell_progress(len(chosen)) as progress:
+        names = [f"{planned.cell.suite}::{planned.cell}" for planned in chosen]
+        with cell_progress(names, writer.path.parent) as progress:
             for planned in chosen:
                 progress.begin(str(planned.cell))
                 line, red = _one(bench, planned)

@@ -3,6 +3,7 @@
 Its heavy half (numpy, tracking, reporting) is loaded at the first record.
 """
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,6 +13,7 @@ from qbench.plugin.options import Options
 from qbench.plugin.tags import died_in
 
 if TYPE_CHECKING:
+    from qbench.plugin.pacing import PaceTeller
     from qbench.plugin.recording import Recorder
 
 _STOPPED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
@@ -26,6 +28,7 @@ class Controller:
         self._recorder: Recorder | None = None
         self._crashes: list[str] = []
         self._said: list[str] = []
+        self._pace: PaceTeller | None = None
         if options.select or options.shard:
             from qbench.plugin.selecting import check_selection
 
@@ -46,6 +49,7 @@ class Controller:
 
         if not self._config.option.collectonly and not session.testsfailed and has_cells(session.items):
             check_folders(self._options)
+            self._tell_pace(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:  # noqa: ARG002
@@ -54,6 +58,7 @@ class Controller:
             from qbench.plugin.foresight import check_folders
 
             check_folders(self._options)
+            self._tell_pace(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Write the record down, whatever comes after it."""
@@ -64,6 +69,8 @@ class Controller:
 
             self._recorder = Recorder(self._config, self._options)
         self._recorder.receive(report)
+        if self._pace is not None and report.when == "call":
+            self._pace.finish(report.nodeid)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:  # noqa: ANN401 - a type of xdist
@@ -94,6 +101,14 @@ class Controller:
         else:
             for line in self._said:
                 terminalreporter.write_line(line)
+
+    def _tell_pace(self, node_ids: Iterable[str]) -> None:
+        """Begin to tell how long it will take, where a person is looking."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if self._pace is None and terminal is not None and terminal.isatty:
+            from qbench.plugin.pacing import PaceTeller
+
+            self._pace = PaceTeller(terminal, node_ids, self._options.history)
 
     def _prune_unmeasured(self, session: pytest.Session, *, whole: bool) -> None:
         """``--collect-only --qbench-prune``: the matrix is known, and nothing has to run."""

@@ -1,0 +1,77 @@
+"""How long a run will still take, told from how long each cell took before and how fast this run is.
+
+left = elapsed · Σ weights of the cells to come / Σ weights of the cells done,   weight = seconds of the cell's last run
+
+Workers, caches and a faster machine are in the elapsed time; a cell that nobody ran before weighs as much as the
+others do on average. Before the first cell is done the weights themselves are all that is known.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from qbench.reporting.recent import recent_runs
+from qbench.tracking import Run, cell_of_line
+
+_LOOKED_AT = 3
+"""Runs of each suite: the newest may have been one of a part."""
+_MINUTE, _HOUR = 60, 3600
+
+
+def last_seconds(history: Path) -> dict[str, float]:
+    """``suite::model::backend+schema[+variant]`` → the seconds that the cell took when it last ran."""
+    found: dict[str, float] = {}
+    for run in recent_runs(history, _LOOKED_AT).runs:
+        found |= _seconds_of(run)
+    return found
+
+
+def _seconds_of(run: Run) -> dict[str, float]:
+    found = {}
+    for line in run.cells:
+        seconds = line.get("seconds")
+        if isinstance(seconds, Mapping):
+            known = [value for value in seconds.values() if isinstance(value, int | float)]
+            found[f"{line['suite']}::{cell_of_line(line)}"] = float(sum(known))
+    return found
+
+
+class Pace:
+    """A run of ``cells`` (as ``last_seconds`` names them) that began at ``started``, seconds on a monotonic clock."""
+
+    def __init__(self, cells: Iterable[str], before: Mapping[str, float], *, started: float) -> None:
+        names = list(cells)
+        known = [before[name] for name in names if before.get(name)]
+        mean = sum(known) / len(known) if known else 0.0
+        self._is_known = bool(known)
+        self._weights = {name: before.get(name) or mean or 1.0 for name in names}
+        self._started = started
+        self._rest = sum(self._weights.values())
+        self._done = 0.0
+        self.total = len(self._weights)
+        self.count = 0
+
+    def finish(self, cell: str) -> None:
+        """``cell`` is done; one that is none of the run's, or was done before, changes nothing."""
+        weight = self._weights.pop(cell, 0.0)
+        if weight:
+            self.count += 1
+            self._done += weight
+            self._rest -= weight
+
+    def left(self, now: float) -> float | None:
+        """Seconds still to go at ``now``; None while nothing tells."""
+        if self._done:
+            return max(0.0, (now - self._started) * self._rest / self._done)
+        return self._rest if self._is_known else None
+
+
+def left_text(seconds: float | None) -> str:
+    """``about 40 s left``, ``about 12 min left``, ``about 1 h 20 min left``; empty for None."""
+    if seconds is None:
+        return ""
+    if seconds < _MINUTE:
+        return f"about {round(seconds)} s left"
+    if seconds < _HOUR:
+        return f"about {round(seconds / _MINUTE)} min left"
+    hours, minutes = divmod(round(seconds / _MINUTE), _MINUTE)
+    return f"about {hours} h {minutes} min left"

@@ -1,0 +1,75 @@
+"""Lines about the time that is left: now and then, on terminals only, for a person who waits."""
+
+import json
+from types import SimpleNamespace
+
+from qbench.plugin.pacing import EVERY, PaceTeller
+
+IDS = [f"suites/s.qbench.toml::m::b+s{i}" for i in range(4)]
+
+
+class Terminal:
+    def __init__(self, dist="no"):
+        self.config = SimpleNamespace(option=SimpleNamespace(dist=dist))
+        self.currentfspath = "somewhere"
+        self.lines = []
+
+    def ensure_newline(self):
+        self.lines.append("newline")
+
+    def write_line(self, text, **markup):
+        self.lines.append(text)
+
+
+def history_of(folder, seconds):
+    run = {"type": "run", "format": "qbench-run/1", "id": "1", "suite": "s", "started": "2026-11-21"}
+    cells = [
+        {
+            "type": "cell",
+            "suite": "s",
+            "model": "m",
+            "backend": "b",
+            "schema": f"s{i}",
+            "seconds": {"inference": seconds},
+        }
+        for i in range(4)
+    ]
+    (folder / "1.jsonl").write_text("".join(json.dumps(line) + "\n" for line in (run, *cells)))
+    return folder
+
+
+def told(terminal):
+    return [line for line in terminal.lines if line.startswith("qbench")]
+
+
+def test_a_long_run_says_so_at_once_and_then_once_a_minute(tmp_path):
+    terminal, now = Terminal(), [0.0]
+    teller = PaceTeller(terminal, ["tests/test_x.py::test", *IDS], history_of(tmp_path, 600.0), clock=lambda: now[0])
+    for node_id in IDS:
+        now[0] += EVERY / 2
+        teller.finish(node_id)
+    assert told(terminal) == ["qbench: 0 of 4 cells, about 40 min left", "qbench: 2 of 4 cells, about 1 min left"]
+    assert terminal.currentfspath is None
+
+
+def test_a_short_run_says_nothing(tmp_path):
+    terminal, now = Terminal(), [0.0]
+    teller = PaceTeller(terminal, IDS, history_of(tmp_path, 1.0), clock=lambda: now[0])
+    for node_id in IDS:
+        now[0] += 1.0
+        teller.finish(node_id)
+    assert terminal.lines == []
+
+
+def test_marks_of_workers_are_ended_first(tmp_path):
+    terminal, now = Terminal(dist="load"), [0.0]
+    teller = PaceTeller(terminal, IDS, tmp_path, clock=lambda: now[0])
+    now[0] = 2 * EVERY
+    teller.finish(IDS[0])
+    assert terminal.lines[0] == ""
+    assert told(terminal) == ["qbench: 1 of 4 cells, about 6 min left"]
+
+
+def test_nothing_where_nobody_looks(project):
+    project.accept()
+    assert " left" not in project.run("-k", "fp32").stdout.str()
