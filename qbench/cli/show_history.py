@@ -70,7 +70,7 @@ def _print(series: "Series", trends: Trends) -> None:
     from qbench.tracking import accepted_value
 
     accepted = accepted_value(series, trends.accepted)
-    beside = "nothing accepted in this class" if accepted is None else f"accepted {percent(accepted)}"
+    beside = "nothing accepted in this class" if accepted is None else f"accepted {valued(series, accepted)}"
     print(f"{series.metric} of {series.cell} on {series.environment_class} ({beside})")
     marks = {alert.run: _words(alert) for alert in reversed(_alerts(series, trends))}
     rows = [_row(series, index, point, accepted, marks) for index, point in enumerate(series.points)]
@@ -88,9 +88,9 @@ def _row(
     return (
         point.started[:16].replace("T", " "),
         point.commit[:9] or "—",
-        percent(point.value),
+        valued(series, point.value),
         str(point.out_of),
-        "—" if accepted is None else f"{100 * (point.value - accepted):+.2f}",
+        "—" if accepted is None else _apart(series, point.value - accepted),
         str(point.runs),
         "; ".join(marked),
     )
@@ -98,6 +98,15 @@ def _row(
 
 def _words(alert: "Alert") -> str:
     return "; ".join(filter(None, (f"{alert.kind.value} ({alert.state.value})", alert.why)))
+
+
+def valued(series: "Series", value: float) -> str:
+    """A value of ``series`` in its unit: ``98.61 %``, ``35.213 dB``."""
+    return percent(value) if series.unit == "%" else f"{value:.5g} {series.unit}".rstrip()
+
+
+def _apart(series: "Series", difference: float) -> str:
+    return f"{100 * difference:+.2f}" if series.unit == "%" else f"{difference:+.5g}"
 
 
 def percent(share: float) -> str:

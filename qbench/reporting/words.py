@@ -115,7 +115,9 @@ def parts_text(cell: CellView) -> str:
 
 
 def count_text(metric: MetricView) -> str:
-    """``778 / 1,000``: what was counted, out of how many."""
+    """``778 / 1,000``: what was counted, out of how many; of another unit than percent the samples alone."""
+    if metric.unit != "%":
+        return counted(metric.n, "sample")
     return f"{thousands(metric.hits)} / {thousands(metric.out_of)}"
 
 

@@ -21,7 +21,7 @@ from qbench.judging import (
     inherited,
     least_agreement,
 )
-from qbench.metrics import Against, Answers, Score, unpacked_answers
+from qbench.metrics import Answers, Score, unpacked_answers
 from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers
 from qbench.tracking.runs import Run
 from qbench.tracking.scope import Scope, accepted_of, is_change, is_in_scope

@@ -140,7 +140,7 @@ class _Course:
 
 def _alerts(course: _Course, annotations: Sequence[Annotation], *, confirm: int) -> Iterator[Alert]:
     series = course.series
-    if not series.points:
+    if not series.points or series.is_distance:
         return
     mine = [note for note in annotations if note.covers(series.cell, series.metric)]
     steps = []

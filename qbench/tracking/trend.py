@@ -44,7 +44,8 @@ class Series:
     """The points of one (cell, metric, environment class) in the order of their commits.
 
     Args:
-        lower_is_better: of an error rate.
+        lower_is_better: of an error rate. unit: of the values; ``"%"`` ones are shares.
+        is_distance: from fp32, such as SQNR: it tells that something moved, and is no loss to be alarmed about.
         breaks: indices of points from which on the samples are others. levels: over all points, in order.
     """
 
@@ -53,6 +54,8 @@ class Series:
     environment_class: str
     points: tuple[Point, ...]
     lower_is_better: bool = False
+    unit: str = "%"
+    is_distance: bool = False
     breaks: tuple[int, ...] = ()
     levels: tuple[Level, ...] = ()
 
@@ -75,16 +78,15 @@ def trend_series(runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: i
         confirm: points that make a level.
     """
     found: dict[tuple[Cell, str, str], list[Point]] = {}
-    lower: set[tuple[str, str]] = set()
+    kinds: dict[tuple[str, str], Mapping[str, Any]] = {}
     for run in in_commit_order(runs, commits) if commits else sorted(runs, key=started_and_id):
         for line in run.cells:
             cell = cell_of_line(line)
-            for metric, point, is_lower in _points(run, line):
+            for metric, point, counts in _points(run, line):
                 found.setdefault((cell, metric, str(line.get("environment_class", ""))), []).append(point)
-                if is_lower:
-                    lower.add((cell.suite, metric))
+                kinds[cell.suite, metric] = counts
     return tuple(
-        _series(cell, metric, name, points, confirm, is_lower=(cell.suite, metric) in lower)
+        _series(cell, metric, name, points, confirm, kind=kinds[cell.suite, metric])
         for (cell, metric, name), points in sorted(found.items())
     )
 
@@ -117,8 +119,8 @@ def least_step(out_of: int) -> float:
     return max(_LEAST_SAMPLES / out_of, _LEAST_POINTS)
 
 
-def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point, bool]]:
-    """(metric, point, whether lower is better) of each metric of a cell's line."""
+def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point, Mapping[str, Any]]]:
+    """(metric, point, its counts and what they are) of each metric of a cell's line."""
     data = {key: value for key, value in line.get("digests", {}).items() if key.startswith("data:")}
     whole = "+".join(data[key] for key in sorted(data))
     for metric, counts in line.get("metrics", {}).items():
@@ -130,13 +132,14 @@ def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point, boo
             out_of=counts["out_of"],
             data=data.get(f"data:{metric.partition('@')[2]}") or whole,
         )
-        yield metric, point, counts.get("direction") == "lower"
+        yield metric, point, counts
 
 
 def _series(
-    cell: Cell, metric: str, environment_class: str, measured: Sequence[Point], confirm: int, *, is_lower: bool
+    cell: Cell, metric: str, environment_class: str, measured: Sequence[Point], confirm: int, *, kind: Mapping[str, Any]
 ) -> Series:
     points = tuple(_collapsed(measured))
+    is_lower = kind.get("direction") == "lower"
     breaks, levels = cut_levels(
         [p.value for p in points], data=[p.data for p in points], out_of=[p.out_of for p in points], confirm=confirm
     )
@@ -146,6 +149,8 @@ def _series(
         environment_class=environment_class,
         points=points,
         lower_is_better=is_lower,
+        unit=str(kind.get("unit", "%")),
+        is_distance=kind.get("against") == "reference" and (is_lower or kind.get("proportion") is False),
         breaks=breaks,
         levels=levels,
     )

@@ -6,6 +6,7 @@ import pytest
 from tracked_results import ELSEWHERE, HERE, baseline, line, measured, per, run, top1
 
 from qbench.judging import Accepted, Cell
+from qbench.metrics import Against
 from qbench.tracking import (
     AcceptedCell,
     AcceptedLevel,
@@ -222,3 +223,17 @@ def test_what_baselines_hold_is_what_is_compared_with():
     assert levels[CELL, METRIC, str(HERE)].hits == 758
     (slide,) = alerts(nights([755] * 9), known=levels)
     assert (slide.kind, slide.before, slide.after) == (Kind.SLIDE, 0.758, 0.755)
+
+
+def test_a_distance_to_fp32_that_grew_is_no_alarm():
+    noise = dataclasses.replace(
+        top1(760), metric="sqnr", against=Against.REFERENCE, unit="dB", proportion=False, out_of=1000
+    )
+    runs = [
+        run(line(measured(top1(760), dataclasses.replace(noise, hits=30_000 if n < 10 else 20_000))), number=n)
+        for n in range(15)
+    ]
+    found = {one.metric: one for one in trend_series(runs, commits=COMMITS)}
+    assert (found["sqnr"].unit, found["sqnr"].is_distance, found["sqnr"].steps) == ("dB", True, (10,))
+    assert (found[METRIC].unit, found[METRIC].is_distance) == ("%", False)
+    assert alerts(runs) == ()
