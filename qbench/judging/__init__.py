@@ -9,6 +9,7 @@ from qbench.judging.drift import arithmetic_change
 from qbench.judging.environment import ANY, EnvironmentClass
 from qbench.judging.equality import Criterion, broken_text, holds
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on, inherited
+from qbench.judging.improvement import IMPROVED
 from qbench.judging.judgement import judge, support_lost
 from qbench.judging.loss import least_agreement
 from qbench.judging.margin_test import Evidence, margin_evidence
@@ -32,6 +33,7 @@ __all__ = [
     "GIVEN",
     "IDEAL",
     "IDENTICAL",
+    "IMPROVED",
     "Accepted",
     "Allowance",
     "Cell",

@@ -15,6 +15,7 @@ from qbench.judging.cell import Cell
 from qbench.judging.drift import drift_gates, reference_gate
 from qbench.judging.equality import Criterion, equality_gate, unequal_text
 from qbench.judging.expectation import Expectation, State, accepted_on
+from qbench.judging.improvement import with_improvement
 from qbench.judging.loss import judge_score
 from qbench.judging.measurement import Measurement
 from qbench.judging.quarantine import QuarantineEntry
@@ -64,6 +65,7 @@ def judge(
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
     verdict = _by_gates(measurement, gates, rule, node_id)
+    verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
     if not expectation.cell_known and not _are_broken(beside):

@@ -30,6 +30,11 @@ def changed(node_id: str) -> str:
     return _command(node_id, "--qbench-accept=changed", reason=True)
 
 
+def improved(node_id: str) -> str:
+    """A result that is better than the approved one."""
+    return _command(node_id, "--qbench-accept=improved", reason=True)
+
+
 def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
     """A loss is not accepted away: the rule has to admit it, or the quarantine list to name it."""
     if floor and drifted:

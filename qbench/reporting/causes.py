@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
+from qbench.judging import IMPROVED
 from qbench.reporting.report import Cause
 from qbench.reporting.view import ABSENT, CellView, RunView
 from qbench.reporting.words import counted
@@ -16,6 +17,7 @@ TITLES = {
     "equality": "Is not what another backend is",
     "failed": "Fails for another reason",
     "drifted": "Differs from its accepted result",
+    "improved": "Is better than its accepted result, by more than the tolerance",
     "stale": "Its baseline is of another model, data or preprocessing",
     "missing": "Has no baseline yet",
     "expired": "Its quarantine entry no longer holds",
@@ -31,6 +33,7 @@ SHORT = {
     "equality": "unequal to another backend",
     "failed": "for another reason",
     "drifted": "drifted",
+    "improved": "improved",
     "stale": "with a stale baseline",
     "missing": "without a baseline",
     "expired": "with a quarantine entry that no longer holds",
@@ -45,6 +48,8 @@ def cause_name(cell: CellView) -> str:
             return "failed"
         strict = first.kind == "loss" and "decision strict" in first.rule
         return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind
+    if cell.outcome == "drifted" and cell.headline.startswith(IMPROVED):
+        return "improved"
     return cell.outcome if cell.outcome in TITLES else "failed"
 
 
