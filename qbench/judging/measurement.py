@@ -18,8 +18,8 @@ class Measurement:
         cell, environment: what was measured, and where.
         scores: one for each metric the suite asked for, in its order.
         digests: ``model`` (float graphs), ``preprocessing``, ``quantized`` (written graphs; absent in fp32 cells),
-            ``arithmetic`` (how an integer machine counts; absent elsewhere), ``pipeline`` (of passes, where any ran), and
-            for each data set D: ``data:D`` (samples and labels), ``reference:D``, ``predictions:D``.
+            ``arithmetic`` (how an integer machine counts; absent elsewhere), ``pipeline`` (of passes, where any ran),
+            and for each data set D: ``data:D`` (samples and labels), ``reference:D``, ``predictions:D``.
         changed: for each data set, the ids of samples answered otherwise than by the reference (at most 20).
         changed_count: for each data set, how many there are in all.
         ties: for each data set, samples whose best score was shared.
