@@ -132,6 +132,12 @@ def _recall10() -> "Metric":
     return RECALL10
 
 
+def _map() -> "Metric":
+    from qbench.metrics.average_precision import MAP
+
+    return MAP
+
+
 _OWN: Mapping[str, Callable[[], "Metric"]] = {
     "top1": _top1,
     "top5": _top5,
@@ -153,6 +159,7 @@ _OWN: Mapping[str, Callable[[], "Metric"]] = {
     "ties": _ties,
     "recall5": _recall5,
     "recall10": _recall10,
+    "map": _map,
 }
 
 
