@@ -321,10 +321,10 @@ def test_there_are_enough_of_them() -> None:
     assert len(MUTANTS) >= 12
 
 
-@pytest.mark.parametrize("graph", sorted({mutant.graph for mutant in MUTANTS.values()}, key=str), ids=str)
-def test_no_real_pass_is_accused(graph: Callable[[], ir.Model]) -> None:
-    known = catalogue()
-    found = [check_pass(known.get(name), graph()) for name in known.names()]
+@pytest.mark.parametrize("name", {mutant.graph: name for name, mutant in MUTANTS.items()}.values())
+def test_no_real_pass_is_accused(name: str) -> None:
+    known, graph = catalogue(), MUTANTS[name].graph
+    found = [check_pass(known.get(one), graph()) for one in known.names()]
     assert [str(one) for one in found if one.refuted] == []
 
 
