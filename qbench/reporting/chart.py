@@ -66,13 +66,19 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
 
 
 def _hover_data(trend: Trend, frame: Frame) -> str:
-    """What the page's script needs to read a value off: run numbers and shown values, and the span."""
-    pairs = sorted((p, v) for s in trend.series for p, v in zip(s.positions, s.values, strict=True))
-    where = " ".join(str(position) for position, _ in pairs)
-    what = "|".join(value_text(trend.metric, value).replace(" %", "") for _, value in pairs)
-    height = " ".join(number(frame.y(value)) for _, value in pairs)
-    unit = "%" if trend.metric.unit == "%" else ""
-    return f' data-p="{where}" data-v="{escape(what)}" data-y="{height}" data-u="{unit}"'
+    """What the page's script reads values off: ``first+more@height=value`` of each stretch of runs with one value."""
+    stretches: list[tuple[int, int, float]] = []
+    for position, value in sorted((p, v) for s in trend.series for p, v in zip(s.positions, s.values, strict=True)):
+        first, last, before = stretches[-1] if stretches else (0, -2, 0.0)
+        if position == last + 1 and value == before:
+            stretches[-1] = first, position, value
+        else:
+            stretches.append((position, position, value))
+    told = (
+        f"{first}+{last - first}@{number(frame.y(value))}={value_text(trend.metric, value)}"
+        for first, last, value in stretches
+    )
+    return f' data-values="{escape("|".join(told))}"'
 
 
 def _newest_last(trend: Trend) -> list[tuple[int, Series]]:

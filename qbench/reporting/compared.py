@@ -72,6 +72,15 @@ class Comparison:
         """The cells that are not the same with the same outcome; one that neither run measured is none."""
         return tuple(cell for cell in self.cells if not cell.is_same)
 
+    @property
+    def same(self) -> tuple[tuple[ComparedCell, ...], ...]:
+        """The others: those of one model on one backend with one outcome together."""
+        groups: dict[tuple[str, str, str], list[ComparedCell]] = {}
+        for cell in self.cells:
+            if cell.is_same and cell.new:
+                groups.setdefault((cell.key.model, cell.key.backend, cell.new.outcome), []).append(cell)
+        return tuple(map(tuple, groups.values()))
+
 
 def compare(old: Run, new: Run) -> Comparison:
     """Run ``old`` beside run ``new``.

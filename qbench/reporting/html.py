@@ -11,7 +11,9 @@ from qbench.reporting.compared import Comparison
 from qbench.reporting.flips import flips_svg
 from qbench.reporting.places import Places, anchor_of, link
 from qbench.reporting.report import Report
+from qbench.reporting.still import stands_still, still_cells
 from qbench.reporting.timeline import StepGroup, Trend
+from qbench.reporting.trimming import trim_page, trim_script
 from qbench.reporting.view import ABSENT, CellView
 from qbench.tracking import Regression
 
@@ -68,11 +70,11 @@ class Renderer:
 
     def __init__(self) -> None:
         self._environment = _environment()
-        self._folder = resources.files("qbench.reporting") / "templates"
 
     def render(self, template: str, page: Page) -> str:
         """The page that ``template`` (``overview``, ``model``, …) makes of ``page``."""
-        return self._environment.get_template(f"{template}.html.j2").render(page=page, report=page.report).lstrip()
+        text = self._environment.get_template(f"{template}.html.j2").render(page=page, report=page.report)
+        return trim_page(text.lstrip())
 
 
 def _environment() -> "Environment":
@@ -91,6 +93,8 @@ def _environment() -> "Environment":
         _breakable,
         _chart,
         _spark,
+        _has_charts,
+        still_cells,
         _flips,
         _runs_data,
         _cells_of,
@@ -113,7 +117,8 @@ def _asset(name: str) -> str:
     """The style or script ``name`` of this package: ours, hence not escaped."""
     from markupsafe import Markup
 
-    return Markup((resources.files("qbench.reporting") / "templates" / name).read_text(encoding="utf-8").strip())
+    text = (resources.files("qbench.reporting") / "templates" / name).read_text(encoding="utf-8")
+    return Markup(trim_script(text) if name.endswith(".js") else text)
 
 
 def _breakable(name: str) -> str:
@@ -144,9 +149,16 @@ def _flips(trend: Trend, report: Report) -> str:
     return Markup(flips_svg(trend, len(report.runs)))
 
 
-def _runs_data(report: Report) -> list[str]:
-    """One line a run for the pointer's label: when, and at which commit."""
-    return [f"{run.started} · {run.commit}" if run.commit else run.started or run.id for run in report.runs]
+def _runs_data(report: Report) -> str:
+    """When and at which commit each run was, for the pointer's label; empty are the words of the run before."""
+    lines = [f"{run.started} · {run.commit}" if run.commit else run.started or run.id for run in report.runs]
+    told = []
+    before: list[str] = []
+    for line in lines:
+        named = line.replace("|", " ").split()
+        told.append(" ".join("" if word in before[place : place + 1] else word for place, word in enumerate(named)))
+        before = named
+    return "|".join(told)
 
 
 def _cells_of(report: Report, model: str, backend: str | None = None) -> list[CellView]:
@@ -155,6 +167,12 @@ def _cells_of(report: Report, model: str, backend: str | None = None) -> list[Ce
 
 def _backends_of(report: Report, model: str) -> list[str]:
     return list(dict.fromkeys(c.key.backend for c in _cells_of(report, model)))
+
+
+def _has_charts(report: Report, model: str) -> bool:
+    """Whether a cell of ``model`` has more to show than a row."""
+    several = ((cell, report.trends.get(cell.key, ())) for cell in _cells_of(report, model))
+    return any(trends and not stands_still(cell, trends) for cell, trends in several)
 
 
 def _card_columns(count: int) -> int:

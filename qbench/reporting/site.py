@@ -18,7 +18,7 @@ from qbench.reporting.places import Places
 from qbench.reporting.report import Report
 
 BUDGET = 2_000_000
-"""Bytes that no page exceeds, whatever the number of models: a browser opens it at once."""
+"""Bytes of a whole site of 60 models; and bytes that no page exceeds, whatever the number of models."""
 
 
 def html_pages(reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None) -> dict[str, str]:

@@ -54,9 +54,7 @@ def test_the_reference_and_the_limit_are_those_of_each_run(report):
     assert [float(line[1]), float(line[3])] == pytest.approx([frame.y(0.995), frame.y(0.99)], abs=0.06)
     assert frame.x(11) < float(line[2]) < frame.x(12)
     assert chart.count('class="margin"') == 2
-    assert ".fp32, .limit { fill: none; }" in "".join(
-        html_pages([report]).values()
-    )  # a line with corners would be filled
+    assert ".fp32,.limit{fill:none}" in "".join(html_pages([report]).values())  # a line with corners would be filled
     # no value lies above the reference of its time
     assert all(frame.y(v) > frame.y(0.995 if p < 12 else 0.99) for p, v in enumerate(trend.series[0].values))
 

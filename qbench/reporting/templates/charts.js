@@ -1,10 +1,15 @@
 // The value and the run under the pointer; the same stands in the description of each chart.
 const tip = document.getElementById("tip");
-const runs = JSON.parse(document.getElementById("runs").textContent);
+const runs = [];
+for (const line of tip.dataset.runs.split("|")) {
+  const before = runs.at(-1)?.split(" ");
+  runs.push(line.split(" ").map((word, place) => word || before[place]).join(" "));
+}
 for (const chart of document.querySelectorAll("svg.trend")) {
-  const at = chart.dataset.p.split(" ").map(Number);
-  const values = chart.dataset.v.split("|");
-  const heights = chart.dataset.y.split(" ").map(Number);
+  const points = chart.dataset.values.split("|").flatMap((stretch) => {
+    const [, first, more, height, value] = stretch.match(/(\d+)\+(\d+)@([^=]+)=(.*)/);
+    return Array.from({ length: Number(more) + 1 }, (_, index) => ({ run: Number(first) + index, height, value }));
+  });
   const [left, right, wide] = [4, 46, 280];
   const x = (run) => left + (runs.length < 2 ? wide - left - right : (run * (wide - left - right)) / (runs.length - 1));
   let cursor = null;
@@ -13,19 +18,19 @@ for (const chart of document.querySelectorAll("svg.trend")) {
   chart.addEventListener("pointermove", (event) => {
     const box = chart.getBoundingClientRect();
     const place = ((event.clientX - box.left) * wide) / box.width;
-    let best = 0;
-    at.forEach((run, index) => { if (Math.abs(x(run) - place) < Math.abs(x(at[best]) - place)) best = index; });
+    const far = (point) => Math.abs(x(point.run) - place);
+    const best = points.reduce((a, b) => (far(b) < far(a) ? b : a));
     if (!cursor) {
       cursor = document.createElementNS("http://www.w3.org/2000/svg", "circle");
       cursor.setAttribute("class", "cursor");
       cursor.setAttribute("r", "3.2");
       chart.append(cursor);
     }
-    cursor.setAttribute("cx", x(at[best]));
-    cursor.setAttribute("cy", heights[best]);
+    cursor.setAttribute("cx", x(best.run));
+    cursor.setAttribute("cy", best.height);
     const value = document.createElement("b");
-    value.textContent = values[best] + (chart.dataset.u ? " " + chart.dataset.u : "");
-    tip.replaceChildren(value, runs[at[best]]);
+    value.textContent = best.value;
+    tip.replaceChildren(value, runs[best.run]);
     tip.hidden = false;
     tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
     tip.style.top = Math.max(8, event.clientY - tip.offsetHeight - 12) + "px";

@@ -1,8 +1,18 @@
-// Filter and sort. The page says everything without this script; it only helps to find it.
+// Filter. The page says everything without this script; it only helps to find it.
+// A row names its cells in its first columns: model, backend and schemas; or schema alone, on the page of a model.
+for (const row of document.querySelectorAll(".all tbody tr, .still tr:has(td)")) {
+  const texts = [...row.cells].map((field) => field.textContent);
+  const { backend } = row.parentNode.dataset;
+  const named = backend ? [document.querySelector("h1").textContent, backend, texts[0]] : texts;
+  row.dataset.cell = named[2].split(", ").map((schema) => `${named[0]}::${named[1]}+${schema}`).join("|");
+  const ended = [...row.querySelectorAll(".outcome")].at(-1); // of two runs the newer
+  row.dataset.outcome = ended.textContent.split(" ").at(-1);
+  if (ended.classList.contains("o-red")) row.dataset.red = "1";
+}
 const form = document.querySelector(".filter");
 if (form) {
   const cells = [...document.querySelectorAll("[data-cell]")];
-  const all = new Set(cells.map((cell) => cell.dataset.cell)).size;
+  const all = new Set(cells.flatMap((cell) => cell.dataset.cell.split("|"))).size;
   const groups = [...document.querySelectorAll("[data-group]")].reverse(); // the inner ones first
   const apply = () => {
     const words = form.elements.text.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -10,11 +20,11 @@ if (form) {
     const active = words.length > 0 || outcome !== "";
     const found = new Set();
     for (const cell of cells) {
-      const name = cell.dataset.cell.toLowerCase();
+      const names = cell.dataset.cell.toLowerCase().split("|");
       const ended = !outcome || (outcome === "red" ? "red" in cell.dataset : cell.dataset.outcome === outcome);
-      const fits = ended && words.every((word) => name.includes(word));
-      if (fits) found.add(name);
-      cell.classList.toggle("dimmed", !fits);
+      const fits = names.filter((name) => ended && words.every((word) => name.includes(word)));
+      fits.forEach((name) => found.add(name));
+      cell.classList.toggle("dimmed", !fits.length);
     }
     for (const group of groups) {
       const empty = active && !group.querySelector("[data-cell]:not(.dimmed)");
@@ -27,38 +37,4 @@ if (form) {
   form.addEventListener("submit", (event) => event.preventDefault());
   form.hidden = false;
   apply();
-}
-
-const keyOf = (row, column) => {
-  const cell = row.cells[column];
-  return cell?.dataset.key === undefined ? NaN : Number(cell.dataset.key);
-};
-const textOf = (row, column) => {
-  const cell = row.cells[column];
-  return cell ? cell.dataset.text ?? cell.textContent.trim() : "";
-};
-for (const table of document.querySelectorAll(".sorts")) {
-  const body = table.tBodies[0];
-  [...table.tHead.rows[0].cells].forEach((head, column) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.append(...head.childNodes);
-    head.append(button);
-    button.addEventListener("click", () => {
-      const up = head.getAttribute("aria-sort") !== "ascending";
-      table.querySelectorAll("[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
-      head.setAttribute("aria-sort", up ? "ascending" : "descending");
-      const rows = [...body.rows];
-      if (rows.some((row) => !isNaN(keyOf(row, column)))) {
-        rows.sort((a, b) => {
-          const [x, y] = [keyOf(a, column), keyOf(b, column)];
-          if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y); // what has no number stays at the end
-          return up ? x - y : y - x;
-        });
-      } else {
-        rows.sort((a, b) => (up ? 1 : -1) * textOf(a, column).localeCompare(textOf(b, column)));
-      }
-      body.append(...rows);
-    });
-  });
 }
