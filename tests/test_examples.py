@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from qbench import save_model
+from qbench.errors import InputError
 from qbench.metrics import AnswerKind, get_metric
 from qbench.storage import Cache
 from qbench.zoo import Dataset, ReadyArray, get_dataset, get_model, prepare_samples
@@ -81,6 +82,24 @@ def test_a_subject_from_scratch_is_accepted_and_then_watched(tmp_path: Path) -> 
     assert " 8 accepted " in pytest_in(tmp_path, "--qbench-accept-fp32", "--qbench-accept=new")
     assert " 8 passed " in pytest_in(tmp_path)
     assert '"top1": 357' in (tmp_path / "baselines/mine/my_net.json").read_text()  # of 360, as digits_cnn
+
+
+def test_data_of_the_page_is_refused_where_labels_are_too_few_and_a_copy_shares_its_sources(
+    tmp_path: Path,
+) -> None:
+    made: dict[str, Any] = {"__file__": str(tmp_path / "conftest.py")}
+    exec(shown("python")[0], made)
+    pictures = np.arange(10, dtype=np.uint8).reshape(5, 2)
+    np.savez(tmp_path / "scored.npz", pictures=pictures, labels=np.arange(5))
+    np.savez(tmp_path / "calibration.npz", pictures=pictures[2:], labels=np.arange(3))
+    np.savez(tmp_path / "short.npz", pictures=pictures, labels=np.arange(4))
+    scored, calibration = made["data"]("scored"), made["data"]("calibration")
+    assert scored.sources[2:] == calibration.sources
+    assert len(set(scored.sources)) == 5
+    with pytest.raises(InputError, match="'short': found 4 labels for 5 samples"):
+        made["data"]("short")
+    with pytest.raises(InputError, match="absent"):
+        made["data"]("absent")
 
 
 def test_a_task_from_scratch_answers(tmp_path: Path) -> None:

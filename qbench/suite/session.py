@@ -165,7 +165,10 @@ class Bench:
         model = planned.model.id
         baseline = self.baseline(model)
         if baseline is not None:
-            expected = baseline.expectation(planned.cell, measurement.digests, trusted=self._accepts_reference)
+            counts = {name: len(dataset) for name, dataset in self.shared(planned).subject.data.items()}
+            expected = baseline.expectation(
+                planned.cell, measurement.digests, trusted=self._accepts_reference, samples=counts
+            )
             # A cell that is bad on some machines only is never accepted there, so it has no past on the others.
             return replace(expected, cell_known=expected.cell_known or planned.is_listed)
         if self._accepts_reference:

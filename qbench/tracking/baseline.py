@@ -6,6 +6,7 @@ between processors; the reference is one for all.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from qbench.judging import Accepted, Cell, Expectation, State
 from qbench.metrics import AnswerKind, Answers
@@ -82,12 +83,13 @@ class Baseline:
         cells, kept = ({}, {}) if own is None else (own.cells, own.kept)
         return replace(self, model=model, cells=cells, kept=kept)
 
-    def stale(self, digests: Mapping[str, str]) -> str:
+    def stale(self, digests: Mapping[str, str], samples: Mapping[str, int] = MappingProxyType({})) -> str:
         """What is not as it was when the reference was made, in words; empty when everything is.
 
         Args:
             digests: ``model``, ``preprocessing`` and ``data:D`` as of a measurement; those that are absent, and data
                 the baseline has beyond them, are not asked for.
+            samples: data set → how many samples it has now, where that is known: only for the words.
         """
         found = []
         if digests.get("model", self.model_digest) != self.model_digest:
@@ -101,17 +103,33 @@ class Baseline:
             if data not in self.data:
                 found.append(f"no data set '{data}'")
             elif self.data[data].digest != digest:
-                found.append(f"another data set '{data}'")
+                found.append(f"another data set '{data}'{self._counts(data, samples)}")
         return f"it is of {', '.join(found)}" if found else ""
 
-    def expectation(self, cell: Cell, digests: Mapping[str, str], *, trusted: bool = False) -> Expectation:
+    def _counts(self, data: str, samples: Mapping[str, int]) -> str:
+        before, now = self.data[data].samples, samples.get(data)
+        if now is None:
+            return ""
+        if now != before:
+            return f" ({before} samples, today's has {now})"
+        return f" (as many samples, {before}, but other contents, names or labels)"
+
+    def expectation(
+        self,
+        cell: Cell,
+        digests: Mapping[str, str],
+        *,
+        trusted: bool = False,
+        samples: Mapping[str, int] = MappingProxyType({}),
+    ) -> Expectation:
         """What judging needs to know about ``cell``.
 
         Args:
             cell: of this model. digests: of its measurement.
             trusted: take the baseline for fitting: the run at hand replaces its reference.
+            samples: as in ``stale``.
         """
-        what = "" if trusted else self.stale(digests) or self._other_reference(digests)
+        what = "" if trusted else self.stale(digests, samples) or self._other_reference(digests)
         known = self.cells.get(cell.slug)
         return Expectation(
             state=State.STALE if what else State.KNOWN,

@@ -6,6 +6,7 @@ from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
     from qbench.zoo.arrays import ReadyArray as ReadyArray
+    from qbench.zoo.arrays import read_arrays as read_arrays
     from qbench.zoo.assets import DebianPackage as DebianPackage
     from qbench.zoo.assets import Package as Package
     from qbench.zoo.assets import Pinned as Pinned
@@ -47,7 +48,7 @@ else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
-            "arrays": ("ReadyArray",),
+            "arrays": ("ReadyArray", "read_arrays"),
             "assets": (
                 "DebianPackage",
                 "Package",

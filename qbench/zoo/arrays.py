@@ -7,6 +7,7 @@ overlap whatever the files are called.
 """
 
 import zipfile
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +54,8 @@ def arrays_from_npz(path: Path) -> Dataset:
             ``y`` that does not fit.
     """
     doing = f"Reading the data file '{path}'"
-    x, y = _read(path, doing)
+    arrays = read_arrays(path, ["x"], optional=["y"])
+    x, y = arrays["x"], arrays.get("y")
     if x.ndim == 0 or not len(x) or x.dtype.kind not in "fiub":
         raise InputError(
             f"{doing}, its array 'x'",
@@ -77,14 +79,18 @@ def arrays_from_npz(path: Path) -> Dataset:
     )
 
 
-def _read(path: Path, doing: str) -> tuple[Array, Array | None]:
+def read_arrays(path: Path, needed: Sequence[str], *, optional: Sequence[str] = ()) -> dict[str, Array]:
+    """The arrays of these names in the ``.npz`` file at ``path``, as they stand there; nothing is unpickled.
+
+    Raises:
+        InputError: no such file, no ``.npz``, objects instead of numbers, or one that is ``needed`` is not in it.
+    """
     try:
         # numpy leaves a file it opened itself open when the archive is broken
         with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            names = list(file.files)
-            if "x" in names:
-                return file["x"], file["y"] if "y" in names else None
-            found = f"the arrays {', '.join(names) or '(none)'}"
+            if set(needed) <= set(file.files):
+                return {name: file[name] for name in (*needed, *optional) if name in file.files}
+            found = f"the arrays {', '.join(file.files) or '(none)'}"
     except OSError as error:
         found = error.strerror or str(error)
     except (AttributeError, TypeError):  # numpy.load gave a lone array, which is no archive
@@ -92,10 +98,10 @@ def _read(path: Path, doing: str) -> tuple[Array, Array | None]:
     except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
         found = str(error) if "allow_pickle" not in str(error) else "Python objects (pickles), which are never loaded"
     raise InputError(
-        doing,
+        f"Reading the data file '{path}'",
         found=found,
-        expected="an .npz file with an array 'x' of numbers, and if it is labelled an array 'y' of classes",
-        remedy="Write one with numpy.savez(path, x=…, y=…).",
+        expected=f"an .npz file of numbers with {' and '.join(map(repr, needed))}",
+        remedy=f"Write one with numpy.savez(path, {', '.join(f'{name}=…' for name in needed)}).",
     )
 
 

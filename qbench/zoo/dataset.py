@@ -2,8 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NoReturn
 
+from qbench.errors import InputError
 from qbench.metrics import Labels
 from qbench.storage import digest_plain
 
@@ -21,6 +22,9 @@ class Dataset:
         labels: per sample the class ids that are right, or the right sequence; None: unlabelled.
         content: digest of the raw content (the package's or the files'), known without decoding anything.
         load: the raw sample at an index.
+
+    Raises:
+        InputError: two samples share a name, or there are more or fewer sources or labels than samples.
     """
 
     id: str
@@ -32,12 +36,17 @@ class Dataset:
     load: Callable[[int], Any]
 
     def __post_init__(self) -> None:
-        if len(set(self.sample_ids)) != len(self.sample_ids):
-            raise ValueError(f"data set '{self.id}' names a sample twice")
-        if len(self.sources) != len(self.sample_ids) or (
-            self.labels is not None and len(self.labels) != len(self.sample_ids)
-        ):
-            raise ValueError(f"data set '{self.id}' has other numbers of sources or labels than of samples")
+        count = len(self.sample_ids)
+        if (distinct := len(set(self.sample_ids))) != count:
+            self._refuse(f"{distinct} different names for {count} samples", "a name of its own for every sample")
+        if len(self.sources) != count:
+            self._refuse(f"{len(self.sources)} sources for {count} samples", "one source for every sample")
+        if self.labels is not None and len(self.labels) != count:
+            self._refuse(f"{len(self.labels)} labels for {count} samples", "labels for every sample")
+
+    def _refuse(self, found: str, expected: str) -> NoReturn:
+        remedy = "Mend the file or the function that the data set comes from."
+        raise InputError(f"Making the data set '{self.id}'", found=found, expected=expected, remedy=remedy)
 
     def __len__(self) -> int:
         return len(self.sample_ids)
@@ -51,10 +60,15 @@ class Dataset:
         """``count`` samples spread evenly over the whole, in order.
 
         Raises:
-            ValueError: there are fewer.
+            InputError: there are fewer.
         """
         if not 0 < count <= len(self):
-            raise ValueError(f"data set '{self.id}' holds {len(self)} samples, {count} were asked for")
+            raise InputError(
+                f"Taking {count} samples of the data set '{self.id}'",
+                found=f"{len(self)} samples in it",
+                expected=f"a number from 1 to {len(self)}",
+                remedy="Ask for fewer, or bring more.",
+            )
         chosen = [i * len(self) // count for i in range(count)]
         load = self.load
         return replace(

@@ -211,3 +211,13 @@ def test_what_differs_makes_it_stale(key, words):
     assert found.state is State.STALE
     assert words in found.what
     assert accepted().expectation(measured().cell, digests, trusted=True).state is State.KNOWN
+
+
+@pytest.mark.parametrize(
+    ("now", "words"), [(-1, "({0} samples, today's has {1})"), (0, "(as many samples, {0}, but other contents")]
+)
+def test_another_data_set_is_told_by_its_count(now, words):
+    digests = {**measured().digests, "data:photos": "something else"}
+    before = accepted().data["photos"].samples
+    found = accepted().expectation(measured().cell, digests, samples={"photos": before + now})
+    assert "another data set 'photos' " + words.format(before, before + now) in found.what

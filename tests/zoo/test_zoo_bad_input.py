@@ -6,6 +6,7 @@ import os
 import pickle
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -102,6 +103,29 @@ def test_a_wordnet_of_another_size_is_refused(text: str, found: str, monkeypatch
     with pytest.raises(UnavailableError) as caught:
         wordnet.nouns.__wrapped__()
     assert found in caught.value.found
+    assert one_sentence(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changed", "found"),
+    [
+        ({"labels": ((1,), (2,))}, "2 labels for 3 samples"),
+        ({"labels": ((1,),) * 4}, "4 labels for 3 samples"),
+        ({"sources": ("a",)}, "1 sources for 3 samples"),
+        ({"sample_ids": ("w0", "w0", "w1")}, "2 different names for 3 samples"),
+    ],
+)
+def test_a_data_set_whose_parts_differ_in_number_is_named_with_both(changed: dict[str, Any], found: str) -> None:
+    with pytest.raises(InputError, match="'mine'") as caught:
+        replace(words("mine", ["one", "two", "three"]), **changed)
+    assert caught.value.found == found
+    assert one_sentence(caught.value)
+
+
+@pytest.mark.parametrize("count", [0, 4])
+def test_more_samples_than_there_are_is_a_sentence(count: int) -> None:
+    with pytest.raises(InputError, match=rf"Taking {count} samples of the data set 'mine'.*found 3") as caught:
+        words("mine", ["one", "two", "three"]).take(count)
     assert one_sentence(caught.value)
 
 

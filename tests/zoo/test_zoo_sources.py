@@ -10,7 +10,7 @@ from PIL import Image
 
 from qbench.errors import InputError
 from qbench.storage import Cache
-from qbench.zoo import Dataset, Picture, ReadyArray, dataset_from_text, prepare_samples
+from qbench.zoo import Dataset, Picture, ReadyArray, dataset_from_text, prepare_samples, read_arrays
 from qbench.zoo.pictures import Interpolation, Layout
 
 
@@ -221,3 +221,27 @@ def test_names_of_the_zoo_bring_no_preprocessing() -> None:
     assert (data.id, preprocess) == ("imagenet_photos", None)
     with pytest.raises(InputError, match="Did you mean 'photo_crops'"):
         dataset_from_text("photo_crop")
+
+
+def test_arrays_are_read_by_their_names(tmp_path: Path) -> None:
+    path = Path(
+        npz(tmp_path / "own.npz", pictures=np.arange(6).reshape(3, 2), labels=np.arange(3), notes=np.array([{}]))
+    )
+    read = read_arrays(path, ["pictures", "labels"], optional=["weights"])
+    assert {name: array.tolist() for name, array in read.items()} == {
+        "pictures": [[0, 1], [2, 3], [4, 5]],
+        "labels": [0, 1, 2],
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [("there.npz", "the arrays pictures"), ("absent.npz", "No such file or directory")],
+)
+def test_an_array_or_a_file_that_is_not_there_is_a_sentence(name: str, found: str, tmp_path: Path) -> None:
+    npz(tmp_path / "there.npz", pictures=np.arange(3))
+    with pytest.raises(InputError, match=name) as caught:
+        read_arrays(tmp_path / name, ["pictures", "labels"])
+    assert caught.value.found == found
+    assert caught.value.expected == "an .npz file of numbers with 'pictures' and 'labels'"
+    assert "labels=…" in caught.value.remedy
