@@ -47,6 +47,9 @@ class Bomb:
         ({"a": [np.asfortranarray(np.ones((2, 2)))]}, "not of numbers in the order of C"),
         ({"a": [np.array(["x"], object)]}, "numbers of type 'O8'"),
         ({"a": [np.ones(0)]}, "0 bytes for an array"),
+        ({"a": []}, "no array"),
+        ({}, "no array"),
+        ({1: [np.ones(2)]}, "a int where a layer's name"),
     ],
 )
 def test_anything_else_is_refused(content: Any, found: str) -> None:
@@ -59,3 +62,17 @@ def test_anything_else_is_refused(content: Any, found: str) -> None:
 def test_a_file_that_is_cut_short_is_refused(length: int) -> None:
     with pytest.raises(InputError, match=r"weights\.pkl"):
         read_numpy_pickle(written(LAYERS)[:length], "weights.pkl")
+
+
+@pytest.mark.parametrize(
+    ("program", "found"),
+    [
+        (b"\x80\x02})" + b"\x85" * 1000 + b"Ns.", "a tuple where a layer's name should be"),
+        (b"\x80\x02})" + b"\x85" * 1_000_000 + b"Ns.", "more than 30000 tuples"),
+        (b"\x80\x02cnumpy\ndtype\n)" + b"\x85" * 20_000 + b"\x85R.", "recursion"),
+    ],
+    ids=["deep", "deeper", "format"],
+)
+def test_values_nested_too_deeply_are_refused(program: bytes, found: str) -> None:
+    with pytest.raises(InputError, match=found):
+        read_numpy_pickle(program, "weights.pkl")

@@ -276,3 +276,25 @@ def test_a_training_run_cut_short_anywhere_is_refused() -> None:
     for length in range(len(data)):
         with pytest.raises(InputError):
             read_torch_legacy(data[:length], "short.pt", entry="network")
+
+
+@pytest.mark.parametrize(
+    ("program", "words"),
+    [
+        (b"\x80\x02})" + b"\x85" * 1000 + b"Ns.", "a tuple where a parameter's name should be"),
+        (b"\x80\x02})" + b"\x85" * 1_000_000 + b"Ns.", "more than 30000 tuples"),
+        (b"\x80\x02}.", "a state dict without a tensor"),
+    ],
+    ids=["deep", "deeper", "empty"],
+)
+def test_names_nested_too_deeply_and_no_names_at_all_are_refused(program: bytes, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        read_torch_legacy(HEAD + program, "deep.pt")
+
+
+def test_a_storage_key_nested_too_deeply_is_refused() -> None:
+    keys = pickle.dumps(list("12345"), protocol=2)
+    deep = b"\x80\x02])" + b"\x85" * 20_000 + b"a."
+    assert keys in small()[0]
+    with pytest.raises(InputError, match="recursion"):
+        read_torch_legacy(small()[0].replace(keys, deep), "deep.pt")

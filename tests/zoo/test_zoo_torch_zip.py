@@ -89,6 +89,8 @@ def test_a_good_checkpoint_gives_its_arrays_in_order() -> None:
         ({"run/data.pkl": program(weight=tensor("../../0", 6, (6,), (1,)))}, "'run/data/../../0'"),
         ({"run/data.pkl": program(weight=number(5))}, "'weight' that is a int"),
         ({"run/data.pkl": b"\x80\x02]."}, "a list where the state dict"),
+        ({"run/data.pkl": program()}, "a state dict without a tensor"),
+        ({"run/data.pkl": b"\x80\x02})" + b"\x85" * 1000 + b"Ns."}, "a tuple where a parameter's name"),
         ({"run/data.pkl": b"\x80\x02ctorch._utils\n_rebuild_parameter\n."}, "torch._utils._rebuild_parameter"),
         ({"run/data.pkl": b"\x80\x02ctorch.storage\nUntypedStorage\n."}, "torch.storage.UntypedStorage"),
     ],

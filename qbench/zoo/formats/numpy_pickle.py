@@ -95,6 +95,7 @@ def read_numpy_pickle(data: bytes, name: str) -> dict[str, npt.NDArray[Any]]:
         IndexError,
         AttributeError,
         OverflowError,
+        RecursionError,
     ) as error:
         raise _refusal(name, str(error)) from error
 
@@ -104,10 +105,14 @@ def _arrays(content: object) -> dict[str, npt.NDArray[Any]]:
         raise pickle.UnpicklingError(f"a {type(content).__name__} where the dictionary of layers should be")
     found: dict[str, npt.NDArray[Any]] = {}
     for key, entries in content.items():
+        if not isinstance(key, str):
+            raise pickle.UnpicklingError(f"a {type(key).__name__} where a layer's name should be")
         for place, entry in enumerate(entries if isinstance(entries, list) else [entries]):
-            if not isinstance(key, str) or not isinstance(entry, _Array) or entry.value is None:
+            if not isinstance(entry, _Array) or entry.value is None:
                 raise pickle.UnpicklingError(f"an entry {key!r} that is a {type(entry).__name__} and no array")
             found[f"{key}.{place}"] = entry.value
+    if not found:
+        raise pickle.UnpicklingError("no array")
     return found
 
 

@@ -21,6 +21,9 @@ _INSTRUCTIONS = frozenset(
     }
 )
 
+_MOST_TUPLES = 30_000
+"""A tensor needs five. Python hashes tuples in tuples by recursion that nothing guards: a million deep ends the process."""
+
 
 def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
     """Refuse the pickle at the position of ``stream``, which stays there, unless it is made of known parts.
@@ -29,13 +32,15 @@ def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
         stream: can be sought in. names: (module, name) of all that it may look up.
 
     Raises:
-        pickle.UnpicklingError: an instruction or a name that is on no list. EOFError: nothing is there.
+        pickle.UnpicklingError: an instruction or a name that is on no list, or too many tuples.
+        EOFError: nothing is there.
     """
     start = stream.tell()
     size = stream.seek(0, io.SEEK_END)
     stream.seek(start)
     if start == size:
         raise EOFError
+    tuples = 0
     for instruction, argument, _ in pickletools.genops(stream):
         if instruction.name not in _INSTRUCTIONS:
             raise pickle.UnpicklingError(f"the pickle instruction {instruction.name}")
@@ -43,6 +48,9 @@ def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
             module, _, title = str(argument).partition(" ")
             if (module, title) not in names:
                 raise pickle.UnpicklingError(f"the name '{module}.{title}'")
+        tuples += instruction.name.startswith("TUPLE")
+        if tuples > _MOST_TUPLES:
+            raise pickle.UnpicklingError(f"more than {_MOST_TUPLES} tuples")
         # The memo is an array as long as its largest index: one short instruction could claim all memory.
         if instruction.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > size:
             raise pickle.UnpicklingError(f"the memo index {argument}")

@@ -101,6 +101,7 @@ REFUSED = (
     IndexError,
     AttributeError,
     OverflowError,
+    RecursionError,  # what Python says where it writes or compares values that are nested too deeply
 )
 """What reading a pickle and its tensors may raise, beside the ``EOFError`` of one that was cut short."""
 
@@ -125,8 +126,12 @@ def named_tensors(checkpoint: object, entry: str | None) -> dict[str, Tensor]:
     state = checkpoint if entry is None else _entry(checkpoint, entry)
     if not isinstance(state, dict):
         raise pickle.UnpicklingError(f"a {type(state).__name__} where the state dict should be")
+    if not state:
+        raise pickle.UnpicklingError("a state dict without a tensor")
     for name, value in state.items():
-        if not isinstance(name, str) or not isinstance(value, Tensor):
+        if not isinstance(name, str):
+            raise pickle.UnpicklingError(f"a {type(name).__name__} where a parameter's name should be")
+        if not isinstance(value, Tensor):
             raise pickle.UnpicklingError(f"an entry {name!r} that is a {type(value).__name__} and no tensor")
     return dict(state)
 
