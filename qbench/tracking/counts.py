@@ -6,7 +6,7 @@ A line may come from another machine or a newer qbench: what makes no sense here
 """
 
 import operator
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 _LIMIT = 2**63
@@ -14,14 +14,28 @@ _LIMIT = 2**63
 
 _COUNTS = operator.itemgetter("hits", "out_of", "reference_hits", "losses", "gains", "n")
 
-_WHOLE = {int}
+
+class Nature(NamedTuple):
+    """What a metric's numbers are, in the words of the line, which a newer qbench may choose otherwise."""
+
+    direction: str = ""
+    unit: str = "%"
+    against: str = ""
+    proportion: bool = True
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether it counts errors, or how far something is away."""
+        return self.direction == "lower"
+
+    @property
+    def is_distance(self) -> bool:
+        """Whether it says how far from fp32 the answers are: no score that could be lost."""
+        return self.against == "reference" and (self.lower_is_better or not self.proportion)
 
 
 class Counts(NamedTuple):
-    """One metric of one measured cell; a tuple, because a history holds millions.
-
-    ``direction`` is the word of the line: ``higher``, ``lower``, or what a newer qbench calls it.
-    """
+    """One metric of one measured cell; a tuple, because a history holds millions."""
 
     metric: str
     hits: int
@@ -30,7 +44,7 @@ class Counts(NamedTuple):
     losses: int
     gains: int
     n: int
-    direction: str
+    nature: Nature
 
     @property
     def value(self) -> float:
@@ -46,26 +60,32 @@ class Counts(NamedTuple):
 def metrics_of_line(line: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """Metric → what a ``cell`` line says of it, in its order; nothing when it was not measured."""
     metrics = line.get("metrics")
-    if not isinstance(metrics, Mapping):
+    if not isinstance(metrics, dict):
         return {}
-    return {metric: table for metric, table in metrics.items() if isinstance(table, Mapping)}
+    return {metric: table for metric, table in metrics.items() if isinstance(table, dict)}
 
 
 def counts_of_line(line: Mapping[str, Any]) -> Iterator[Counts]:
     """The metrics of a ``cell`` line that are counted, in its order; none when it was not measured."""
     for metric, table in metrics_of_line(line).items():
         try:
-            counts = _COUNTS(table)
+            counts = hits, out_of, reference, losses, gains, n = _COUNTS(table)
         except KeyError:
             continue
-        if set(map(type, counts)) == _WHOLE and min(counts) >= 0 and counts[1] and max(counts) < _LIMIT:
-            yield Counts._make((metric, *counts, str(table.get("direction", ""))))
+        whole = type(hits) is type(out_of) is type(reference) is type(losses) is type(gains) is type(n) is int
+        if whole and min(counts) >= 0 and out_of and max(counts) < _LIMIT:
+            yield Counts(metric, hits, out_of, reference, losses, gains, n, _nature_of(table.get))
+
+
+def _nature_of(get: Callable[[str, object], object]) -> Nature:
+    words = str(get("direction", "")), str(get("unit", "%")), str(get("against", ""))
+    return Nature(*words, get("proportion", None) is not False)
 
 
 def data_digests(line: Mapping[str, Any]) -> dict[str, str]:
     """Data set → digest of the samples and labels that the cell was measured on, sorted by name."""
     digests = line.get("digests")
-    if not isinstance(digests, Mapping):
+    if not isinstance(digests, dict):
         return {}
     return {key[5:]: str(digests[key]) for key in sorted(digests) if key.startswith("data:")}
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from qbench.errors import InputError, StoreError, UnavailableError
 from qbench.tracking.frame import MetricRow, frame_of_rows
+from qbench.tracking.garbage import without_collector
 from qbench.tracking.runs import Run
 from qbench.tracking.wanted import Wanted
 
@@ -60,7 +61,7 @@ class HistoryIndex:
         """
         from qbench.tracking.index_building import claim, prepare_tables, update_index
 
-        with self._open(f"Updating the index '{self.name}'") as connection:
+        with without_collector(), self._open(f"Updating the index '{self.name}'") as connection:
             claim(connection)
             prepare_tables(connection, rebuild=rebuild)
             done = update_index(connection, folder)

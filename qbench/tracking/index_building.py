@@ -10,16 +10,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, delete, func, insert, inspect, select, update
+from sqlalchemy import Connection, MetaData, bindparam, delete, func, insert, inspect, select, update
 
 from qbench.errors import InputError
 from qbench.storage import digest_bytes
 from qbench.tracking import index_tables as tables
 from qbench.tracking.index_queries import problems_of
-from qbench.tracking.index_rows import Row, Shared, insert_values, result_rows, run_rows, storable
+from qbench.tracking.index_rows import Results, Row, run_rows, storable
 
 _LOCK = 0x7162656E6368
 """PostgreSQL's lock of whoever writes: an arbitrary number that nobody else takes (the letters of qbench)."""
+
+_PREFIX = "qbench_"
+"""What the names of our tables begin with."""
+
+_AT_ONCE = 200_000
+"""Results that are gathered before they are written: some 50 MB."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +66,9 @@ def prepare_tables(connection: Connection, *, rebuild: bool) -> None:
             remedy="Update qbench, or give --rebuild to make it anew for this one.",
         )
     if rebuild or found != tables.VERSION:
-        tables.metadata.drop_all(connection)
+        old = MetaData()
+        old.reflect(connection, only=lambda name, _: name.startswith(_PREFIX))  # another version had others
+        old.drop_all(connection)
         tables.metadata.create_all(connection)
         connection.execute(insert(tables.state), {"version": tables.VERSION})
 
@@ -76,7 +84,7 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     """Bring the tables up to date with the ``*.jsonl`` under ``folder``, at any depth; the caller commits."""
     rows = connection.execute(select(tables.run)).all()
     indexed = {row.path: row for row in rows}
-    shared = Shared(connection)
+    results = Results(connection)
     numbers = itertools.count(max((row.key for row in rows), default=0) + 1)
     fates = {"added": 0, "changed": 0, "kept": 0}
     seen = set()
@@ -95,10 +103,10 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
         of_run, told, lines = run_rows(next(numbers), data, path)
         connection.execute(insert(tables.run), {"path": name, **facts, **of_run})
         connection.execute(insert(tables.told), told)
-        outcomes, results = result_rows(of_run["key"], lines, shared)
-        shared.write(connection)
-        insert_values(connection, tables.outcome, outcomes)
-        insert_values(connection, tables.result, results)
+        results.add(of_run["key"], lines)
+        if results.count >= _AT_ONCE:
+            results.write(connection)
+    results.write(connection)
     gone = [row.key for row in rows if row.path not in seen]
     _remove(connection, gone)
     _count_fullest(connection)
@@ -123,7 +131,6 @@ def _remove(connection: Connection, keys: Sequence[int]) -> None:
         return
     for table, column in (
         (tables.result, tables.result.c.run),
-        (tables.outcome, tables.outcome.c.run),
         (tables.told, tables.told.c.run),
         (tables.run, tables.run.c.key),
     ):

@@ -1,17 +1,24 @@
 """A run file as rows of the index: what many rows share is kept once and named by a number."""
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+import operator
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Table, insert, select
+from sqlalchemy import Connection, Table, select
 
 from qbench.errors import StoreError
 from qbench.tracking import index_tables as tables
 from qbench.tracking.counts import counts_of_line, data_digests, integer_share
+from qbench.tracking.frame import AXES
 from qbench.tracking.history import parse_run
+from qbench.tracking.runs import cell_of_line
+
+_axes = operator.attrgetter(*AXES)
 
 Row = dict[str, Any]
 Values = tuple[Any, ...]
@@ -19,53 +26,76 @@ Values = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Numbers:
-    """The numbers of a table of shared names: those it holds, and those that are new since.
+    """The numbers of a table of what is shared: those it holds, and those that are new since.
 
-    Args:
-        columns: what is numbered, in the order in which ``number`` takes it.
+    What is numbered are its columns behind the key.
     """
 
     table: Table
-    columns: tuple[str, ...]
-    known: dict[tuple[Any, ...], int] = field(default_factory=dict)
-    new: list[Row] = field(default_factory=list)
+    known: dict[Values, int] = field(default_factory=dict)
+    new: list[Values] = field(default_factory=list)
     last: int = 0
 
     @classmethod
-    def read(cls, connection: Connection, table: Table, *columns: str) -> "Numbers":
+    def read(cls, connection: Connection, table: Table) -> "Numbers":
         """What ``table`` holds now."""
-        rows = connection.execute(select(table.c.key, *(table.c[name] for name in columns)))
-        known = {tuple(row[1:]): row[0] for row in rows}
-        return cls(table, columns, known, last=max(known.values(), default=0))
+        known = {tuple(row[1:]): row[0] for row in connection.execute(select(table))}
+        return cls(table, known, last=max(known.values(), default=0))
 
-    def number(self, *names: Any) -> int:  # noqa: ANN401 - texts and numbers, as the table's columns say
-        """The number of ``names``; a new one where they are new."""
-        found = self.known.get(names)
+    def number(self, *shared: Any) -> int:  # noqa: ANN401 - texts and numbers, as the table's columns say
+        """The number of what is ``shared``; a new one where it is new."""
+        found = self.known.get(shared)
         if found is None:
-            found = self.last = self.last + 1
-            self.known[names] = found
-            self.new.append({"key": found, **dict(zip(self.columns, names, strict=True))})
+            kept = tuple(storable(one) if isinstance(one, str) else one for one in shared)
+            found = self.known.get(kept)
+            if found is None:
+                found = self.known[kept] = self.last = self.last + 1
+                self.new.append((found, *kept))
+            self.known[shared] = found
         return found
 
     def write(self, connection: Connection) -> None:
         """Put what is new into the table."""
-        if self.new:
-            connection.execute(insert(self.table), self.new)
-            self.new.clear()
+        insert_values(connection, self.table, self.new)
+        self.new.clear()
 
 
-class Shared:
-    """The three tables of names that results share."""
+class Results:
+    """Results of many runs on their way into the index.
+
+    They are gathered by series, as they lie on disk: written run by run, each run would touch every page of the table.
+    """
 
     def __init__(self, connection: Connection) -> None:
-        self.cells = Numbers.read(connection, tables.cell, "suite", "model", "backend", "schema", "variant")
-        self.series = Numbers.read(connection, tables.series, "cell", "metric", "environment_class", "direction")
-        self.samples = Numbers.read(connection, tables.samples, "digests")
+        self._cells = Numbers.read(connection, tables.cell)
+        self._series = Numbers.read(connection, tables.series)
+        self._contexts = Numbers.read(connection, tables.context)
+        self._waiting: defaultdict[int, list[Values]] = defaultdict(list)
+        self.count = 0
+
+    def add(self, run: int, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Take the metrics of the cell lines of ``run``; of several runs the one of the lesser number first."""
+        for position, line in enumerate(lines):
+            counted = list(counts_of_line(line))
+            if not counted:
+                continue
+            cell = self._cells.number(*_axes(cell_of_line(line)))
+            environment = str(line.get("environment_class", ""))
+            digests = json.dumps(data_digests(line))
+            context = self._contexts.number(str(line.get("outcome", "")), integer_share(line), digests)
+            for place, one in enumerate(counted):
+                series = self._series.number(cell, one.metric, environment, *one.nature)
+                self._waiting[series].append((series, run, position, place, context, *one[1:7]))
+            self.count += len(counted)
 
     def write(self, connection: Connection) -> None:
-        """Put what is new into the tables."""
-        for numbers in (self.cells, self.series, self.samples):
+        """Put what was taken into the tables."""
+        for numbers in (self._cells, self._series, self._contexts):
             numbers.write(connection)
+        rows = itertools.chain.from_iterable(self._waiting[series] for series in sorted(self._waiting))
+        insert_values(connection, tables.result, list(rows))
+        self._waiting.clear()
+        self.count = 0
 
 
 def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[Mapping[str, Any], ...]]:
@@ -89,22 +119,6 @@ def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[Mapping
     header, environment = json.dumps(run.header), json.dumps(run.environment)  # ASCII, which every database takes
     told = {"run": key, "header": header, "environment": environment, "problems": json.dumps(run.notices)}
     return facts, told, run.cells
-
-
-def result_rows(key: int, lines: Sequence[Mapping[str, Any]], shared: Shared) -> tuple[list[Values], list[Values]]:
-    """The rows of ``outcome`` and of ``result`` for the cell lines of the run ``key``, laid out as their columns."""
-    outcomes: list[Values] = []
-    results: list[Values] = []
-    number_series = shared.series.number
-    for position, line in enumerate(lines):
-        cell = shared.cells.number(*(line.get(axis, "") for axis in shared.cells.columns))
-        environment = storable(str(line.get("environment_class", "")))
-        samples = shared.samples.number(json.dumps(data_digests(line)))
-        outcomes.append((cell, key, position, storable(str(line.get("outcome", ""))), integer_share(line), samples))
-        for place, (metric, *counts, direction) in enumerate(counts_of_line(line)):
-            series = number_series(cell, storable(metric), environment, storable(direction))
-            results.append((series, key, position, place, *counts))
-    return outcomes, results
 
 
 def insert_values(connection: Connection, table: Table, rows: Sequence[Values]) -> None:

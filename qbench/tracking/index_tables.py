@@ -1,23 +1,24 @@
 """The tables of the index, the same in SQLite and PostgreSQL; everything in them is derived from run files.
 
-    run                    one row a file, with its size, time and digest, so that an update reads what is new
-    told                   its first lines, and what is wrong with it, as JSON; apart, so that run stays short
-    cell, series, samples  what many rows share, by number; samples are {data set: digest} as JSON
-    outcome                one row a ``cell`` line, named by its run and its position in it
-    result                 one row a metric of such a line; place is the metric's position in the line
+    run             one row a file, with its size, time and digest, so that an update reads what is new
+    told            its first lines, and what is wrong with it, as JSON; apart, so that run stays short
+    cell, series    what the nights of one trend share, by number
+    context         what results of one cell line share, and most lines: outcome, integer share, {data set: digest}
+    result          one row a metric of a measured cell line: the position of the line in its run, the metric's place
+                    in the line, and what was counted
 
-Both lie on disk in the order of their keys, so that all nights of one series, and of its cell, are neighbours there.
+Results lie on disk in the order of their key, so that all nights of one series are neighbours there.
 
 A value is hits / out_of; a series are the results of one number that belong to runs that are counted.
 
-``counted`` is false of a file that is the lesser copy of a run, or that could not be read. There are no foreign keys:
-one process writes, in one transaction, and checking three keys a row would take longer than writing it. There are no
-migrations: another VERSION is another index, and is made anew from the files.
+``counted`` is false of a file that is the lesser copy of a run, or that could not be read. There are no foreign keys
+and no unique texts: one process writes, in one transaction, and checking a row would take longer than writing it. There
+are no migrations: another VERSION is another index, and is made anew from the files.
 """
 
-from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, MetaData, Table, Text, UniqueConstraint
+from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, MetaData, Table, Text
 
-VERSION = 1
+VERSION = 2
 
 metadata = MetaData()
 
@@ -27,7 +28,7 @@ run = Table(
     "qbench_run",
     metadata,
     Column("key", Integer, primary_key=True, autoincrement=False),
-    Column("path", Text, nullable=False, unique=True),
+    Column("path", Text, nullable=False),
     Column("size", BigInteger, nullable=False),
     Column("modified_ns", BigInteger, nullable=False),
     Column("digest", Text, nullable=False),
@@ -58,7 +59,6 @@ cell = Table(
     Column("backend", Text, nullable=False),
     Column("schema", Text, nullable=False),
     Column("variant", Text, nullable=False),
-    UniqueConstraint("suite", "model", "backend", "schema", "variant"),
 )
 
 series = Table(
@@ -69,26 +69,18 @@ series = Table(
     Column("metric", Text, nullable=False),
     Column("environment_class", Text, nullable=False),
     Column("direction", Text, nullable=False),
-    UniqueConstraint("cell", "metric", "environment_class", "direction"),
+    Column("unit", Text, nullable=False),
+    Column("against", Text, nullable=False),
+    Column("proportion", Boolean, nullable=False),
 )
 
-samples = Table(
-    "qbench_samples",
+context = Table(
+    "qbench_context",
     metadata,
     Column("key", Integer, primary_key=True, autoincrement=False),
-    Column("digests", Text, nullable=False, unique=True),
-)
-
-outcome = Table(
-    "qbench_outcome",
-    metadata,
-    Column("cell", Integer, primary_key=True, autoincrement=False),
-    Column("run", Integer, primary_key=True, autoincrement=False),
-    Column("position", Integer, primary_key=True, autoincrement=False),
     Column("outcome", Text, nullable=False),
     Column("integer_macs", Float, nullable=False),
-    Column("samples", Integer, nullable=False),
-    sqlite_with_rowid=False,
+    Column("digests", Text, nullable=False),
 )
 
 result = Table(
@@ -98,6 +90,7 @@ result = Table(
     Column("run", Integer, primary_key=True, autoincrement=False),
     Column("position", Integer, primary_key=True, autoincrement=False),
     Column("place", Integer, nullable=False),
+    Column("context", Integer, nullable=False),
     Column("hits", BigInteger, nullable=False),
     Column("out_of", BigInteger, nullable=False),
     Column("reference_hits", BigInteger, nullable=False),

@@ -9,6 +9,7 @@
 A cell line is ``cell_line(cell, …)``; what it holds never needs qbench's code to be read again.
 """
 
+import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -122,9 +123,16 @@ def cell_of_line(line: Mapping[str, Any]) -> Cell:
     """The cell a ``cell`` line is about.
 
     Raises:
-        KeyError, ValueError: the line names none.
+        KeyError, ValueError, TypeError: the line names none.
     """
-    return Cell(line["suite"], line["model"], line["backend"], line["schema"], line.get("variant", ""))
+    return _cell(line["suite"], line["model"], line["backend"], line["schema"], line.get("variant", ""))
+
+
+@functools.lru_cache(maxsize=1 << 14, typed=True)  # a history names few cells, millions of times
+def _cell(suite: str, model: str, backend: str, schema: str, variant: str) -> Cell:
+    if not isinstance(variant, str):
+        raise TypeError(f"the variant {variant!r} is no text")
+    return Cell(suite, model, backend, schema, variant)
 
 
 def measurement_of_line(line: Mapping[str, Any]) -> Measurement | None:

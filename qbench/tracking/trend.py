@@ -13,6 +13,7 @@ from typing import Any
 
 from qbench.judging import Cell
 from qbench.tracking.change_points import Level, find_levels
+from qbench.tracking.counts import Counts, Nature, counts_of_line, data_digests
 from qbench.tracking.ordering import in_commit_order, measured_commit, started_and_id
 from qbench.tracking.runs import Run, cell_of_line
 
@@ -78,15 +79,17 @@ def trend_series(runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: i
         confirm: points that make a level.
     """
     found: dict[tuple[Cell, str, str], list[Point]] = {}
-    kinds: dict[tuple[str, str], Mapping[str, Any]] = {}
+    natures: dict[tuple[str, str], Nature] = {}
     for run in in_commit_order(runs, commits) if commits else sorted(runs, key=started_and_id):
+        started, commit = str(run.header.get("started", "")), measured_commit(run)
         for line in run.cells:
             cell = cell_of_line(line)
-            for metric, point, counts in _points(run, line):
-                found.setdefault((cell, metric, str(line.get("environment_class", ""))), []).append(point)
-                kinds[cell.suite, metric] = counts
+            environment_class = str(line.get("environment_class", ""))
+            for one, point in _points(line, run.id, started, commit):
+                found.setdefault((cell, one.metric, environment_class), []).append(point)
+                natures[cell.suite, one.metric] = one.nature
     return tuple(
-        _series(cell, metric, name, points, confirm, kind=kinds[cell.suite, metric])
+        _series(cell, metric, name, points, confirm, nature=natures[cell.suite, metric])
         for (cell, metric, name), points in sorted(found.items())
     )
 
@@ -119,27 +122,28 @@ def least_step(out_of: int) -> float:
     return max(_LEAST_SAMPLES / out_of, _LEAST_POINTS)
 
 
-def _points(run: Run, line: Mapping[str, Any]) -> Iterator[tuple[str, Point, Mapping[str, Any]]]:
-    """(metric, point, its counts and what they are) of each metric of a cell's line."""
-    data = {key: value for key, value in line.get("digests", {}).items() if key.startswith("data:")}
-    whole = "+".join(data[key] for key in sorted(data))
-    for metric, counts in line.get("metrics", {}).items():
-        point = Point(
-            run=run.id,
-            started=str(run.header.get("started", "")),
-            commit=measured_commit(run),
-            value=counts["hits"] / counts["out_of"],
-            out_of=counts["out_of"],
-            data=data.get(f"data:{metric.partition('@')[2]}") or whole,
+def _points(line: Mapping[str, Any], run: str, started: str, commit: str) -> Iterator[tuple[Counts, Point]]:
+    """The counts of each metric of a cell's line, with their point."""
+    data = data_digests(line)
+    whole = "+".join(data.values())
+    for one in counts_of_line(line):
+        yield (
+            one,
+            Point(
+                run=run,
+                started=started,
+                commit=commit,
+                value=one.value,
+                out_of=one.out_of,
+                data=data.get(one.metric.partition("@")[2]) or whole,
+            ),
         )
-        yield metric, point, counts
 
 
 def _series(
-    cell: Cell, metric: str, environment_class: str, measured: Sequence[Point], confirm: int, *, kind: Mapping[str, Any]
+    cell: Cell, metric: str, environment_class: str, measured: Sequence[Point], confirm: int, *, nature: Nature
 ) -> Series:
     points = tuple(_collapsed(measured))
-    is_lower = kind.get("direction") == "lower"
     breaks, levels = cut_levels(
         [p.value for p in points], data=[p.data for p in points], out_of=[p.out_of for p in points], confirm=confirm
     )
@@ -148,9 +152,9 @@ def _series(
         metric=metric,
         environment_class=environment_class,
         points=points,
-        lower_is_better=is_lower,
-        unit=str(kind.get("unit", "%")),
-        is_distance=kind.get("against") == "reference" and (is_lower or kind.get("proportion") is False),
+        lower_is_better=nature.lower_is_better,
+        unit=nature.unit,
+        is_distance=nature.is_distance,
         breaks=breaks,
         levels=levels,
     )
@@ -161,4 +165,7 @@ def _collapsed(points: Sequence[Point]) -> Iterator[Point]:
     numbered = ((point.commit or f"no commit {place}", point) for place, point in enumerate(points))
     for _, group in itertools.groupby(numbered, key=lambda pair: (pair[0], pair[1].data)):
         same = [point for _, point in group]
+        if len(same) == 1:
+            yield same[0]
+            continue
         yield replace(same[0], value=statistics.median(point.value for point in same), runs=len(same))

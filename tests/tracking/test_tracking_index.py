@@ -12,7 +12,7 @@ from tracked_results import ELSEWHERE, START, line, measured, per, top1, written
 
 from qbench.errors import InputError, StoreError, UnavailableError
 from qbench.judging import Outcome
-from qbench.tracking import History, HistoryIndex, Wanted, cell_frame, metric_rows, trend_series
+from qbench.tracking import History, HistoryIndex, Wanted, cell_frame, index_building, metric_rows, trend_series
 
 SLUGS = ("ort-cpu+w8a8_asym_pc", "ort-cpu+w8a8_asym_pt", "integer-ort-x64+w8a8_asym_pc+calib32")
 
@@ -85,6 +85,52 @@ def test_an_update_reads_what_is_new_alone(tmp_path, place, monkeypatch):
         assert index.update(folder).kept == 6
         assert len(read) == 2
         assert index.update(folder, rebuild=True).added == 6
+        same(index, folder)
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 10**9])
+def test_how_many_are_written_at_once_changes_nothing(tmp_path, place, monkeypatch, at_once):
+    monkeypatch.setattr(index_building, "_AT_ONCE", at_once)
+    nights(tmp_path / "h")
+    with HistoryIndex(place) as index:
+        index.update(tmp_path / "h")
+        same(index, tmp_path / "h")
+
+
+def test_what_numbers_are_is_kept(tmp_path, place):
+    folder = tmp_path / "h"
+    item = line(measured(top1(758), per(104)))
+    item["metrics"]["sqnr@photos"] = {
+        **item["metrics"]["top1@photos"], "unit": "dB", "against": "reference", "proportion": False
+    }  # fmt: skip
+    written(folder, item)
+    with HistoryIndex(place) as index:
+        index.update(folder)
+        same(index, folder)
+        found = {one.metric: (one.unit, one.is_distance, one.lower_is_better) for one in trend_series(index.runs())}
+    assert found["sqnr@photos"] == ("dB", True, False)
+    assert found["per@words"] == ("%", False, True)
+
+
+def test_a_run_that_measured_nothing_is_a_run_of_its_suite(tmp_path, place):
+    folder = tmp_path / "h"
+    written(folder, line(measured()), suite="smoke")
+    written(folder, suite="smoke", started=START + datetime.timedelta(days=1), end=False)
+    written(folder, suite="other", started=START + datetime.timedelta(days=2))
+    with HistoryIndex(place) as index:
+        index.update(folder)
+        assert [(len(run.cells), run.complete) for run in index.runs(Wanted(suite="smoke"))] == [(1, True), (0, False)]
+        assert [run.id for run in index.runs()] == [run.id for run in History(folder).runs()]
+
+
+def test_a_variant_that_is_no_text_is_a_damaged_line(tmp_path, place):
+    folder = tmp_path / "h"
+    path = written(folder, line(measured()), end=False)
+    with path.open("a") as file:
+        for variant in (None, 0, [], {}):
+            file.write(json.dumps({**line(measured()), "variant": variant}) + "\n")
+    with HistoryIndex(place) as index:
+        assert "4 lines" in index.update(folder).problems[0]
         same(index, folder)
 
 
@@ -181,6 +227,9 @@ def test_an_index_of_another_version_is_made_anew_or_refused(tmp_path, place):
         index.update(tmp_path / "h")
         engine = index._engine
 
+        with engine.begin() as connection:
+            connection.execute(sqlalchemy.text("CREATE TABLE qbench_of_old (key INTEGER)"))
+
         def call_it(version):
             with engine.begin() as connection:
                 connection.execute(sqlalchemy.text("UPDATE qbench_index SET version = :v"), {"v": version})
@@ -189,6 +238,7 @@ def test_an_index_of_another_version_is_made_anew_or_refused(tmp_path, place):
         with HistoryIndex(place) as other, pytest.raises(StoreError, match="an index of version 0"):
             other.rows()
         assert index.update(tmp_path / "h").added == 2
+        assert not sqlalchemy.inspect(engine).has_table("qbench_of_old")
         call_it(99)
         with pytest.raises(InputError, match="version 99, made by a newer qbench"):
             index.update(tmp_path / "h")
