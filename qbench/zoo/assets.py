@@ -24,7 +24,7 @@ from qbench.storage import Cache, digest_bytes
 from qbench.zoo.debian_client import DebianPackage
 from qbench.zoo.download_bar import terminal_bar
 from qbench.zoo.package_client import Package
-from qbench.zoo.pinned import Pinned, Progress
+from qbench.zoo.pinned import OTHER_CONTENT, Pinned, Progress
 
 __all__ = ["DebianPackage", "Package", "Pinned", "Progress", "fetch_package", "list_members", "open_member"]
 
@@ -159,5 +159,5 @@ def _verify(package: Pinned, archive: Path) -> None:
             f"Verifying the downloaded package '{package.requirement}' ('{archive.name}')",
             found=f"SHA-256 {found}",
             expected=package.sha256,
-            remedy="Nothing was kept; find out why the package index has another file, before you trust it.",
+            remedy=OTHER_CONTENT,
         )

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from subprocess import DEVNULL, PIPE, Popen
 
-from qbench.errors import NotFetchedError, UnavailableError
+from qbench.errors import InputError, NotFetchedError, UnavailableError
 from qbench.zoo.pinned import Progress, check_digest, digest_of_members, last_error, pack_members, run_client
 
 
@@ -41,7 +41,12 @@ class DebianPackage:
     def __post_init__(self) -> None:
         check_digest(self.name, self.sha256)
         if not self.wanted:
-            raise ValueError(f"no file of the Debian package '{self.name}' is wanted")
+            raise InputError(
+                f"Pinning the Debian package '{self.name}'",
+                found="no file of it that is wanted",
+                expected="at least one pattern in 'wanted'",
+                remedy="Name the files that are to be kept, such as usr/share/NAME/*.",
+            )
 
     @property
     def requirement(self) -> str:
@@ -67,13 +72,13 @@ class DebianPackage:
 
         Raises:
             NotFetchedError: there is no apt-get, or it could not get the package.
-            UnavailableError: the package cannot be read.
+            UnavailableError: the package cannot be read, or none of the files is in it.
         """
         if not (shutil.which("apt-get") and shutil.which("dpkg-deb")):
             raise self._unavailable("no apt-get and dpkg-deb on this computer")
         package = self._package_file(folder, progress)
         progress(self, self.size)
-        return pack_members(_members(package), self.wanted, folder)
+        return pack_members(_members(package), self.wanted, folder, self.requirement)
 
     def _package_file(self, folder: Path, progress: Progress) -> Path:
         target, own = folder / "deb", folder / "apt"

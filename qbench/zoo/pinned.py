@@ -14,9 +14,13 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Protocol
 
+from qbench.errors import InputError, UnavailableError
 from qbench.storage import digest_bytes
 
 _POLL_SECONDS = 0.2
+
+OTHER_CONTENT = "Nothing was kept; find out why something else is offered under this name, before you trust it."
+"""What to do about a package with another digest, wherever it came from."""
 
 
 class Pinned(Protocol):
@@ -68,10 +72,15 @@ def check_digest(package: str, sha256: str) -> None:
     """Refuse a pin that pins nothing.
 
     Raises:
-        ValueError: ``sha256`` is not one.
+        InputError: ``sha256`` is not one.
     """
     if len(sha256) != 64 or not set(sha256) <= set("0123456789abcdef"):
-        raise ValueError(f"'{sha256}' is not a SHA-256 of package '{package}'")
+        raise InputError(
+            f"Pinning the package '{package}'",
+            found=f"'{sha256}' for a SHA-256",
+            expected="64 hexadecimal digits, letters small",
+            remedy="Write the digest of what you have looked at.",
+        )
 
 
 def digest_of_members(archive: Path) -> str:
@@ -87,13 +96,27 @@ def digest_of_members(archive: Path) -> str:
     return digest_bytes("".join(lines).encode())
 
 
-def pack_members(members: Iterable[tuple[str, bytes]], wanted: Sequence[str], folder: Path) -> Path:
-    """A new zip archive in ``folder`` of those ``members`` (path, content) that a pattern of ``wanted`` fits."""
+def pack_members(members: Iterable[tuple[str, bytes]], wanted: Sequence[str], folder: Path, package: str) -> Path:
+    """A new zip archive in ``folder`` of those ``members`` (path, content) that a pattern of ``wanted`` fits.
+
+    Raises:
+        UnavailableError: there is none such; ``package`` is how it calls what they are members of.
+    """
     archive = folder / "files.zip"
+    seen = kept = 0
     with zipfile.ZipFile(archive, "w") as files:
         for name, data in members:
+            seen += 1
             if any(fnmatchcase(name, pattern) for pattern in wanted):
+                kept += 1
                 files.writestr(name, data)
+    if not kept:
+        raise UnavailableError(
+            f"Unpacking the package '{package}'",
+            found=f"{seen} files, none of them wanted",
+            expected=f"files such as '{wanted[0]}'",
+            remedy="Correct what is wanted of it, or pin the version that has it; nothing of this one was kept.",
+        )
     return archive
 
 

@@ -5,6 +5,7 @@ which it checks before: what runs is what was pinned. The wanted files are kept 
 their own.
 """
 
+import re
 import tarfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,7 +13,18 @@ from pathlib import Path
 
 from qbench.errors import NotFetchedError, UnavailableError
 from qbench.zoo.package_client import client_command
-from qbench.zoo.pinned import Progress, check_digest, digest_of_members, last_error, pack_members, run_client
+from qbench.zoo.pinned import (
+    OTHER_CONTENT,
+    Progress,
+    check_digest,
+    digest_of_members,
+    last_error,
+    pack_members,
+    run_client,
+)
+
+_GOT = re.compile(r"^\s*Got\s+([0-9a-f]{64})$", re.MULTILINE)
+"""How pip tells the digest of an archive that is not the pinned one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +72,7 @@ class SourcePackage:
 
         Raises:
             NotFetchedError: pip could not get the archive.
-            UnavailableError: what pip got has another digest.
+            UnavailableError: what pip got has another digest, or none of the files is in it.
         """
         target, scratch, log = folder / "source", folder / "scratch", folder / "pip.log"
         scratch.mkdir(parents=True)
@@ -80,17 +92,27 @@ class SourcePackage:
         )
         found = sorted(target.glob("*.tar.gz"))
         if status != 0 or len(found) != 1:
-            said = last_error(log, "ERROR:", "no archive and no message")
-            # another archive under the pinned name is no reason to skip: it has to be looked at
-            kind = UnavailableError if "hash" in said.lower() else NotFetchedError
-            raise kind(
-                f"Downloading the sources of '{self.requirement}'",
-                found=f"pip ended with status {status} and said “{said}”",
-                expected="the pinned source archive from the package index that pip is set up with",
-                remedy="Check the network and pip's configuration, then run the same command again.",
-            )
+            raise self._refusal(log, status)
         progress(self, self.size)
-        return pack_members(_members(found[0]), self.wanted, folder)
+        return pack_members(_members(found[0]), self.wanted, folder, self.requirement)
+
+    def _refusal(self, log: Path, status: int) -> UnavailableError:
+        said = last_error(log, "ERROR:", "no archive and no message")
+        got = _GOT.search(log.read_text(errors="replace"))
+        # another archive under the pinned name is no reason to skip: it has to be looked at
+        if got or "hash" in said.lower():
+            return UnavailableError(
+                f"Verifying the downloaded sources of '{self.requirement}'",
+                found=f"SHA-256 {got[1]}" if got else f"that pip said “{said}”",
+                expected=self.archive_sha256,
+                remedy=OTHER_CONTENT,
+            )
+        return NotFetchedError(
+            f"Downloading the sources of '{self.requirement}'",
+            found=f"pip ended with status {status} and said “{said}”",
+            expected="the pinned source archive from the package index that pip is set up with",
+            remedy="Check the network and pip's configuration, then run the same command again.",
+        )
 
 
 def _members(archive: Path) -> Iterator[tuple[str, bytes]]:

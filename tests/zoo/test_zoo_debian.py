@@ -4,11 +4,12 @@ import hashlib
 import os
 import shutil
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from qbench.errors import UnavailableError
+from qbench.errors import InputError, NotFetchedError, UnavailableError
 from qbench.storage import Cache
 from qbench.zoo import DebianPackage, fetch_package, list_members, open_member
 
@@ -121,6 +122,18 @@ def test_other_files_are_refused_and_nothing_is_kept(tmp_path: Path, cache: Cach
     with pytest.raises(UnavailableError) as caught:
         fetch_package(pinned(), cache)
     assert caught.value.expected == listed_digest(FILES)
+    assert "index" not in caught.value.remedy  # Debian has none
+    assert kept(cache) == []
+
+
+def test_a_package_without_the_wanted_files_says_so(tmp_path: Path, cache: Cache, apt: FakeApt) -> None:
+    apt.behave(f"cp {built(tmp_path, '1.0-1', {'usr/share/doc/x': b'doc', 'usr/share/qbfake/z/.keep': b''})} .")
+    package = replace(pinned(), wanted=("usr/share/elsewhere/*",))
+    with pytest.raises(UnavailableError, match=r"'qbfake=1\.0-1'") as caught:
+        fetch_package(package, cache)
+    assert not isinstance(caught.value, NotFetchedError)
+    assert caught.value.found == "2 files, none of them wanted"
+    assert "usr/share/elsewhere/*" in caught.value.expected
     assert kept(cache) == []
 
 
@@ -164,7 +177,7 @@ def test_a_computer_without_apt_says_so(cache: Cache, monkeypatch: pytest.Monkey
 
 
 def test_a_pin_that_pins_nothing_is_refused() -> None:
-    with pytest.raises(ValueError, match="SHA-256"):
+    with pytest.raises(InputError, match="'qbfake': found 'latest' for a SHA-256"):
         pinned(sha256="latest")
-    with pytest.raises(ValueError, match="wanted"):
+    with pytest.raises(InputError, match="wanted"):
         DebianPackage(name="a", version="1", sha256="0" * 64, size=1, wanted=())

@@ -1,5 +1,6 @@
 """Source archives: pip gets what is pinned, and checks it before any program of the package runs."""
 
+import gzip
 import hashlib
 import io
 import sys
@@ -20,12 +21,12 @@ FILES = {"qbfake-1.0/weights/a.bin": b"\x01\x02", "qbfake-1.0/setup.py": b"impor
 
 def archive() -> bytes:
     stream = io.BytesIO()
-    with tarfile.open(fileobj=stream, mode="w:gz") as tar:
+    with tarfile.open(fileobj=stream, mode="w") as tar:
         for name, data in FILES.items():
             member = tarfile.TarInfo(name)
             member.size = len(data)
             tar.addfile(member, io.BytesIO(data))
-    return stream.getvalue()
+    return gzip.compress(stream.getvalue(), mtime=0)  # the same bytes every second
 
 
 def pin(archive_sha256: str) -> SourcePackage:
@@ -70,19 +71,42 @@ def test_the_wanted_files_are_kept_and_nothing_else(pip: Path) -> None:
     assert not (pip / "asked").exists()  # it is there already
 
 
-def test_another_archive_is_refused_by_the_client(pip: Path) -> None:
-    cache = Cache(pip / "cache")
-    with pytest.raises(UnavailableError, match="hashes differ") as caught:
-        fetch_package(pin("0" * 64), cache)
+def test_another_archive_is_refused_by_the_client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The real package client, and a folder as its only source; the set-up program would end it otherwise."""
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "qbfake-1.0.tar.gz").write_bytes(archive())
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path / "index"))
+    with pytest.raises(UnavailableError) as caught:
+        fetch_package(pin("0" * 64), Cache(tmp_path / "cache"))
     assert not isinstance(caught.value, NotFetchedError)  # red, where a package that is merely not there is skipped
-    assert not list((pip / "cache").rglob("*.zip"))
+    assert caught.value.found == f"SHA-256 {hashlib.sha256(archive()).hexdigest()}"
+    assert caught.value.expected == "0" * 64
+    assert "network" not in caught.value.remedy
+    assert not list((tmp_path / "cache").rglob("*.zip"))
+
+
+def test_a_refusal_in_other_words_is_red_too(pip: Path) -> None:
+    with pytest.raises(UnavailableError, match="hashes differ") as caught:
+        fetch_package(pin("0" * 64), Cache(pip / "cache"))
+    assert not isinstance(caught.value, NotFetchedError)
 
 
 def test_wanted_files_of_another_digest_are_refused_and_nothing_is_kept(pip: Path) -> None:
     cache = Cache(pip / "cache")
     right = pin(hashlib.sha256(archive()).hexdigest())
-    for changed in ({"sha256": "1" * 64}, {"wanted": ("weights/*", "setup.py")}, {"wanted": ("none/*",)}):
+    for changed in ({"sha256": "1" * 64}, {"wanted": ("weights/*", "setup.py")}):
         with pytest.raises(UnavailableError) as caught:
             fetch_package(replace(right, **changed), cache)
         assert caught.value.expected == changed.get("sha256", right.sha256)
         assert not [path for path in cache.folder.rglob("*") if path.is_file() and path.suffix != ".lock"]
+
+
+def test_an_archive_without_the_wanted_files_says_so(pip: Path) -> None:
+    cache = Cache(pip / "cache")
+    package = replace(pin(hashlib.sha256(archive()).hexdigest()), wanted=("none/*",))
+    with pytest.raises(UnavailableError) as caught:
+        fetch_package(package, cache)
+    assert caught.value.found == "2 files, none of them wanted"
+    assert "'none/*'" in caught.value.expected
+    assert not list(cache.folder.rglob("*.zip"))

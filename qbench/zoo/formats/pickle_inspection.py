@@ -22,7 +22,7 @@ _INSTRUCTIONS = frozenset(
 )
 
 _MOST_TUPLES = 30_000
-"""A tensor needs five. Python hashes tuples in tuples by recursion that nothing guards: a million deep ends the process."""
+"""A tensor needs five. Python hashes tuples in tuples by unguarded recursion: a million deep ends the process."""
 
 
 def inspect_pickle(stream: BinaryIO, names: Container[tuple[str, str]]) -> None:
