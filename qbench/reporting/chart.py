@@ -23,10 +23,11 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
         *environment_bands(trend, frame),
         *levels(trend, frame),
     ]
+    labels = _labels(trend, frame)
     for place, series in _newest_last(trend):
         parts.extend(confidence_band(series, frame) if place == 0 else ())
         parts.extend(_line(series, frame, place))
-        parts.extend(_step_mark(step, trend, frame) for step in series.steps)
+        parts.extend(_step_mark(step, trend, frame, labels.get(step, "")) for step in series.steps)
     parts.append(_last_mark(trend, cell, frame))
     return "".join([*parts, "</svg>"])
 
@@ -103,22 +104,36 @@ def _tone(trend: Trend, step: Step) -> str:
     return "worse" if (step.after < step.before) != trend.metric.lower_is_better else "better"
 
 
-def _step_mark(step: Step, trend: Trend, frame: Frame) -> str:
+def _labels(trend: Trend, frame: Frame) -> dict[Step, str]:
+    """The sizes of the steps of ``trend``, the largest first, but for those that would cover another one's."""
+    found: dict[Step, str] = {}
+    taken: list[tuple[float, float]] = []
+    for step in sorted(trend.steps, key=lambda step: (-abs(step.after - step.before), step.position)):
+        x = frame.x(step.position)
+        text = change_text(trend.metric, step.after - step.before, unit=False)
+        room = (x if x > WIDTH / 2 else WIDTH - x) - 7
+        if step.causes and len(trend.steps) == 1 and LETTER * (len(text) + len(step.causes[0]) + 1) <= room:
+            text += f" {step.causes[0]}"
+        wide = LETTER * len(text) + 11
+        left, right = (x - wide, x + 4) if x > WIDTH / 2 else (x - 4, x + wide)
+        if all(right < start or left > end for start, end in taken):
+            taken.append((left, right))
+            found[step] = text
+    return found
+
+
+def _step_mark(step: Step, trend: Trend, frame: Frame, label: str) -> str:
     """A line at the first run of the new level, a triangle (hollow while provisional) and the size of the step."""
     x, up = frame.x(step.position), step.after > step.before
     top = TOP - 4
     triangle = f"M{x - 4:.1f} {top}h8l-4 -7z" if up else f"M{x - 4:.1f} {top - 7}h8l-4 7z"
     hollow = " provisional" if step.provisional else ""
     anchor, shift = ("end", -7) if x > WIDTH / 2 else ("start", 7)
-    size = change_text(trend.metric, step.after - step.before, unit=False)
-    room = (x if x > WIDTH / 2 else WIDTH - x) - 7
-    if step.causes and len(trend.steps) == 1 and LETTER * (len(size) + len(step.causes[0]) + 1) <= room:
-        size += f" {step.causes[0]}"
+    words = f'<text x="{x + shift:.1f}" y="{top}" text-anchor="{anchor}">{escape(label)}</text>' if label else ""
     return (
         f'<g class="step {_tone(trend, step)}{hollow}"><path d="M{x:.1f} {top}V{HEIGHT - BOTTOM}"/>'
         f'<path class="mark" d="{triangle}"/>'
-        f'<text x="{x + shift:.1f}" y="{top}" text-anchor="{anchor}">{escape(size)}</text>'
-        f"{f'<title>{escape(chr(10).join(step.causes))}</title>' if step.causes else ''}</g>"
+        f"{words}{f'<title>{escape(chr(10).join(step.causes))}</title>' if step.causes else ''}</g>"
     )
 
 

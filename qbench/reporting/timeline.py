@@ -12,12 +12,14 @@ from qbench.reporting.view import CellKey, MetricView, RunView
 class Step:
     """A new level of a series, first seen in run ``position``; means before and after, fractions.
 
+    ``since`` is the last run of the level before: on one of several machines that take turns not the one before.
     ``provisional``: too few runs since to be sure. ``causes``: what else is new since the last run of the level before.
     """
 
     position: int
     before: float
     after: float
+    since: int = -1
     provisional: bool = False
     causes: tuple[str, ...] = ()
 
@@ -78,7 +80,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepGroup:
-    """Every step that was first seen in one run: most likely one cause."""
+    """Every step that was first seen in one run, or on another machine's first run after it: most likely one cause."""
 
     position: int
     run: RunView

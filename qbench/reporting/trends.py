@@ -84,6 +84,7 @@ def _series(points: Sequence[_Point], environment_class: str, runs: Sequence[Run
                 position=points[after.start].position,
                 before=before.mean,
                 after=after.mean,
+                since=points[before.stop - 1].position,
                 provisional=after.provisional,
                 causes=_causes(points[before.stop - 1], points[after.start], runs),
             )
@@ -128,7 +129,8 @@ def _causes(before: _Point, after: _Point, runs: Sequence[RunView]) -> tuple[str
         if version != versions.get(name, version):
             found.append(f"{name} {versions[name]} → {version}")
     if later.commit and later.commit != earlier.commit:
-        found.append(f"commit {later.commit}")
+        first = runs[before.position + 1].commit
+        found.append(f"commit {later.commit}" if first in ("", later.commit) else f"commits {first} … {later.commit}")
     return tuple(found)
 
 
@@ -152,11 +154,20 @@ def class_difference(before: str, after: str) -> str:
 
 
 def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepGroup, ...]:
-    """The steps of ``trends`` by the run that first showed them, newest run first, largest step first."""
+    """The steps of ``trends`` by the run that first showed them, newest run first, largest step first.
+
+    Machines that take turns show one change in different runs: the same cell's step in the same direction belongs to
+    the earliest of them that lies after the last run of its own level before.
+    """
     found: dict[int, list[tuple[CellKey, MetricView, Step]]] = {}
-    for trend in trends:
-        for step in trend.steps:
-            found.setdefault(step.position, []).append((trend.key, trend.metric, step))
+    first: dict[tuple[CellKey, str, bool], list[int]] = {}
+    every = [(trend.key, trend.metric, step) for trend in trends for step in trend.steps]
+    for key, metric, step in sorted(every, key=lambda one: one[2].position):
+        seen = first.setdefault((key, metric.name, step.after > step.before), [])
+        position = next((known for known in seen if step.since < known), step.position)
+        if position == step.position:
+            seen.append(position)
+        found.setdefault(position, []).append((key, metric, step))
     return tuple(
         StepGroup(
             position=position,

@@ -4,9 +4,9 @@ import re
 from dataclasses import replace
 
 import pytest
-from reporting_histories import make_cell, make_run
+from reporting_histories import NEW, OLD, make_cell, make_run
 
-from qbench.reporting import build_report, html_pages, markdown_text, write_reports
+from qbench.reporting import build_report, html_pages, markdown_text, remember, write_reports
 from qbench.reporting.chart import trend_svg
 from qbench.reporting.frame import frame_of
 from qbench.reporting.png import run_labels
@@ -97,3 +97,33 @@ def test_runs_are_named_by_day_time_or_commit(report):
     same = [replace(report.runs[0], started=f"2026-01-01 0{hour}:15 UTC") for hour in (3, 4)]
     assert run_labels(same) == ["03:15", "04:15"]
     assert run_labels([replace(report.runs[0], started="")]) == [report.runs[0].commit[:7]]
+
+
+def by_turns(nights: int, worse_from: int) -> list:
+    """Two machines by turns; from one night on both lose forty samples of a thousand."""
+    runs = []
+    for night in range(nights):
+        machine = NEW if night % 2 else OLD
+        line = make_cell("network", "ort-cpu", "w8a8_sym_pc", 0.044 if night >= worse_from else 0.004)
+        runs.append(make_run([line | {"environment_class": str(machine)}], night, environment=machine))
+    return runs
+
+
+def test_one_change_seen_by_two_machines_is_one_group_at_the_first_run_that_had_it():
+    runs = by_turns(40, 21)
+    report = build_report(runs)
+    (group,) = report.step_groups
+    assert group.position == 21
+    assert {step.position for _, _, step in group.steps} == {21, 22}
+    commits = {step.position: step.causes[-1] for _, _, step in group.steps}
+    short = [run.commit for run in report.runs]
+    assert commits == {21: f"commits {short[20]} … {short[21]}", 22: f"commits {short[21]} … {short[22]}"}
+    page = html_pages([replace(report, regressions=remember(runs, accepted={}).regressions["nightly"])])["index.html"]
+    assert f"<b>1 new alert.</b> Step at {short[21]}: " in page
+
+
+def test_labels_of_steps_that_stand_close_do_not_cover_each_other():
+    report = build_report(by_turns(60, 31))
+    chart = trend_svg(report.trends[KEY][0], report.cells[0], report.runs)
+    assert chart.count('<g class="step worse">') == 2
+    assert len(re.findall(r"<text[^>]*>−4\.00", chart)) == 1
