@@ -27,7 +27,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         InputError: there is no history, or no such cell, metric or class in it.
     """
-    trends = read_trends(arguments)
+    trends = read_trends(arguments, arguments.cell)
     for problem in trends.problems:
         say(problem)
     doing = f"Reading the history in '{arguments.history}'"

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.history_files import declare_history, open_history
 from qbench.cli.printing import counted, say
+from qbench.errors import InputError, StoreError, UnavailableError
 
 if TYPE_CHECKING:
-    from qbench.tracking import AcceptedLevels, Annotation, Run, Series
+    from qbench.tracking import AcceptedLevels, Annotation, History, Run, Series
 
 
 def declare_trends(parser: argparse.ArgumentParser) -> None:
@@ -42,8 +43,8 @@ class Trends:
     annotations_path: Path
 
 
-def read_trends(arguments: argparse.Namespace) -> Trends:
-    """What the options of ``declare_trends`` name.
+def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trends:
+    """What the options of ``declare_trends`` name, of the ``cell`` alone where there is an index to find it by.
 
     Raises:
         InputError: there is no history, or the annotations have a mistake. StoreError: a baseline is damaged.
@@ -51,9 +52,8 @@ def read_trends(arguments: argparse.Namespace) -> Trends:
     from qbench.host import first_parents
     from qbench.tracking import ANNOTATIONS_FILE, load_annotations, main_line, measured_commit, trend_series
 
-    history = open_history(arguments.history)
+    runs, problems = _read_runs(open_history(arguments.history), arguments.suite, cell)
     path = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
-    runs = history.runs(arguments.suite)
     known = first_parents(arguments.project)
     commits = main_line(runs, known)
     strangers = {commit for run in runs if (commit := measured_commit(run))} - set(commits)
@@ -62,13 +62,37 @@ def read_trends(arguments: argparse.Namespace) -> Trends:
         say(f"{counted(len(strangers), 'commit')} of the history {verb} not on the main line here: ordered by time")
     return Trends(
         runs=runs,
-        problems=history.problems,
+        problems=problems,
         commits=commits,
         series=trend_series(runs, commits=commits),
         accepted=_accepted(runs, Path(arguments.baselines)),
         annotations=load_annotations(path),
         annotations_path=path,
     )
+
+
+def _read_runs(history: "History", suite: str | None, cell: str | None) -> "tuple[tuple[Run, ...], tuple[str, ...]]":
+    """(runs, problems): those of one cell from the index, brought up to date; else what the files hold.
+
+    Who asks for everything reads the files: an index finds one series of many, and is no faster with all.
+    """
+    from qbench.tracking import INDEX_FILE, HistoryIndex, Wanted
+
+    place = history.folder / INDEX_FILE
+    if cell and place.is_file():
+        model, _, slug = cell.partition("::")
+        backend, schema, variant = (*slug.split("+", 2), "", "")[:3]
+        try:
+            with HistoryIndex(str(place)) as index:
+                done = index.update(history.folder)
+                wanted = Wanted(suite=suite, model=model, backend=backend, schema=schema, variant=variant)
+                runs = index.runs(wanted)
+        except (StoreError, UnavailableError, InputError) as error:
+            say(f"{error} The run files are read instead.")
+        else:
+            if any(run.cells for run in runs):  # else the files know what there is instead
+                return runs, done.problems
+    return history.runs(suite), history.problems
 
 
 def _accepted(runs: "Sequence[Run]", folder: Path) -> "AcceptedLevels":

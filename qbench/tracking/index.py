@@ -47,6 +47,7 @@ class HistoryIndex:
     def __init__(self, place: str) -> None:
         self._engine = _engine(place)
         self._known = False
+        self._driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
         self.name = self._engine.url.render_as_string() if "://" in place else place
 
     def update(self, folder: Path, *, rebuild: bool = False) -> "IndexUpdate":
@@ -145,7 +146,7 @@ class HistoryIndex:
         try:
             with self._engine.connect() as connection:
                 yield connection
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, self._driver_error) as error:
             raise StoreError(
                 doing,
                 found=_first_line(error),

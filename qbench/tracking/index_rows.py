@@ -122,12 +122,22 @@ def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[Mapping
 
 
 def insert_values(connection: Connection, table: Table, rows: Sequence[Values]) -> None:
-    """Put ``rows``, laid out as the columns of ``table``, into it, past SQLAlchemy's own work on each of millions."""
+    """Put ``rows``, laid out as the columns of ``table``, into it, past SQLAlchemy's own work on each of millions.
+
+    Raises:
+        psycopg.Error: PostgreSQL takes them by COPY, in a tenth of the time, which SQLAlchemy knows nothing of.
+    """
     if not rows:
         return
-    mark = "?" if connection.dialect.paramstyle == "qmark" else "%s"
-    marks = ", ".join([mark] * len(table.columns))
-    connection.exec_driver_sql(f"INSERT INTO {table.name} ({', '.join(table.columns.keys())}) VALUES ({marks})", rows)
+    into = f"{table.name} ({', '.join(table.columns.keys())})"
+    if connection.dialect.name == "sqlite":
+        marks = ", ".join("?" * len(table.columns))
+        connection.exec_driver_sql(f"INSERT INTO {into} VALUES ({marks})", list(rows))
+        return
+    driver: Any = connection.connection
+    with driver.cursor() as cursor, cursor.copy(f"COPY {into} FROM STDIN") as copy:
+        for row in rows:
+            copy.write_row(row)
 
 
 def storable(text: str) -> str:

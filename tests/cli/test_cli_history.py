@@ -156,3 +156,29 @@ def test_show_prints_json(qbench, history):
     assert series["steps"] == [10]
     assert series["accepted"] is None
     assert series["alerts"][0]["commit"] == history.hashes[10]
+
+
+@pytest.mark.parametrize("state", ["current", "behind", "damaged"])
+def test_show_says_the_same_with_an_index(qbench, history, state):
+    history.nights([356] * 8)
+    if state == "current":
+        history.nights([340] * 4, first=8)
+    assert qbench("history", "index")[0] == 0
+    if state != "current":
+        history.nights([340] * 4, first=8)
+    place = history.folder / "index.sqlite"
+    if state == "damaged":
+        place.write_bytes(b"no database at all, but long enough to be one" * 100)
+    told = qbench("history", "show", history.CELL)
+    assert ("The run files are read instead" in told[2]) == (state == "damaged")
+    place.unlink()
+    assert told[:2] == qbench("history", "show", history.CELL)[:2]
+    assert told[0] == 0
+
+
+def test_a_cell_that_the_index_does_not_know_is_told_with_its_neighbours(qbench, history):
+    history.nights([356] * 3)
+    assert qbench("history", "index")[0] == 0
+    code, _, err = qbench("history", "show", history.CELL + "x")
+    assert code == 2
+    assert history.CELL in err
