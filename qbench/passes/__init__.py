@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from qbench.passes.effect_check.verdicts import PassVerdict as PassVerdict
     from qbench.passes.effect_check.verdicts import RegionVerdict as RegionVerdict
     from qbench.passes.lowering.machines import INTEGER_MACHINES as INTEGER_MACHINES
-    from qbench.passes.lowering.machines import lower_to_machines as lower_to_machines
     from qbench.passes.lowering.qoperator import LowerToQOperator as LowerToQOperator
     from qbench.passes.lowering.qoperator import lower_to_qoperator as lower_to_qoperator
     from qbench.passes.lowering.target import ONNX_RUNTIME as ONNX_RUNTIME
     from qbench.passes.lowering.target import Target as Target
+    from qbench.passes.machine_form import lower_to_machines as lower_to_machines
     from qbench.passes.named import catalogue as catalogue
     from qbench.passes.naming import NameScope as NameScope
     from qbench.passes.partition.costs import Costs as Costs
@@ -83,9 +83,10 @@ else:
             "effect": ("EXACT", "LOSSY", "Effect", "EffectKind", "Policy", "within"),
             "effect_check.checking": ("assert_effect", "check_pass", "check_run"),
             "effect_check.verdicts": ("Checked", "Counterexample", "PassVerdict", "RegionVerdict"),
-            "lowering.machines": ("INTEGER_MACHINES", "lower_to_machines"),
+            "lowering.machines": ("INTEGER_MACHINES",),
             "lowering.qoperator": ("LowerToQOperator", "lower_to_qoperator"),
             "lowering.target": ("ONNX_RUNTIME", "Target"),
+            "machine_form": ("lower_to_machines",),
             "named": ("catalogue",),
             "naming": ("NameScope",),
             "partition.costs": ("Costs", "partition_costs"),

@@ -140,3 +140,43 @@ def test_a_clip_past_all_levels_makes_one_level_of_them() -> None:
     done = run_pipeline(model, LEVELS)
     every = np.arange(-128, 128).astype(np.int8)
     np.testing.assert_array_equal(run_qdq(done.model, x=every)["y"], run_qdq(model, x=every)["y"])
+
+
+@pytest.mark.parametrize("opset", [10, 11, 12, 13])
+def test_a_limit_is_written_where_clip_takes_integers(opset: int) -> None:
+    model = in_front("Relu(x)", zero=-5)
+    model.graph.opset_imports[""] = opset
+    done = run_pipeline(model, ABSORB)
+    assert ("Relu" in operators(done.model)) == (opset < 12)
+
+
+def test_a_clip_at_minus_zero_is_no_limit() -> None:
+    model = behind("Clip(d, a)")
+    for name, value in model.graph.initializers.items():
+        if name == "a":
+            value.const_value = ir.tensor(np.float32(-0.0), name="a")
+    every = np.arange(-128, 128).astype(np.int8)
+    after = run_pipeline(model, LEVELS).model
+    assert run_qdq(after, x=every)["y"].tobytes() == run_qdq(model, x=every)["y"].tobytes()
+
+
+@pytest.mark.parametrize("operator", ["Add(d, d)", "Abs(d)", "Neg(d)"])
+@pytest.mark.parametrize("clip", ["Relu(a)", "Clip(a, lo, hi)"])
+def test_machines_count_alike_before_and_after_although_ties_abound(operator: str, clip: str) -> None:
+    """With a Relu between, an operator would run in floats; machines fuse it, so that nothing changes when it goes."""
+    constants = [
+        "float s = {0.1}",
+        "float t = {0.2}",
+        "uint8 z = {0}",
+        "uint8 m = {128}",
+        "float lo = {0}",
+        "float hi = {6}",
+    ]
+    lines = ["d = DequantizeLinear(x, s, m)", f"a = {operator}", f"r = {clip}",
+             "q = QuantizeLinear(r, t, z)", "y = DequantizeLinear(q, t, z)"]  # fmt: skip
+    model = text("uint8[256] x", "float[256] y", constants, lines)
+    done = run_pipeline(model, ABSORB)
+    assert done.accounts[0].changed
+    every = np.arange(256).astype(np.uint8)
+    for run in (run_qdq, run_machine):
+        np.testing.assert_array_equal(run(done.model, x=every)["y"], run(model, x=every)["y"])

@@ -111,3 +111,23 @@ def test_exact_policy_declines_it() -> None:
     done = run_pipeline(fold_identity(split(FLOAT)), FUSE, Policy.EXACT)
     assert "Add" in operators(done.model)
     assert "rounding(1)" in done.declined[0].reason
+
+
+@pytest.mark.parametrize(
+    "constant", ["float[1,1,1,1,1] f = {1.0}", "float[3,1,1] f = {1.0,nan,2.0}"], ids=["rank", "NaN"]
+)
+def test_a_constant_that_would_widen_the_result_or_is_no_number_is_left(constant: str) -> None:
+    constants = [one for one in CONSTANTS if not one.startswith("float[3,1,1] f")]
+    if "nan" in constant:
+        model = fold_identity(split(FLOAT))
+        model.graph.initializers["f"].const_value = ir.tensor(
+            np.array([1, np.nan, 2], np.float32).reshape(3, 1, 1), name="f"
+        )
+    else:
+        lines = [
+            "q = QuantizeLinear(x, s, z)", "d = DequantizeLinear(q, s, z)", "w = DequantizeLinear(wq, u, o)",
+            "c = Conv(d, w)", "a = Add(c, f)", "r = QuantizeLinear(a, t, z)", "y = DequantizeLinear(r, t, z)",
+        ]  # fmt: skip
+        model = ir_shapes(text("float[2,2,5,5] x", "float[1,2,3,4,4] y", [*constants, constant], lines))
+    done = run_pipeline(model, FUSE, Policy.ROUNDING)
+    assert "Add" in operators(done.model)

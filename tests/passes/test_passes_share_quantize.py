@@ -88,3 +88,16 @@ def test_a_product_with_a_pair_for_every_reader_counts_in_integers_before_and_af
     after = run_pipeline(model, SHARE)
     assert after.removed == 1
     np.testing.assert_array_equal(run_machine(after.model, x=numbers)["y"], run_machine(model, x=numbers)["y"])
+
+
+def test_a_clip_that_stands_behind_the_readers_of_its_twin_moves_before_them() -> None:
+    lines = [
+        "a = QuantizeLinear(x, s, z)", "b = QuantizeLinear(x, s, z)",
+        "bk = Clip(b, l, h)", "bd = DequantizeLinear(bk, s, z)", "v = Neg(bd)",
+        "ak = Clip(a, l, h)", "ad = DequantizeLinear(ak, s, z)", "y = Add(ad, v)",
+    ]  # fmt: skip
+    model = text("float[6] x", "float[6] y", CONSTANTS, lines)
+    done = run_pipeline(model, SHARE)
+    assert done.removed == 2
+    numbers = np.array([-9, -0.3, 0.1, 0.74, 0.76, 99], np.float32)
+    np.testing.assert_array_equal(run_qdq(done.model, x=numbers)["y"], run_qdq(model, x=numbers)["y"])

@@ -9,7 +9,7 @@ from qbench.interpreter import Program
 from qbench.numerics import Arithmetic, get_arithmetic
 from qbench.passes.effect import QDQ
 from qbench.passes.effect_check.verdicts import Array
-from qbench.passes.lowering.machines import lower_to_machines
+from qbench.passes.machine_form import lower_to_machines
 
 Machine = str | Arithmetic
 """``qdq``, the name of an arithmetic, or one."""

@@ -23,6 +23,8 @@ from qbench.passes.naming import NameScope
 WIDEST = 16
 """Bits of a grid whose levels can all be looked at."""
 _CLIPPED_BITS = 8
+_CLIPPED_SINCE = 12
+"""The opset whose Clip takes integers."""
 _KEPT = 8192
 """Grids remembered: every pass asks for every grid again, and few are new."""
 _TYPES = UP_TO_16_BITS | {ir.DataType.INT4, ir.DataType.UINT4}
@@ -128,9 +130,12 @@ def readers_of(border: Border) -> tuple[ir.Node, ...]:
 
 
 def can_limit(border: Border, low: int, high: int) -> bool:
-    """Whether ``set_limits`` can write these: engines clip integers of 8 bits, and none of 16 (ONNX Runtime 1.31)."""
+    """Whether ``set_limits`` can write these: engines clip integers of 8 bits and none of 16, from opset 12 on."""
+    graph = border.quantizer.graph
+    imports = {} if not isinstance(graph, ir.Graph) else graph.opset_imports
+    opset = imports.get("", imports.get("ai.onnx", 0))
     whole = (low, high) == (border.grid.qmin, border.grid.qmax)
-    return whole or border.grid.qtype.bits <= _CLIPPED_BITS
+    return whole or (border.grid.qtype.bits <= _CLIPPED_BITS and opset >= _CLIPPED_SINCE)
 
 
 def set_limits(border: Border, low: int, high: int, names: NameScope) -> bool:

@@ -40,11 +40,11 @@ class ClipLevels:
             return False
         reals = _reals(levels)
         kept = np.clip(reals, np.float32(clip.low), np.float32(clip.high))
-        if np.array_equal(kept, reals):
+        if kept.tobytes() == reals.tobytes():  # bits, not numbers: −0 is not 0
             return _removed(clip)
         low, high = _ends(levels, reals, clip)
         limited = np.clip(reals, reals[low], reals[high])
-        if not np.array_equal(kept, limited):
+        if kept.tobytes() != limited.tobytes():
             decline(node, "an end of it lies between two levels", self.name)
             return False
         border = levels.border

@@ -27,7 +27,8 @@ from qbench.passes.declining import decline
 from qbench.passes.effect import MACHINES, QDQ, Effect, EffectKind
 from qbench.passes.levels.border import Border, Levels, border_of, levels_of
 from qbench.passes.levels.tables import Array
-from qbench.passes.lowering.machines import lower_to_machines
+from qbench.passes.lowering.machines import INTEGER_MACHINES
+from qbench.passes.lowering.qoperator import lower_to_qoperator
 from qbench.passes.naming import NameScope
 
 _BITS, _LEVELS = 8, 256
@@ -151,7 +152,7 @@ def _alone(model: ir.Model, chain: Sequence[ir.Node], border: Border) -> ir.Mode
 
 def _table(alone: ir.Model, machine: str) -> Array:
     """(256,) of the border's type: what ``machine`` gives for the levels 0 … 127, then 128 … 255 or −128 … −1."""
-    lowered, rules = (alone, "ideal") if machine == QDQ else (lower_to_machines(alone), machine)
+    lowered, rules = (alone, "ideal") if machine == QDQ else (lower_to_qoperator(alone, INTEGER_MACHINES), machine)
     return _run(Program(lowered, get_arithmetic(rules)), alone)[str(alone.graph.outputs[0].name)].reshape(-1)
 
 

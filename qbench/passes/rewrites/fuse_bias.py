@@ -88,7 +88,7 @@ def _bias(product: ir.Node, added: ir.Node, other: ir.Value | None) -> tuple[Arr
     if scales.size not in (1, channels) or scales.max() > float(border.grid.scale):
         return "a step of the product is wider than one of the result"
     levels = np.rint(np.broadcast_to(real.reshape(-1), (channels,)).astype(np.float64) / scales)
-    if np.abs(levels).max(initial=0) > _LIMIT:
+    if not np.abs(levels).max(initial=0) <= _LIMIT:  # nor may it be no number
         return "the bias does not fit an accumulator of 32 bits"
     return levels.astype(np.int32), np.asarray(scales, np.float32).reshape(() if scales.size == 1 else -1)
 
@@ -129,12 +129,11 @@ def _constant(value: ir.Value | None) -> Array | None:
 
 def _a_channel(real: Array, channels: int, product: ir.Node) -> bool:
     """Whether ``real`` broadcasts over channels and nothing else."""
-    result = product.outputs[0]
+    rank = None if product.outputs[0].shape is None else len(product.outputs[0].shape)
     if real.size == 1:
-        return True
+        return real.ndim <= (2 if rank is None else rank)
     if product.op_type == "Gemm":
         return real.shape in ((channels,), (1, channels))
-    rank = None if result.shape is None else len(result.shape)
     wanted = None if rank is None else (channels, *[1] * (rank - 2))
     return wanted is not None and real.shape in (wanted, (1, *wanted))
 

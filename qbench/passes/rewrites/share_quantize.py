@@ -52,6 +52,9 @@ def _replaced(border: Border, by: Border) -> None:
     """Let the readers of ``border`` read ``by``, and remove it with the DequantizeLinear that fed it alone."""
     graph, source = border.quantizer.graph, requantized_at(border)
     assert isinstance(graph, ir.Graph)
+    if by.clip is not None:  # it may stand behind readers of the other
+        graph.remove(by.clip)
+        graph.insert_after(by.quantizer, by.clip)
     border.levels.replace_all_uses_with(by.levels)
     if border.clip is not None:
         graph.remove(border.clip, safe=True)
