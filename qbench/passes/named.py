@@ -2,10 +2,12 @@
 
 import importlib
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import is_dataclass, replace
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from qbench.errors import InputError
 from qbench.extension import Catalogue, Extension
 
 if TYPE_CHECKING:
@@ -45,8 +47,8 @@ _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Pass]":
-    """Our own passes and those of ``extensions``."""
-    return Catalogue("pass", _own()).extended(extensions)
+    """Our own passes and those of ``extensions``; what is no pass is refused when it is made (``InputError``)."""
+    return Catalogue("pass", _own()).extended(map(_requiring_passes, extensions))
 
 
 def _own() -> "Mapping[str, Callable[[], Pass]]":
@@ -56,3 +58,36 @@ def _own() -> "Mapping[str, Callable[[], Pass]]":
 def _made(file: str, name: str) -> "Pass":
     made: Pass = getattr(importlib.import_module(f"qbench.passes.{file}"), name)()
     return made
+
+
+def _requiring_passes(extension: Extension) -> Extension:
+    made = {name: partial(_from_outside, extension.name, name, make) for name, make in extension.passes.items()}
+    return replace(extension, passes=made)
+
+
+def _from_outside(owner: str, name: str, make: "Callable[[], Pass]") -> "Pass":
+    made = make()
+    fault = _fault(made, name)
+    if fault is not None:
+        raise InputError(
+            f"Making the pass '{name}' of '{owner}'",
+            found=fault,
+            expected="a frozen dataclass with that 'name', an 'effect' and a 'run'",
+            remedy="Mend the extension.",
+        )
+    return made
+
+
+def _fault(made: object, name: str) -> str | None:
+    """Why ``made`` is no pass called ``name``."""
+    from qbench.passes.effect import Effect
+
+    if not is_dataclass(made) or isinstance(made, type) or not callable(getattr(made, "run", None)):
+        return f"something of type {type(made).__name__}, which is none"
+    try:
+        effect, own = getattr(made, "effect", None), getattr(made, "name", None)
+    except ValueError as error:
+        return str(error)
+    if not isinstance(effect, Effect):
+        return "one without an effect"
+    return None if own == name else f"one that calls itself '{own}'"

@@ -8,10 +8,10 @@ A pass with its settings as by default is its name; other settings stand behind 
 import re
 import tomllib
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from graphlib import CycleError, TopologicalSorter
 
-from qbench.errors import InputError
+from qbench.errors import InputError, nearest
 from qbench.extension import Catalogue
 from qbench.passes.contract import Pass, Placed
 from qbench.passes.effect import Policy
@@ -57,7 +57,7 @@ class Pipeline:
 
 def spelled(one: Pass) -> str:
     """A pass as pipelines write it."""
-    settings = ", ".join(toml_text(one).splitlines())
+    settings = ", ".join(line for line in toml_text(one).splitlines() if not line.startswith("name = "))
     return f"{one.name}{{{settings}}}" if settings else one.name
 
 
@@ -111,7 +111,29 @@ def _pass(default: Pass, table: str | None, text: str) -> Pass:
         settings = tomllib.loads(f"settings = {table}")["settings"]
     except tomllib.TOMLDecodeError as error:
         raise _unreadable(text, f"{table} behind '{default.name}' ({error})") from error
-    return value_from_table(type(default), table_from_value(default) | settings, f"the pass '{default.name}'")
+    _require_settings(default, settings)
+    where = f"the pass '{default.name}'"
+    made = value_from_table(type(default), table_from_value(default) | settings, where)
+    try:
+        _ = made.effect  # follows from the settings, and need not make sense with these
+    except ValueError as error:
+        raise InputError(
+            f"Reading {where}", found=str(error), expected="settings that make sense", remedy="Mend the pipeline."
+        ) from error
+    return made
+
+
+def _require_settings(default: Pass, settings: Iterable[str]) -> None:
+    known = [one.name for one in fields(default) if one.init and one.name != "name"]  # type: ignore[arg-type]
+    for key in settings:
+        if key not in known:
+            close = nearest(key, known)
+            raise InputError(
+                f"Reading the pass '{default.name}'",
+                found=f"the setting '{key}'",
+                expected=f"one of: {', '.join(known)}" if known else "none, for it has no settings",
+                remedy=f"Did you mean '{close}'?" if close else "Leave it out.",
+            )
 
 
 def _unreadable(text: str, found: str) -> InputError:
