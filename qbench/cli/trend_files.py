@@ -47,7 +47,7 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
     """What the options of ``declare_trends`` name, of the ``cell`` alone where there is an index to find it by.
 
     Raises:
-        InputError: there is no history, or the annotations have a mistake. StoreError: a baseline is damaged.
+        InputError: there is no history, or a mistake in annotations or a suite. StoreError: a baseline is damaged.
     """
     from qbench.host import first_parents
     from qbench.tracking import ANNOTATIONS_FILE, load_annotations, main_line, measured_commit, trend_series
@@ -65,7 +65,7 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
         problems=problems,
         commits=commits,
         series=trend_series(runs, commits=commits),
-        accepted=_accepted(runs, Path(arguments.baselines)),
+        accepted=_accepted(runs, Path(arguments.baselines), Path(arguments.project) / "suites"),
         annotations=load_annotations(path),
         annotations_path=path,
     )
@@ -95,13 +95,24 @@ def _read_runs(history: "History", suite: str | None, cell: str | None) -> "tupl
     return history.runs(suite), history.problems
 
 
-def _accepted(runs: "Sequence[Run]", folder: Path) -> "AcceptedLevels":
+def _accepted(runs: "Sequence[Run]", folder: Path, suites: Path) -> "AcceptedLevels":
+    """What baselines in ``folder`` hold for the cells of ``runs``; the suites in ``suites`` say which classes are one.
+
+    Raises:
+        InputError: a suite has a mistake. StoreError: a baseline is damaged.
+    """
+    from qbench.suite import SUFFIX, load_suite
     from qbench.tracking import accepted_levels, baseline_path, load_baseline
 
-    models = sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells})
-    paths = [(suite, baseline_path(folder, suite, model)) for suite, model in models]
+    models: dict[str, set[str]] = {}
+    for run in runs:
+        models.setdefault(run.suite, set()).update(str(line["model"]) for line in run.cells)
+    classes = {str(line.get("environment_class", "")) for run in runs for line in run.cells}
     levels: AcceptedLevels = {}
-    for suite, path in paths:
-        if path.exists():
-            levels = {**levels, **accepted_levels(suite, [load_baseline(path)])}
+    for suite, names in models.items():
+        file = suites / f"{suite}{SUFFIX}"
+        equivalents = load_suite(file).table.equivalents if file.is_file() else ()
+        paths = [path for name in sorted(names) if (path := baseline_path(folder, suite, name)).exists()]
+        baselines = map(load_baseline, paths)
+        levels = {**levels, **accepted_levels(suite, baselines, classes=classes, equivalents=equivalents)}
     return levels

@@ -6,7 +6,7 @@ A trend compares with the past, and a past that slides takes its yardstick along
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from qbench.judging import Cell
+from qbench.judging import Cell, EnvironmentClass, inherited
 from qbench.tracking.baseline import Baseline
 from qbench.tracking.trend import Point, Series
 
@@ -28,17 +28,30 @@ AcceptedLevels = Mapping[tuple[Cell, str, str], AcceptedLevel]
 """(cell, metric, environment class) → what was accepted there."""
 
 
-def accepted_levels(suite: str, baselines: Iterable[Baseline]) -> dict[tuple[Cell, str, str], AcceptedLevel]:
-    """What ``baselines`` of ``suite`` hold, by cell, metric and class."""
+def accepted_levels(
+    suite: str,
+    baselines: Iterable[Baseline],
+    *,
+    classes: Iterable[str] = (),
+    equivalents: Iterable[tuple[str, ...]] = (),
+) -> dict[tuple[Cell, str, str], AcceptedLevel]:
+    """What ``baselines`` of ``suite`` hold, by cell, metric and class.
+
+    Args:
+        classes: further ones to look for: drift compares a result with one of a class that the suite declares
+            equivalent, or accepted for ``any``, and so do trends. equivalents: as in ``Rules``.
+    """
+    groups, asked = tuple(equivalents), frozenset(classes)
     found = {}
     for baseline in baselines:
         data = frozenset(stored.digest for stored in baseline.data.values())
         for slug, known in baseline.cells.items():
             backend, schema, *variant = slug.split("+")
             cell = Cell(suite, baseline.model, backend, schema, *variant)
-            for environment_class, accepted in known.current.items():
-                for metric, hits in accepted.metrics.items():
-                    found[cell, metric, environment_class] = AcceptedLevel(hits=hits, data=data)
+            for name in asked.union(known.accepted):
+                of = inherited(known.accepted, EnvironmentClass.parse(name), groups)
+                for metric, hits in known.accepted[of].metrics.items() if of else ():
+                    found[cell, metric, name] = AcceptedLevel(hits=hits, data=data)
     return found
 
 

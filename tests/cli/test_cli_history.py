@@ -4,7 +4,7 @@ import json
 import subprocess
 
 import pytest
-from trend_history import TrendHistory
+from trend_history import CLASS, TrendHistory
 
 
 @pytest.fixture
@@ -182,3 +182,20 @@ def test_a_cell_that_the_index_does_not_know_is_told_with_its_neighbours(qbench,
     code, _, err = qbench("history", "show", history.CELL + "x")
     assert code == 2
     assert history.CELL in err
+
+
+@pytest.mark.parametrize("declared", [False, True])
+def test_show_compares_with_a_class_that_the_suite_declares_equivalent(qbench, history, declared):
+    history.nights([350] * 3, classes=[CLASS.replace("avx2", "avx512")] * 3)
+    history.accept(356)
+    groups = 'equivalents = [["x64-avx2", "x64-avx512"]]' if declared else ""
+    suites = history.project / "suites"
+    suites.mkdir()
+    model = '[[model]]\nid = "digits_cnn"\ndata = "digits"\nmetrics = ["top1"]\n'
+    calibration = 'calibration = { data = "digits", count = 8 }\n'
+    head = f'[suite]\nbackends = ["ort-cpu"]\nschemas = ["w8a8_asym_pc"]\n{groups}\n'
+    (suites / "smoke.qbench.toml").write_text(head + model + calibration)
+    code, out, err = qbench("history", "show", history.CELL)
+    assert (code, err) == (0, "")
+    assert ("(accepted 98.89 %)" in out) == declared
+    assert ("nothing accepted in this class" in out) != declared

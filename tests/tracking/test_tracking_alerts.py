@@ -237,3 +237,19 @@ def test_a_distance_to_fp32_that_grew_is_no_alarm():
     assert (found["sqnr"].unit, found["sqnr"].is_distance, found["sqnr"].steps) == ("dB", True, (10,))
     assert (found[METRIC].unit, found[METRIC].is_distance) == ("%", False)
     assert alerts(runs) == ()
+
+
+@pytest.mark.parametrize(
+    ("accepted_for", "equivalents", "known"),
+    [
+        (str(ELSEWHERE), (), False),
+        (str(ELSEWHERE), ((HERE.processor, ELSEWHERE.processor),), True),
+        ("any", (), True),
+    ],
+)
+def test_trends_are_held_to_what_drift_is_held_to(accepted_for, equivalents, known):
+    result = Accepted(metrics={METRIC: 758}, predictions={})
+    stored = dataclasses.replace(baseline(), cells={CELL.slug: AcceptedCell(accepted={accepted_for: result})})
+    levels = accepted_levels("smoke", [stored], classes=[str(HERE)], equivalents=equivalents)
+    assert ((CELL, METRIC, str(HERE)) in levels) == known
+    assert bool(alerts(nights([755] * 9), known=levels)) == known
