@@ -100,15 +100,15 @@ class _Checking:
     samples: "tuple[dict[str, npt.NDArray[np.generic]], ...]"
     found: "dict[str, list[Checked]]" = field(default_factory=dict)
 
-    def watch(self, one: "Pass", before: "ir.Model", after: "ir.Model") -> None:
-        """Check a change.
+    def watch(self, one: "Pass", before: "ir.Model", after: "ir.Model", changed: bool) -> None:
+        """Check a change, and what the pass says of it.
 
         Raises:
             _RefutedError: it is not what the pass declares.
         """
         from qbench.passes import check_run
 
-        checked = check_run(one, before, after, changed=True, machines=self.machines or None, samples=self.samples)
+        checked = check_run(one, before, after, changed=changed, machines=self.machines or None, samples=self.samples)
         if checked.refuted:
             raise _RefutedError(checked, before)
         self.found.setdefault(one.name, []).append(checked)

@@ -17,8 +17,9 @@ from qbench.passes.effect import Effect, Policy
 from qbench.passes.pipeline import Pipeline, spelled
 from qbench.passes.soundness import Interface, fault_of
 
-Watch = Callable[[Pass, ir.Model, ir.Model], None]
-"""Told of a pass that changed a graph: the pass, the graph before it (its own), the graph after it (to be let be)."""
+Watch = Callable[[Pass, ir.Model, ir.Model, bool], None]
+"""Told of a pass that changed a graph, or says so: the pass, the graph before it (its own), the graph after it (to be
+let be), and whether the pass says that it changed it."""
 ROUNDS = 24
 """Times that a pipeline runs at most: passes sweep whole graphs, so that few are ever needed."""
 
@@ -74,7 +75,8 @@ def run_pipeline(
     """``model`` after what ``policy`` admits of ``pipeline``, again and again until nothing changes; it is not touched.
 
     Args:
-        watch: told of every change; what it raises ends the run.
+        watch: told of every change; what it raises ends the run. With it graphs are compared, so that a change that a
+            pass keeps to itself is one, too; without it passes are taken at their word.
 
     Raises:
         PassError: a pass left an unsound graph, lost an output, broke down, or had not settled after 24 rounds.
@@ -88,13 +90,15 @@ def run_pipeline(
         modified = []
         for one in kept.passes:
             before, was = len(copy.graph), copy.clone() if watch is not None else copy
-            fault = _fault(one, copy, interface)
-            if isinstance(fault, str):
+            said = _run(one, copy)
+            changed = said is True or (watch is not None and graph_digest(was) != graph_digest(copy))
+            fault = said if isinstance(said, str) else fault_of(copy, interface) if changed else None
+            if fault is not None:
                 raise _stopped(model, kept, steps, one, fault)
             steps += 1
-            if fault:
+            if changed:
                 if watch is not None:
-                    watch(one, was, copy)
+                    watch(one, was, copy, said is True)
                 modified.append(one)
                 rounds[one] += 1
                 removed[one] += before - len(copy.graph)
@@ -110,15 +114,14 @@ def run_pipeline(
     )
 
 
-def _fault(one: Pass, model: ir.Model, interface: Interface) -> bool | str:
-    """Whether the pass changed ``model``, or what is wrong since it ran."""
+def _run(one: Pass, model: ir.Model) -> bool | str:
+    """Whether the pass says that it changed ``model``, or how it broke down."""
     try:
-        changed = one.run(model)
+        return bool(one.run(model))
     except QbenchError:
         raise
     except Exception as error:  # whatever breaks in a pass, the user must learn which one
         return f"{type(error).__name__}: {error}"
-    return (fault_of(model, interface) or changed) if changed else False
 
 
 def _stopped(model: ir.Model, pipeline: Pipeline, steps: int, one: Pass, found: str) -> PassError:

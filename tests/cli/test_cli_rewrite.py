@@ -55,7 +55,32 @@ class Break:
         return True
 
 
-EXTENSION = Extension(name="mine", passes={"drop-clips": DropClips, "break": Break})
+@dataclass(frozen=True, slots=True)
+class DropSilently(DropClips):
+    """Drops every Clip and says nothing of it."""
+
+    name: str = "drop-silently"
+
+    def run(self, model):
+        DropClips.run(self, model)
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Puts an operator there that nothing runs, and breaks down on it."""
+
+    effect: Effect = EXACT
+    name: str = "once"
+
+    def run(self, model):
+        node = next(node for node in model.graph if node.op_type == "Clip")
+        node.op_type, node.domain = "Sum", ""
+        return True
+
+
+PASSES = {"drop-clips": DropClips, "break": Break, "drop-silently": DropSilently, "once": Once}
+EXTENSION = Extension(name="mine", passes=PASSES)
 '''
 MINE = ("--extension", "mine:EXTENSION")
 
@@ -127,6 +152,23 @@ def test_a_refuted_pass_ends_with_one_and_its_counterexample(folder, qbench, as_
         in words
     )
     assert "the graph before 'drop-clips' is in 'out.onnx'" in err
+    assert operators(folder / "out.onnx") == operators(folder / "net.onnx")
+
+
+def test_a_change_that_a_pass_keeps_to_itself_is_refuted(folder, qbench):
+    run = ("rewrite", "net.onnx", "-o", "out.onnx", "--passes", "drop-silently", *MINE)
+    code, out, _ = qbench(*run, "--check")
+    assert code == 1
+    assert "is refuted: it says that it changed nothing, and the graph is another" in out
+    assert operators(folder / "out.onnx") == operators(folder / "net.onnx")
+
+
+def test_a_graph_that_does_not_run_refutes_its_pass(folder, qbench):
+    run = ("rewrite", "net.onnx", "-o", "out.onnx", "--passes", "once", *MINE)
+    code, out, _ = qbench(*run, "--check")
+    assert code == 1
+    assert "the pass 'once'" in out
+    assert "run on its own result it breaks down (StopIteration" in out
     assert operators(folder / "out.onnx") == operators(folder / "net.onnx")
 
 

@@ -267,3 +267,36 @@ def test_the_model_is_left_alone_and_a_seed_gives_the_same_again() -> None:
     first, second = (check_pass(moved(1), model, seed=4) for _ in range(2))
     assert [node.name for node in model.graph] == names
     assert str(first) == str(second)
+
+
+def test_a_graph_that_does_not_run_refutes_its_pass() -> None:
+    def edit(model: ir.Model) -> bool:
+        found = [node for node in model.graph if node.op_type == "Relu"]
+        for node in found:
+            node.op_type = "Einsum"  # without its equation
+        return bool(found)
+
+    lines = ["d = DequantizeLinear(x, s, z)", "y = Relu(d)"]
+    model = text("int8[4] x", "float[4] y", ["float s = {0.5}", "int8 z = {0}"], lines)
+    found = check_pass(Does(edit), model)
+    assert found.verdict is PassVerdict.REFUTED
+    assert "the graph after it does not run: " in str(found)
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A pass that does not tell of its change."""
+
+    effect: Effect = EXACT
+    name: str = "silent"
+
+    def run(self, model: ir.Model) -> bool:
+        respelled(model)
+        return False
+
+
+def test_a_change_that_is_not_told_is_watched_and_counted() -> None:
+    seen = []
+    found = run_pipeline(pairs(), Pipeline((Silent(),)), watch=lambda one, _, __, said: seen.append((one.name, said)))
+    assert seen == [("silent", False)]
+    assert [one.changed for one in found.accounts] == [True]

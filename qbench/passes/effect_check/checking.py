@@ -73,7 +73,15 @@ def check_run(
     effect, chosen = pass_.effect, tuple(machines or pass_.effect.machines)
     fault = fault_of(after, Interface.of(before))
     faults = (f"it leaves {fault}",) if fault else tuple(_dishonest(pass_, before, after, changed=changed))
-    regions = () if fault else tuple(_Trying(effect, chosen, tuple(samples), seed).regions(before, after))
+    regions: tuple[RegionVerdict, ...] = ()
+    if not fault:
+        trying, side = _Trying(effect, chosen, tuple(samples), seed), Side.of(before)
+        try:
+            regions = tuple(trying.regions(side, Side.of(after)))
+        except QbenchError:
+            raise
+        except Exception as error:  # what reads the graph before and not the one after finds the pass's fault
+            faults = (*faults, f"the graph after it does not run: {type(error).__name__}: {error}")
     return Checked(pass_.name, effect, _names(effect, machines), bool(changed), regions, faults)
 
 
@@ -108,7 +116,12 @@ def _dishonest(pass_: Pass, before: ir.Model, after: ir.Model, *, changed: bool)
         said, found = ("something", "the same") if changed else ("nothing", "another")
         yield f"it says that it changed {said}, and the graph is {found}"
     again = after.clone()
-    if pass_.run(again) or graph_digest(again) != digest:
+    try:
+        more = pass_.run(again)
+    except Exception as error:  # whatever breaks in a pass is what is to be told
+        yield f"run on its own result it breaks down ({type(error).__name__}: {error})"
+        return
+    if more or graph_digest(again) != digest:
         yield "run on its own result it changes that once more"
 
 
@@ -121,13 +134,13 @@ class _Trying:
     samples: tuple[Feeds, ...]
     seed: int
 
-    def regions(self, before: ir.Model, after: ir.Model) -> Iterator[RegionVerdict]:
+    def regions(self, *sides: *tuple[Side, Side]) -> Iterator[RegionVerdict]:
         """The verdicts on all that differs.
 
         Levels inside may move as long as what reads them does not, as when limits wander: a border that is refuted is
         taken inside, and what reads it is asked instead, up to an output.
         """
-        sides, inside = (Side.of(before), Side.of(after)), frozenset[str]()
+        before, inside = sides[0].model, frozenset[str]()
         outputs = {value.name for value in before.graph.outputs}
         found, known = dict[str, RegionVerdict](), dict[tuple[str, tuple[str, ...]], RegionVerdict]()
         for _ in range(_HOPS):
