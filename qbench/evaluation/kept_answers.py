@@ -1,9 +1,10 @@
 """A task that keeps what it answered last, for work that counts the same answers beside others."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from qbench.metrics import Answers
-from qbench.zoo import Runner, Samples, Task
+from qbench.metrics import Answers, Likelihoods
+from qbench.zoo import Runner, Samples, Task, forced_likelihoods
 
 
 class KeptAnswers:
@@ -31,3 +32,13 @@ class KeptAnswers:
         """
         self.last = self._task.answer(runners, samples)
         return self.last
+
+    def likelihoods(self, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
+        """How likely the labels are, kept with the answers.
+
+        Raises:
+            InputError: the task does not tell, or what it raises.
+        """
+        found = forced_likelihoods(self._task, runners, samples)
+        self.last = None if self.last is None else replace(self.last, likelihoods=found)
+        return found

@@ -59,6 +59,11 @@ class Subject:
                     remedy="Choose labelled data, or a metric against the fp32 reference such as 'agreement'.",
                 )
 
+    def asks_likelihoods(self, dataset: Dataset) -> bool:
+        """Whether a metric counts how likely the labels of ``dataset`` are."""
+        asking = (self.data[use.data] for use in self.metrics if use.metric.of_likelihoods)
+        return any(data.digest == dataset.digest for data in asking)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Beside:

@@ -56,6 +56,7 @@ def evaluate(
         answers = {name: _answered(subject, runners, data, comparison) for name, data in samples.items()}
         compared = None if comparison is None else comparison.finished()
         finished = timer()
+        answers = {name: shared.with_likelihoods(given, runners, subject.data[name]) for name, given in answers.items()}
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
     return Measurement(
         cell=request.cell,
@@ -135,13 +136,16 @@ def _weight_macs(request: Request, quantized: Quantized | None) -> float | None:
 
 
 def _beside(request: Request, shared: SharedWork, reference: Mapping[str, Answers]) -> Mapping[str, Answers]:
-    """``reference``, with what only a run has where a metric counts that: today's fp32 outputs, and who was tied."""
+    """``reference``, with what only a run has where a metric counts that: today's outputs, ties and likelihoods."""
     asked = {use.data for use in request.subject.metrics if use.metric.of_run}
     if not asked:
         return reference
     run = shared.reference()
-    more = {name: replace(reference[name], outputs=run[name].outputs, tied=run[name].tied) for name in asked}
-    return {**reference, **more}
+    return {**reference, **{name: _of_run(reference[name], run[name]) for name in asked}}
+
+
+def _of_run(stored: Answers, run: Answers) -> Answers:
+    return replace(stored, outputs=run.outputs, tied=run.tied, likelihoods=run.likelihoods)
 
 
 def _scores(request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]) -> tuple[Score, ...]:

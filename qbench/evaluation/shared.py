@@ -6,7 +6,7 @@ kept for as long as the subject is at work. Measurements are never kept: every c
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from qbench.metrics import Answers
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
 from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, make_plan
 from qbench.storage import Cache, digest_plain
-from qbench.zoo import Dataset, Samples, prepare_samples
+from qbench.zoo import Dataset, Samples, forced_likelihoods, prepare_samples
 
 
 @dataclass(frozen=True)
@@ -171,6 +171,8 @@ class SharedWork:
     def _fp32_answers(self, dataset: Dataset) -> Answers:
         made_from = [self.model_digest, self.samples(dataset).key, self.subject.model.task.name]
         identity = [made_from, self._fp32_backend.name, self._environment_class, FP32_VERSION]
+        if self.subject.asks_likelihoods(dataset):
+            identity.append("likelihoods")
         path = self._cache.entry("fp32", f"{digest_plain(identity)}.npz", lambda path: self._run_fp32(dataset, path))
         with np.load(path, allow_pickle=False) as stored:
             return stored_run(stored)
@@ -193,7 +195,20 @@ class SharedWork:
         """Load ``graphs`` into ``backend`` and let the task answer ``dataset``."""
         with ExitStack() as stack:
             runners = prepare_runners(backend, graphs, stack, threads=threads)
-            return self.subject.model.task.answer(runners, self.samples(dataset))
+            return self.with_likelihoods(
+                self.subject.model.task.answer(runners, self.samples(dataset)), runners, dataset
+            )
+
+    def with_likelihoods(self, answers: Answers, runners: Mapping[str, Executor], dataset: Dataset) -> Answers:
+        """``answers`` to ``dataset`` of ``runners``, with how likely its labels are where a metric asks.
+
+        Raises:
+            InputError: the task does not tell, or its graphs do not run.
+        """
+        if not self.subject.asks_likelihoods(dataset):
+            return answers
+        task = self.subject.model.task
+        return replace(answers, likelihoods=forced_likelihoods(task, runners, self.samples(dataset)))
 
     def profiles(self, pipeline: str = DEFAULT, *, channels: bool = False) -> Mapping[str, Profile]:
         """The profile of every graph over the calibration samples, taken once for all schemas of ``pipeline``.

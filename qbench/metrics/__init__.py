@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from qbench.metrics.kept import packed_answers as packed_answers
     from qbench.metrics.kept import restored_answers as restored_answers
     from qbench.metrics.kept import unpacked_answers as unpacked_answers
+    from qbench.metrics.likelihoods import Likelihoods as Likelihoods
     from qbench.metrics.metric import Counts as Counts
     from qbench.metrics.metric import Labels as Labels
     from qbench.metrics.metric import Metric as Metric
@@ -49,6 +50,7 @@ else:
                 "restored_answers",
                 "unpacked_answers",
             ),
+            "likelihoods": ("Likelihoods",),
             "metric": ("Counts", "Labels", "Metric", "score"),
             "outputs": ("FirstOutputs", "OutputKind", "Outputs", "held_outputs"),
             "scores": ("Against", "Direction", "Score"),

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from qbench.metrics.likelihoods import Likelihoods
 from qbench.metrics.outputs import Outputs
 from qbench.storage import digest_arrays
 
@@ -57,6 +58,7 @@ class Answers:
         tied: (n,) bool: the best score of the sample (of a sequence: of one of its steps) was shared, and the lowest id
             taken; None: the task does not tell.
         outputs: what the network put out for the first samples; None: the task does not hand it over.
+        likelihoods: of the labels; None: no metric asked.
     """
 
     ids: npt.NDArray[np.int32]
@@ -64,6 +66,7 @@ class Answers:
     tied: npt.NDArray[np.bool_] | None = None
     kind: AnswerKind = AnswerKind.RANKING
     outputs: Outputs | None = None
+    likelihoods: Likelihoods | None = None
 
     def __post_init__(self) -> None:
         if self.ids.ndim != 2 or self.ids.dtype != np.int32:

@@ -34,8 +34,9 @@ class Metric:
     are shares shown times 100, ``""`` is a plain number.
     ``least_margin`` is the smallest margin judging grants, as a share (an error rate near zero would have none).
     ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply. ``of_run``: the reference is to be
-    today's fp32 run, with its outputs and ties; stored answers have neither. ``resampled(answers, labels, reference)``
-    gives the interval of the change where the value is no sum over samples; None: sums are resampled.
+    today's fp32 run, with its outputs and ties; stored answers have neither. ``of_likelihoods``: the task is asked for
+    those of the labels too. ``resampled(answers, labels, reference)`` gives the interval of the change where the value
+    is no sum over samples; None: sums are resampled.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Metric:
     proportion: bool = True
     by_labels: bool = False
     of_run: bool = False
+    of_likelihoods: bool = False
     resampled: Callable[[Answers, Labels, Answers], tuple[float, float] | None] | None = None
 
     @property

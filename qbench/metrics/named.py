@@ -138,6 +138,12 @@ def _map() -> "Metric":
     return MAP
 
 
+def _perplexity() -> "Metric":
+    from qbench.metrics.perplexity import PERPLEXITY
+
+    return PERPLEXITY
+
+
 _OWN: Mapping[str, Callable[[], "Metric"]] = {
     "top1": _top1,
     "top5": _top5,
@@ -160,6 +166,7 @@ _OWN: Mapping[str, Callable[[], "Metric"]] = {
     "recall5": _recall5,
     "recall10": _recall10,
     "map": _map,
+    "perplexity": _perplexity,
 }
 
 

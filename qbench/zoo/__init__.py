@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from qbench.zoo.tasks import Runner as Runner
     from qbench.zoo.tasks import Task as Task
     from qbench.zoo.tasks import WholeOutput as WholeOutput
+    from qbench.zoo.tasks import forced_likelihoods as forced_likelihoods
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
@@ -70,6 +71,6 @@ else:
             "preprocess": ("Preprocess",),
             "samples": ("BATCH", "Samples", "prepare_samples"),
             "sources": ("dataset_from_text",),
-            "tasks": ("Classification", "Runner", "Task", "WholeOutput"),
+            "tasks": ("Classification", "Runner", "Task", "WholeOutput", "forced_likelihoods"),
         },
     )

@@ -3,6 +3,8 @@
 h₀ = 0; hₜ = encode(xₜ, hₜ₋₁) while t < length; then yₜ = argmax decode(yₜ₋₁, hₜ₋₁) from the start token until the end
 token or ``limit`` tokens. Whole batches run; a row that has ended repeats its last step, so that the shape stays, its
 result is the same, and a watching executor sees no number that no sample has.
+
+Teacher-forced, yₜ is the label's token instead, and the end token after its last one.
 """
 
 from collections.abc import Mapping
@@ -11,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics import PADDING, AnswerKind, Answers, FirstOutputs, OutputKind
+from qbench.errors import InputError
+from qbench.metrics import MILLION, PADDING, AnswerKind, Answers, FirstOutputs, Labels, Likelihoods, OutputKind
 from qbench.zoo.samples import Samples
 from qbench.zoo.tasks.reading import Array, finite_rows, runner_named
 from qbench.zoo.tasks.task import Runner
@@ -77,6 +80,44 @@ class Transduction:
             start += len(ids)
         return Answers(np.concatenate(answers), tied=np.concatenate(ties), kind=AnswerKind.SEQUENCE, outputs=first.held)
 
+    def likelihoods(self, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
+        """How likely the label of every sample is, its end token with it.
+
+        Raises:
+            InputError: what ``answer`` raises; or a label holds a token that the decoder does not have.
+        """
+        assert samples.labels is not None
+        encoder = runner_named(runners, ENCODER, self.name)
+        decoder = runner_named(runners, DECODER, self.name)
+        doing = f"Teacher-forcing '{samples.data}'"
+        surprises: list[Array] = []
+        start = 0
+        for feeds in samples.batches(self.batch):
+            rows = slice(start, start + len(feeds[LENGTH]))
+            h = self._encode(encoder, feeds[LETTERS], feeds[LENGTH], samples.ids[rows], doing)
+            surprises.append(self._force(decoder, h, samples.labels[rows], samples.ids[rows], doing))
+            start = rows.stop
+        tokens = np.array([len(label) + 1 for label in samples.labels], dtype=np.int64)
+        return Likelihoods(np.rint(MILLION * np.concatenate(surprises)).astype(np.int64), tokens)
+
+    def _force(self, decoder: Runner, h: Array, labels: Labels, ids: tuple[str, ...], doing: str) -> Array:
+        """The surprise (n,) float64 of every label and its end, in nats."""
+        lengths = np.array([len(label) + 1 for label in labels])
+        targets = np.full((len(ids), lengths.max()), self.end, np.int64)
+        for row, label in zip(targets, labels, strict=True):
+            row[: len(label)] = label
+        token: Array = np.full(len(ids), self.start, np.int64)
+        found: Array = np.zeros(len(ids))
+        for step, target in enumerate(targets.T):
+            outputs = decoder.run({"token": token, "h": h})
+            next_h = finite_rows(outputs, "next_h", ids, f"{doing}, token {step}")
+            logits = finite_rows(outputs, "logits", ids, f"{doing}, token {step}")
+            found += np.where(step < lengths, _surprise(logits, target, ids, doing), 0.0)
+            goes_on = step + 1 < lengths
+            token = np.where(goes_on, target, token)
+            h = np.where(goes_on[:, None], next_h, h)
+        return found
+
     def _encode(self, encoder: Runner, letters: Array, length: Array, ids: tuple[str, ...], doing: str) -> Array:
         rows = np.arange(len(ids))
         before: Array = np.zeros((len(ids), self.state), np.float32)
@@ -109,3 +150,19 @@ class Transduction:
             h = np.where(running[:, None], next_h, h)
         assert first is not None
         return tokens, tied, first
+
+
+def _surprise(logits: Array, targets: Array, ids: tuple[str, ...], doing: str) -> Array:
+    """−ln softmax(``logits`` (n, tokens)) at ``targets`` (n,), (n,) float64."""
+    strange = (targets < 0) | (targets >= logits.shape[1])
+    if strange.any():
+        row = int(np.argmax(strange))
+        raise InputError(
+            f"{doing}, sample '{ids[row]}'",
+            found=f"token {targets[row]} in its label",
+            expected=f"tokens from 0 to {logits.shape[1] - 1}, as the decoder has {logits.shape[1]}",
+            remedy="Number the tokens of labels in the order of the decoder's logits.",
+        )
+    moved = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
+    found: Array = np.log(np.exp(moved).sum(axis=1)) - moved[np.arange(len(ids)), targets]
+    return found
