@@ -1,29 +1,46 @@
-"""Whether a graph can run at all: every value made once, before it is read, under one name; outputs as they were."""
+"""Whether a graph can run at all: every value made once, before it is read, under one name; outputs as they were.
 
-from dataclasses import dataclass
+Nodes are as ONNX's schemas want them, or no worse than before: graphs from elsewhere are not blamed on passes.
+"""
+
+from dataclasses import dataclass, field
 
 import onnx_ir as ir
 
 from qbench.graph import node_key
+from qbench.passes.schemas import misfits
 
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """The names of inputs and outputs, and the element types of outputs, in order."""
+    """The names of inputs and outputs, and the element types of outputs, in order; what schemas forbid already."""
 
     inputs: tuple[str, ...]
     outputs: tuple[tuple[str, ir.DataType | None], ...]
+    forbidden: frozenset[str] = field(default=frozenset(), compare=False)
 
     @classmethod
     def of(cls, model: ir.Model) -> "Interface":
         """That of ``model``."""
-        graph = model.graph
-        return cls(tuple(v.name or "" for v in graph.inputs), tuple((v.name or "", v.dtype) for v in graph.outputs))
+        return cls(*_ends(model.graph), frozenset(problem for _, problem in misfits(model)))
 
 
 def fault_of(model: ir.Model, interface: Interface) -> str | None:
     """What is wrong with the main graph of ``model``, in words; None: it is sound and has ``interface``."""
-    return _lost(Interface.of(model), interface) or _unsound(model.graph) or _foreign(model)
+    return (
+        _lost(Interface(*_ends(model.graph)), interface)
+        or _unsound(model.graph)
+        or _foreign(model)
+        or _forbidden(model, interface)
+    )
+
+
+def _ends(graph: ir.Graph) -> tuple[tuple[str, ...], tuple[tuple[str, ir.DataType | None], ...]]:
+    return tuple(v.name or "" for v in graph.inputs), tuple((v.name or "", v.dtype) for v in graph.outputs)
+
+
+def _forbidden(model: ir.Model, before: Interface) -> str | None:
+    return next((f"'{node}' with {what}" for node, what in misfits(model) if what not in before.forbidden), None)
 
 
 def _lost(found: Interface, wanted: Interface) -> str | None:
