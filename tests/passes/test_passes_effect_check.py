@@ -15,6 +15,7 @@ from qbench.passes.constants import set_constant_operand
 from qbench.passes.effect_check.reach import reach_of
 from qbench.passes.effect_check.regions import Side, changed_regions
 from qbench.passes.effect_check.shrinking import shrunk
+from qbench.passes.effect_check.steps import step_of
 from qbench.passes.pipeline import Pipeline
 from qbench.passes.rewrites.merge_requantize import MergeRequantize
 from qbench.passes.rewrites.share_quantize import ShareQuantize
@@ -281,6 +282,33 @@ def test_a_graph_that_does_not_run_refutes_its_pass() -> None:
     found = check_pass(Does(edit), model)
     assert found.verdict is PassVerdict.REFUTED
     assert "the graph after it does not run: " in str(found)
+
+
+def unrounded(model: ir.Model) -> bool:
+    """Drops a rounding: what reads 'e' reads 'd', within half a step of the grid that is gone where none saturates."""
+    first, last = (next(one for one in model.graph if one.name == name) for name in ("d", "e"))
+    found = bool(last.outputs[0].uses())
+    last.outputs[0].replace_all_uses_with(first.outputs[0])
+    return found
+
+
+@pytest.mark.parametrize(("behind", "step"), [("Neg(e)", 0.7), ("Tanh(e)", 0.7), ("Add(e, e)", 1.4), ("Exp(e)", None)])
+def test_reals_behind_operators_are_measured_in_steps_of_the_grid_that_was_there(behind: str, step: float) -> None:
+    constants = ["float s = {0.3}", "float t = {0.7}", "int8 z = {0}"]
+    lines = ["d = DequantizeLinear(x, s, z)", "q = QuantizeLinear(d, t, z)", "e = DequantizeLinear(q, t, z)"]
+    model = text("int8[256] x", "float[256] y", constants, [*lines, f"y = {behind}"])
+    assert step_of(Side.of(model).end("y")) == (None if step is None else pytest.approx(step))
+    found = check_pass(Does(unrounded, within(1)), model)
+    assert found.changed
+    assert found.refuted is (step is None)
+
+
+@pytest.mark.parametrize(("steps", "refuted"), [(1, False), (2, True)])
+def test_reals_that_move_by_more_steps_are_refuted(steps: int, refuted: bool) -> None:
+    constants = ["float s = {0.3}", "float t = {0.7}", "int8 z = {0}", "int8 low = {-40}", "int8 high = {40}"]
+    lines = ["c = Clip(x, low, high)", "d = DequantizeLinear(c, s, z)", "q = QuantizeLinear(d, t, z)"]
+    model = text("int8[256] x", "float[256] y", constants, [*lines, "e = DequantizeLinear(q, t, z)", "y = Neg(e)"])
+    assert check_pass(Does(moved(steps).edit, within(1)), model).refuted is refuted
 
 
 @dataclass(frozen=True)

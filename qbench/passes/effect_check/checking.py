@@ -14,11 +14,12 @@ from qbench.graph import graph_digest, shapes_alone
 from qbench.interpreter import BatchError
 from qbench.passes.contract import Pass
 from qbench.passes.effect import QDQ, Effect, EffectKind
-from qbench.passes.effect_check.comparing import Yardstick, step_of
+from qbench.passes.effect_check.comparing import Yardstick
 from qbench.passes.effect_check.judging_region import Question, judged
 from qbench.passes.effect_check.machines import Feeds, Machine, machine_name, running
 from qbench.passes.effect_check.reach import common_reach, reach_of
 from qbench.passes.effect_check.regions import Region, Side, changed_regions
+from qbench.passes.effect_check.steps import step_of
 from qbench.passes.effect_check.trials import Trials, at_zero, trials_of
 from qbench.passes.effect_check.verdicts import Array, Checked, PassVerdict, RegionVerdict
 from qbench.passes.soundness import Interface, fault_of

@@ -7,9 +7,7 @@ rounding   |after − before| ≤ n steps, and nothing leaves the ends that ever
 from dataclasses import dataclass
 
 import numpy as np
-import onnx_ir as ir
 
-from qbench.graph import grid_of, operator_facts
 from qbench.passes.effect import Effect, EffectKind
 from qbench.passes.effect_check.reach import Reach
 from qbench.passes.effect_check.verdicts import Array
@@ -21,7 +19,7 @@ class Yardstick:
 
     Args:
         effect: what is declared. reach: the ends of the output before.
-        step: one step of its grid: 1 of levels, the scale of reals behind a DequantizeLinear; None: it has no grid.
+        step: one step of its grid, as ``step_of`` has it; None: it has no grid.
     """
 
     effect: Effect
@@ -53,16 +51,3 @@ def different(before: Array, after: Array) -> Array:
     bits = np.dtype(f"u{before.dtype.itemsize}")
     same = (before.view(bits) == after.view(bits)) | (np.isnan(before) & np.isnan(after))
     return np.asarray(~same)
-
-
-def step_of(value: ir.Value) -> float | None:
-    """One step of the grid of ``value``, an output of a graph; None where it has none."""
-    if value.dtype is not None and value.dtype.is_integer():
-        return 1.0
-    node = value.producer()
-    while node is not None and operator_facts(node).moved == (0,) and node.inputs[0] is not None:
-        node = node.inputs[0].producer()
-    if node is None or node.domain or node.op_type != "DequantizeLinear":
-        return None
-    grid = grid_of(node)
-    return None if grid is None or grid.axis is not None else float(grid.scale)
