@@ -34,8 +34,8 @@ def standard_passes(steps: int) -> tuple[Pass, ...]:
         SinkRequantize(),
         MergeRequantize(steps),
         RequantizeIntoProducer(steps),
-        RequantizeIntoDequantize(steps),
-        RequantizeIntoConsumer(steps),
+        RequantizeIntoDequantize(),
+        RequantizeIntoConsumer(),
         DropPair(),
         RemoveDead(),
     )
