@@ -154,11 +154,12 @@ def _in_qdq(path: str) -> "ir.Model":
 
     model = read_graph(path)
     form = form_of(model)
-    if form is Form.QDQ:
-        return model
     if form is Form.QOPERATOR:
         say(f"'{path}' comes in operator form and is raised to Q/DQ pairs first")
-        return quantize_model(model, read_plan(model))
+        model = quantize_model(model, read_plan(model))
+    if form in (Form.QDQ, Form.QOPERATOR):
+        _tell_of_others(path, model)
+        return model
     is_float = form is Form.FLOAT
     raise InputError(
         f"Rewriting '{path}'",
@@ -166,6 +167,18 @@ def _in_qdq(path: str) -> "ir.Model":
         expected="a quantized one in QDQ or operator form",
         remedy="Quantize it first, with 'qbench quantize'." if is_float else "Rewrite it before it is lowered.",
     )
+
+
+def _tell_of_others(path: str, model: "ir.Model") -> None:
+    """One line where quantized nodes are of operators that passes do not look at."""
+    from qbench.graph import Form, form_of, is_qdq
+
+    found = [node for node in model.graph if node.domain and is_qdq(node)]
+    if found:
+        nodes = f"{counted(len(found), 'node')} that quantize or dequantize by the domain '{found[0].domain}'"
+        say(f"'{path}' has {nodes}: passes rewrite those of ONNX alone, and leave these as they are")
+    if form_of(model) is Form.QOPERATOR:
+        say(f"'{path}' has operators that cannot be raised to Q/DQ pairs: passes leave these as they are")
 
 
 def _machines(texts: list[str]) -> "tuple[str | Arithmetic, ...]":

@@ -232,6 +232,24 @@ def test_operator_form_is_raised_first(folder, qbench):
     assert "Conv" in operators(folder / "out.onnx")
 
 
+def test_pairs_of_an_engine_are_left_and_told(folder, qbench):
+    import onnx_ir as ir
+
+    from qbench import save_model
+
+    model = ir.from_onnx_text(CHAIN)
+    model.opset_imports["com.microsoft"] = 1
+    for node in model.graph:
+        if node.op_type.endswith("Linear"):
+            node.domain = "com.microsoft"
+    save_model(model, folder / "engine.onnx")
+    code, _, err = qbench("rewrite", "engine.onnx", "-o", "out.onnx")
+    assert code == 0
+    assert err.count("by the domain 'com.microsoft': passes rewrite those of ONNX alone") == 1
+    assert operators(folder / "out.onnx") == operators(folder / "engine.onnx")
+    assert "leave" not in qbench("rewrite", "net.onnx", "-o", "out.onnx")[2]
+
+
 def test_list_tells_every_pass_with_its_effect(folder, qbench):
     rows = {row["name"]: row for row in json.loads(qbench("list", "passes", *MINE, "--json")[1])}
     assert rows["drop-clips"] == {
