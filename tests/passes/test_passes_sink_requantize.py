@@ -68,7 +68,7 @@ def same(before: ir.Model, after: ir.Model, **feeds: np.ndarray) -> None:
 
 
 @pytest.mark.parametrize("name", MOVERS)
-@pytest.mark.parametrize("behind", ["t, w", "u, v"], ids=["same grid", "other grid"])
+@pytest.mark.parametrize("behind", ["t, w", "t, z"], ids=["same grid", "other grid"])
 def test_it_goes_below_whatever_moves_levels(name: str, behind: str) -> None:
     before = moved(*MOVERS[name], behind)
     after = run_pipeline(before, PASSES).model
@@ -103,8 +103,9 @@ def test_a_chain_is_passed_in_one_run() -> None:
     after = before.clone()
     assert SinkRequantize().run(after)
     assert not SinkRequantize().run(after)
-    assert operators(after)[-3:] == ["DequantizeLinear", "QuantizeLinear", "DequantizeLinear"]
+    assert operators(after)[-4:] == ["DequantizeLinear", "QuantizeLinear", "DequantizeLinear", "Identity"]
     assert operators(after).count("Transpose") == 6
+    assert len(after.graph) == len(before.graph)
     assert after.graph.outputs[0].name == "y"
     same(before, after, x=levels(4, 5))
 
@@ -237,9 +238,20 @@ def test_places_of_maxima_are_not_places_of_requantized_maxima() -> None:
 
 
 def test_the_real_value_that_leaves_keeps_its_name_and_numbers() -> None:
-    lines = ["a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "d = DequantizeLinear(b, t, w)"]
-    before = text("int8[4,4] x", "float[4,4] y", CONSTANTS, [*lines, "y = Transpose(d)"])
+    lines = [
+        *("a = DequantizeLinear(x, s, z)", "b = QuantizeLinear(a, t, w)", "d = DequantizeLinear(b, t, w)"),
+        *("e = DequantizeLinear(v2, s, z)", "f = QuantizeLinear(e, t, w)", "g = DequantizeLinear(f, t, w)"),
+        "y = Concat<axis=0>(d, g)",
+    ]
+    before = text("int8[4,4] x, int8[4,4] v2", "float[8,4] y", CONSTANTS, lines)
     after = run_pipeline(before, PASSES).model
-    assert operators(after)[1] == "Transpose"
+    assert operators(after)[2] == "Concat"
     assert [value.name for value in after.graph.outputs] == ["y"]
-    same(before, after, x=levels(4, 4))
+    same(before, after, x=levels(4, 4), v2=levels(4, 4)[::-1])
+
+
+def test_the_end_of_the_road_says_why_it_is_left() -> None:
+    before = moved("Transpose(d)", "4,4,4,1", "u, v")
+    found = run_pipeline(before, PASSES)
+    assert operators(found.model) == operators(before)
+    assert "becomes one with it" in found.declined[0].reason

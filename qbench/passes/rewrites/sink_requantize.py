@@ -8,8 +8,10 @@
 A Concat is one of levels on g₁ where every operand is brought from g₁ to g₂ with the same limits: n requantizes become
 one. What the moved reals were put on, if it is g₂ again, takes the place of Q₂ with the limits of both. It is exact.
 
-Nothing is gained by itself; but two requantizes that a Reshape kept apart now stand one behind the other, and
-``merge-requantize`` makes them one. Averages are no maxima: T(mean) is not mean(T), whichever parameters it is given.
+Nothing is gained by itself; but two requantizes that a Reshape kept apart then stand one behind the other, and
+``merge-requantize`` makes them one. So it sinks where a border waits that it can become one with, and is left where
+none does: a pair would be added for nothing. Of a Concat's n requantizes n − 1 go, which pays for the pair.
+Averages are no maxima: T(mean) is not mean(T), whichever parameters it is given.
 """
 
 from collections.abc import Sequence
@@ -32,8 +34,9 @@ from qbench.graph import (
 from qbench.passes.constants import add_constant
 from qbench.passes.declining import decline
 from qbench.passes.effect import EXACT, Effect
-from qbench.passes.levels.border import Levels, border_of, can_limit, set_limits
+from qbench.passes.levels.border import Border, Levels, border_of, can_limit, set_limits
 from qbench.passes.levels.difference import Difference
+from qbench.passes.levels.merging import both_limits, can_merge
 from qbench.passes.levels.moved import mark_moved
 from qbench.passes.levels.readers import results_of
 from qbench.passes.levels.requantize import Requantize, requantize_of
@@ -47,41 +50,82 @@ _NONE = Difference(0, 0, 0, "")
 
 @dataclass(frozen=True, slots=True)
 class SinkRequantize:
-    """Requires: QDQ. Ensures: no requantize alone feeds a mover of one result, nor the same one a whole Concat.
+    """Requires: QDQ. Ensures: no requantize alone feeds movers before a border it can merge with, nor a whole Concat.
 
     It goes downwards only, so that it ends; a requantize goes below all the movers behind it in one run. One that reads
     another stays with it: they have met, and were each to go on, a chain of them would take its square in steps.
+
+    Args:
+        steps: by which the merge that waits may move a level; sinking itself moves none.
+        name: of the pass.
     """
 
+    steps: int = 0
     name: str = "sink-requantize"
     effect: ClassVar[Effect] = EXACT
 
     def run(self, model: ir.Model) -> bool:
-        """Sink in graph order; True when there was a requantize to sink."""
+        """Sink in graph order; True when there was a requantize to sink.
+
+        A Concat comes after all that feeds it, and is looked at once, whatever comes of it.
+        """
         names = _Names(NameScope.of_values(model), NameScope.of_nodes(model))
         changed = False
         for node in list(model.graph):
-            while node.graph is not None and self._sunk(node, names):
+            if node.graph is None:
+                continue
+            sunk = self._joined(node, names) if _joins(node) else node
+            changed |= sunk is not None and sunk is not node
+            while sunk is not None and self._sunk(sunk, names):
                 changed = True
         return changed
 
+    def _joined(self, below: ir.Node, names: "_Names") -> ir.Node | None:
+        """The QuantizeLinear that went below a Concat for all that feed it; None where they stay."""
+        values = dict.fromkeys(below.inputs)
+        sites = [site for value in values if (site := _alone(value)) is not None]
+        reason = None
+        if len(sites) < len(below.inputs):
+            reason = f"not every operand of '{below.name}' is requantized for it alone"
+        elif len(sites) < 2:
+            reason = f"'{below.name}' joins nothing"
+        elif len({(one.source.grid, one.stop) for one in sites}) > 1:
+            reason = f"the operands of '{below.name}' are not brought from one grid to one, with the same limits"
+        elif any(_reads_another(one) for one in sites):
+            reason = "it has met another requantize"
+        if reason is None:
+            _sink([below], sites, names)
+            return sites[0].border.quantizer
+        for one in sites:
+            decline(one.border.quantizer, reason, self.name)
+        return None
+
     def _sunk(self, node: ir.Node, names: "_Names") -> bool:
         site = requantize_of(node)
-        if site is None:
+        if site is None or node.graph is None:
             return False
         if isinstance(site, str):
             return decline(node, site, self.name) and False
-        below = _below(site)
-        if below is None:
+        first = _below(site)
+        if first is None:
             return False
-        sites = _operands(below)
-        if isinstance(sites, str):
-            return decline(node, sites, self.name) and False
-        reason = _problem(below, sites, self.effect.machines)
+        road = _road(first)
+        reason = self._problem(site, road)
         if reason is not None:
             return decline(node, reason, self.name) and False
-        _sink(below, sites, names)
+        _sink(road, [site], names)
         return True
+
+    def _problem(self, site: Requantize, road: Sequence[ir.Node]) -> str | None:
+        if _alone(road[0].inputs[0]) is None:
+            return "others read its levels, too"
+        if _reads_another(site):
+            return "it has met another requantize"
+        machines = self.effect.machines
+        reason = next((one for mover in road if (one := _hindrance(mover, site, machines)) is not None), None)
+        if reason is not None or can_merge(site, _waiting(road[-1]), self.steps, machines):
+            return reason
+        return f"nothing behind '{road[-1].name}' becomes one with it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,47 +135,53 @@ class _Names:
 
 
 def _below(site: Requantize) -> ir.Node | None:
-    """A mover or Concat that reads the requantize, alone or not; None where there is none."""
+    """A mover that reads the requantize, alone or not, in one graph with all of it; None where there is none."""
     for node in site.dequantizers or ():
         for use in node.outputs[0].uses():
-            reader = use.node
-            moves = operator_facts(reader).moved == (0,) and use.idx == 0
-            if reader.graph is node.graph and (moves or _joins(reader)):
-                return reader
+            if node.graph is use.node.graph is site.border.quantizer.graph and use.idx == 0 and _moves(use.node):
+                return use.node
     return None
+
+
+def _road(first: ir.Node) -> list[ir.Node]:
+    """``first`` and the movers behind it, each of which alone reads the reals of the one before."""
+    road = [first]
+    while (reader := only_consumer(road[-1].outputs[0])) is not None and reader.graph is first.graph:
+        if not _moves(reader) or reader.inputs[0] is not road[-1].outputs[0]:
+            break
+        road.append(reader)
+    return road
+
+
+def _waiting(last: ir.Node) -> Border | None:
+    """The border that alone reads what ``last`` gives, in the same graph."""
+    reader = only_consumer(last.outputs[0])
+    return None if reader is None or reader.graph is not last.graph else border_of(reader)
+
+
+def _moves(node: ir.Node) -> bool:
+    return operator_facts(node).moved == (0,)
 
 
 def _joins(node: ir.Node) -> bool:
     return not node.domain and node.op_type == "Concat"
 
 
-def _operands(below: ir.Node) -> Sequence[Requantize] | str:
-    """What requantizes every operand that is moved, or why that cannot be done behind ``below``."""
-    sites = [_alone(value) for value in (below.inputs if _joins(below) else below.inputs[:1])]
-    found = [one for one in sites if one is not None]
-    if len(found) < len(sites):
-        if len(sites) == 1:
-            return "others read its levels, too"
-        return f"not every operand of '{below.name}' is requantized for it alone"
-    if len({(one.source.grid, one.stop) for one in found}) > 1:
-        return f"the operands of '{below.name}' are not brought from one grid to one, with the same limits"
-    return found
-
-
 def _alone(value: ir.Value | None) -> Requantize | None:
     """The requantize that ``value`` alone reads, for one reader."""
     maker = None if value is None or only_consumer(value) is None else value.producer()
     levels = None if maker is None or maker.op_type != "DequantizeLinear" or maker.domain else maker.inputs[0]
-    quantizer = None if levels is None else levels.producer()
+    quantizer = None if levels is None or only_consumer(levels) is None else levels.producer()
     if quantizer is not None and quantizer.op_type == "Clip" and quantizer.inputs[0] is not None:
         quantizer = quantizer.inputs[0].producer()
-    site = None if quantizer is None else requantize_of(quantizer)
+    if maker is None or quantizer is None or quantizer.graph is not maker.graph:
+        return None
+    site = requantize_of(quantizer)
     return site if isinstance(site, Requantize) and site.dequantizers == (maker,) else None
 
 
-def _problem(below: ir.Node, sites: Sequence[Requantize], machines: tuple[str, ...]) -> str | None:
-    if any(_reads_another(one) for one in sites):
-        return "it has met another requantize"
+def _hindrance(below: ir.Node, site: Requantize, machines: tuple[str, ...]) -> str | None:
+    """Why ``site`` cannot go below a mover."""
     if list(results_of(below)) != [below.outputs[0]]:
         return f"'{below.name}' has several results"
     if below.op_type in _COPYING:
@@ -139,7 +189,7 @@ def _problem(below: ir.Node, sites: Sequence[Requantize], machines: tuple[str, .
     if below.op_type == "Pad" and word_attribute(below, "mode", "constant") == "constant":
         return f"'{below.name}' pads with a number that is not requantized"
     if below.op_type in _MAXIMA:
-        if not _is_monotone(sites[0].start, sites[0].stop, machines):
+        if not _is_monotone(site.start, site.stop, machines):
             return "a higher level becomes a lower one"
         if not _every_window_reads(below):
             return f"a window of '{below.name}' may lie in its padding alone"
@@ -171,13 +221,14 @@ def _every_window_reads(pool: ir.Node) -> bool:
     return all(head < size and tail + over <= size for size, head, tail, over in windows)
 
 
-def _sink(below: ir.Node, sites: Sequence[Requantize], names: _Names) -> None:
-    """``below`` moves levels of the grid that they came on; the requantize of the first operand goes behind it."""
-    first, graph, moved = sites[0], below.graph, below.outputs[0]
+def _sink(road: Sequence[ir.Node], sites: Sequence[Requantize], names: _Names) -> None:
+    """``road`` moves levels of the grid that they came on; the requantize of the first operand goes behind it."""
+    first, below = sites[0], road[-1]
+    graph, moved = below.graph, below.outputs[0]
     assert isinstance(graph, ir.Graph)
     (last,) = first.dequantizers or ()
     for index, site in enumerate(sites):
-        below.replace_input_with(index, site.source.dequantizer.outputs[0])
+        road[0].replace_input_with(index, site.source.dequantizer.outputs[0])
     for site in sites[1:]:
         (gone,) = site.dequantizers or ()
         graph.remove(gone, safe=True)
@@ -234,11 +285,10 @@ def _pair(source: Levels, below: ir.Node, moved: ir.Value, stem: str, names: _Na
 
 def _taken_over(site: Requantize, last: ir.Node, names: _Names) -> None:
     """Where a border of the very grid alone reads what the sunk requantize gives, it does both."""
-    reader = only_consumer(last.outputs[0])
-    border = None if reader is None else border_of(reader)
+    border = _waiting(last)
     if border is None or border.grid != site.border.grid:
         return
-    low, high = (min(max(end, border.low), border.high) for end in (site.border.low, site.border.high))
+    low, high = both_limits(site.border, border)
     if not can_limit(border, low, high):
         return
     border.quantizer.replace_input_with(0, site.border.source)
