@@ -83,7 +83,7 @@ def _fault(made: object, name: str) -> str | None:
     from qbench.passes.effect import Effect
 
     if not is_dataclass(made) or isinstance(made, type) or not callable(getattr(made, "run", None)):
-        return f"something of type {type(made).__name__}, which is none"
+        return f"something of type {type(made).__name__}, which is no pass"
     try:
         effect, own = getattr(made, "effect", None), getattr(made, "name", None)
     except ValueError as error:

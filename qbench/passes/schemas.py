@@ -52,7 +52,7 @@ def _miscounted(node: ir.Node, schema: _Schema) -> str | None:
     for word, given, (least, most) in (("in", node.inputs, schema.inputs), ("out", node.outputs, schema.outputs)):
         if not least <= len(given) <= most:
             wanted = str(least) if least == most else f"{least} to {most}"
-            return f"{len(given)} {word}puts, where '{node.op_type}' has {wanted}"
+            return f"{len(given)} {word}put{'s' * (len(given) != 1)}, where '{node.op_type}' has {wanted}"
     lost = next((place for place in schema.needed if place < len(node.inputs) and node.inputs[place] is None), None)
     return None if lost is None else f"no input {lost}, which '{node.op_type}' needs"
 
