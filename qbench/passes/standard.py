@@ -31,7 +31,7 @@ def standard_passes(steps: int) -> tuple[Pass, ...]:
         ClipLevels(),
         ShareQuantize(),
         DropIdentityRequantize(),
-        SinkRequantize(),
+        SinkRequantize(steps),
         MergeRequantize(steps),
         RequantizeIntoProducer(steps),
         RequantizeIntoDequantize(),
