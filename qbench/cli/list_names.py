@@ -18,7 +18,7 @@ KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics", 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench list``."""
-    parser.add_argument("kind", choices=KINDS, help="what to list")
+    parser.add_argument("kind", choices=KINDS, metavar="KIND", help=f"what to list: {', '.join(KINDS)}")
     parser.add_argument(
         "--suites",
         metavar="DIR",
@@ -132,7 +132,7 @@ _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
 
 COMMAND = Command(
     name="list",
-    summary="list the names of models, data sets, backends, schemas, arithmetics, metrics, operators or passes",
+    summary="list the names of models, backends, schemas, metrics, passes and more",
     example="qbench list backends",
     declare=declare,
     execute=execute,

@@ -112,7 +112,7 @@ def _island(costs: "Costs", island: "Section") -> dict[str, Any]:
 
 COMMAND = Command(
     name="partition",
-    summary="say what of a quantized model a device takes, in which islands, and why not the rest",
+    summary="say what of a quantized model a device takes, in which islands",
     example="qbench partition int8.onnx --device conv-engine",
     declare=declare,
     execute=execute,

@@ -269,7 +269,7 @@ def _table(
 
 COMMAND = Command(
     name="rewrite",
-    summary="make a quantized model smaller by passes that say, and with --check prove, what they do to its numbers",
+    summary="make a quantized model smaller by passes that say what they do to it",
     example="qbench rewrite int8.onnx --policy exact -o smaller.onnx --check",
     declare=declare,
     execute=execute,
