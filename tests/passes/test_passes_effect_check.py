@@ -328,3 +328,20 @@ def test_a_change_that_is_not_told_is_watched_and_counted() -> None:
     found = run_pipeline(pairs(), Pipeline((Silent(),)), watch=lambda one, _, __, said: seen.append((one.name, said)))
     assert seen == [("silent", False)]
     assert [one.changed for one in found.accounts] == [True]
+
+
+def test_a_grid_of_channels_has_steps_too() -> None:
+    """A pass that widens every channel's scale moves levels between the ends: nothing of that is proven by the ends."""
+    constants = ["float[2] s = {0.5,0.25}", "int8[2] z = {0,3}"]
+    lines = ["q = QuantizeLinear<axis=0>(x, s, z)", "y = DequantizeLinear<axis=0>(q, s, z)"]
+    model = text("float[2,3] x", "float[2,3] y", constants, lines)
+
+    def widened(graph: ir.Model) -> bool:
+        scale = graph.graph.initializers["s"]
+        known = scale.const_value.numpy()
+        if known[0] > 0.6:
+            return False
+        scale.const_value = ir.tensor(known * np.float32(1.5), name="s")
+        return True
+
+    assert check_pass(Does(widened, EXACT), model).refuted

@@ -14,6 +14,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import constant_value, grid_of, node_macs
+from qbench.numerics import QParams
 from qbench.passes.effect_check.elements import BORDERS, dims_of_a_case
 from qbench.passes.effect_check.reach import Reach
 from qbench.passes.effect_check.regions import Region
@@ -29,6 +30,8 @@ _FEWEST, _MOST, _SWEEPS = 4, 24, 64
 _WIDEST = 16
 _LARGEST = 64
 """Beyond it, reals of a graph without any grid are not tried."""
+_MOST_GRIDS = 64
+"""Whose steps are all tried; a weight has more channels."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +72,8 @@ def trials_of(region: Region, reaches: Mapping[str, Reach], shapes: Mapping[str,
             cases = dict(zip(inputs, (axis.reshape(-1) for axis in np.meshgrid(*ranges)), strict=True))
             return _of_cases(inputs, cases, inner, complete=True)
     elif len(inputs) == 1 and all(node.op_type in _MONOTONE for node in _nodes(region)):
-        return _of_cases(inputs, {one: _steps(region, reaches[one])}, inner, of_steps=True)
+        known = _tensor_grids(region) is not None
+        return _of_cases(inputs, {one: _steps(region, reaches[one])}, inner, of_steps=known)
     count = max(1, min(_CASES, _ELEMENTS // math.prod(inner)))
     pools = {name: _pool(region, dtype, reaches[name]) for name, dtype in inputs.items()}
     random = {name: _random(dtype, reaches[name], pools[name], count, rng) for name, dtype in inputs.items()}
@@ -163,18 +167,33 @@ def _pool(region: Region, dtype: np.dtype[np.generic], reach: Reach) -> Array:
 def _steps(region: Region, reach: Reach) -> Array:
     """Float32 within ``reach``: both sides of every step of every grid in the region, limits, zeros."""
     found = [np.array([0.0, -0.0, reach.low, reach.high], np.float32)]
-    grids = []
-    for node in _nodes(region):
-        if node.op_type == "QuantizeLinear" and (grid := grid_of(node)) is not None and grid not in grids:
-            grids.append(grid)
-            if grid.axis is None and grid.qtype.bits <= _WIDEST:
-                found.append(critical_reals(grid))
+    grids = _tensor_grids(region) or ()
+    found += [critical_reals(grid) for grid in grids]
     ends = np.array(list(_limits(region)), np.float32)
     found += [ends, np.nextafter(ends, np.float32(np.inf)), np.nextafter(ends, np.float32(-np.inf))]
     if not grids:
         found.append(np.linspace(-_LARGEST, _LARGEST, _LARGEST * 2 + 1, dtype=np.float32))
     reals = np.concatenate(found)
     return reals[(reals >= np.float32(reach.low)) & (reals <= np.float32(reach.high))]
+
+
+def _tensor_grids(region: Region) -> tuple[QParams, ...] | None:
+    """The grids of all quantizers in ``region``, one of each channel; None where the steps of one are not known.
+
+    That is so of a grid that is computed, of one wider than 16 bits, and of many channels.
+    """
+    found: dict[QParams, None] = {}
+    for node in _nodes(region):
+        if node.op_type != "QuantizeLinear":
+            continue
+        grid = grid_of(node)
+        if grid is None or grid.qtype.bits > _WIDEST or grid.block_size is not None:
+            return None
+        pairs = zip(grid.scale.reshape(-1).tolist(), grid.zero_point.reshape(-1).tolist(), strict=True)
+        found.update(dict.fromkeys(QParams(scale, point, grid.qtype) for scale, point in pairs))
+        if len(found) > _MOST_GRIDS:
+            return None
+    return tuple(found)
 
 
 def _limits(region: Region) -> Iterator[float]:
