@@ -92,7 +92,9 @@ def test_what_is_integer_in_a_mixed_network_is_the_engines(name: str, schema: st
             np.testing.assert_array_equal(ours, theirs[node.outputs[0].name], err_msg=f"{node.op_type} {node.name}")
             judged.add(node.op_type)
     assert judged >= {"QuantizeLinear", "DequantizeLinear", "QLinearConv", "QGemm", "MatMulIntegerToFloat"}
-    ours, engines = answer(f"integer-{HERE}", model, feeds), answer("ort-cpu", model, feeds)
+    # Where pairs saturate, the optimized engine saturates signed ones in graphs of its own making.
+    machine, engine = ("ort-x64", "ort-cpu-precise") if schema == SIGNED else (HERE, "ort-cpu")
+    ours, engines = answer(f"integer-{machine}", model, feeds), answer(engine, model, feeds)
     assert np.abs(ours - engines).max() <= 0.01 * np.abs(engines).max()
     np.testing.assert_array_equal(ours.argmax(axis=-1), engines.argmax(axis=-1))
 
