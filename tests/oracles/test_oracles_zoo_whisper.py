@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from qbench.backends import get_backend
+from qbench.host import processor_features
 from qbench.zoo.networks.whisper import WhisperSize, whisper_networks
 from qbench.zoo.whisper import whisper_arrays
 
@@ -90,10 +91,11 @@ def test_encoder_and_steps_are_those_of_torch(torch: ModuleType, frames: int) ->
         logits = layers.logits(torch.from_numpy(tokens), states).numpy()
     with backend.prepare(graphs["encoder"], taps=("states",)) as encoder:
         heard = encoder.run({"mel": mel})
-    # Of a million states, single ones that nearly cancel differ by more where float kernels sum in another order.
     expected, apart = states.numpy(), heard.pop("states") - states.numpy()
+    beyond = np.abs(apart) > TOLERANCE * np.abs(expected).max()
     assert np.linalg.norm(apart) <= TOLERANCE * np.linalg.norm(expected)
-    assert (np.abs(apart) > TOLERANCE * np.abs(expected).max()).mean() < 1e-5
+    # Kernels without AVX-512 sum in another order: of a million states four that nearly cancel are further apart there.
+    assert beyond.sum() <= (0 if "avx512f" in processor_features() else 4)
     depth = size.width // size.heads
     feeds: Arrays = {**heard}
     for index in range(size.layers):
