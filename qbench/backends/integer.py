@@ -17,7 +17,7 @@ from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded
 from qbench.errors import InputError, UnsupportedError, nearest
 from qbench.graph import Capabilities, Form, form_of
-from qbench.interpreter import BatchError, Counters, Means, Program
+from qbench.interpreter import Around, BatchError, Counters, Means, Program
 from qbench.numerics import Arithmetic
 from qbench.passes import lower_to_machines
 
@@ -34,10 +34,12 @@ class IntegerBackend:
         arithmetic: how it counts.
         means: what it is computed with; None: the fastest there are here. ``counting_means`` count every event, slower;
             no result depends on it.
+        around: stands around every kernel; None: nothing does.
     """
 
     arithmetic: Arithmetic
     means: Means | None = None
+    around: Around | None = None
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(
             forms=frozenset({Form.QDQ, Form.QOPERATOR}),
@@ -79,7 +81,7 @@ class IntegerBackend:
             )
         lowered = lower_to_machines(graph)
         _check_taps(lowered, taps)
-        program = Program(lowered, self.arithmetic, taps, self.means)
+        program = Program(lowered, self.arithmetic, taps, self.means, self.around)
         return _IntegerExecutor(program, FeedCheck.of(lowered, self.name))
 
 

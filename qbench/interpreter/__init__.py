@@ -2,7 +2,7 @@
 
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.gemm import float_gemm
-from qbench.interpreter.kernel import Counters, Means
+from qbench.interpreter.kernel import Around, Counters, Means, Run
 from qbench.interpreter.kernel_table import KERNELS, float_operator, require_known_operators
 from qbench.interpreter.program import Program, best_means, counting_means
 from qbench.interpreter.saturation import risky_pairs
@@ -11,10 +11,12 @@ from qbench.interpreter.sum_shapes import sum_shape
 
 __all__ = [
     "KERNELS",
+    "Around",
     "BatchError",
     "Counters",
     "Means",
     "Program",
+    "Run",
     "Summing",
     "best_means",
     "counting_means",

@@ -21,6 +21,9 @@ from qbench.numerics import Arithmetic, QParams, QType
 Run = Callable[[Sequence[Array | None]], Sequence[Array]]
 """Inputs of the node in order (None where left out) → its outputs."""
 
+Around = Callable[[ir.Node, Run], Run]
+"""What stands around a node's kernel; gives the kernel itself where it has nothing to do."""
+
 _NEWEST = 21
 _GRIDS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"})
 _BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})

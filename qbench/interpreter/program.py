@@ -16,7 +16,7 @@ from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.engine import Pairs, pairs_here
 from qbench.interpreter.gemm import best_gemm, engine_gemm, float_gemm
-from qbench.interpreter.kernel import Counters, Making, Means, Run
+from qbench.interpreter.kernel import Around, Counters, Making, Means, Run
 from qbench.interpreter.kernel_table import float_operator, make_kernel, require_known_operators
 from qbench.numerics import Arithmetic
 
@@ -40,6 +40,7 @@ class Program:
         arithmetic: how its integer operators count.
         taps: names of further values to give back.
         means: what kernels compute with; None: the fastest that there are here.
+        around: stands around every kernel; None: nothing does. How faults are put into one.
 
     Raises:
         UnsupportedError: a node that has no kernel.
@@ -47,7 +48,12 @@ class Program:
     """
 
     def __init__(
-        self, model: ir.Model, arithmetic: Arithmetic, taps: Sequence[str] = (), means: Means | None = None
+        self,
+        model: ir.Model,
+        arithmetic: Arithmetic,
+        taps: Sequence[str] = (),
+        means: Means | None = None,
+        around: Around | None = None,
     ) -> None:
         require_known_operators(arithmetic)
         graph, using = model.graph, means or best_means()
@@ -64,6 +70,7 @@ class Program:
             reads = tuple(None if value is None else self._read(value) for value in node.inputs)
             here = arithmetic.at(float_operator(node), node_key(node))
             run = make_kernel(Making(node, here, using, counters))
+            run = run if around is None else around(node, run)
             compiled.append((node_key(node), run, reads, tuple(self._place(value) for value in node.outputs)))
         self._outputs = {name: self._read(value) for name, value in wanted.items()}
         self._steps = _with_ends(compiled, set(self._outputs.values()) | set(self._constants))

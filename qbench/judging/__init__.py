@@ -9,12 +9,14 @@ from qbench.judging.drift import arithmetic_change
 from qbench.judging.environment import ANY, EnvironmentClass
 from qbench.judging.equality import Criterion, broken_text, holds
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on, inherited
+from qbench.judging.finding import Cause, Finding, Repair, Suspect, Unaligned
 from qbench.judging.improvement import IMPROVED
-from qbench.judging.judgement import judge, support_lost
+from qbench.judging.judgement import NO_LONGER_FAILS, judge, support_lost
 from qbench.judging.loss import least_agreement
 from qbench.judging.margin_test import Evidence, margin_evidence
 from qbench.judging.measurement import Measurement
 from qbench.judging.multiplicity import benjamini_hochberg
+from qbench.judging.node_errors import IDEAL_STEPS, CountingErrors, Errors, NodeErrors
 from qbench.judging.paired import loss_midp, mcnemar_midp, paired_interval
 from qbench.judging.parts import IDEAL, LossParts, Part, parts_of_counts, parts_of_scores
 from qbench.judging.power import changed_share, detectable_drop, samples_needed
@@ -32,33 +34,43 @@ __all__ = [
     "FP32",
     "GIVEN",
     "IDEAL",
+    "IDEAL_STEPS",
     "IDENTICAL",
     "IMPROVED",
+    "NO_LONGER_FAILS",
     "Accepted",
     "Allowance",
+    "Cause",
     "Cell",
     "Compared",
+    "CountingErrors",
     "Criterion",
     "Deciding",
     "Decision",
     "EnvironmentClass",
+    "Errors",
     "Evidence",
     "Expectation",
+    "Finding",
     "FirstNode",
     "Gate",
     "GateState",
     "Limit",
     "LossParts",
     "Measurement",
+    "NodeErrors",
     "Outcome",
     "Part",
     "PassNote",
     "QuarantineEntry",
+    "Repair",
     "RewriteNote",
     "Rules",
     "Shown",
     "State",
+    "Suspect",
     "Tolerance",
+    "Unaligned",
     "Verdict",
     "accepted_on",
     "arithmetic_change",

@@ -28,6 +28,8 @@ RULE = "identical predictions in one environment class"
 
 def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
     """Whether ``measurement`` is what was accepted for its class: in predictions, and where asked in probabilities."""
+    if not expectation.whole:
+        return (_gate(GateState.INCOMPARABLE, "a part of the samples is not compared with what was accepted"),)
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     if name is None:
         known = ", ".join(sorted(expectation.accepted))

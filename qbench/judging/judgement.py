@@ -3,7 +3,8 @@
 In this order: too little of it planned in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on this
 class of processor; a baseline that cannot judge it → STALE or MISSING; loss, agreement or equality with another backend
 → FAILED, the last also without a baseline; not the accepted result of this class → DRIFTED; and last the quarantine
-list, which excuses these two, and is red itself when it has run out or lists a cell that does not fail.
+list, which excuses these two, and is red itself when it has run out or names one cell that does not fail. Whether a
+pattern of cells is still needed no single cell can tell.
 """
 
 import datetime
@@ -27,6 +28,8 @@ from qbench.judging.wording import WIDTH, breach, numbers, one_line, undecided, 
 _EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
 _LISTED = 3
 """Refusals that an unsupported cell names; its measurement has all of them."""
+NO_LONGER_FAILS = "no longer fails"
+"""How the headline of a cell begins whose quarantine entry is not needed."""
 _NOTICED = (GateState.INCOMPARABLE, GateState.SHOWN)
 
 
@@ -220,7 +223,7 @@ def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node
 
 def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date) -> Verdict:
     rule = f"quarantine '{entry.cell}' until {entry.expires} ({entry.owner})"
-    if entry.expired(today):
+    if entry.expired(today) and verdict.outcome in _EXCUSABLE:
         return replace(
             verdict,
             outcome=Outcome.EXPIRED,
@@ -228,10 +231,10 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
             rule=rule,
             remedy=remedies.quarantine_over(entry.cell, entry.owner),
         )
+    # a listed cell is never accepted, so that nobody can act on "nothing accepted"
+    unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
+    notices = [notice for notice in verdict.notices if notice not in unaccepted]
     if verdict.outcome in _EXCUSABLE:
-        # a listed cell is never accepted, so that nobody can act on "nothing accepted"
-        unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
-        notices = [notice for notice in verdict.notices if notice not in unaccepted]
         return replace(
             verdict,
             outcome=Outcome.QUARANTINED,
@@ -240,10 +243,12 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
             notices=(*notices, f"listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})"),
             remedy="",
         )
+    if entry.is_pattern:  # others of its cells may fail: who sees all of them tells when none does
+        return replace(verdict, notices=(*notices, f"does not fail, though '{entry.cell}' lists it as known bad"))
     return replace(
         verdict,
         outcome=Outcome.EXPIRED,
-        headline=one_line(f"no longer fails: remove the entry; {verdict.headline}"),
+        headline=one_line(f"{NO_LONGER_FAILS}: remove the entry; {verdict.headline}"),
         rule=rule,
         remedy=remedies.no_longer_fails(entry.cell),
     )

@@ -38,6 +38,11 @@ class QuarantineEntry:
         """Whether this entry is about ``cell``, on whatever machine."""
         return fnmatch.fnmatchcase(str(cell), self.cell)
 
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it may be about several cells; it is needed as long as one of them fails."""
+        return any(character in self.cell for character in "*?[")
+
     def expired(self, today: datetime.date) -> bool:
         """Whether ``today`` is past the last day."""
         return today > datetime.date.fromisoformat(self.expires)

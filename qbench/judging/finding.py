@@ -1,0 +1,131 @@
+"""Where a quantized cell went wrong, why, and what repairs it: text and plain numbers, which outlive the code."""
+
+import enum
+from dataclasses import dataclass
+
+from qbench.judging.node_errors import NodeErrors
+
+
+class Cause(enum.Enum):
+    """Why a node's numbers are off; the value is how files and reports spell it."""
+
+    RANGE_OUTLIER = "range outlier"
+    """A few large numbers stretch the grid: most values share few levels."""
+    CLIPPING = "clipping"
+    """The range is too narrow: many numbers lie beyond an end."""
+    DEAD_RANGE = "dead range"
+    """Much of the grid is never used."""
+    CHANNELS_DIFFER = "channels differ"
+    """One grid for channels of very different ranges."""
+    BIAS_SATURATION = "bias saturation"
+    """A bias beyond what its integers hold."""
+    WRONG_BIAS = "wrong bias"
+    """A bias that is dropped, doubled, of another channel or at another scale."""
+    WRONG_SCALE = "wrong scale"
+    """A multiplier or weight scale that is not this channel's, or too coarse."""
+    PAIR_SATURATION = "pair saturation"
+    """Neighbouring products summed in 16 bits."""
+    ACCUMULATOR = "accumulator overflow"
+    """A sum that wraps or saturates in its register."""
+    ROUNDING = "wrong rounding or zero point"
+    """Off by a step or a constant: another rounding, a zero point that is added too early, or another one."""
+    ABSORBED_CLIP = "absorbed clip"
+    """A limit that is gone, or another one."""
+    PADDING = "wrong padding"
+    """What lies beyond the edge has another value than zero, or is counted where it should not be."""
+    LAYOUT = "layout or axis error"
+    """Channels, weights or operands in another order."""
+    NOT_WRITTEN = "elements not computed"
+    """Rows, columns or channels that are skipped, or hold something older."""
+    TABLE = "table resolution"
+    """A function by a table that is too coarse, or off by an entry."""
+    NONDETERMINISM = "non-determinism"
+    """Another answer to the same input."""
+    CRASH = "engine crash"
+    """The engine fails on the node alone."""
+    WRONG_KERNEL = "other numbers than its arithmetic"
+    """The node computes something else than it claims, by none of the rules above."""
+    GRID = "coarse grid"
+    """Nothing is wrong: the node needs more levels than it has."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """A node and why it is suspected.
+
+    Args:
+        node: by its name in fp32. cause: the likeliest. evidence: one sentence with numbers.
+        score: by which suspects are ordered, the largest first.
+    """
+
+    node: str
+    cause: Cause
+    evidence: str
+    score: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repair:
+    """Nodes whose return to float restores the verdict.
+
+    Args:
+        nodes: kept in float. restores: whether the verdict was seen restored with exactly these.
+        smallest: whether every smaller set that was asked for was tried and failed.
+        macs_share: of all multiply-accumulates, those that leave integers. probes: how many sets were tried.
+        overrides: a schema file (TOML) that keeps them in float.
+        verdict: in words, before → after.
+    """
+
+    nodes: tuple[str, ...]
+    restores: bool
+    smallest: bool = False
+    macs_share: float = 0.0
+    probes: int = 0
+    overrides: str = ""
+    verdict: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unaligned:
+    """A value of the quantized graph that has no counterpart in fp32, or cannot be compared, and why."""
+
+    value: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """What localisation found.
+
+    Args:
+        model, backend, schema: what was examined. graph: which graph of the model.
+        samples: looked at. matched: how the watched run relates to the untouched engine's, in one sentence.
+        nodes: every aligned value in the order of the graph. unaligned: the others.
+        suspects: the likeliest first; empty: nothing exceeds what its grid explains.
+        repair: None: not looked for. testcase: path of the smallest failing input, where one was saved.
+        notes: what a reader should know, such as a budget that ran out. complete: whether all of it was done.
+        seconds: it took.
+    """
+
+    model: str
+    backend: str
+    schema: str
+    graph: str = "model"
+    samples: int
+    matched: str = ""
+    nodes: tuple[NodeErrors, ...] = ()
+    unaligned: tuple[Unaligned, ...] = ()
+    suspects: tuple[Suspect, ...] = ()
+    repair: Repair | None = None
+    testcase: str = ""
+    notes: tuple[str, ...] = ()
+    complete: bool = True
+    seconds: float = 0.0
+
+    @property
+    def headline(self) -> str:
+        """One line: the first suspect and its cause, or that there is none."""
+        if not self.suspects:
+            return f"no node of '{self.model}' exceeds what its grid explains"
+        first = self.suspects[0]
+        return f"{first.node}: {first.cause.value}; {first.evidence}"
