@@ -13,7 +13,7 @@ class Captured:
     """A unit at work.
 
     Args:
-        unit: the piece of the quantized graph; ``unit.grid`` None: its result is real, and so are ``found`` and ``again``.
+        unit: the piece of the quantized graph; without a grid its result is real, as ``found`` and ``again`` then are.
         errors: what was counted of it over all samples.
         feeds: levels in front of it in the patient's own run, by name.
         found: levels that the patient had behind it there.
