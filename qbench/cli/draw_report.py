@@ -1,8 +1,6 @@
 """``qbench report``: draw the pages again from the history alone, or two of its runs side by side."""
 
 import argparse
-import contextlib
-import gc
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +11,7 @@ from qbench.cli.printing import print_json, say
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from qbench.reporting import Memory, Report
     from qbench.tracking import Run
@@ -53,8 +51,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         InputError: there is no history. StoreError: the folder cannot be written, or a baseline is damaged.
         IncomparableError: not one cell of the two runs can be compared.
     """
+    from qbench.tracking import without_collector
+
     folder = Path(arguments.output)
-    with _no_collector():
+    with without_collector():
         written = _draw_comparison(arguments, folder) if arguments.compare else _draw_history(arguments, folder)
     if arguments.json:
         print_json([str(path) for path in written])
@@ -66,18 +66,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         ):
             print(path)
     return ExitCode.FINE
-
-
-@contextlib.contextmanager
-def _no_collector() -> "Iterator[None]":
-    """Nothing is garbage while a report is made: looking for it in two years of results takes a third of the time."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:

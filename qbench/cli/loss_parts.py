@@ -57,18 +57,22 @@ def print_parts(parts: "Sequence[LossParts]", backend: str) -> None:
         row
         for one in parts
         for row in (
-            (one.metric, "fp32", _share(one.schema.before, one.schema), "", "", ""),
-            ("", "schema: integer-ideal", *_step(one.schema)),
-            ("", f"counting: {backend}", *_step(one.counting)),
+            (one.metric, "fp32", _value(one.schema.before, one.schema, one.unit), "", "", ""),
+            ("", "schema: integer-ideal", *_step(one.schema, one.unit)),
+            ("", f"counting: {backend}", *_step(one.counting, one.unit)),
         )
     ]
     print_columns(rows, ("metric", "part", "value", "change", "losses", "gains"))
 
 
-def _step(part: "Part") -> tuple[str, str, str, str]:
-    change = f"{100 * part.change:+.2f} pp".replace("-0.00", "+0.00")
-    return _share(part.after, part), change, str(part.losses), str(part.gains)
+def _step(part: "Part", unit: str) -> tuple[str, str, str, str]:
+    scale, word, digits = (100, "pp", ".2f") if unit == "%" else (1, unit, ".4f")
+    change = round(scale * part.change, int(digits[1])) + 0.0  # what rounds to nothing has no sign of its own
+    return _value(part.after, part, unit), f"{change:+{digits}} {word}".rstrip(), str(part.losses), str(part.gains)
 
 
-def _share(hits: int, part: "Part") -> str:
-    return f"{100 * hits / part.out_of:.2f} %  {hits}/{part.out_of}"
+def _value(hits: int, part: "Part", unit: str) -> str:
+    """``97.50 %  351/360``; of another unit than percent the value alone, ``1.8432 nats``."""
+    if unit == "%":
+        return f"{100 * hits / part.out_of:.2f} %  {hits}/{part.out_of}"
+    return f"{hits / part.out_of:.4f} {unit}".rstrip()

@@ -1,7 +1,7 @@
 """``qbench history show``: the values of one cell over commits, beside what was accepted, with the steps in them."""
 
 import argparse
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
 from qbench.cli.printing import print_columns, print_json, say
@@ -9,6 +9,8 @@ from qbench.cli.trend_files import Trends, declare_trends, read_trends
 from qbench.errors import unknown_name
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from qbench.tracking import Alert, Point, Series
 
 
@@ -61,9 +63,19 @@ def _facts(series: "Series", trends: Trends) -> dict[str, object]:
     from qbench.storage import plain
     from qbench.tracking import accepted_value
 
-    facts: dict[str, object] = plain(series)
+    facts: dict[str, Any] = plain(series)
     accepted = accepted_value(series, trends.accepted)
+    dirty = _dirty_commits(trends)
+    for point in facts["points"]:
+        point["dirty"] = dirty.get(point["run"], "")
     return facts | {"steps": list(series.steps), "accepted": accepted, "alerts": _alerts(series, trends)}
+
+
+def _dirty_commits(trends: Trends) -> "Mapping[str, str]":
+    """Run → the commit that was checked out, where files in it were not committed: what it measured has no name."""
+    from qbench.tracking import measured_commit
+
+    return {run.id: run.commit for run in trends.runs if run.commit and not measured_commit(run)}
 
 
 def _print(series: "Series", trends: Trends) -> None:
@@ -73,13 +85,13 @@ def _print(series: "Series", trends: Trends) -> None:
     beside = "nothing accepted in this class" if accepted is None else f"accepted {valued(series, accepted)}"
     print(f"{series.metric} of {series.cell} on {series.environment_class} ({beside})")
     marks = {alert.run: _words(alert) for alert in reversed(_alerts(series, trends))}
-    rows = [_row(series, index, point, accepted, marks) for index, point in enumerate(series.points)]
+    dirty = _dirty_commits(trends)
+    rows = [_row(series, index, accepted, marks, _commit(point, dirty)) for index, point in enumerate(series.points)]
     print_columns(rows, ("started", "commit", "value", "of", "to accepted", "runs", ""))
 
 
-def _row(
-    series: "Series", index: int, point: "Point", accepted: float | None, marks: dict[str, str]
-) -> tuple[str, ...]:
+def _row(series: "Series", index: int, accepted: float | None, marks: dict[str, str], commit: str) -> tuple[str, ...]:
+    point = series.points[index]
     marked = [marks[point.run]] if point.run in marks else []
     if index in series.breaks:
         marked.insert(0, "other samples from here on")
@@ -87,13 +99,20 @@ def _row(
         marked.append("step up" if point.value > series.points[index - 1].value else "step down")
     return (
         point.started[:16].replace("T", " "),
-        point.commit[:9] or "—",
+        commit,
         valued(series, point.value),
         str(point.out_of),
         "—" if accepted is None else _apart(series, point.value - accepted),
         str(point.runs),
         "; ".join(marked),
     )
+
+
+def _commit(point: "Point", dirty: "Mapping[str, str]") -> str:
+    """``1a2b3c4d5``, or ``1a2b3c4d5 dirty`` where files in it were not committed."""
+    if point.commit:
+        return point.commit[:9]
+    return f"{dirty[point.run][:9]} dirty" if point.run in dirty else "—"
 
 
 def _words(alert: "Alert") -> str:

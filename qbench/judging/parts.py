@@ -32,7 +32,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossParts:
-    """One metric's change against fp32 as two steps, one behind the other.
+    """One metric's change against fp32 as two steps, one behind the other; ``unit`` is the metric's: ``%`` is a share.
 
     Raises:
         ValueError: the second does not begin where the first ends.
@@ -41,6 +41,7 @@ class LossParts:
     metric: str
     schema: Part
     counting: Part
+    unit: str = "%"
 
     def __post_init__(self) -> None:
         if (self.schema.after, self.schema.out_of) != (self.counting.before, self.counting.out_of):
@@ -55,12 +56,13 @@ class LossParts:
         return (self.counting.after - self.schema.before) / self.schema.out_of
 
 
-def parts_of_counts(metric: str, *, reference: int, ideal: int, hits: int, out_of: int) -> LossParts:
+def parts_of_counts(metric: str, *, reference: int, ideal: int, hits: int, out_of: int, unit: str = "%") -> LossParts:
     """The parts of counts alone, which do not tell single samples."""
     return LossParts(
         metric=metric,
         schema=Part(before=reference, after=ideal, out_of=out_of),
         counting=Part(before=ideal, after=hits, out_of=out_of),
+        unit=unit,
     )
 
 
@@ -76,7 +78,7 @@ def parts_of_scores(schema: Score, counting: Score) -> LossParts:
     """
     if schema.metric != counting.metric or schema.against is not Against.LABELS:
         raise ValueError(f"'{schema.metric}' and '{counting.metric}' are not one metric against labels")
-    return LossParts(metric=schema.metric, schema=_part(schema), counting=_part(counting))
+    return LossParts(metric=schema.metric, schema=_part(schema), counting=_part(counting), unit=schema.unit)
 
 
 def _part(score: Score) -> Part:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from qbench.judging import FP32
 from qbench.reporting.causes import group_causes, headline_of
+from qbench.reporting.coarse_margins import coarse_notices
 from qbench.reporting.lines import read_run
 from qbench.reporting.memory import NOTHING, AcceptedHits, Memory, accepted_share
 from qbench.reporting.parts import with_parts
@@ -146,14 +147,18 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
     found = []
     if not run.complete:
         found.append("The run was interrupted: it holds what was measured until then.")
-    if not run.whole_selection:
-        found.append("Only a part of the suite was selected; the other cells are shown as they were last known.")
+    if run.limited:
+        found.append(f"At most {counted(run.limited, 'sample')} of each data set were scored.")
+    if not run.whole_selection and not (run.limited and run.selected == run.planned):
+        part = f"{run.selected} of the {counted(run.planned, 'cell')}" if run.selected < run.planned else "Only a part"
+        others = "; the others are shown as they were last known" if any(c.outcome == ABSENT for c in cells) else ""
+        found.append(f"{part} of the suite {'was' if part.startswith(('Only', '1 ')) else 'were'} selected{others}.")
     if run.damaged:
         found.append(f"{counted(run.damaged, 'line')} of the run file could not be read and is left out.")
     found.extend(run.notes)
     counts = Counter(notice for cell in cells for notice in cell.notices)
     found.extend(text if count == 1 else f"{text} ({count} cells)" for text, count in counts.most_common())
-    found.extend(filter(None, [significance_notice(cells)]))
+    found.extend(filter(None, [*coarse_notices(cells), significance_notice(cells)]))
     return tuple(found)
 
 

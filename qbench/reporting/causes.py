@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from qbench.judging import IMPROVED
+from qbench.judging import IMPROVED, NO_LONGER_FAILS
 from qbench.reporting.report import Cause
 from qbench.reporting.view import ABSENT, CellView, RunView
 from qbench.reporting.words import counted
@@ -16,11 +16,12 @@ TITLES = {
     "limit": "Is farther from fp32 than its limit",
     "equality": "Is not what another backend is",
     "failed": "Fails for another reason",
+    "expired": "Fails, and the date of its quarantine entry has passed",
     "drifted": "Differs from its accepted result",
-    "improved": "Is better than its accepted result, by more than the tolerance",
     "stale": "Its baseline is of another model, data or preprocessing",
     "missing": "Has no baseline yet",
-    "expired": "Its quarantine entry no longer holds",
+    "improved": "Is better than its accepted result, by more than the tolerance",
+    "mended": "No longer fails, though a quarantine entry lists it as known bad",
 }
 """Kinds of reason, worst first."""
 
@@ -32,11 +33,12 @@ SHORT = {
     "limit": "beyond its limit",
     "equality": "unequal to another backend",
     "failed": "for another reason",
+    "expired": "past the date of its quarantine entry",
     "drifted": "drifted",
-    "improved": "improved",
     "stale": "with a stale baseline",
     "missing": "without a baseline",
-    "expired": "with a quarantine entry that no longer holds",
+    "improved": "improved",
+    "mended": "listed as known bad without need",
 }
 
 
@@ -50,6 +52,8 @@ def cause_name(cell: CellView) -> str:
         return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind
     if cell.outcome == "drifted" and cell.headline.startswith(IMPROVED):
         return "improved"
+    if cell.outcome == "expired" and cell.headline.startswith(NO_LONGER_FAILS):
+        return "mended"
     return cell.outcome if cell.outcome in TITLES else "failed"
 
 

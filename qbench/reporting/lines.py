@@ -146,6 +146,9 @@ def read_run(run: Run) -> RunView:
         notes=tuple(filter(None, map(text_of, run.notes))),
         complete=run.complete,
         whole_selection=header.get("complete_selection") is not False,
+        planned=whole_of(header.get("planned")) or 0,
+        selected=whole_of(header.get("selected")) or 0,
+        limited=whole_of(header.get("limited")) or 0,
         damaged=run.damaged,
         path=run.path,
     )

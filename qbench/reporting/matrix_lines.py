@@ -55,7 +55,7 @@ def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[
     title = f"{matrix.backend}  {prefix}…" if prefix else matrix.backend
     yield Line(title, "strong")
     for block in _blocks(sizes, width - first):
-        yield Line(" " * first + "".join(f"  {heads[i]:{sizes[i]}}" for i in block), "muted")
+        yield Line((" " * first + "".join(f"  {heads[i]:{sizes[i]}}" for i in block)).rstrip(), "muted")
         for model, cells in rows:
             name = model if len(model) <= first else "…" + model[len(model) - first + 1 :]
             line = f"{name:{first}}" + "".join(f"  {texts[model][i]:{sizes[i]}}" for i in block)

@@ -38,7 +38,7 @@ def next_steps(remedies: Iterable[str]) -> tuple[Step, ...]:
 
 
 def _command(text: str) -> str:
-    """The command that ``text`` begins with: up to the first bare word that is no argument; empty where it has none."""
+    """The command that ``text`` begins with, up to the first bare word that is no argument; empty where it has none."""
     end, options = 0, 0
     before = ""
     for token in _TOKEN.finditer(text):
@@ -46,7 +46,8 @@ def _command(text: str) -> str:
         if not end and word not in ("pytest", "qbench"):
             return ""
         is_value = before.startswith("-") and "=" not in before
-        if options and not (word.startswith(("-", '"')) or is_value):
+        is_argument = word.startswith(("-", '"')) or is_value
+        if end and not is_argument and (options or text.startswith("pytest ")):
             break
         options += word.startswith("-")
         before, end = word, token.end()

@@ -30,4 +30,5 @@ def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
         ideal=middle.hits,
         hits=cell.lead.hits,
         out_of=cell.lead.out_of,
+        unit=cell.lead.unit,
     )

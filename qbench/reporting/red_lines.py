@@ -6,7 +6,7 @@ from itertools import groupby
 from qbench.reporting.line import COMMAND, Line, wrapped
 from qbench.reporting.next_steps import next_steps
 from qbench.reporting.report import Cause, Report
-from qbench.reporting.rule_places import place_of
+from qbench.reporting.rule_places import places_of
 from qbench.reporting.view import CellView
 from qbench.reporting.words import counted, course_text, is_distance, margin_text, red_age, symbol_of
 
@@ -16,13 +16,35 @@ STEPS_SHOWN = 2
 
 
 def red_lines(report: Report, width: int) -> Iterable[Line]:
-    """Every cause with its cells, their rule, and the next steps."""
-    for cause in report.causes:
+    """Every cause with its cells, their rule, and the next steps; last the cells of which a sample cannot tell."""
+    for cause in (*report.causes, *_undecided(report)):
         yield Line("")
-        yield Line(f"{symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})", "bad")
+        tone = "bad" if cause.cells[0].is_red else "warn"
+        yield from wrapped(
+            f"{symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})", width, tone, 0
+        )
         yield from _cause_cells(cause, width)
         yield from _rule(cause, report.suite, width)
         yield from _next(cause, report, width)
+
+
+def told_notices(report: Report) -> frozenset[str]:
+    """The notices that ``red_lines`` has in the lines of its cells."""
+    return frozenset(_wanting(cell) for cause in _undecided(report) for cell in cause.cells[:CELLS_SHOWN])
+
+
+def _undecided(report: Report) -> tuple[Cause, ...]:
+    """The cells that are green because their sample is too small to tell, as a cause; none where there are none."""
+    cells = sorted((c for c in report.cells if c.outcome == "inconclusive"), key=lambda cell: (-cell.excess, cell.key))
+    remedies = tuple(dict.fromkeys(cell.remedy for cell in cells if cell.remedy))
+    title = "Too few samples to tell whether it loses more than it may"
+    return (Cause(name="undecided", title=title, cells=tuple(cells), remedies=remedies),) if cells else ()
+
+
+def _wanting(cell: CellView) -> str:
+    """The notice of how many samples the margin of an undecided ``cell`` needs; empty where there is none."""
+    start = f"{cell.lead.name}: " if cell.lead else "?"
+    return next((text for text in cell.notices if text.startswith(start)), "")
 
 
 def _rule(cause: Cause, suite: str, width: int) -> Iterable[Line]:
@@ -31,13 +53,14 @@ def _rule(cause: Cause, suite: str, width: int) -> Iterable[Line]:
         return
     more = f"; and {len(rules) - 1} more" if len(rules) > 1 else ""
     yield from wrapped(f"rule: {rules[0]}{more}", width, "muted")
-    if place := place_of(rules[0], suite):
+    for place in places_of(rules[0], suite):
         yield from wrapped(place, width, "muted", indent=8)
 
 
 def _next(cause: Cause, report: Report, width: int) -> Iterable[Line]:
     """The commands, each whole on its line, and what is to be said about them."""
-    steps = next_steps(cause.remedies)
+    told = {_facts(cell) for cell in cause.cells[:CELLS_SHOWN]}
+    steps = next_steps(text for text in cause.remedies if not any(text in facts for facts in told))
     for step in steps[:STEPS_SHOWN]:
         if not step.command:
             yield from wrapped(f"next: {step.words}", width, "plain")
@@ -82,6 +105,7 @@ def _facts(cell: CellView) -> str:
         course_text(lead),
         margin_text(lead),
         f"{lead.losses} losses, {lead.gains} gains" if (lead.losses or lead.gains) and not is_distance(lead) else "",
+        _wanting(cell).partition(": ")[2] if cell.outcome == "inconclusive" else "",
         red_age(cell),
     ]
     return ", ".join(part for part in parts if part)

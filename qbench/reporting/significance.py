@@ -1,6 +1,6 @@
 """Which losses of a run stand out from what chance would show in so many cells: a line of information, never a gate.
 
-One test a quantized cell: McNemar's one-sided mid-p of its first metric that is a share of right samples, adjusted over
+One test a quantized cell that labels judge, and no other: McNemar's one-sided mid-p of its first metric that is a share of right samples, adjusted over
 the run by Benjamini and Hochberg. Cells share samples and move together, which it stands.
 """
 
@@ -30,8 +30,8 @@ def significance_notice(cells: Sequence[CellView]) -> str:
     named = ", ".join(cell.key.name for cell, _ in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     return (
-        f"{len(found)} of {counted(tests, 'cell')} lose more samples than chance explains "
-        f"(Benjamini-Hochberg 5 %, for information): {named}{more}."
+        f"{len(found)} of the {counted(tests, 'cell')} that labels judge "
+        f"{'loses' if len(found) == 1 else 'lose'} more samples than chance explains (Benjamini-Hochberg 5 %, for information): {named}{more}."
     )
 
 

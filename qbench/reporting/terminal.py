@@ -4,13 +4,14 @@ Lines carry a tone (a word, no colour); the doors turn tones into colours, or le
 raises: it comes after hours of measuring.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from qbench.reporting.assembly import build_report
 from qbench.reporting.line import COMMAND, Line, wrapped
 from qbench.reporting.matrix_lines import matrix_lines
-from qbench.reporting.red_lines import red_lines
+from qbench.reporting.red_lines import red_lines, told_notices
 from qbench.reporting.report import Report
 from qbench.reporting.words import counted, symbol_of
 from qbench.tracking import Run
@@ -61,6 +62,9 @@ RICH_STYLES = {
 """Tone → style of rich."""
 
 
+NOTICES = 6
+"""So many notices are shown; the others are counted."""
+_COUNT = re.compile(r" \([\d,]+ cells\)$")
 _TONES = {"red": "bad", "incomplete": "warn", "empty": "warn", "green": "good"}
 
 
@@ -114,11 +118,13 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
         yield from wrapped(
             f"{symbol_of('unsupported')} {counted(len(keys), 'cell')} unsupported: {reason}", width, "muted", indent=0
         )
-    for notice in report.notices[:6]:
+    told = told_notices(report)
+    notices = [text for text in report.notices if text not in told and _COUNT.sub("", text) not in told]
+    for notice in notices[:NOTICES]:
         yield from wrapped(f"note: {notice}", width, "warn", indent=0)
-    if len(report.notices) > 6:
-        yield Line(f"and {len(report.notices) - 6} more notices", "muted")
-    if report.step_groups or report.unsupported or report.notices:
+    if len(notices) > NOTICES:
+        yield Line(f"and {counted(len(notices) - NOTICES, 'more notice')}", "muted")
+    if report.step_groups or report.unsupported or notices:
         yield Line("")
     sentence = f"{report.suite}: {report.headline}" if report.suite else report.headline
     yield from wrapped(sentence, width, _TONES[report.state], indent=0)

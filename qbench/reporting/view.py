@@ -146,7 +146,10 @@ class CellView:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunView:
-    """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds, and how many are red."""
+    """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds, and how many are red.
+
+    Of ``planned`` cells it ``selected`` so many (0: unknown), over at most ``limited`` samples of each data set (0: all).
+    """
 
     id: str
     suite: str
@@ -158,6 +161,9 @@ class RunView:
     notes: tuple[str, ...] = ()
     complete: bool = True
     whole_selection: bool = True
+    planned: int = 0
+    selected: int = 0
+    limited: int = 0
     damaged: int = 0
     path: str = ""
     cells: int = 0

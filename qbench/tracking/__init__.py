@@ -15,8 +15,9 @@ from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
 from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_accepted, load_baseline, save_baseline
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
-from qbench.tracking.counts import metrics_of_line
+from qbench.tracking.counts import Nature, metrics_of_line, nature_of
 from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
+from qbench.tracking.garbage import without_collector
 from qbench.tracking.history import History, read_run
 from qbench.tracking.index import INDEX_FILE, HistoryIndex
 from qbench.tracking.leftovers import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
@@ -52,6 +53,7 @@ __all__ = [
     "Merge",
     "MetricChange",
     "MetricRow",
+    "Nature",
     "Point",
     "Refusal",
     "Regression",
@@ -92,9 +94,11 @@ __all__ = [
     "merge_run_files",
     "metric_rows",
     "metrics_of_line",
+    "nature_of",
     "orphan_notes",
     "prune_leftovers",
     "read_run",
     "save_baseline",
     "trend_series",
+    "without_collector",
 ]

@@ -5,19 +5,20 @@ without anything being wrong.
 """
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from qbench.errors import IncomparableError
 from qbench.judging import Cell, arithmetic_change
+from qbench.tracking.counts import metrics_of_line, nature_of
 from qbench.tracking.runs import Run, cell_of_line
 
 
 class Relation(enum.Enum):
     """How a cell's two results stand to each other."""
 
-    SAME = "same"  # the same predictions
+    SAME = "same"  # the same predictions, and every metric that both have as it was
     CHANGED = "changed"
     INCOMPARABLE = "incomparable"  # measured elsewhere, on other samples, or on one side not at all
     ONLY_OLD = "only in the old run"
@@ -26,12 +27,28 @@ class Relation(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricChange:
-    """Hits of one metric old → new (None: not measured there), out of how many in the new run or else the old."""
+    """Hits of one metric old → new (None: not measured there), out of how many in the new run or else the old.
+
+    ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it tells how far from fp32 the answers are.
+    """
 
     metric: str
     old: int | None
     new: int | None
     out_of: int
+    unit: str = "%"
+    lower_is_better: bool = False
+    is_distance: bool = False
+
+    @property
+    def moved(self) -> float | None:
+        """The new value less the old, in the unit (a fraction where that is ``%``); None where one is not known."""
+        return None if self.old is None or self.new is None else (self.new - self.old) / self.out_of
+
+    @property
+    def is_worse(self) -> bool:
+        """Whether it moved for the worse, whichever way that is."""
+        return bool(self.moved) and ((self.moved or 0.0) > 0) is self.lower_is_better
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +69,11 @@ class CellChange:
     def outcome_changed(self) -> bool:
         """Whether the cell is in both runs and ended otherwise."""
         return bool(self.old_outcome and self.new_outcome) and self.old_outcome != self.new_outcome
+
+    @property
+    def moved(self) -> tuple[MetricChange, ...]:
+        """The metrics whose values are others."""
+        return tuple(metric for metric in self.metrics if metric.moved)
 
 
 def compare_runs(old: Run, new: Run) -> tuple[CellChange, ...]:
@@ -83,17 +105,19 @@ def _change(cell: Cell, old: Mapping[str, Any] | None, new: Mapping[str, Any] | 
             new_outcome=_outcome(new),
             metrics=_metrics(old or {}, new or {}),
         )
-    why = _incomparable(old, new)
+    why, metrics = _incomparable(old, new), _metrics(old, new)
     same = _digests(old, "predictions:") == _digests(new, "predictions:")
-    relation = Relation.INCOMPARABLE if why else Relation.SAME if same else Relation.CHANGED
+    moved = any(metric.moved for metric in metrics)  # a distance may, where no prediction does
+    relation = Relation.INCOMPARABLE if why else Relation.CHANGED if moved or not same else Relation.SAME
     if relation is Relation.CHANGED:
         why = arithmetic_change(*(_digests(line, "arithmetic").get("arithmetic", "") for line in (old, new)))
+        why = why or ("the same predictions by other numbers" if same else "")
     return CellChange(
         cell=cell,
         relation=relation,
         old_outcome=_outcome(old),
         new_outcome=_outcome(new),
-        metrics=_metrics(old, new),
+        metrics=metrics,
         why=why,
     )
 
@@ -110,16 +134,27 @@ def _incomparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
 
 
 def _metrics(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[MetricChange, ...]:
-    before, after = old.get("metrics", {}), new.get("metrics", {})
+    before, after = dict(_counted(old)), dict(_counted(new))
     return tuple(
         MetricChange(
             metric=name,
-            old=before.get(name, {}).get("hits"),
-            new=after.get(name, {}).get("hits"),
-            out_of=(after.get(name) or before[name])["out_of"],
+            old=before[name]["hits"] if name in before else None,
+            new=after[name]["hits"] if name in after else None,
+            out_of=table["out_of"],
+            unit=nature.unit,
+            lower_is_better=nature.lower_is_better,
+            is_distance=nature.is_distance,
         )
-        for name in dict.fromkeys([*before, *after])
+        for name, table in {**before, **after}.items()
+        for nature in (nature_of(table),)
     )
+
+
+def _counted(line: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """The metrics of ``line`` whose values can be told; a distance in dB may be below zero."""
+    for name, table in metrics_of_line(line).items():
+        if type(table.get("hits")) is type(table.get("out_of")) is int and table["out_of"] > 0:
+            yield name, table
 
 
 def _digests(line: Mapping[str, Any], prefix: str) -> dict[str, str]:

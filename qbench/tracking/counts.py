@@ -77,6 +77,11 @@ def counts_of_line(line: Mapping[str, Any]) -> Iterator[Counts]:
             yield Counts(metric, hits, out_of, reference, losses, gains, n, _nature_of(table.get))
 
 
+def nature_of(table: Mapping[str, Any]) -> Nature:
+    """What the numbers of a metric's ``table`` are; it may lack any word."""
+    return _nature_of(table.get)
+
+
 def _nature_of(get: Callable[[str, object], object]) -> Nature:
     words = str(get("direction", "")), str(get("unit", "%")), str(get("against", ""))
     return Nature(*words, get("proportion", None) is not False)

@@ -1,4 +1,4 @@
-"""Reading two years of results makes millions of objects and no cycles: looking for these is a fifth of the time."""
+"""Two years of results are millions of objects and no cycles: looking for these takes up to a third of the time."""
 
 import contextlib
 import gc

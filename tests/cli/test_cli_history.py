@@ -141,6 +141,22 @@ def test_show_prints_what_was_accepted_and_what_was_ruled(qbench, history):
     )
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_show_marks_commits_with_files_that_were_not_committed(qbench, history, indexed):
+    history.nights([356] * 2)
+    history.nights([350], first=1, dirty=True)
+    if indexed:
+        assert qbench("history", "index")[0] == 0
+    lines = qbench("history", "show", history.CELL)[1].splitlines()
+    short = history.hashes[1][:9]
+    assert [line.split()[2:4] for line in lines[-2:]] == [[short, "98.89"], [short, "dirty"]]
+    (series,) = json.loads(qbench("history", "show", history.CELL, "--json")[1])
+    assert [(point["commit"], point["dirty"]) for point in series["points"]] == [
+        *((commit, "") for commit in history.hashes[:2]),
+        ("", history.hashes[1]),
+    ]
+
+
 @pytest.mark.parametrize("options", [["--metric", "top2"], ["--class", "arm"], []])
 def test_unknown_names_are_usage(qbench, history, options):
     history.nights([356] * 2)

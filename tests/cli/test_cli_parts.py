@@ -87,3 +87,23 @@ def test_what_cannot_be_asked_is_one_sentence(machines, qbench, arguments, sente
     code, out, err = qbench(*EVAL, *arguments)
     assert (code, out) == (2, "")
     assert sentence in err
+
+
+def test_parts_are_printed_in_the_unit_of_their_metric(capsys):
+    from qbench.cli.loss_parts import print_parts
+    from qbench.judging import parts_of_counts
+
+    nats = parts_of_counts(
+        "perplexity", reference=1_800_000, ideal=1_850_000, hits=1_849_000, out_of=10**6, unit="nats"
+    )
+    share = parts_of_counts("top1", reference=757, ideal=757, hits=750, out_of=1000)
+    print_parts([nats, share], "ort-cpu")
+    words = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()[2:]]
+    assert words == [
+        "perplexity fp32 1.8000 nats",
+        "schema: integer-ideal 1.8500 nats +0.0500 nats None None",
+        "counting: ort-cpu 1.8490 nats -0.0010 nats None None",
+        "top1 fp32 75.70 % 757/1000",
+        "schema: integer-ideal 75.70 % 757/1000 +0.00 pp None None",
+        "counting: ort-cpu 75.00 % 750/1000 -0.70 pp None None",
+    ]

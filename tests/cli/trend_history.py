@@ -40,15 +40,14 @@ class TrendHistory:
             git(self.project, "commit", "-q", "--allow-empty", "-m", f"change {number}")
             self.hashes.append(git(self.project, "rev-parse", "HEAD"))
 
-    def nights(self, hits, *, classes=None, first=0, end=True) -> None:
+    def nights(self, hits, *, classes=None, first=0, end=True, dirty=False) -> None:
         """A run a night, each of the next commit from ``first`` on."""
         for number, (count, environment) in enumerate(zip(hits, classes or [CLASS] * len(hits), strict=True)):
             started = START + datetime.timedelta(days=self._days)
             self._days += 1
             sha = self.hashes[first + number]
-            writer = RunWriter.open(
-                self.folder, {"suite": "smoke", "commit": {"sha": sha}}, started=started, commit=sha, token="aa"
-            )
+            facts = {"suite": "smoke", "commit": {"sha": sha, "dirty": dirty}}
+            writer = RunWriter.open(self.folder, facts, started=started, commit=sha, token="aa")
             writer.write(self._line(count, environment))
             writer.close(exit_code=0) if end else writer.abandon()
 

@@ -27,6 +27,13 @@ def test_parts_of_scores_keep_the_samples_of_each_step():
     assert (parts.metric, parts.change) == ("top1", pytest.approx(-0.01))
 
 
+def test_parts_have_the_unit_of_their_metric():
+    assert parts_of_counts("top1", reference=1, ideal=1, hits=1, out_of=2).unit == "%"
+    assert parts_of_counts("perplexity", reference=1, ideal=1, hits=1, out_of=2, unit="nats").unit == "nats"
+    first, second = (dataclasses.replace(one, unit="nats") for one in (top1(757), top1(750, reference=757)))
+    assert parts_of_scores(first, second).unit == "nats"
+
+
 def test_counting_begins_where_the_schema_ends():
     with pytest.raises(ValueError, match="ends at 757 of 1000, counting begins at 756"):
         parts_of_scores(top1(757), top1(750, reference=756))

@@ -5,6 +5,7 @@ import io
 import json
 import math
 from collections import Counter
+from dataclasses import replace
 from xml.etree import ElementTree
 
 import pytest
@@ -35,8 +36,6 @@ def test_json_is_the_same_rows():
 
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", '"quoted", and\nbroken'])
 def test_a_spreadsheet_computes_nothing(text):
-    from dataclasses import replace
-
     line = {**MEASURED[0], "environment_class": text}
     (_, *rows) = csv.reader(io.StringIO(export_text([replace(RUN, cells=(line,))], "csv")))
     assert {row[9] for row in rows} == {text if text.startswith('"') else f"'{text}"}
@@ -106,6 +105,47 @@ def test_bencher_gets_scores_with_bounds_where_there_are_some():
     assert bounded > 0
 
 
+def exported(name, **metrics):
+    line = {**MEASURED[0], "metrics": metrics}
+    return json.loads(export_text([replace(RUN, cells=(line,))], name), parse_float=str)
+
+
+def table(hits, out_of, reference, *, losses=0, gains=0, **nature):
+    counts = {"hits": hits, "out_of": out_of, "reference_hits": reference, "losses": losses, "gains": gains, "n": 100}
+    share = {"direction": "higher", "against": "labels", "unit": "%", "proportion": True}
+    return {**counts, **share, **nature}
+
+
+DISTANCE = {"against": "reference", "proportion": False}
+
+
+@pytest.mark.parametrize(
+    ("metric", "value", "unit"),
+    [
+        (table(98, 100, 98), "0.0", "pp"),
+        (table(10**9, 10**9, 10**9 - 1), "0.0", "pp"),
+        (table(1_900_000, 10**6, 1_800_000, direction="lower", unit="nats", proportion=False), "0.1", "nats"),
+        (table(12_000, 10**6, 10**6, direction="lower", unit="nats", **DISTANCE), "0.012", "nats"),
+        (table(35_200, 1000, 1000, unit="dB", **DISTANCE), "-35.2", "dB"),
+    ],
+)
+def test_a_dashboard_gets_values_in_the_unit_of_the_metric_and_no_negative_zero(metric, value, unit):
+    (entry,) = exported("github-benchmark", m=metric)
+    assert (entry["value"], entry["unit"]) == (value, unit)
+    assert ("fp32" in entry["extra"]) is (metric["against"] == "labels")
+
+
+def test_bounds_of_a_share_are_shares():
+    high = exported("bencher", top1=table(100, 100, 99, gains=1))
+    low = exported("bencher", eer=table(0, 100, 1, gains=1, direction="lower"))
+    (top1,), (eer,) = (list(next(iter(found.values())).values()) for found in (high, low))
+    assert (top1["value"], top1["upper_value"]) == ("100.0", "100.0")
+    assert (eer["value"], eer["lower_value"]) == ("0.0", "0.0")
+    assert 0 < float(eer["upper_value"]) < 10
+    (nats,) = exported("bencher", ppl=table(1_900_000, 10**6, 1, unit="nats", proportion=False)).values()
+    assert nats["ppl"] == {"value": "1.9"}
+
+
 @pytest.mark.parametrize("name", EXPORT_FORMATS)
 @pytest.mark.parametrize("history", edge_histories())
 def test_anything_that_was_read_can_be_exported(name, history):
@@ -119,8 +159,6 @@ def test_anything_that_was_read_can_be_exported(name, history):
 
 
 def test_what_xml_cannot_hold_is_replaced():
-    from dataclasses import replace
-
     line = {
         **MEASURED[0],
         "outcome": "failed",

@@ -9,6 +9,7 @@ from tracked_results import ELSEWHERE, HERE, agreement, line, measured, per, run
 
 from qbench.errors import IncomparableError
 from qbench.judging import Outcome, Verdict
+from qbench.metrics import Against, Direction
 from qbench.tracking import Relation, cell_frame, cell_line, compare_runs, trend_series
 from qbench.tracking.frame import COLUMNS
 
@@ -34,6 +35,40 @@ def test_identical_predictions_are_the_same():
     (row,) = compare_runs(run(line(measured())), run(line(measured())))
     assert row.relation is Relation.SAME
     assert not row.outcome_changed
+
+
+def distance(name, hits, *, direction, unit):
+    kind = {"direction": direction, "unit": unit, "against": Against.REFERENCE, "proportion": False}
+    return dataclasses.replace(top1(0), metric=name, hits=hits, out_of=1000, reference_hits=1000, **kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "direction", "unit", "before", "after", "is_worse"),
+    [
+        ("sqnr", Direction.HIGHER, "dB", 35_200, 33_100, True),
+        ("sqnr", Direction.HIGHER, "dB", -400, 900, False),
+        ("kl", Direction.LOWER, "nats", 12, 31, True),
+        ("cosine", Direction.HIGHER, "", 998, 999, False),
+        ("smape", Direction.LOWER, "%", 20, 10, False),
+    ],
+)
+def test_runs_that_differ_in_a_distance_alone_are_not_the_same(name, direction, unit, before, after, is_worse):
+    old, new = (
+        run(line(measured(top1(758), distance(name, hits, direction=direction, unit=unit)))) for hits in (before, after)
+    )
+    (row,) = compare_runs(old, new)
+    assert (row.relation, row.why) == (Relation.CHANGED, "the same predictions by other numbers")
+    (moved,) = row.moved
+    assert (moved.metric, moved.unit, moved.is_distance, moved.is_worse) == (name, unit, True, is_worse)
+    assert moved.moved == pytest.approx((after - before) / 1000)
+    assert compare_runs(old, old)[0].relation is Relation.SAME
+
+
+def test_a_metric_that_only_one_run_knows_is_no_change():
+    more = measured(top1(758), distance("kl", 12, direction=Direction.LOWER, unit="nats"))
+    (row,) = compare_runs(run(line(measured(top1(758)))), run(line(more)))
+    assert (row.relation, row.moved) == (Relation.SAME, ())
+    assert [(m.metric, m.old, m.new) for m in row.metrics] == [("top1@photos", 758, 758), ("kl", None, 12)]
 
 
 def test_other_classes_and_other_data_are_incomparable_beside_a_cell_that_is():

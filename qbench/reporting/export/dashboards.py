@@ -1,11 +1,12 @@
 """Dashboards that draw numbers over commits: github-action-benchmark's ``customSmallerIsBetter``, and Bencher's BMF.
 
-    github-action-benchmark   [{"name", "unit", "value", "extra"}, …]: the drop against fp32, in percentage points
-    Bencher Metric Format     {benchmark: {measure: {"value", "lower_value", "upper_value"}}}: the score in percent
+    github-action-benchmark   [{"name", "unit", "value", "extra"}, …]: the drop against fp32, a share's in pp
+    Bencher Metric Format     {benchmark: {measure: {"value", "lower_value", "upper_value"}}}: the score, a share in %
 
 The first knows one direction only, so a score would be drawn upside down; a drop is better when it is smaller, whatever
-the metric. The second takes names of measures as they are. Bounds are fp32's score plus the paired interval
-(Bonett and Price 2012) of shares of right samples; other metrics have none.
+the metric. A distance has no score of fp32 to drop from: it is written as it is, or with its sign turned where larger
+is better. The second takes names of measures as they are. Bounds are fp32's score plus the paired interval
+(Bonett and Price 2012) of shares of right samples, within 0 and 100; other metrics have none.
 """
 
 from collections.abc import Iterator, Sequence
@@ -13,7 +14,7 @@ from typing import Any
 
 from qbench.judging import paired_interval
 from qbench.storage import json_text
-from qbench.tracking import MetricRow, Run, metric_rows, metrics_of_line
+from qbench.tracking import MetricRow, Nature, Run, metric_rows, metrics_of_line, nature_of
 
 _AXES = ("suite", "model", "backend", "schema", "variant")
 
@@ -24,11 +25,11 @@ def github_benchmark_text(runs: Sequence[Run]) -> str:
         [
             {
                 "name": f"{_name(row)} {row.metric}",
-                "unit": "pp",
-                "value": round(100 * _drop(row, is_lower=is_lower), 6),
-                "extra": f"{row.hits} of {row.out_of}, fp32 {row.reference_hits}; {row.environment_class}",
+                "unit": "pp" if nature.unit == "%" else nature.unit,
+                "value": _shown(_drop(row, nature), nature),
+                "extra": f"{_counted(row, nature)}; {row.environment_class}",
             }
-            for row, is_lower, _ in _measured(runs)
+            for row, nature in _measured(runs)
         ]
     )
 
@@ -36,18 +37,20 @@ def github_benchmark_text(runs: Sequence[Run]) -> str:
 def bencher_text(runs: Sequence[Run]) -> str:
     """The scores of every measured cell of ``runs`` in Bencher's metric format; of several runs the last counts."""
     found: dict[str, dict[str, dict[str, float]]] = {}
-    for row, _, is_share in _measured(runs):
-        measure = {"value": round(100 * row.value, 6)}
-        if is_share and row.n == row.out_of and max(row.losses, row.gains) <= row.n:
+    for row, nature in _measured(runs):
+        measure = {"value": _shown(row.value, nature)}
+        if _is_share(row, nature):
             low, high = paired_interval(row.losses, row.gains, row.n, method="bonett-price")
-            measure["lower_value"] = round(100 * (row.reference_value + low), 6)
-            measure["upper_value"] = round(100 * (row.reference_value + high), 6)
+            if nature.lower_is_better:
+                low, high = -high, -low
+            measure["lower_value"] = _shown(max(row.reference_value + low, 0.0), nature)
+            measure["upper_value"] = _shown(min(row.reference_value + high, 1.0), nature)
         found.setdefault(_name(row), {})[row.metric] = measure
     return json_text(found)
 
 
-def _measured(runs: Sequence[Run]) -> Iterator[tuple[MetricRow, bool, bool]]:
-    """(row, whether lower is better, whether it is a share of right samples) of each metric of each cell."""
+def _measured(runs: Sequence[Run]) -> Iterator[tuple[MetricRow, Nature]]:
+    """(row, what its numbers are) of each metric of each cell."""
     for run in runs:
         facts: dict[tuple[str, str, str, str, str, str], Any] = {}
         for line in run.cells:
@@ -56,7 +59,7 @@ def _measured(runs: Sequence[Run]) -> Iterator[tuple[MetricRow, bool, bool]]:
                 facts[suite, model, backend, schema, variant, metric] = table
         for row in metric_rows([run]):
             table = facts[row.suite, row.model, row.backend, row.schema, row.variant, row.metric]
-            yield row, table.get("direction") == "lower", table.get("proportion") is True
+            yield row, nature_of(table)
 
 
 def _name(row: MetricRow) -> str:
@@ -64,6 +67,23 @@ def _name(row: MetricRow) -> str:
     return f"{row.suite}/{row.model}::{slug}"
 
 
-def _drop(row: MetricRow, *, is_lower: bool) -> float:
-    rise = (row.hits - row.reference_hits) / row.out_of
-    return rise if is_lower else -rise
+def _is_share(row: MetricRow, nature: Nature) -> bool:
+    """Whether losses and gains tell all of it, and make sense."""
+    return nature.proportion and row.n == row.out_of and row.losses + row.gains <= row.n
+
+
+def _drop(row: MetricRow, nature: Nature) -> float:
+    """How much worse than fp32 it is; of a distance, how far away."""
+    before = 0 if nature.is_distance else row.reference_hits
+    worse = row.hits - before if nature.lower_is_better else before - row.hits
+    return worse / row.out_of
+
+
+def _counted(row: MetricRow, nature: Nature) -> str:
+    told = f"{row.hits} of {row.out_of}"
+    return told if nature.is_distance else f"{told}, fp32 {row.reference_hits}"
+
+
+def _shown(value: float, nature: Nature) -> float:
+    """``value`` in its unit, to six places; nothing is less than nothing: not -0.0, which rounding leaves."""
+    return round(100 * value if nature.unit == "%" else value, 6) + 0.0

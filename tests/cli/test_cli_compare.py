@@ -1,0 +1,106 @@
+"""``qbench compare``: what is listed with direction and unit, and which exit code comes before which."""
+
+import json
+
+import pytest
+from test_cli_merge import END, RUN, put
+
+TOP1 = {"direction": "higher", "against": "labels", "unit": "%", "proportion": True, "hits": 8, "out_of": 10}
+SQNR = {
+    "direction": "higher",
+    "against": "reference",
+    "unit": "dB",
+    "proportion": False,
+    "hits": 35_200,
+    "out_of": 1000,
+}
+KL = {
+    "direction": "lower",
+    "against": "reference",
+    "unit": "nats",
+    "proportion": False,
+    "hits": 12_000,
+    "out_of": 10**6,
+}
+
+
+def measured(run_id, models=("m1",), *, end=True, answers="p", where="x64", **metrics):
+    """The text of a run file whose cells have ``metrics`` beside top1."""
+    more = {"reference_hits": 9, "losses": 1, "gains": 0, "n": 10}
+    cells = [
+        {
+            "type": "cell",
+            "suite": "smoke",
+            "model": model,
+            "backend": "b",
+            "schema": "s",
+            "outcome": "passed",
+            "environment_class": where,
+            "digests": {"predictions:d": answers, "data:d": "d"},
+            "metrics": {name: {**table, **more} for name, table in {"top1": TOP1, **metrics}.items()},
+        }
+        for model in models
+    ]
+    return RUN.format(run_id) + "".join(json.dumps(cell) + "\n" for cell in cells) + (END if end else "")
+
+
+@pytest.fixture
+def compared(project, qbench):
+    """Compare the run files of two texts: (exit code, output, words on standard error)."""
+
+    def compare(old, new, *options):
+        put(project / "runs", a=old, b=new)
+        return qbench("compare", "runs/a.jsonl", "runs/b.jsonl", *options)
+
+    return compare
+
+
+def test_distances_alone_are_listed_with_direction_and_unit(compared):
+    old = measured("one", sqnr=SQNR, kl=KL)
+    new = measured("two", sqnr=SQNR | {"hits": 33_100}, kl=KL | {"hits": 11_000})
+    code, out, err = compared(old, new)
+    assert (code, err) == (1, "")
+    assert "1 cells, 1 differ" in out
+    assert "top1 8 of 10, sqnr 35.2 → 33.1 dB (-2.1 dB, worse), kl 0.012 → 0.011 nats (-0.001 nats, better)" in out
+    code, out, _ = compared(old, new, "--json")
+    found = {metric["metric"]: metric for metric in json.loads(out)["cells"][0]["metrics"]}
+    assert (found["sqnr"]["unit"], found["sqnr"]["lower_is_better"], found["kl"]["lower_is_better"]) == (
+        "dB",
+        False,
+        True,
+    )
+    assert compared(old, measured("two", sqnr=SQNR, kl=KL))[0] == 0
+
+
+@pytest.mark.parametrize("cut", ["old", "new"])
+def test_an_interrupted_run_ends_with_4_and_is_named(compared, cut):
+    models = ("m1", "m2")
+    old = measured("one", models, end=cut != "old")
+    new = measured("two", models[: 1 if cut == "new" else 2], end=cut != "new")
+    code, out, err = compared(old, new)
+    name = "one" if cut == "old" else "two"
+    assert code == 4
+    assert err == f"qbench: the run {name} was interrupted: what it did not measure is not compared\n"
+    assert ("only in the old run" in out) is (cut == "new")
+    assert json.loads(compared(old, new, "--json")[1])["incomplete"] == [err.removeprefix("qbench: ").strip()]
+
+
+def test_a_run_with_lines_that_cannot_be_read_ends_with_4(compared):
+    code, _, err = compared(measured("one"), measured("two").replace(END, '{"type":"cell"\n' + END))
+    assert code == 4
+    assert "1 line of the run two cannot be read" in err
+
+
+def test_which_code_comes_first(compared, qbench):
+    cut = measured("two", answers="other", end=False)
+    code, _, err = compared(measured("one"), cut)
+    assert code == 1
+    assert "interrupted" in err
+    code, _, err = compared(measured("one"), measured("two", where="arm64", end=False))
+    assert code == 3
+    assert "interrupted" in err
+    code, out, _ = qbench("compare", "--help")
+    rows = [
+        line.split()[0] for line in out.partition("the first of these is given")[2].splitlines() if line[:2] == "  "
+    ]
+    assert (code, rows) == (0, ["2", "3", "1", "4", "0"])
