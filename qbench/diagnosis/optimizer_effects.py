@@ -170,7 +170,7 @@ class OptimizationTrial:
         unit, scaled = self._unit_of(name)
         if unit is None:
             return OutputEffect(name=name, differences=count_differences(ours, theirs), causes=None)
-        scale = np.asarray(unit.grid.scale) if scaled else np.float32(1)
+        scale = np.asarray(unit.scale, np.float32) if scaled else np.float32(1)
         levels = (unit.levels(one) if scaled else one for one in (ours, theirs))
         causes = self._causes(unit, *levels)
         return OutputEffect(name=name, differences=count_differences(ours, theirs, np.asarray(scale)), causes=causes)

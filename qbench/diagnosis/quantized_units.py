@@ -2,8 +2,9 @@
 
     levels → DequantizeLinear → one operator, or a few → (Relu | Clip) → QuantizeLinear → levels
 
-Each piece is a graph of its own, with levels as inputs and as output, so that an engine fuses in it what it fuses in
-the whole, and no difference comes in from elsewhere. A tap in the middle of a piece would stop that fusion.
+What makes a real output out of the last levels is a piece as well, without a grid. Each piece is a graph of its own,
+with levels as inputs and as output, so that an engine fuses in it what it fuses in the whole, and no difference comes
+in from elsewhere. A tap in the middle of a piece would stop that fusion.
 """
 
 from collections.abc import Mapping
@@ -32,7 +33,10 @@ class QuantizedUnit:
         value: name of the levels. node: of the operator in front. operators: those between the pairs, in order.
         graph: the piece; its inputs are ``feeds``, its one output ``value``.
         real: name of the float value in front of rounding and of a Relu or Clip.
-        grid, ends: of the levels.
+        stands_for: name of the float value whose levels these are, behind the Relu or Clip; where levels are put on
+            another grid, that of the first.
+        grid, ends: of the levels; ``grid`` None: ``value`` is real, and its steps are 1.
+        lowest, highest: the levels that there are.
     """
 
     value: str
@@ -41,16 +45,40 @@ class QuantizedUnit:
     graph: ir.Model
     feeds: tuple[str, ...]
     real: str
-    grid: QParams
+    stands_for: str
+    grid: QParams | None
     ends: Ends
+    lowest: float = -_ENDLESS
+    highest: float = _ENDLESS
+
+    @property
+    def scale(self) -> float:
+        """The size of a step."""
+        return 1.0 if self.grid is None else float(self.grid.scale)
+
+    @property
+    def zero_point(self) -> int:
+        """Of the levels; 0 without a grid."""
+        return 0 if self.grid is None else int(self.grid.zero_point)
 
     def in_steps(self, values: Mapping[str, Array]) -> Array:
         """``real`` among the ``values`` of a run, in steps, zero point left out: float64."""
-        return values[self.real].astype(np.float64) / float(self.grid.scale)
+        return values[self.real].astype(np.float64) / self.scale
 
     def levels(self, reals: Array) -> Array:
         """The levels of dequantized numbers: int64."""
-        return np.rint(reals.astype(np.float64) / float(self.grid.scale)).astype(np.int64) + int(self.grid.zero_point)
+        return np.rint(reals.astype(np.float64) / self.scale).astype(np.int64) + self.zero_point
+
+    def reals(self, levels: Array) -> Array:
+        """What ``levels`` stand for: float32."""
+        return (levels.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
+
+    def rounded(self, steps: Array) -> Array:
+        """Numbers in steps, zero point left out, as levels within all limits: float64; without a grid themselves."""
+        if self.grid is None:
+            return steps
+        limited = np.clip(steps, self.ends.low, self.ends.high)
+        return np.asarray(np.clip(np.rint(limited) + self.zero_point, self.lowest, self.highest))
 
 
 def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
@@ -61,9 +89,44 @@ def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
     """
     shaped = with_shapes(model)
     quantizers = [node for node in shaped.graph if _on_one_grid(node)]
-    borders = {_levels(node): node for node in quantizers}
-    units = (_unit(shaped, node, set(borders)) for node in quantizers)
+    borders = {_levels(node) for node in quantizers}
+    units = (_unit(shaped, node, borders) for node in quantizers)
     return tuple(unit for unit in units if unit is not None)
+
+
+def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
+    """The pieces that make the float outputs of ``model`` out of its last levels, in their order; none of levels alone.
+
+    Raises:
+        InputError: a Q or DQ means nothing.
+    """
+    shaped = with_shapes(model)
+    borders = {_levels(node) for node in shaped.graph if _on_one_grid(node)}
+    return tuple(
+        unit
+        for output in shaped.graph.outputs
+        if output not in borders and (unit := _real_unit(shaped, output, borders)) is not None and unit.operators
+    )
+
+
+def _real_unit(model: ir.Model, output: ir.Value, borders: set[ir.Value]) -> QuantizedUnit | None:
+    feeds, between = _between(model, output, borders)
+    name = str(output.name)
+    return (
+        None
+        if not feeds
+        else QuantizedUnit(
+            value=name,
+            node=node_key(between[-1]) if between else name,
+            operators=tuple(node.op_type for node in between),
+            graph=_extracted(model, feeds, output),
+            feeds=tuple(str(feed.name) for feed in feeds),
+            real=name,
+            stands_for=name,
+            grid=None,
+            ends=Ends(low=-_ENDLESS, high=_ENDLESS),
+        )
+    )
 
 
 def _on_one_grid(node: ir.Node) -> bool:
@@ -82,29 +145,59 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
     grid, levels, source = grid_of(quantizer), _levels(quantizer), quantizer.inputs[0]
     assert grid is not None
     assert source is not None
-    feeds, nodes = _behind(levels, borders, set(model.graph.inputs))
+    feeds, between = _between(model, levels, borders)
     if not feeds:
         return None
-    ends = Ends.of_grid(*_grid_ends(quantizer, grid), int(grid.zero_point))
+    lowest, highest = _grid_ends(quantizer, grid)
+    ends = Ends.of_grid(lowest, highest, int(grid.zero_point))
+    stands_for = _first_real(source)
     maker = source.producer()
     if (limits := _limits(maker, float(grid.scale))) is not None and maker is not None:
         ends, source = ends.within(*limits), maker.inputs[0]
-    order = {node: index for index, node in enumerate(model.graph)}
-    between = sorted((node for node in nodes if node.op_type not in _PAIRS), key=order.__getitem__)
-    piece = ir.convenience.extract(model.graph, feeds, [levels])
     return QuantizedUnit(
         value=str(levels.name),
         node=node_key(between[-1] if between else quantizer),
         operators=tuple(node.op_type for node in between if node is not levels.producer()),
-        graph=ir.Model(piece, ir_version=model.ir_version),
+        graph=_extracted(model, feeds, levels),
         feeds=tuple(str(feed.name) for feed in feeds),
         real=str(source.name if source is not None else ""),
+        stands_for=stands_for,
         grid=grid,
         ends=ends,
+        lowest=lowest,
+        highest=highest,
     )
 
 
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
+def _first_real(value: ir.Value) -> str:
+    """The float value that ``value`` is, or whose levels it comes out of."""
+    maker = value.producer()
+    while maker is not None and maker.op_type in _PAIRS | {"Clip"} and not _is_clip_of_reals(maker):
+        source = maker.inputs[0]
+        if source is None or is_constant(source):
+            break
+        value, maker = source, source.producer()
+    return str(value.name)
+
+
+def _is_clip_of_reals(node: ir.Node) -> bool:
+    """Whether ``node`` clips numbers rather than levels."""
+    maker = None if node.inputs[0] is None else node.inputs[0].producer()
+    return node.op_type == "Clip" and (maker is None or clip_of_levels(maker) is not node)
+
+
+def _extracted(model: ir.Model, feeds: list[ir.Value], result: ir.Value) -> ir.Model:
+    return ir.Model(ir.convenience.extract(model.graph, feeds, [result]), ir_version=model.ir_version)
+
+
+def _between(model: ir.Model, result: ir.Value, borders: set[ir.Value]) -> tuple[list[ir.Value], list[ir.Node]]:
+    """What ``result`` is made of, and the operators that make it, but for the pairs, in order."""
+    feeds, nodes = _behind(result, borders, set(model.graph.inputs))
+    order = {node: index for index, node in enumerate(model.graph)}
+    return feeds, sorted((node for node in nodes if node.op_type not in _PAIRS), key=order.__getitem__)
 
 
 def _behind(levels: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]) -> tuple[list[ir.Value], set[ir.Node]]:

@@ -50,12 +50,12 @@ class NodeErrors:
     Args:
         node: the operator, by the name that it has in fp32. operators: all of them, in order. value: the fp32 value.
         macs: multiply-accumulates of one sample. elements: of the value, over all samples.
-        cumulative: of the patient's own run, everything before it included.
+        cumulative: of the patient's own run, everything before it included; None: the value has no counterpart in fp32.
         isolated: of the patient fed with fp32 numbers, rounded to the grids in front: this node's own error.
-        explained: of real arithmetic on the same grids, fed alike: what the grids alone cost. What ``isolated`` has
-            beyond is the engine's.
+        explained: what the grids alone cost: the fp32 operators themselves, with inputs, weights and result rounded to
+            the grids of this node. What ``isolated`` has beyond is a fault of the graph or of the engine.
         counting: the patient's levels in its own run beside real arithmetic on the levels that it had there.
-        replayed: the same of the isolated runs.
+        claimed: the same beside the arithmetic that the patient claims to count by; None: it claims none, or is that.
         clipped_low, clipped_high: shares of the patient's levels at either end where fp32 lies beyond it.
         ties: share of the values whose real number lies halfway between two levels.
         gain_db: what the graph's outputs gain in SQNR when this node alone is kept in float; None: not tried.
@@ -66,11 +66,11 @@ class NodeErrors:
     value: str
     macs: int = 0
     elements: int = 0
-    cumulative: Errors
+    cumulative: Errors | None = None
     isolated: Errors | None = None
     explained: Errors | None = None
     counting: CountingErrors | None = None
-    replayed: CountingErrors | None = None
+    claimed: CountingErrors | None = None
     clipped_low: float = 0.0
     clipped_high: float = 0.0
     ties: float = 0.0
