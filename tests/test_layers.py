@@ -24,6 +24,7 @@ BREAKS = [
     ("Numerics know arrays only", "numerics/added.py", "import onnx_ir"),
     ("Only the plugin knows pytest", "suite/added.py", "import pytest"),
     ("Only backends and the probe know ONNX Runtime", "graph/added.py", "def late():\n    import onnxruntime"),
+    ("The worker of another Python needs nothing of ours", "backends/venv/worker.py", "import qbench.errors"),
     ("No circles between neighbours", "graph/shapes.py", "import qbench.graph.cost"),
 ]
 

@@ -25,6 +25,12 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import Feeds as Feeds
     from qbench.backends.protocol import Ruled as Ruled
     from qbench.backends.slicing import in_slices as in_slices
+    from qbench.backends.venv.another_python import AnotherPython as AnotherPython
+    from qbench.backends.venv.another_python import python_backend as python_backend
+    from qbench.backends.venv.creator import EnvironmentMaker as EnvironmentMaker
+    from qbench.backends.venv.offered import offered_versions as offered_versions
+    from qbench.backends.venv.written import load_python as load_python
+    from qbench.backends.versions import versions_of as versions_of
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
@@ -39,5 +45,10 @@ else:
             "protocol": ("Array", "Backend", "Counting", "Executor", "Feeds", "Ruled"),
             "optimizer_listing": ("SessionOptimizer", "session_optimizers"),
             "slicing": ("in_slices",),
+            "venv.another_python": ("AnotherPython", "python_backend"),
+            "venv.creator": ("EnvironmentMaker",),
+            "venv.offered": ("offered_versions",),
+            "venv.written": ("load_python",),
+            "versions": ("versions_of",),
         },
     )

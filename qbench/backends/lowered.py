@@ -40,4 +40,12 @@ class LoweredOrtBackend:
         Raises:
             What ``OrtBackend.prepare`` raises.
         """
-        return self.engine.prepare(lower_to_qoperator(with_taps(loaded(model), taps)), threads=threads)
+        return self.engine.prepare(self.lowered(loaded(model), taps), threads=threads)
+
+    def lowered(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
+        """``model`` on operators on integers, with ``taps`` as outputs.
+
+        Raises:
+            InputError: a tap names no value of it.
+        """
+        return lower_to_qoperator(with_taps(model, taps))

@@ -6,9 +6,8 @@ which keeps u8×s8 dot products from saturating in pairs of 16 bits on processor
 """
 
 import os
-import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,9 +19,10 @@ from qbench.backends.feeds import FeedCheck
 from qbench.backends.int8_movers import with_int8_pairs
 from qbench.backends.optimization import Level, Optimization
 from qbench.backends.protocol import Array, Executor, Feeds
+from qbench.backends.refusal import batch_refusal, refusal
 from qbench.backends.tapping import loaded, with_taps
 from qbench.backends.unsharing import unshared
-from qbench.errors import InputError, QbenchError, UnavailableError, UnsupportedError
+from qbench.errors import QbenchError, UnavailableError
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, save_model
 
 if TYPE_CHECKING:
@@ -39,6 +39,13 @@ _LEVELS = {
     Level.LAYOUT: "ORT_ENABLE_LAYOUT",
     Level.ALL: "ORT_ENABLE_ALL",
 }
+_ENTRIES = {
+    # Spinning threads burn the cores that other workers of the same run need.
+    "session.intra_op.allow_spinning": "0",
+    "session.inter_op.allow_spinning": "0",
+    # Its default would round float activations to 8 bits before products with dequantized weights.
+    "session.qdq_matmulnbits_accuracy_level": "0",
+}
 _PROVIDERS = ("CPUExecutionProvider",)
 _CAPABILITIES = Capabilities(
     activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}),
@@ -50,14 +57,6 @@ _CAPABILITIES = Capabilities(
 )
 """What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of activations per channel,
 though the operators alone have kernels."""
-_LACKING = (
-    "is not a registered function/op",
-    "No Op registered for",
-    "Could not find an implementation",
-    "ONNX Runtime only *guarantees* support",
-    "Unsupported model IR version",
-)
-"""How messages of a general failure say that the engine, not the graph, is at fault."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,13 +87,29 @@ class OrtBackend:
         """
         runtime = _runtime()
         graph = loaded(model)
-        tapped = with_taps(graph, taps)
+        session = self._session(runtime, self.fitted(graph, taps), threads)
+        return _OrtExecutor(session, FeedCheck.of(graph, self.name), self.name)
+
+    def fitted(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
+        """What a session is made of: ``model`` with ``taps`` as outputs, rewritten where an optimizer would stumble.
+
+        Raises:
+            InputError: a tap names no value of it.
+        """
+        tapped = with_taps(model, taps)
         if self.optimization.level is not Level.NONE:
             tapped = with_int8_pairs(tapped)
-        if self.precise:
-            tapped = unshared(tapped)
-        session = self._session(runtime, tapped, threads)
-        return _OrtExecutor(session, FeedCheck.of(graph, self.name), self.name)
+        return unshared(tapped) if self.precise else tapped
+
+    @property
+    def level_name(self) -> str:
+        """Its optimization level, as the engine calls it."""
+        return _LEVELS[self.optimization.level]
+
+    @property
+    def session_entries(self) -> Mapping[str, str]:
+        """The entries of a session's configuration."""
+        return _ENTRIES | ({"session.x64quantprecision": "1"} if self.precise else {})
 
     def _session(self, runtime: Any, model: ir.Model, threads: int) -> "onnxruntime.InferenceSession":  # noqa: ANN401 - a module without types
         options = self._options(runtime, threads)
@@ -109,12 +124,14 @@ class OrtBackend:
         except QbenchError:
             raise
         except Exception as error:  # onnxruntime's exceptions share no public parent
-            raise _refusal(error, model, self.name, runtime.__version__) from error
+            graph = model.graph.name or "model"
+            raise refusal(
+                type(error).__name__, str(error), graph=graph, backend=self.name, version=runtime.__version__
+            ) from error
 
     def _options(self, runtime: Any, threads: int) -> Any:  # noqa: ANN401 - a module without types
         options = runtime.SessionOptions()
-        level = _LEVELS[self.optimization.level]
-        options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, level)
+        options.graph_optimization_level = getattr(runtime.GraphOptimizationLevel, self.level_name)
         if self.optimization.kept is not None:
             options.optimized_model_filepath = os.fspath(self.optimization.kept)
         options.intra_op_num_threads = threads
@@ -123,13 +140,8 @@ class OrtBackend:
         options.log_severity_level = _EVERYTHING if self.optimization.told else _FATAL_ONLY
         options.use_deterministic_compute = True
         options.enable_mem_pattern = False  # it keeps a plan per input shape: memory that grows, no time that shrinks
-        # Spinning threads burn the cores that other workers of the same run need.
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        options.add_session_config_entry("session.inter_op.allow_spinning", "0")
-        # Its default would round float activations to 8 bits before products with dequantized weights.
-        options.add_session_config_entry("session.qdq_matmulnbits_accuracy_level", "0")
-        if self.precise:
-            options.add_session_config_entry("session.x64quantprecision", "1")
+        for name, value in self.session_entries.items():
+            options.add_session_config_entry(name, value)
         return options
 
 
@@ -154,12 +166,7 @@ class _OrtExecutor(Closing):
         try:
             results = self._session.run(self._outputs, arrays)
         except Exception as error:  # onnxruntime's exceptions share no public parent
-            raise InputError(
-                f"Running '{self._check.graph}' on '{self._backend}'",
-                found=_sentence(error),
-                expected="a batch that the graph can compute",
-                remedy="Check that the data fits the model.",
-            ) from error
+            raise batch_refusal(str(error), graph=self._check.graph, backend=self._backend) from error
         return dict(zip(self._outputs, results, strict=True))
 
     def close(self) -> None:
@@ -179,28 +186,3 @@ def _runtime() -> Any:  # noqa: ANN401 - a module without types
         ) from error
     onnxruntime.disable_telemetry_events()
     return onnxruntime
-
-
-def _refusal(error: Exception, model: ir.Model, backend: str, version: str) -> QbenchError:
-    """What the engine cannot do is unsupported; what no engine could do, a graph that is wrong, is an input error.
-
-    The difference matters: an unsupported cell is skipped, and a quantizer that writes nonsense must not be.
-    """
-    doing, found = f"Preparing '{model.graph.name}' on '{backend}'", _sentence(error)
-    if type(error).__name__ == "NotImplemented" or any(words in found for words in _LACKING):
-        return UnsupportedError(
-            doing,
-            found=found,
-            expected=f"operators and an opset that onnxruntime {version} has",
-            remedy="Choose another backend, or export the model with operators it has.",
-        )
-    return InputError(
-        doing, found=found, expected="a valid graph", remedy="Export the model again, or report what rewrote it."
-    )
-
-
-def _sentence(error: Exception) -> str:
-    """The telling part of an engine's message, without its status number, source file and function signature."""
-    text = " ".join(str(error).split())
-    text = re.sub(r"^\[ONNXRuntimeError\] : (\d+ : )?", "", text)
-    return re.sub(r"/onnxruntime_src/\S+:\d+ .*\) (?=[A-Z])", "", text)[:300]

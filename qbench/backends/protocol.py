@@ -88,4 +88,14 @@ class Ruled(Protocol):
         ...
 
 
-__all__ = ["Array", "Backend", "Counting", "Executor", "Feeds", "Ruled"]
+@runtime_checkable
+class Elsewhere(Protocol):
+    """A backend whose packages are not those of this Python."""
+
+    @property
+    def package_versions(self) -> Mapping[str, str]:
+        """Those of ``packages`` that are there, with their versions."""
+        ...
+
+
+__all__ = ["Array", "Backend", "Counting", "Elsewhere", "Executor", "Feeds", "Ruled"]

@@ -22,12 +22,19 @@ def choose_arithmetic(text: str) -> "Arithmetic":
     return machine
 
 
-def choose_backend(text: str) -> "Backend":
+def choose_backend(text: str, python: str | None = None) -> "Backend":
     """The backend called ``text``, or the integer machine in the file ``text`` when that ends in ``.toml``.
 
-    Raises:
-        InputError: no such name or file, or a file that is no arithmetic.
-    """
-    from qbench.backends import IntegerBackend, get_backend
+    Args:
+        text: the name or the file. python: another Python, or the folder of its environment, that is to run it.
 
+    Raises:
+        InputError: no such name, file or Python, a file that is no arithmetic, or a backend that no Python's packages
+            run.
+        UnavailableError: the other Python lacks onnxruntime.
+    """
+    from qbench.backends import IntegerBackend, get_backend, python_backend
+
+    if python is not None:
+        return python_backend(python, text)
     return IntegerBackend(arithmetic=choose_arithmetic(text)) if text.endswith(".toml") else get_backend(text)

@@ -38,6 +38,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default="ort-cpu",
         help="what runs it: a name, or a .toml that spells an arithmetic (default: ort-cpu)",
     )
+    parser.add_argument(
+        "--python", metavar="VENV", help="another Python, or the folder of its environment, whose onnxruntime runs it"
+    )
     parser.add_argument("--schema", metavar="S", help="quantize with this schema, too: a name or a .toml")
     parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
     parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
@@ -102,6 +105,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     return ExitCode.FINE
 
 
+def _backend(arguments: argparse.Namespace, measured: "list[Measurement]") -> str:
+    """What was asked for; under another Python, how results call it."""
+    return measured[-1].cell.backend if arguments.python else str(arguments.backend)
+
+
 def _macs(count: int) -> str:
     return f"{count / _MILLION:.4g} million" if count >= _MILLION else str(count)
 
@@ -113,7 +121,7 @@ def _print(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[
     if arguments.fp32:
         print(f"fp32     {arguments.fp32}")
     print(f"data     {arguments.data}  ({len(data)} samples)")
-    print(f"backend  {arguments.backend}  ({measured[-1].environment})")
+    print(f"backend  {_backend(arguments, measured)}  ({measured[-1].environment})")
     if arguments.schema:
         print(f"schema   {arguments.schema}")
         if arguments.calib:
@@ -232,7 +240,7 @@ def _table(arguments: argparse.Namespace, evaluated: "Evaluated") -> dict[str, A
         "model": arguments.model,
         "data": arguments.data,
         "samples": len(next(iter(shared.subject.data.values()))),
-        "backend": arguments.backend,
+        "backend": _backend(arguments, measured),
         "environment_class": str(measured[0].environment),
         "fp32": one(measured[0]),
         "quantized": one(measured[1]) if len(measured) > 1 else None,

@@ -40,7 +40,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     from qbench.judging import FP32, GIVEN, Cell
     from qbench.storage import Cache
 
-    backend = choose_backend(arguments.backend)
+    backend = choose_backend(arguments.backend, arguments.python)
     counted = counted_backend(backend) if arguments.counters else None
     backend = backend if counted is None else counted
     schema = choose_schema(arguments.schema) if arguments.schema else None
@@ -80,7 +80,8 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
 
 def _environment(backend: "Backend") -> "EnvironmentClass":
     """The class of results of ``backend`` here."""
-    from qbench.host import package_versions, processor_class
+    from qbench.backends import versions_of
+    from qbench.host import processor_class
     from qbench.judging import EnvironmentClass
 
-    return EnvironmentClass(processor_class(), tuple(sorted(package_versions(backend.packages).items())))
+    return EnvironmentClass(processor_class(), tuple(sorted(versions_of(backend).items())))

@@ -137,10 +137,10 @@ def _excused(
 
 
 def _environment(planned: "PlannedCell", catalogues: "Catalogues", processor: str) -> "EnvironmentClass":
-    from qbench.host import package_versions
+    from qbench.backends import versions_of
     from qbench.judging import EnvironmentClass
 
-    packages = package_versions(catalogues.backends.get(planned.cell.backend).packages)
+    packages = versions_of(catalogues.backends.get(planned.cell.backend))
     return EnvironmentClass.of(processor, packages, threads=planned.suite.table.threads)
 
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
 SCHEMA_FOLDER = "schemas"
 ARITHMETIC_FOLDER = "arithmetics"
 DEVICE_FOLDER = "devices"
+PYTHON_FOLDER = "pythons"
 WRITTEN_MACHINES = f"{ARITHMETIC_FOLDER}/*.toml"
 """Who owns the machines that files beside suites spell."""
 
@@ -48,7 +49,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
     """Everything known here: our own, what is installed, ``extensions``, and what TOML files under ``suites`` spell.
 
     ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend ``integer-mine``,
-    ``devices/mine.toml`` the backend ``partitioned-mine``.
+    ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml`` the backend ``mine``.
 
     Raises:
         InputError: two owners define one name.
@@ -76,12 +77,14 @@ def written_extensions(suites: Path) -> tuple[Extension, ...]:
     devices = {
         f"partitioned-{path.stem}": partial(_read_device, path, machines) for path in _files(suites / DEVICE_FOLDER)
     }
+    pythons = {path.stem: partial(_read_python, path) for path in _files(suites / PYTHON_FOLDER)}
     found = (
         Extension(name=f"{SCHEMA_FOLDER}/*.toml", schemas=schemas),
         Extension(name=WRITTEN_MACHINES, arithmetics=machines),
         Extension(name=f"{DEVICE_FOLDER}/*.toml", backends=devices),
+        Extension(name=f"{PYTHON_FOLDER}/*.toml", backends=pythons),
     )
-    return tuple(one for one, files in zip(found, (schemas, machines, devices), strict=True) if files)
+    return tuple(one for one, files in zip(found, (schemas, machines, devices, pythons), strict=True) if files)
 
 
 def _files(folder: Path) -> list[Path]:
@@ -103,6 +106,12 @@ def _read_device(path: Path, machines: "Mapping[str, Callable[[], Arithmetic]]")
     from qbench.numerics import get_arithmetic
 
     return device_backend(path, lambda name: machines[name]() if name in machines else get_arithmetic(name))
+
+
+def _read_python(path: Path) -> "Backend":
+    from qbench.backends import load_python
+
+    return load_python(path)
 
 
 def _read_schema(path: Path) -> "Schema":

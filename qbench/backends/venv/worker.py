@@ -1,0 +1,191 @@
+"""A process of another Python that runs one model: it needs numpy and onnxruntime of that Python, and nothing of qbench.
+
+    python -I worker.py READ WRITE          (numbers of two open file descriptors)
+
+A message is: the length of its header (8 bytes, little-endian), the header (JSON in UTF-8), then the bytes of its
+arrays, little-endian and in C order, one after the other as ``arrays`` in the header lists them: name, dtype, shape,
+bytes. An array of dtype ``text`` is a JSON list of strings. Each message is answered by one; the first comes unasked
+and says which versions there are. Nothing is pickled, so that what comes back can be read without trusting it. What the
+engine prints goes elsewhere, as no descriptor of the protocol is a standard one.
+
+Old Pythons read this file: syntax of 3.8, and of onnxruntime what 1.10 had.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import signal
+import struct
+import sys
+import threading
+import time
+from io import BufferedReader, BufferedWriter
+from typing import Any, Dict, Mapping, Tuple  # noqa: UP035 - Python 3.8 has no dict[…] at run time
+
+TEXT = "text"
+_LENGTH = struct.Struct("<Q")
+_FATAL_ONLY = 4
+_LOOK_AGAIN = 0.5
+"""Seconds between two looks whether the parent is still there."""
+
+Message = Tuple[Dict[str, Any], Dict[str, Any]]  # noqa: UP006
+"""A header and arrays by name."""
+
+
+class NotImplemented(Exception):  # noqa: A001, N818 - the engine's own name for what it cannot do
+    """This engine has no such thing."""
+
+
+def write_message(file: BufferedWriter, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+    """Send one message.
+
+    Raises:
+        OSError: whoever reads has gone.
+    """
+    bodies = {name: _body(array) for name, array in arrays.items()}
+    listed = [[name, dtype, list(shape), len(body)] for name, (dtype, shape, body) in bodies.items()]
+    text = json.dumps({**header, "arrays": listed}).encode("utf-8")
+    file.write(_LENGTH.pack(len(text)) + text)
+    for _, _, body in bodies.values():
+        file.write(body)
+    file.flush()
+
+
+def read_message(file: BufferedReader) -> Message:
+    """Wait for one message.
+
+    Raises:
+        EOFError: whoever writes has gone.
+    """
+    (length,) = _LENGTH.unpack(_exactly(file, _LENGTH.size))
+    header = json.loads(_exactly(file, length).decode("utf-8"))
+    arrays = {name: _array(dtype, shape, _exactly(file, size)) for name, dtype, shape, size in header.pop("arrays")}
+    return header, arrays
+
+
+def _exactly(file: BufferedReader, size: int) -> bytearray:
+    data = bytearray(size)
+    view, done = memoryview(data), 0
+    while done < size:
+        count = file.readinto(view[done:])
+        if not count:
+            raise EOFError("the other end of the pipe was closed")
+        done += count
+    return data
+
+
+def _body(array: Any) -> Tuple[str, Tuple[int, ...], Any]:  # noqa: ANN401, UP006
+    import numpy as np
+
+    array = np.asarray(array)
+    if array.dtype.kind in "OU":
+        body = json.dumps([str(one) for one in array.ravel()]).encode("utf-8")
+        return TEXT, array.shape, body
+    little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    return little.dtype.str, array.shape, little.reshape(-1).view(np.uint8).data
+
+
+def _array(dtype: str, shape: Any, body: bytearray) -> Any:  # noqa: ANN401
+    import numpy as np
+
+    if dtype == TEXT:
+        array = np.empty(math.prod(shape), dtype=object)
+        array[:] = json.loads(body.decode("utf-8"))
+        return array.reshape(shape)
+    return np.ndarray(tuple(shape), np.dtype(dtype), body)
+
+
+def _versions() -> Dict[str, str]:  # noqa: UP006
+    """Of what counts here; importing is the test that it is whole.
+
+    Raises:
+        ImportError: one is missing, or does not go with another.
+    """
+    import numpy
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()
+    return {"onnxruntime": onnxruntime.__version__, "numpy": numpy.__version__}
+
+
+def _session(settings: Mapping[str, Any], model: Any) -> Any:  # noqa: ANN401
+    """A session of onnxruntime on the CPU with ``settings``, as qbench makes its own."""
+    import onnxruntime
+
+    levels = onnxruntime.GraphOptimizationLevel
+    if not hasattr(levels, settings["level"]):
+        raise NotImplemented(f"onnxruntime {onnxruntime.__version__} has no {settings['level']}")
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = getattr(levels, settings["level"])
+    options.intra_op_num_threads = settings["threads"]
+    options.inter_op_num_threads = 1
+    options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
+    options.log_severity_level = _FATAL_ONLY
+    options.enable_mem_pattern = False
+    if hasattr(options, "use_deterministic_compute"):
+        options.use_deterministic_compute = True
+    for name, value in settings["entries"].items():
+        options.add_session_config_entry(name, value)
+    more = {"disabled_optimizers": set(settings["without"])} if settings["without"] else {}
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"], **more)
+
+
+class _Engine:
+    """The session of this process, once there is one."""
+
+    def __init__(self) -> None:
+        self._session: Any = None
+
+    def answer(self, header: Mapping[str, Any], arrays: Dict[str, Any]) -> Message:  # noqa: UP006
+        """What ``header`` asks for."""
+        if header["do"] == "prepare":
+            self._session = _session(header, header["path"] or arrays.pop("model").tobytes())
+            return {}, {}
+        names = [output.name for output in self._session.get_outputs()]
+        return {}, dict(zip(names, self._session.run(names, arrays)))
+
+
+def _leave_with_parent() -> None:
+    """End this process when its parent has gone, in the middle of a run too."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(_LOOK_AGAIN)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def _refused(error: BaseException) -> Message:
+    return {"error": {"kind": type(error).__name__, "text": str(error)}}, {}
+
+
+def main(descriptors: Any) -> None:  # noqa: ANN401
+    """Answer what comes in on the first of the two descriptors, on the second, until the first is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the parent, which ends us
+    _leave_with_parent()
+    reading, writing = descriptors
+    incoming, outgoing = open(int(reading), "rb"), open(int(writing), "wb")  # noqa: SIM115 - for as long as we live
+    engine = _Engine()
+    try:
+        answer: Message = {"versions": {**_versions(), "python": platform.python_version()}}, {}
+    except Exception as error:  # a broken installation raises all kinds
+        answer = _refused(error)
+    while True:
+        try:
+            write_message(outgoing, *answer)
+            header, arrays = read_message(incoming)
+        except (EOFError, OSError):
+            return
+        try:
+            answer = engine.answer(header, arrays)
+        except Exception as error:  # onnxruntime's exceptions share no public parent
+            answer = _refused(error)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
