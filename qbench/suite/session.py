@@ -11,9 +11,10 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from qbench.backends import versions_of
 from qbench.errors import QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import Beside, Request, SharedWork, evaluate
-from qbench.host import package_versions, processor_class
+from qbench.host import processor_class
 from qbench.judging import (
     FAILING,
     EnvironmentClass,
@@ -79,7 +80,7 @@ class Bench:
 
     def environment(self, backend: str) -> EnvironmentClass:
         """The environment class of results of ``backend`` on this machine."""
-        packages = package_versions(self._catalogues.backends.get(backend).packages)
+        packages = versions_of(self._catalogues.backends.get(backend))
         return EnvironmentClass.of(self.processor, packages, threads=self.suite.table.threads)
 
     def run(self, planned: PlannedCell) -> JudgedCell:
