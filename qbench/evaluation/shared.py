@@ -252,6 +252,10 @@ class SharedWork:
             self._quantized[key] = Quantized(models, plans)
         return self._quantized[key]
 
+    def forget(self, schema: Schema, capabilities: Capabilities) -> None:
+        """Let go of the graphs under ``schema``: a search makes many that nobody asks for again."""
+        self._quantized.pop((schema, capabilities), None)
+
     def _plans(self, schema: Schema, capabilities: Capabilities, graphs: Mapping[str, ir.Model]) -> dict[str, Plan]:
         if not schema.needs_profile and not len(self.subject.calibration):
             return {name: make_plan(model, None, schema, capabilities=capabilities) for name, model in graphs.items()}

@@ -15,11 +15,11 @@ def table_from_value(value: object) -> dict[str, Any]:
     """The fields of the dataclass ``value`` that differ from their defaults, as plain values, in the class's order.
 
     A field that is added later, with what was meant before as its default, therefore changes no table. Fields hold
-    texts, numbers, enums, tuples and dataclasses of these.
+    texts, numbers, enums, tuples and dataclasses of these; what a value makes of its other fields is no part of it.
     """
     assert is_dataclass(value)
     assert not isinstance(value, type)
-    found = ((one, getattr(value, one.name)) for one in fields(value))
+    found = ((one, getattr(value, one.name)) for one in fields(value) if one.init)
     return {one.name: _plain(held) for one, held in found if held != _default(one)}
 
 
@@ -46,4 +46,4 @@ def _spelled(value: object) -> str:
         return f"{{ {inside} }}" if inside else "{}"
     if isinstance(value, list):
         return f"[{', '.join(map(_spelled, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON takes DEL as it is, TOML does not

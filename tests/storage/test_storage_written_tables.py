@@ -33,7 +33,7 @@ class Outer:
 
 
 inners = st.builds(Inner, colour=st.sampled_from(Colour), depth=st.integers(-9, 9))
-texts = st.text(st.characters(codec="utf-8", exclude_characters="\x7f"), max_size=9)
+texts = st.text(st.characters(codec="utf-8"), max_size=9)
 outers = st.builds(
     Outer,
     name=texts,
