@@ -135,6 +135,7 @@ def _stored(folder: Path, run: "Run", model: str, suite: "Suite") -> "Baseline":
 def _accept(
     baseline: "Baseline", measured: "list[Measurement]", accepting: "Accepting", suite: "Suite"
 ) -> "Acceptance":
+    from qbench.host import utc_today
     from qbench.tracking import accept_measurements
 
     try:
@@ -144,6 +145,7 @@ def _accept(
             accepting=accepting,
             rules=suite.rules(baseline.model),
             quarantine=suite.quarantine,
+            today=utc_today(),
             criterion=suite.criterion,
         )
     except InputError as error:  # it names pytest's option; here the option is called otherwise
@@ -153,6 +155,8 @@ def _accept(
 def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) -> None:
     rows: list[dict[str, Any]] = []
     refused = left_out = 0
+    for notice in dict.fromkeys(text for results in done.values() for result in results for text in result.notices):
+        say(notice)
     for (suite, model), results in done.items():
         for result in results:
             rows += [

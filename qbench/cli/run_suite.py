@@ -67,7 +67,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     bench = Bench(suite, catalogues, _settings(arguments))
     with _opened(arguments, suite, len(planned), len(chosen)) as writer:
         _note_leftovers(suite, planned, Path(arguments.baselines), writer)
-        code = _measure(bench, chosen, writer, is_whole=len(chosen) == len(planned))
+        code = _measure(bench, chosen, writer, planned=planned, limited=arguments.limit is not None)
     run = read_run(writer.path)
     _show(run, code, as_json=arguments.json)
     if arguments.report:
@@ -142,20 +142,30 @@ def _note_leftovers(suite: "Suite", planned: "Sequence[PlannedCell]", baselines:
         writer.write({"type": "note", "text": text})
 
 
-def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter", *, is_whole: bool) -> ExitCode:
-    """Every chosen cell, each written down as soon as it is judged; behind a whole suite, the rules that were idle."""
+def _measure(
+    bench: "Bench",
+    chosen: "Sequence[PlannedCell]",
+    writer: "RunWriter",
+    *,
+    planned: "Sequence[PlannedCell]",
+    limited: bool,
+) -> ExitCode:
+    """Every chosen cell, each written down as soon as it is judged; behind them, rules and entries without a use.
+
+    ``planned``: every cell of the suite. ``limited``: over a part of the samples, which does not tell of entries.
+    """
     from qbench.cli.progress import cell_progress
-    from qbench.suite import idle_rule_errors
+    from qbench.suite import idle_rule_errors, outgrown_entry_errors
 
     is_red = False
     lines = []
     try:
         _fetch(chosen)
-        names = [f"{planned.cell.suite}::{planned.cell}" for planned in chosen]
+        names = [f"{one.cell.suite}::{one.cell}" for one in chosen]
         with cell_progress(names, writer.path.parent) as progress:
-            for planned in chosen:
-                progress.begin(str(planned.cell))
-                line, red = _one(bench, planned)
+            for one in chosen:
+                progress.begin(str(one.cell))
+                line, red = _one(bench, one)
                 writer.write(line)
                 lines.append(line)
                 is_red = is_red or red
@@ -164,7 +174,10 @@ def _measure(bench: "Bench", chosen: "Sequence[PlannedCell]", writer: "RunWriter
         writer.write({"type": "note", "text": f"interrupted after {writer.cells} of {len(chosen)} selected cells"})
         say(f"interrupted; {writer.cells} of {len(chosen)} cells are kept in {writer.path}")
         return ExitCode.INCOMPLETE
-    for sentence in idle_rule_errors(lines) if is_whole else ():
+    idle = idle_rule_errors(lines) if len(chosen) == len(planned) else ()
+    if not limited:
+        idle += outgrown_entry_errors(bench.suite, (one.cell for one in planned), lines)
+    for sentence in idle:
         writer.write({"type": "note", "text": sentence})
         say(sentence)
         is_red = True

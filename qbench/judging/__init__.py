@@ -2,6 +2,7 @@
 
 from qbench.judging.allowance import IDENTICAL, Allowance
 from qbench.judging.amounts import valued
+from qbench.judging.approving import APPROVABLE, approved
 from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.decision import Deciding, Decision
@@ -29,6 +30,7 @@ from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
 
 __all__ = [
     "ANY",
+    "APPROVABLE",
     "DEFAULT_TOLERANCE",
     "FAILING",
     "FP32",
@@ -73,6 +75,7 @@ __all__ = [
     "Unaligned",
     "Verdict",
     "accepted_on",
+    "approved",
     "arithmetic_change",
     "benjamini_hochberg",
     "broken_text",

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from qbench.judging import remedies
 from qbench.judging.amounts import percent, short_percent
+from qbench.judging.approving import NEVER_ACCEPTED
 from qbench.judging.cell import Cell
 from qbench.judging.drift import drift_gates, reference_gate
 from qbench.judging.equality import Criterion, equality_gate, unequal_text
@@ -67,7 +68,7 @@ def judge(
     gates = (*scores, *shares, *beside, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
-    verdict = _by_gates(measurement, gates, rule, node_id)
+    verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole)
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
@@ -169,11 +170,11 @@ def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_i
 
 def _unknown_cell(verdict: Verdict, measurement: Measurement, node_id: str) -> Verdict:
     """A cell that was never accepted: its loss is shown, but somebody has to approve it first."""
-    fails = f"; {verdict.headline}" if verdict.outcome is Outcome.FAILED else f"; {numbers(measurement)}"
+    fails = verdict.headline if verdict.outcome is Outcome.FAILED else numbers(measurement)
     return replace(
         verdict,
         outcome=Outcome.MISSING,
-        headline=one_line(f"never accepted{fails}"),
+        headline=one_line(f"{NEVER_ACCEPTED}{fails}"),
         remedy=remedies.missing_cell(node_id),
     )
 
@@ -188,13 +189,17 @@ def _memory_gates(measurement: Measurement, expectation: Expectation, rules: Rul
     return reference_gate(measurement, expectation, drift[0]), *drift
 
 
-def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str) -> Verdict:
+def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node_id: str, *, whole: bool) -> Verdict:
     """The first broken gate decides; ``rule`` is named when none is."""
     drifted = any(gate.kind == "drift" and gate.state is GateState.BROKEN for gate in gates)
     broken = next((gate for gate in gates if gate.state is GateState.BROKEN), None)
     open_ = [gate for gate in gates if gate.state is GateState.INCONCLUSIVE]
     if broken is None and open_:
-        outcome, headline, remedy = Outcome.INCONCLUSIVE, undecided(measurement, open_[0]), ""
+        outcome, headline, remedy = (
+            Outcome.INCONCLUSIVE,
+            undecided(measurement, open_[0]),
+            remedies.undecided(node_id, whole=whole),
+        )
     elif broken is None:
         outcome, headline, remedy = Outcome.PASSED, numbers(measurement), ""
     elif broken.kind == "equality" and measurement.compared is not None:

@@ -104,11 +104,12 @@ def _state(score: Score, margin: Fraction, shown: Shown | None, decision: Decisi
 
 
 def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) -> str:
-    """The counts in one line."""
-    noun = "sample" if score.proportion else "unit"
+    """The counts in one line; a margin that is no number of samples stands in its metric's own unit."""
     margin_text = rule if rule.startswith("least margin") else f"margin {apart(score, float(margin) / score.out_of)}"
-    admits = counted(math.floor(margin), noun)
-    margin_text += " is under one sample, so it does not gate" if state is GateState.SHOWN else f" admits {admits}"
+    if state is GateState.SHOWN:
+        margin_text += " is under one sample, so it does not gate"
+    elif score.proportion:
+        margin_text += f" admits {counted(math.floor(margin), 'sample')}"
     return (
         f"{score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against fp32 "
         f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}: "

@@ -28,7 +28,10 @@ class QuarantineEntry:
     when: str | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        datetime.date.fromisoformat(self.expires)
+        try:
+            datetime.date.fromisoformat(self.expires)
+        except ValueError as error:
+            raise ValueError(f"expires = '{self.expires}', which is no day such as 2027-03-31 ({error})") from error
 
     def covers(self, cell: Cell, environment: EnvironmentClass) -> bool:
         """Whether this entry is about ``cell`` on this machine."""

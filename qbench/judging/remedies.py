@@ -40,7 +40,20 @@ def failed(node_id: str, *, drifted: bool, floor: bool) -> str:
     if floor and drifted:
         return changed(node_id) + " lowers the floor, never under the suite's minimum; else find the cause"
     accept = f"{changed(node_id)} records the new numbers, but " if drifted else ""
-    return f"{accept}this stays red: find the cause, or give the cell its own tolerance or a quarantine entry"
+    return f"{accept}this stays red: {still_failing()}"
+
+
+def still_failing() -> str:
+    """Its numbers are recorded, and beyond what the rule admits."""
+    return "find the cause, or give the cell its own tolerance or a quarantine entry"
+
+
+def undecided(node_id: str, *, whole: bool) -> str:
+    """A sample that cannot tell: a larger one does, which the data has where this was not the ``whole`` of it."""
+    more = (
+        "when the suite gives its model that many ('samples', or other 'data')" if whole else "without --qbench-limit"
+    )
+    return f'pytest "{node_id}" again {more}; decision = "point" goes by the counts alone'
 
 
 def too_far() -> str:

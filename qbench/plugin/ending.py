@@ -23,7 +23,7 @@ from qbench.reporting import (
     recent_runs,
     write_reports,
 )
-from qbench.suite import approve_run
+from qbench.suite import approve_run, outgrown_entry_errors
 from qbench.tracking import ANNOTATIONS_FILE, Acceptance, measurement_of_line
 
 LISTED = 12
@@ -41,6 +41,10 @@ def finish(
     for run in recorder.runs.values():
         for sentence in leftover_sentences(session, Path(run.facts["file"])):
             recorder.note(run, sentence)
+        for sentence in outgrown_sentences(session, run):
+            recorder.note(run, sentence)
+            recorder.problems.append(sentence)
+            exit_code = exit_code or int(pytest.ExitCode.TESTS_FAILED)
     recorder.finish(exit_code, crashes, stopped=stopped)
     said = []
     for run in recorder.runs.values():
@@ -51,6 +55,18 @@ def finish(
     if recorder.options.report and not stopped:
         said += _attempt(recorder, partial(_report, recorder))
     return said
+
+
+def outgrown_sentences(session: pytest.Session, run: OpenRun) -> tuple[str, ...]:
+    """The quarantine entries of several cells that none of them needs; none where few samples tell little."""
+    if run.header["limited"] is not None:
+        return ()
+    path = Path(run.facts["file"])
+    try:
+        opened = open_suite(path, session.config, session.gethookproxy(path))
+    except QbenchError:  # its cells, or its collector, say so
+        return ()
+    return outgrown_entry_errors(opened.suite, (one.cell for one in opened.planned), run.cells)
 
 
 def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
@@ -91,7 +107,9 @@ def _accept(run: OpenRun, session: pytest.Session) -> list[str]:
     opened = open_suite(path, session.config, session.gethookproxy(path))
     planned = {str(cell.cell): cell for cell in opened.planned}
     measured = [(planned[str(m.cell)], m) for m in _measurements(run) if str(m.cell) in planned]
-    return [line for model, change in approve_run(opened.bench, measured) for line in _told(model, change)]
+    approved = approve_run(opened.bench, measured)
+    notices = dict.fromkeys(notice for _, change in approved for notice in change.notices)
+    return [*(line for model, change in approved for line in _told(model, change)), *notices]
 
 
 def _prune(run: OpenRun, session: pytest.Session) -> list[str]:

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qbench.plugin.options import OPTIONS, Options
+from qbench.plugin.options import OPTIONS, origin_of
 
 if TYPE_CHECKING:
     from pluggy import HookRelay
 
+    from qbench.judging import QuarantineEntry
     from qbench.suite import Bench, Catalogues, PlannedCell, Settings, Suite
 
 
@@ -22,7 +23,7 @@ class OpenSuite:
 
     Args:
         suite, catalogues: as the file, the options and the extensions have them. planned: its cells in file order.
-        settings_of: makes the bench's settings, which asks hooks; only a session that measures does.
+        stale_entries: of the quarantine file, about no cell of the suite; only a session that prunes gets so far.
     """
 
     suite: "Suite"
@@ -30,6 +31,7 @@ class OpenSuite:
     planned: "tuple[PlannedCell, ...]"
     config: pytest.Config
     shown_path: str
+    stale_entries: "tuple[QuarantineEntry, ...]" = ()
 
     @cached_property
     def bench(self) -> "Bench":
@@ -69,19 +71,24 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
     Raises:
         InputError: the file or a name in it is wrong.
     """
-    from qbench.suite import expand, gather, load_suite
+    from qbench.suite import expand, expand_pruned, gather, load_suite
 
-    suite = _under(config.stash[OPTIONS], load_suite(path))
+    suite = _under(config, load_suite(path))
     added = [extension for extension in hook.pytest_qbench_extension(config=config) if extension is not None]
     catalogues = gather(added, suites=path.parent)
+    if config.stash[OPTIONS].prune:  # what is left over is told of at the end, and must not keep it from coming
+        kept, planned = expand_pruned(suite, catalogues)
+        stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
+        return OpenSuite(kept, catalogues, planned, config, _shown(path, config), stale)
     return OpenSuite(suite, catalogues, expand(suite, catalogues), config, _shown(path, config))
 
 
-def _under(options: Options, suite: "Suite") -> "Suite":
+def _under(config: pytest.Config, suite: "Suite") -> "Suite":
     """``suite`` with the numbers that options put in place of its own."""
-    table = suite.table
+    options, table = config.stash[OPTIONS], suite.table
     if options.tolerance is not None:
         table = replace(table, tolerance=options.tolerance)
+        suite = replace(suite, tolerance_from=origin_of(config, "tolerance"))
     if options.threads is not None:
         table = replace(table, threads=options.threads)
     return replace(suite, table=table)

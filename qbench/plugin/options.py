@@ -143,6 +143,11 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
     return options
 
 
+def origin_of(config: pytest.Config, name: str) -> str:
+    """Where the option ``name`` was set, as rules tell it: ``option --qbench-x``, or ``option qbench_x`` of the ini."""
+    return f"option --qbench-{name}" if config.getoption(f"qbench_{name}") else f"option qbench_{name}"
+
+
 def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
     if not options.writes_baselines:
         return

@@ -6,6 +6,7 @@ selected, so that nobody prunes by the way.
 
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -13,8 +14,11 @@ from qbench.errors import QbenchError
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
 from qbench.plugin.tags import collected_tags
-from qbench.suite import SUFFIX
+from qbench.suite import QUARANTINE_SUFFIX, SUFFIX
 from qbench.tracking import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
+
+if TYPE_CHECKING:
+    from qbench.judging import QuarantineEntry
 
 
 def leftover_sentences(session: pytest.Session, file: Path) -> tuple[str, ...]:
@@ -34,6 +38,8 @@ def demand_whole_suites(session: pytest.Session) -> None:
     Raises:
         pytest.UsageError: no suite was collected, or not all of one is selected.
     """
+    if session.testsfailed:  # a suite could not be read: pytest says why, and goes no further
+        return
     tags = collected_tags(session.config)
     if not tags:
         raise _refusal("no suite", "the file of one: pytest suites/NAME.qbench.toml --collect-only --qbench-prune")
@@ -51,10 +57,19 @@ def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
     folder = session.config.stash[OPTIONS].baselines
     said = []
     for file in files:
-        leftovers = _leftovers(_opened(session, file), folder)
+        opened = _opened(session, file)
+        leftovers = _leftovers(opened, folder)
         prune_leftovers(folder, leftovers)
-        said += [f"pruned {one.name}: {one.why}" for one in leftovers] or [f"nothing to prune: {file.name}"]
+        done = [f"pruned {one.name}: {one.why}" for one in leftovers]
+        done += [f"left to you: {_told_entry(opened, entry)}" for entry in opened.stale_entries]
+        said += done or [f"nothing to prune: {file.name}"]
     return said
+
+
+def _told_entry(opened: OpenSuite, entry: "QuarantineEntry") -> str:
+    """A file that people write, with their comments, is not written anew."""
+    file = f"{opened.suite.name}{QUARANTINE_SUFFIX}"
+    return f"the quarantine entry '{entry.cell}' is about no cell of '{opened.suite.name}': remove it from '{file}'"
 
 
 def _leftovers(opened: OpenSuite, folder: Path) -> tuple[Leftover, ...]:

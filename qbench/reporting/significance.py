@@ -1,7 +1,8 @@
 """Which losses of a run stand out from what chance would show in so many cells: a line of information, never a gate.
 
-One test a quantized cell that labels judge, and no other: McNemar's one-sided mid-p of its first metric that is a share of right samples, adjusted over
-the run by Benjamini and Hochberg. Cells share samples and move together, which it stands.
+One test a quantized cell that labels judge, none of any other: McNemar's one-sided mid-p of its first metric that is a
+share of right samples, adjusted over the run by Benjamini and Hochberg. Cells share samples and move together, which
+it stands.
 """
 
 from collections.abc import Sequence
@@ -29,9 +30,10 @@ def significance_notice(cells: Sequence[CellView]) -> str:
         return ""
     named = ", ".join(cell.key.name for cell, _ in found[:_NAMED])
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    verb = "loses" if len(found) == 1 else "lose"
     return (
-        f"{len(found)} of the {counted(tests, 'cell')} that labels judge "
-        f"{'loses' if len(found) == 1 else 'lose'} more samples than chance explains (Benjamini-Hochberg 5 %, for information): {named}{more}."
+        f"{len(found)} of the {counted(tests, 'cell')} that labels judge {verb} more samples than chance explains "
+        f"(Benjamini-Hochberg 5 %, for information): {named}{more}."
     )
 
 

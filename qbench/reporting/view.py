@@ -148,7 +148,7 @@ class CellView:
 class RunView:
     """The facts of one run: (name, text) pairs, ready to be listed; how many cells it holds, and how many are red.
 
-    Of ``planned`` cells it ``selected`` so many (0: unknown), over at most ``limited`` samples of each data set (0: all).
+    Of ``planned`` cells it ``selected`` so many (0: unknown), each over ``limited`` samples of a data set (0: all).
     """
 
     id: str

@@ -1,6 +1,5 @@
 """Suite × catalogues → planned cells, in the order of the file: model by model, fp32 first."""
 
-import fnmatch
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from itertools import product
@@ -238,8 +237,24 @@ def _refuse_idle_tolerances(doing: str, model: ModelTable, cells: tuple[PlannedC
             raise unknown_name(f"{doing}, tolerances of '{model.id}'", "cell", key, known)
 
 
+def expand_pruned(suite: Suite, catalogues: Catalogues) -> tuple[Suite, tuple[PlannedCell, ...]]:
+    """``suite`` without the quarantine entries that are about no cell of it, and its cells.
+
+    Raises:
+        InputError: as of ``expand``.
+    """
+    idle = idle_entries(suite, expand(replace(suite, quarantine=()), catalogues))
+    kept = replace(suite, quarantine=tuple(entry for entry in suite.quarantine if entry not in idle))
+    return kept, expand(kept, catalogues)
+
+
+def idle_entries(suite: Suite, planned: Iterable[PlannedCell]) -> tuple[QuarantineEntry, ...]:
+    """The entries of the quarantine file of ``suite`` that are about none of its ``planned`` cells."""
+    cells = [one.cell for one in planned]
+    return tuple(entry for entry in suite.quarantine if not any(entry.is_about(cell) for cell in cells))
+
+
 def _refuse_idle_entries(doing: str, suite: Suite, planned: Iterable[PlannedCell]) -> None:
-    keys = [str(p.cell) for p in planned]
-    for entry in suite.quarantine:
-        if not any(fnmatch.fnmatchcase(key, entry.cell) for key in keys):
-            raise unknown_name(f"{doing}, its quarantine file", "cell", entry.cell, keys)
+    cells = tuple(planned)
+    for entry in idle_entries(suite, cells):
+        raise unknown_name(f"{doing}, its quarantine file", "cell", entry.cell, [str(one.cell) for one in cells])

@@ -16,15 +16,15 @@ from qbench.errors import QbenchError, StoreError, UnsupportedError
 from qbench.evaluation import Beside, Request, SharedWork, evaluate
 from qbench.host import processor_class
 from qbench.judging import (
-    FAILING,
+    APPROVABLE,
     EnvironmentClass,
     Expectation,
-    GateState,
     Measurement,
     Outcome,
     State,
     Verdict,
     accepted_on,
+    approved,
     judge,
     support_lost,
 )
@@ -207,6 +207,7 @@ class Bench:
             accepting=accepting,
             rules=self.suite.rules(planned.model.id),
             quarantine=self.suite.quarantine,
+            today=self._settings.today,
             criterion=self.suite.criterion,
         )
         return taken if replaced is None else replace(taken, rows=replaced.rows + taken.rows)
@@ -289,11 +290,9 @@ class Bench:
 
     def _accepted(self, planned: PlannedCell, measurement: Measurement, verdict: Verdict) -> Verdict:
         """ACCEPTED where this run takes over what was new or had changed; a loss beyond its rule stays red."""
-        if self._settings.accepting is None or verdict.outcome not in (Outcome.MISSING, Outcome.DRIFTED):
+        if self._settings.accepting is None or verdict.outcome not in APPROVABLE:
             return verdict
         acceptance = self.acceptance(planned, [measurement])
         if acceptance is None or not any(row.cell == planned.cell.slug for row in acceptance.rows):
             return verdict
-        if any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates):
-            return replace(verdict, outcome=Outcome.FAILED, remedy="find the cause, or give the cell its own tolerance")
-        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=())
+        return approved(verdict)

@@ -189,7 +189,7 @@ class Suite:
     """A suite read from ``path``; ``name`` is its file name without ``.qbench.toml``.
 
     ``partners``: id of a model that came quantized → the float model it is judged against, in a suite cut to a part
-    too.
+    too. ``tolerance_from``: what set the suite's tolerance in place of its file; empty: the file did.
     """
 
     name: str
@@ -199,6 +199,7 @@ class Suite:
     quarantine: tuple[QuarantineEntry, ...]
     lines: Mapping[str, int]
     partners: Mapping[str, ModelTable] = field(default_factory=dict)
+    tolerance_from: str = ""
 
     def rules(self, model: str) -> Rules:
         """The numbers beside the tolerance that cells of ``model`` are judged by: the suite's, or its own."""
@@ -225,7 +226,8 @@ class Suite:
 
     def own_tolerance(self) -> Tolerance | None:
         """The suite's tolerance, when it sets one."""
-        return None if self.table.tolerance is None else Tolerance(self.table.tolerance, f"suite {self.name}")
+        rule = self.tolerance_from or f"suite {self.name}"
+        return None if self.table.tolerance is None else Tolerance(self.table.tolerance, rule)
 
     def asked(self) -> tuple[Asked, ...]:
         """What its cells must be beside other backends."""

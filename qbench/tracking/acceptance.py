@@ -4,6 +4,7 @@ What of a run is taken over its scope says (``scope``); the fp32 reference chang
 ``accept_reference`` (``new_reference``).
 """
 
+import datetime
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -67,11 +68,15 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """The new baseline, what changed in it, and what was refused. Without rows the baseline is as it was."""
+    """The new baseline, what changed in it, and what was refused. Without rows the baseline is as it was.
+
+    ``notices`` are sentences about quarantine entries that have run out.
+    """
 
     baseline: Baseline
     rows: tuple[AcceptedRow, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    notices: tuple[str, ...] = ()
 
 
 def demand_whole(run: Run) -> None:
@@ -103,6 +108,7 @@ def accept_measurements(
     accepting: Accepting,
     rules: Rules,
     quarantine: Sequence[QuarantineEntry] = (),
+    today: datetime.date | None = None,
     criterion: Callable[[Cell], Criterion | None] = lambda cell: None,  # noqa: ARG005 - nothing is asked of any cell
 ) -> Acceptance:
     """Take over results of one model's cells.
@@ -111,16 +117,21 @@ def accept_measurements(
         baseline: the model's, with a reference of the model and data that were measured.
         measurements: of its cells, in any environment class. accepting: scope and reason.
         rules: the suite's numbers: what is unsupported, the least floor. quarantine: cells that are never accepted.
+        today: an entry whose last day is before it lists nothing any more, and is told of; None: all hold.
         criterion: cell → what it must be beside another backend; one that is not is never accepted.
 
     Raises:
         InputError: something accepted would be replaced without a reason; nothing is taken over then.
     """
     cells, rows, refusals = dict(baseline.cells), list[AcceptedRow](), list[Refusal]()
+    ended: dict[str, str] = {}
     kept = {(slug, name): answers for slug, classes in baseline.kept.items() for name, answers in classes.items()}
     for measurement in sorted(measurements, key=lambda m: (m.cell, str(m.environment))):
         slug, name = measurement.cell.slug, str(measurement.environment)
-        if entry := next((e for e in quarantine if e.covers(measurement.cell, measurement.environment)), None):
+        entry = next((e for e in quarantine if e.covers(measurement.cell, measurement.environment)), None)
+        if entry is not None and today is not None and entry.expired(today):
+            ended[entry.cell] = _ended(entry)
+        elif entry is not None:
             why = f"it is listed as known bad until {entry.expires}: {entry.reason}"
             refusals.append(Refusal(cell=slug, reason=why, is_listed=True))
             continue
@@ -143,7 +154,14 @@ def accept_measurements(
         kept[slug, name] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
         rows += _rows(slug, name, old, measurement.scores)
     new_baseline = replace(baseline, cells=cells, kept=_by_slug(kept)) if rows else baseline
-    return Acceptance(baseline=new_baseline, rows=tuple(rows), refusals=tuple(refusals))
+    return Acceptance(baseline=new_baseline, rows=tuple(rows), refusals=tuple(refusals), notices=tuple(ended.values()))
+
+
+def _ended(entry: QuarantineEntry) -> str:
+    return (
+        f"The quarantine entry '{entry.cell}' ended on {entry.expires} and keeps nothing from being accepted any more: "
+        f"remove it, or ask {entry.owner} for a new date; what fails stays red."
+    )
 
 
 def _by_slug(kept: Mapping[tuple[str, str], Mapping[str, Answers]]) -> KeptAnswers:

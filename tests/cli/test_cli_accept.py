@@ -50,6 +50,15 @@ def test_a_listed_cell_is_left_out_on_purpose(run_file, qbench):
     assert "nothing to accept" in out
 
 
+def test_an_entry_that_ran_out_keeps_nothing_back(run_file, qbench):
+    entries = Path("suites/tiny.quarantine.toml")
+    entries.write_text(entries.read_text().replace("2999-01-01", "2020-01-01"))
+    code, out, err = qbench("accept", run_file)
+    assert code == 0, out + err
+    assert LISTED.partition("::")[2] in accepted_cells()
+    assert err.count(f"The quarantine entry '{LISTED}' ended on 2020-01-01 and keeps nothing from being accepted") == 1
+
+
 def test_a_listed_cell_that_was_asked_for_by_name_is_refused(run_file, qbench):
     assert qbench("accept", run_file, "--cell", LISTED)[0] == 1
     assert qbench("accept", run_file, "--cell", "blobs::*pc")[0] == 0

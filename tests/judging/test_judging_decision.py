@@ -3,9 +3,19 @@
 import dataclasses
 
 import pytest
-from judged_numbers import agreement, expected, judged, measured, per, top1
+from judged_numbers import NODE, agreement, expected, judged, measured, per, top1
 
-from qbench.judging import Deciding, Decision, Evidence, GateState, Outcome, QuarantineEntry, Rules, Tolerance
+from qbench.judging import (
+    Deciding,
+    Decision,
+    Evidence,
+    Expectation,
+    GateState,
+    Outcome,
+    QuarantineEntry,
+    Rules,
+    Tolerance,
+)
 from qbench.judging.loss import loss_gate
 
 HALF = Tolerance(0.005, "suite smoke")
@@ -43,7 +53,10 @@ def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it():
     assert not verdict.outcome.is_red
     assert verdict.headline == "top1 76.00 → 75.50 %: INCONCLUSIVE, drop 0.50 pp, margin 0.38 pp"
     assert verdict.notices == ("top1: 1000 samples find a drop of 1.01 pp, this margin needs 5555",)
-    assert verdict.remedy == ""
+    again = f'pytest "{NODE}" again when the suite gives its model that many'
+    assert verdict.remedy.startswith(again)
+    few = judged(measured(FEW, agreement(470)), Expectation(whole=False), rules=by(Deciding.CI))
+    assert few.remedy.startswith(f'pytest "{NODE}" again without --qbench-limit')
 
 
 def test_a_strict_decision_names_what_is_missing():

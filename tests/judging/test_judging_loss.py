@@ -1,5 +1,6 @@
 """The point rule and the floors, in whole numbers."""
 
+import dataclasses
 import math
 from fractions import Fraction
 
@@ -83,8 +84,15 @@ def test_the_line_has_every_number():
     assert gate.rule == "tolerance 0.5 % (suite smoke)"
     assert gate.limit == 0.8955  # the margin of 1.8 samples, not the one whole sample that it admits
     rate = loss_gate(per(120, 2000, 100), Tolerance(0.05, "cell ort-cpu+w8a8"))
-    assert "rise 1.00 pp, margin 0.25 pp admits 5 units" in rate.detail
+    assert "rise 1.00 pp, margin 0.25 pp; " in rate.detail
     assert rate.limit == 105 / 2000
+
+
+def test_a_metric_in_millionths_has_its_margin_in_its_own_unit():
+    nats = dataclasses.replace(per(2_520_000, 1_000_000, 2_500_000, least=0.0), metric="log_perplexity", unit="nats")
+    detail = loss_gate(nats, HALF).detail
+    assert ": rise 0.02 nats, margin 0.0125 nats; losses" in detail
+    assert "unit" not in detail
 
 
 @given(st.integers(0, 100), st.integers(1, 100_000))
@@ -125,5 +133,5 @@ def test_the_least_margin_is_named_where_it_decides():
     gate = loss_gate(per(108, 2000, 100, least=0.005), HALF)
     assert gate.state is GateState.HOLDS
     assert gate.rule == "least margin 0.50 pp (metric per)"
-    assert "rise 0.40 pp, least margin 0.50 pp (metric per) admits 10 units; " in gate.detail
+    assert "rise 0.40 pp, least margin 0.50 pp (metric per); " in gate.detail
     assert loss_gate(per(108, 2000, 100, least=0.005), Tolerance(0.2, "default")).rule == "tolerance 20 % (default)"

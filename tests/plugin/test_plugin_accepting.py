@@ -160,6 +160,33 @@ def test_a_limited_run_is_judged_against_fp32_of_today(project):
     assert project.lines(kind="cell")[0]["n"] == 20
     assert project.lines(kind="run")[0]["limited"] == 20
     assert project.lines(kind="run")[0]["complete_selection"] is False
+    result.stdout.fnmatch_lines(["note: At most 20 samples of each data set were scored."])
+    result.stdout.fnmatch_lines(["note: a part of the samples is not compared with what was accepted (8 cells)"])
+    result.stdout.no_fnmatch_line("*nothing accepted*")
+    result.stdout.no_fnmatch_line("*of the suite*selected*")
+
+
+def test_an_entry_that_ran_out_does_not_keep_from_accepting(project):
+    (project.suite_path.parent / "scratch.quarantine.toml").write_text(
+        '[[cell]]\ncell = "tiny_a::ort-cpu+*"\nmeasured = "97 %"\nreason = "old"\nowner = "ann"\n'
+        'expires = "2020-01-01"\n'
+    )
+    result = project.accept("-k", "tiny_a")
+    result.stdout.fnmatch_lines(
+        ["The quarantine entry 'tiny_a::ort-cpu+[*]' ended on 2020-01-01 and keeps nothing from being accepted*"]
+    )
+    assert result.stdout.str().count("ended on 2020-01-01 and keeps") == 1
+    project.run("-k", "tiny_a")
+    assert set(project.outcomes().values()) == {"passed"}
+
+
+def test_a_loss_that_is_being_accepted_is_not_told_to_be_accepted(project):
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
+    result = project.accept("-k", "tiny_a and not noopt")
+    assert result.parseoutcomes()["failed"] == 1
+    result.stdout.fnmatch_lines(["  next: find the cause, or give the cell its own tolerance or a quarantine entry"])
+    for text in ("*next: pytest*", "*never accepted*", "note: nothing accepted yet*"):
+        result.stdout.no_fnmatch_line(text)
 
 
 def test_a_cell_that_is_bad_on_one_processor_only_passes_on_another(project, monkeypatch):

@@ -187,10 +187,41 @@ def test_a_known_bad_cell_is_its_own_category(project):
 def test_an_entry_that_ran_out_or_is_not_needed_is_red(project, tolerance, expires, sentence):
     project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", f"tolerance = {tolerance}"))
     project.accept()
-    quarantine(project, expires=expires)
+    quarantine(project, "tiny_a::ort-cpu+w8a8_asym_pc", expires)
     result = project.run("-k", "tiny_a and not noopt")
     assert result.parseoutcomes()["failed"] == 1
     result.stdout.fnmatch_lines([sentence, "  cell: tiny_a::ort-cpu+w8a8_asym_pc is expired"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_a_pattern_is_not_needed_when_none_of_its_cells_fails(project, workers):
+    project.accept()
+    quarantine(project, "tiny_*::*+w8a8*")
+    result = project.run(*workers, process=bool(workers))
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert set(project.outcomes().values()) == {"passed"}
+    result.stdout.fnmatch_lines(
+        ["qbench: Reading the quarantine entry 'tiny_[*]::[*]+w8a8[*]': all 4 of its cells here*"]
+    )
+    (end,) = project.lines(kind="end")
+    assert end["exit_code"] == 1
+
+
+@pytest.mark.parametrize("part", [("-k", "ort-cpu and not noopt"), ("--qbench-limit=40",)])
+def test_a_part_of_its_cells_or_samples_does_not_tell_that_a_pattern_is_not_needed(project, part):
+    project.accept()
+    quarantine(project, "tiny_*::*+w8a8*")
+    assert project.run(*part).ret == pytest.ExitCode.OK
+
+
+def test_a_pattern_of_which_one_cell_fails_is_needed(project):
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.016"))
+    project.accept()
+    quarantine(project, "tiny_*::*+w8a8*")
+    result = project.run()
+    assert result.ret == pytest.ExitCode.OK
+    assert sorted(project.outcomes().values()) == ["passed"] * 7 + ["quarantined"]
+    result.stdout.fnmatch_lines(["note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad (3 cells)"])
 
 
 def test_hooks_change_the_record(project):
@@ -202,11 +233,19 @@ def test_hooks_change_the_record(project):
 
 def test_tolerance_and_threads_by_option_and_ini(project):
     project.accept()
-    assert project.run("--qbench-tolerance=0.003").parseoutcomes() == {"passed": 6, "failed": 2}
+    given = project.run("--qbench-tolerance=0.003")
+    assert given.parseoutcomes() == {"passed": 6, "failed": 2}
+    given.stdout.fnmatch_lines(
+        [
+            "  rule: tolerance 0.3 % (option --qbench-tolerance)",
+            "        set on the command line: --qbench-tolerance",
+        ]
+    )
     with (project.path / "tox.ini").open("a") as ini:
         ini.write("\nqbench_tolerance = 0.003\nqbench_baselines = elsewhere\n")
     result = project.run("--qbench-baselines=baselines")
     assert result.parseoutcomes() == {"passed": 6, "failed": 2}
+    result.stdout.fnmatch_lines(["        set in the ini file of pytest: qbench_tolerance"])
     assert set(project.outcomes().values()) == {"passed", "failed"}
 
 

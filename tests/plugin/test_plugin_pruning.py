@@ -71,6 +71,32 @@ def test_a_suite_that_cannot_be_read_prunes_nothing(shrunk):
     assert baselines(shrunk) == before
 
 
+def test_an_unreadable_suite_is_not_said_to_be_no_suite(shrunk):
+    shrunk.write_suite("[suite]\nbackend = 1\n")
+    result = shrunk.run("--collect-only", "--qbench-prune")
+    assert "found no suite" not in result.stdout.str() + result.stderr.str()
+    result.stdout.fnmatch_lines(["*unknown key*backend*", "Nothing was pruned: collecting did not end well."])
+
+
+@pytest.mark.parametrize("collect_only", [True, False])
+def test_a_quarantine_entry_about_no_cell_is_listed_and_the_rest_is_pruned(shrunk, collect_only):
+    entry = 'cell = "{}"\nmeasured = "x"\nreason = "r"\nowner = "ann"\nexpires = "2999-01-01"\n'
+    kept = f"[[cell]]\n{entry.format('tiny_b::*')}"
+    (shrunk.suite_path.parent / "scratch.quarantine.toml").write_text(kept)
+    assert shrunk.run("--collect-only").ret == pytest.ExitCode.INTERRUPTED
+    result = shrunk.run("--qbench-prune", *(["--collect-only"] if collect_only else []))
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(
+        [
+            "pruned tiny_b: no such model*",
+            "left to you: the quarantine entry 'tiny_b::[*]' is about no cell of 'scratch': "
+            "remove it from 'scratch.quarantine.toml'",
+        ]
+    )
+    assert (shrunk.suite_path.parent / "scratch.quarantine.toml").read_text() == kept
+    assert set(baselines(shrunk)) == {"tiny_a"}
+
+
 def test_not_in_ci_without_being_told(shrunk, monkeypatch):
     monkeypatch.setenv("CI", "true")
     before = baselines(shrunk)

@@ -1,0 +1,46 @@
+"""Margins that are finer than what is counted: a rule under one sample gates nothing, one under one edit every edit.
+
+0.5 % of 100 right samples is half a sample. People who set such a number believe that something is watched.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from qbench.reporting.view import ABSENT, CellView, MetricView
+from qbench.reporting.words import counted, thousands
+
+_NAMED = 3
+
+
+def coarse_notices(cells: Sequence[CellView]) -> tuple[str, ...]:
+    """A sentence for each number of samples and rule of which one sample is more than is admitted."""
+    groups: dict[tuple[int, str, bool], list[tuple[CellView, str]]] = {}
+    for cell in cells:
+        for metric, rule in _coarse(cell):
+            groups.setdefault((metric.out_of, rule, metric.proportion), []).append((cell, metric.name))
+    return tuple(_sentence(*what, found) for what, found in groups.items())
+
+
+def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
+    """The metrics of ``cell`` whose margin is under one sample, or one edit, each with the rule that set it."""
+    if cell.outcome == ABSENT:
+        return
+    metrics = {metric.name: metric for metric in cell.metrics}
+    for gate in cell.gates:
+        metric = metrics.get(gate.metric) if gate.kind == "loss" else None
+        if metric is None:
+            continue
+        single = metric.margin is not None and not metric.proportion and 0 < metric.margin * metric.out_of < 1
+        if gate.state == "shown" or single:
+            yield metric, gate.rule
+
+
+def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[CellView, str]]) -> str:
+    names = " and ".join(dict.fromkeys(name for _, name in found))
+    models = list(dict.fromkeys(cell.key.model for cell, _ in found))
+    where = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
+    one = f"one {'sample of' if proportion else 'count of'} {thousands(out_of)} is {100 / out_of:.2g} %"
+    so = "does not gate" if proportion else "is red at any single loss"
+    return (
+        f"{one}, more than {rule} admits: {names} {so} in {counted(len({cell.key for cell, _ in found}), 'cell')} "
+        f"({where}); more samples or a wider tolerance would gate it as meant."
+    )

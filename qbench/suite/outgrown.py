@@ -1,0 +1,66 @@
+"""Quarantine entries of several cells that none of them needs any more.
+
+A pattern lists known-bad cells of which some may pass, on a better engine or with another schema. It has outlived its
+faults only when every cell that it is about was in one run, over all samples, and none of those it covers failed.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from qbench.judging import Cell, EnvironmentClass, QuarantineEntry
+from qbench.suite.suite import QUARANTINE_SUFFIX, Suite
+from qbench.tracking import cell_of_line
+
+
+def outgrown_entry_errors(suite: Suite, cells: Iterable[Cell], lines: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """A sentence for every pattern in the quarantine file of ``suite`` that nothing needs.
+
+    Args:
+        cells: every cell of the suite, whether it was run or not.
+        lines: the ``cell`` lines of one run over all samples.
+    """
+    patterns = [entry for entry in suite.quarantine if entry.is_pattern]
+    if not patterns:
+        return ()
+    ran = {cell_of_line(line): line for line in lines}
+    planned = tuple(cells)
+    return tuple(
+        _sentence(suite, entry, passed)
+        for entry in patterns
+        if (passed := _passed(entry, suite.quarantine, [cell for cell in planned if entry.is_about(cell)], ran))
+    )
+
+
+def _passed(
+    entry: QuarantineEntry,
+    listed: Iterable[QuarantineEntry],
+    about: Iterable[Cell],
+    ran: Mapping[Cell, Mapping[str, Any]],
+) -> int:
+    """How many of the cells ``about`` that ``entry`` covers passed; 0 where one did not, or was not run."""
+    passed = 0
+    entries = tuple(listed)
+    for cell in about:
+        line = ran.get(cell)
+        if line is None:
+            return 0
+        if line["outcome"] == "unsupported":
+            continue
+        if "environment_class" not in line:  # it could not be measured
+            return 0
+        environment = EnvironmentClass.parse(line["environment_class"])
+        if next((one for one in entries if one.covers(cell, environment)), None) is not entry:
+            continue  # it is about other machines, or another entry speaks first
+        if line["outcome"] != "passed":
+            return 0
+        passed += 1
+    return passed
+
+
+def _sentence(suite: Suite, entry: QuarantineEntry, passed: int) -> str:
+    file = suite.path.with_name(suite.name + QUARANTINE_SUFFIX).name
+    which = "its one cell here passes" if passed == 1 else f"all {passed} of its cells here pass"
+    return (
+        f"Reading the quarantine entry '{entry.cell}': {which}; expected one at least to fail. "
+        f"Remove the entry from '{file}', or narrow it."
+    )

@@ -1,0 +1,140 @@
+"""What the terminal says after a red night: causes apart, worst first, where rules stand, what samples cannot tell."""
+
+import dataclasses
+
+import pytest
+from reporting_histories import make_cell, make_run
+
+from qbench.reporting import build_report, summary_lines
+from qbench.reporting.coarse_margins import coarse_notices
+from qbench.reporting.rule_places import places_of
+
+
+def lines_of(cells, width=100, **more):
+    run = make_run(cells, **more)
+    return summary_lines(run, width)
+
+
+def expired(schema, headline, loss):
+    return make_cell("m", "ort-cpu", schema, loss) | {"outcome": "expired", "headline": headline}
+
+
+def test_entries_past_their_date_stand_apart_from_those_without_need_and_the_worst_come_first():
+    cells = [
+        expired("s1", "no longer fails: remove the entry; top1 80.00 → 80.00 %", 0.0),
+        expired("s2", "the quarantine ended on 2020-01-01: top1 80.00 → 78.00 %", 0.02),
+        expired("s3", "the quarantine ended on 2020-01-01: top1 80.00 → 74.00 %", 0.06),
+        make_cell("m", "ort-cpu", "s4", 0.0) | {"outcome": "drifted"},
+        make_cell("m", "ort-cpu", "s5", 0.0) | {"outcome": "missing"},
+        make_cell("m", "ort-cpu", "s6", 0.0) | {"outcome": "drifted", "headline": "improved: predictions changed"},
+    ]
+    lines = lines_of(cells)
+    titles = [line for line in lines if line.endswith(("cell)", "cells)"))]
+    assert titles == [
+        "◆ Fails, and the date of its quarantine entry has passed (2 cells)",
+        "≠ Differs from its accepted result (1 cell)",
+        "? Has no baseline yet (1 cell)",
+        "≠ Is better than its accepted result, by more than the tolerance (1 cell)",
+        "◆ No longer fails, though a quarantine entry lists it as known bad (1 cell)",
+    ]
+    text = "\n".join(lines)
+    assert text.index("m::ort-cpu+s3") < text.index("m::ort-cpu+s2") < text.index("m::ort-cpu+s1")
+    assert "2 past the date of its quarantine entry" in " ".join(lines[-2:])
+
+
+@pytest.mark.parametrize(
+    ("rule", "places"),
+    [
+        (
+            "tolerance 0.5 % (suite s), decision strict (model m)",
+            ('set in s.qbench.toml: [[model]] id = "m", decision', "set in s.qbench.toml: [suite] tolerance"),
+        ),
+        (
+            "tolerance 0.5 % (default), decision ci (suite s::w8*)",
+            (
+                'set in s.qbench.toml: [suite] decision."w8*"',
+                "the default; tolerance in s.qbench.toml sets another",
+            ),
+        ),
+        ("tolerance 2 % (option --qbench-tolerance)", ("set on the command line: --qbench-tolerance",)),
+        ("tolerance 2 % (option qbench_tolerance)", ("set in the ini file of pytest: qbench_tolerance",)),
+        ("an accepted cell stays supported", ()),
+    ],
+)
+def test_every_part_of_a_rule_has_its_place(rule, places):
+    assert places_of(rule, "s") == places
+
+
+def undecided(schema):
+    cell = make_cell("m", "ort-cpu", schema, 0.003)
+    wanting = "top1: 1000 samples find a drop of 1.01 pp, this margin needs 5555"
+    rule = "tolerance 0.5 % (suite nightly), decision ci (suite nightly)"
+    gate = cell["gates"][0] | {"state": "inconclusive", "rule": rule}
+    remedy = f'pytest "suites/nightly.qbench.toml::m::ort-cpu+{schema}" again when the suite gives its model that many'
+    return cell | {"outcome": "inconclusive", "rule": rule, "gates": [gate], "notices": [wanting], "remedy": remedy}
+
+
+@pytest.mark.parametrize("width", [80, 140])
+def test_cells_that_their_sample_cannot_tell_of_are_named_with_how_many_it_would_need(width):
+    lines = lines_of([make_cell("m", "ort-cpu", "fp32", 0.0), undecided("s1"), undecided("s2")], width)
+    start = lines.index("≈ Too few samples to tell whether it loses more than it may (2 cells)")
+    told = " ".join(" ".join(lines[start:]).split())
+    assert "m::ort-cpu+s1 m::ort-cpu+s2 top1 80.00 % → 79.70 %" in told
+    assert told.count("this margin needs 5555") == 1
+    assert "set in nightly.qbench.toml: [suite] decision" in told
+    assert (
+        'next: pytest "suites/nightly.qbench.toml::m::ort-cpu+s1" "suites/nightly.qbench.toml::m::ort-cpu+s2" '
+        "again when the suite gives its model that many"
+    ) in told
+    command = next(line for line in lines if line.startswith("  next: "))
+    assert command.endswith('+s2"')
+
+
+def test_what_a_cell_says_is_not_said_again_as_its_next_step():
+    sentence = "Reading 'val.npz': found no file; expected one. Write it."
+    cell = make_cell("m", "ort-cpu", "s1", 0.0) | {"outcome": "error", "headline": sentence, "remedy": "Write it."}
+    del cell["metrics"]
+    assert sum("Write it." in line for line in lines_of([cell])) == 1
+
+
+def test_a_part_of_a_suite_promises_the_others_only_where_they_are_shown():
+    whole = make_run([make_cell("m", "ort-cpu", schema, 0.0) for schema in ("s1", "s2")], 0)
+    part = make_run([make_cell("m", "ort-cpu", "s1", 0.0)], 1, whole=False)
+    part = dataclasses.replace(part, header={**part.header, "planned": 2, "selected": 1})
+    assert build_report([part]).notices == ("1 of the 2 cells of the suite was selected.",)
+    assert build_report([whole, part]).notices == (
+        "1 of the 2 cells of the suite was selected; the others are shown as they were last known.",
+    )
+
+
+def test_a_run_over_few_samples_is_no_part_of_the_suite():
+    run = make_run([make_cell("m", "ort-cpu", "s1", 0.0)], whole=False)
+    run = dataclasses.replace(run, header={**run.header, "planned": 1, "selected": 1, "limited": 40})
+    assert build_report([run]).notices == ("At most 40 samples of each data set were scored.",)
+
+
+def test_a_margin_under_one_sample_is_told_once():
+    cells = []
+    for model in ("m1", "m2"):
+        for schema in ("s1", "s2"):
+            cell = make_cell(model, "ort-cpu", schema, 0.0)
+            cell["gates"] = [cell["gates"][0] | {"state": "shown", "limit": None, "rule": "tolerance 0.05 % (suite s)"}]
+            cells.append(cell)
+    report = build_report([make_run(cells)])
+    assert coarse_notices(report.cells) == (
+        "one sample of 1,000 is 0.1 %, more than tolerance 0.05 % (suite s) admits: top1 does not gate in 4 cells "
+        "(m1, m2); more samples or a wider tolerance would gate it as meant.",
+    )
+    assert report.notices == coarse_notices(report.cells)
+    assert coarse_notices(build_report([make_run([make_cell("m", "ort-cpu", "s1", 0.0)])]).cells) == ()
+
+
+def test_a_margin_under_one_error_is_red_at_any():
+    cell = make_cell("g2p_gru", "ort-cpu", "s1", 0.0)
+    reference = cell["metrics"]["phoneme_error_rate"]["reference_hits"] / 12_000
+    cell["gates"] = [cell["gates"][0] | {"limit": reference + 0.00005, "rule": "tolerance 0.06 % (suite s)"}]
+    (notice,) = coarse_notices(build_report([make_run([cell])]).cells)
+    assert notice.startswith(
+        "one count of 12,000 is 0.0083 %, more than tolerance 0.06 % (suite s) admits: phoneme_error_"
+    )
+    assert "is red at any single loss in 1 cell (g2p_gru)" in notice
