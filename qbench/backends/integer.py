@@ -5,7 +5,7 @@ No engine's own quantized graph is called.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from pathlib import Path
 
@@ -62,6 +62,13 @@ class IntegerBackend:
     def digests(self) -> Mapping[str, str]:
         """That of the arithmetic."""
         return {"arithmetic": self.arithmetic.digest}
+
+    def surrounded(self, around: Around) -> "IntegerBackend":
+        """The same machine with ``around`` about every kernel, and about what stands there already."""
+        inner = self.around
+        if inner is None:
+            return replace(self, around=around)
+        return replace(self, around=lambda node, run: around(node, inner(node, run)))
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
         """A compiled program over the lowered ``model``; taps are values of the lowered graph and change nothing.

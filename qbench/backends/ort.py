@@ -67,11 +67,13 @@ class OrtBackend:
         name: how suites call it.
         optimization: which of its graph optimizations run: all, if nothing is said.
         precise: ``session.x64quantprecision``: exact u8×s8 sums on every x64 processor, at some speed.
+        arena: whether a session keeps the memory that it has once used: not worth it where there are many of them.
     """
 
     name: str
     optimization: Optimization = field(default_factory=Optimization)
     precise: bool = False
+    arena: bool = True
     capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("onnxruntime",)
 
@@ -139,6 +141,7 @@ class OrtBackend:
         options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
         options.log_severity_level = _EVERYTHING if self.optimization.told else _FATAL_ONLY
         options.use_deterministic_compute = True
+        options.enable_cpu_mem_arena = self.arena
         options.enable_mem_pattern = False  # it keeps a plan per input shape: memory that grows, no time that shrinks
         for name, value in self.session_entries.items():
             options.add_session_config_entry(name, value)

@@ -7,6 +7,7 @@ from qbench.calibration.interchange import equal_width_text
 from qbench.calibration.profile import PROFILE_VERSION, Profile
 from qbench.calibration.ranges import RangeMethod, get_range_method
 from qbench.calibration.ranges import catalogue as range_method_catalogue
+from qbench.calibration.rows import Rows
 from qbench.calibration.statistics import Statistics
 from qbench.calibration.units import Unit, units_of
 from qbench.calibration.watch import Watch, prepare_watch
@@ -18,6 +19,7 @@ __all__ = [
     "Histogram",
     "Profile",
     "RangeMethod",
+    "Rows",
     "Statistics",
     "Unit",
     "Watch",

@@ -5,10 +5,12 @@ watched in its place, once their outputs were seen to be equal, or how far apart
 """
 
 from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import onnx_ir as ir
 
-from qbench.backends import Backend, IntegerBackend
+from qbench.backends import Backend
+from qbench.interpreter import Around
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -21,6 +23,7 @@ class Patient:
         quantized: in QDQ form.
         backend: what runs it.
         watched: runs it with taps that change nothing; ``backend`` itself where that is an integer machine.
+        claims: a machine that counts as ``backend`` should, where that is known and another one than ``watched``.
         threads: of one engine.
     """
 
@@ -31,6 +34,7 @@ class Patient:
     quantized: ir.Model
     backend: Backend
     watched: Backend
+    claims: Backend | None = None
     threads: int = 1
 
     @property
@@ -39,6 +43,15 @@ class Patient:
         return self.watched is self.backend
 
 
+@runtime_checkable
+class Watchable(Protocol):
+    """A backend whose taps change nothing, and whose kernels can be stood around: our integer machines."""
+
+    def surrounded(self, around: Around) -> Backend:
+        """The same with ``around`` about every kernel."""
+        ...
+
+
 def watches_itself(backend: Backend) -> bool:
     """Whether taps of ``backend`` change nothing: it is one of our integer machines."""
-    return isinstance(backend, IntegerBackend)
+    return isinstance(backend, Watchable)

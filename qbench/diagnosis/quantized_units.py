@@ -16,7 +16,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.diagnosis.step_causes import Ends
-from qbench.graph import clip_of_levels, constant_value, grid_of, is_constant, node_key, with_shapes
+from qbench.graph import clip_of_levels, constant_value, grid_of, is_constant, node_key, origin_of, with_shapes
 from qbench.numerics import QParams
 
 Array = npt.NDArray[Any]
@@ -35,6 +35,8 @@ class QuantizedUnit:
         real: name of the float value in front of rounding and of a Relu or Clip.
         stands_for: name of the float value whose levels these are, behind the Relu or Clip; where levels are put on
             another grid, that of the first.
+        origin: the fp32 node whose result these levels are, as the graph says: behind a Relu that the grid took over,
+            too; empty where it does not say.
         grid, ends: of the levels; ``grid`` None: ``value`` is real, and its steps are 1.
         lowest, highest: the levels that there are.
     """
@@ -50,6 +52,7 @@ class QuantizedUnit:
     ends: Ends
     lowest: float = -_ENDLESS
     highest: float = _ENDLESS
+    origin: str = ""
 
     @property
     def scale(self) -> float:
@@ -166,6 +169,7 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
         ends=ends,
         lowest=lowest,
         highest=highest,
+        origin="" if origin_of(quantizer) == node_key(quantizer) else origin_of(quantizer),
     )
 
 

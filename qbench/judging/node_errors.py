@@ -56,7 +56,7 @@ class NodeErrors:
             the grids of this node. What ``isolated`` has beyond is a fault of the graph or of the engine.
         counting: the patient's levels in its own run beside real arithmetic on the levels that it had there.
         claimed: the same beside the arithmetic that the patient claims to count by; None: it claims none, or is that.
-        clipped_low, clipped_high: shares of the patient's levels at either end where fp32 lies beyond it.
+        clipped_low, clipped_high: shares of fp32's numbers beyond either end of the grid.
         ties: share of the values whose real number lies halfway between two levels.
         gain_db: what the graph's outputs gain in SQNR when this node alone is kept in float; None: not tried.
     """

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import Answers as Answers
     from qbench.metrics.answers import points_of as points_of
     from qbench.metrics.answers import text_of as text_of
+    from qbench.metrics.distances import MOST_DB as MOST_DB
     from qbench.metrics.kept import AnswerChange as AnswerChange
     from qbench.metrics.kept import count_changes as count_changes
     from qbench.metrics.kept import kept_arrays as kept_arrays
@@ -54,6 +55,7 @@ else:
             "metric": ("Counts", "Labels", "Metric", "score"),
             "outputs": ("FirstOutputs", "OutputKind", "Outputs", "held_outputs"),
             "scores": ("Against", "Direction", "Score"),
+            "distances": ("MOST_DB",),
             "steps": ("Differences", "count_differences", "unequal"),
             "named": ("catalogue", "get_metric", "split_name"),
         },

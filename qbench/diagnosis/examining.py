@@ -1,0 +1,254 @@
+"""Every node of a quantized graph in numbers: its error in the run, alone, and what its grids explain of it.
+
+An ``Examination`` is an executor of the float graph: a task drives it as it drives any, so that loops that decode are
+examined by being run. A few samples at a time are taken through the float graph, through the patient's watched run, and
+through each unit alone; only sums are kept (``tallies``).
+"""
+
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from qbench.backends import Array, Backend, Closing, Executor, Feeds, get_backend, in_slices
+from qbench.calibration import Rows
+from qbench.diagnosis.patient import Patient
+from qbench.diagnosis.quantized_units import QuantizedUnit
+from qbench.diagnosis.tallies import NodeTally
+from qbench.diagnosis.unit_runs import UnitRunner, Units
+from qbench.errors import InputError
+from qbench.evaluation.output_steps import steps_of
+from qbench.graph import node_key, node_macs
+from qbench.judging import CountingErrors, NodeErrors, Unaligned
+from qbench.metrics import Differences, count_differences
+
+FLOAT_BACKEND = "ort-cpu"
+ALONE = 32
+"""Samples on which units are run alone; the patient's own run is looked at on all."""
+_AT_ONCE = 1 << 25
+"""Bytes of fp32 values that are held at once."""
+_MOST = 64
+"""Samples at once."""
+_LEVELS = 255
+_TINY = float(np.finfo(np.float32).tiny)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What was counted.
+
+    Args:
+        samples: looked at. nodes: in the order of the graph.
+        unaligned: values that are not compared with fp32, and why.
+        outputs: the watched run beside the untouched engine's; None: they are the same machine.
+        crashes: node → how the patient's backend fails on it alone.
+        moved: node → constants that are not what rounding makes of fp32's, with their distance in steps (rms).
+    """
+
+    samples: int
+    nodes: tuple[NodeErrors, ...]
+    unaligned: tuple[Unaligned, ...]
+    outputs: Differences | None
+    crashes: Mapping[str, str]
+    moved: Mapping[str, Mapping[str, float]]
+
+
+def examine(patient: Patient, batches: Iterable[Feeds], *, float_backend: Backend | None = None) -> Examined:
+    """The nodes of ``patient`` on ``batches``.
+
+    Args:
+        patient: what is examined. batches: of its float graph.
+        float_backend: runs that graph; None: ONNX Runtime.
+
+    Raises:
+        InputError: its graph means nothing, its outputs are others than the float graph's, or feeds do not fit.
+        QbenchError: a backend does not run it.
+    """
+    with Examination(patient, float_backend=float_backend) as examination:
+        for feeds in batches:
+            examination.run(feeds)
+        return examination.examined()
+
+
+class Examination(Closing):
+    """An executor of the float graph whose every run is examined; a context manager that closes its engines."""
+
+    def __init__(self, patient: Patient, *, float_backend: Backend | None = None) -> None:
+        _require_same_outputs(patient)
+        self.units = Units.of(patient)
+        self.samples = 0
+        self._patient = patient
+        self._rows = Rows.of(patient.original)
+        self._size = 1
+        self._tallies = {unit.value: NodeTally() for unit in self.units.units}
+        self._widths: dict[str, float] = {}
+        self._outputs = tuple(str(value.name) for value in patient.original.graph.outputs)
+        self._steps = {str(value.name): steps_of(value) for value in patient.quantized.graph.outputs}
+        self._differences = Differences()
+        self._stack = ExitStack()
+        with ExitStack() as stack:
+            engine = float_backend or get_backend(FLOAT_BACKEND)
+            self._float = self._whole(stack, engine, patient, taps=self._float_taps())
+            self._watched = self._whole(stack, patient.watched, patient, taps=self._levels(), quantized=True)
+            self._engine: Executor | None = None
+            if not patient.is_watched_itself:
+                self._engine = self._whole(stack, patient.backend, patient, quantized=True)
+            self._runners = [
+                UnitRunner(patient, unit, self.units.fresh.get(unit.value), stack) for unit in self.units.units
+            ]
+            self._stack = stack.pop_all()
+
+    def _whole(
+        self,
+        stack: ExitStack,
+        backend: Backend,
+        patient: Patient,
+        *,
+        taps: tuple[str, ...] = (),
+        quantized: bool = False,
+    ) -> Executor:
+        model = patient.quantized if quantized else patient.original
+        return in_slices(stack.enter_context(backend.prepare(model, taps=taps, threads=patient.threads)), model)
+
+    def _float_taps(self) -> tuple[str, ...]:
+        given = {str(value.name) for value in self._patient.original.graph.inputs}
+        wanted = dict.fromkeys(unit.stands_for for unit in self.units.units if unit.value in self.units.aligned)
+        return tuple(name for name in wanted if name not in given and name not in self._outputs)
+
+    def _levels(self) -> tuple[str, ...]:
+        outputs = {str(value.name) for value in self._patient.quantized.graph.outputs}
+        return tuple(unit.value for unit in self.units.units if unit.value not in outputs)
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: folds what all runs make of it, gives the float graph's own outputs.
+
+        Raises:
+            InputError: feeds that do not fit the graph.
+        """
+        count = self._rows.count(feeds)
+        rows = self._rows if self._rows.size > 1 else replace(self._rows, size=self._size)
+        results = [self._fold(part) for _, _, part in rows.parts(feeds, count)]
+        joined: dict[str, Array] = rows.joined(results, self._outputs)
+        return joined
+
+    def _fold(self, part: dict[str, Array]) -> dict[str, Array]:
+        floats: dict[str, Array] = {**part, **self._float.run(part)}
+        seen: dict[str, Array] = {**part, **self._watched.run(part)}
+        held = sum(array.nbytes for array in floats.values())
+        rows = self._rows.count(part)
+        self._size = max(1, min(_MOST, _AT_ONCE * rows // max(held, 1)))
+        if self._engine is not None:
+            self._count_outputs(seen, self._engine.run(part))
+        for runner in self._runners:
+            self._fold_run(runner.unit, floats, seen)
+            if self.samples < ALONE:
+                self._fold_alone(runner, floats, seen)
+        self.samples += rows
+        return {name: floats[name] for name in self._outputs}
+
+    def _count_outputs(self, seen: Mapping[str, Array], answered: Mapping[str, Array]) -> None:
+        for name, steps in self._steps.items():
+            ours, theirs = seen[name], answered[name]
+            self._differences = self._differences.joined(count_differences(ours, theirs, steps.broadcast(ours.ndim)))
+
+    def _fold_run(self, unit: QuantizedUnit, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> None:
+        """What the patient's own run made of ``unit``, beside fp32."""
+        if unit.value in self.units.aligned:
+            tally, expected = self._tallies[unit.value], floats[unit.stands_for].astype(np.float32, copy=False)
+            tally.cumulative.add(expected, unit.reals(seen[unit.value]))
+            tally.clips.add(unit, expected)
+
+    def _fold_alone(self, runner: UnitRunner, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> None:
+        """What a unit makes alone: of the levels that it had in the run, and of fp32's."""
+        unit, tally = runner.unit, self._tallies[runner.unit.value]
+        feeds, found = {name: seen[name] for name in unit.feeds}, seen[unit.value]
+        steps = runner.steps(feeds)
+        width = self._width(unit, steps)
+        tally.counting.add(found, unit.rounded(steps).astype(found.dtype), steps, width)
+        tally.ties.add(steps)
+        other = runner.claimed(feeds)
+        if other is not None:
+            ours = found if self._patient.is_watched_itself else runner.counted(feeds)
+            if ours is not None:
+                tally.claimed.add(ours, other, steps, width)
+        if not self._is_fed_by_fp32(unit):
+            return
+        fed, expected = self.units.rounded(unit, floats), floats[unit.stands_for].astype(np.float32, copy=False)
+        alone = runner.counted(fed)
+        if alone is not None:
+            tally.isolated.add(expected, unit.reals(alone))
+        if unit.value in self.units.fresh:
+            explained = runner.explained(self.units.reals(unit, fed))
+            if explained is not None:
+                tally.explained.add(expected, explained)
+
+    def _is_fed_by_fp32(self, unit: QuantizedUnit) -> bool:
+        """Whether the value and all in front of it have counterparts in fp32."""
+        makers = (name for name in (unit.value, *unit.feeds) if name in self.units.by_value)
+        return all(name in self.units.aligned for name in makers)
+
+    def _width(self, unit: QuantizedUnit, numbers: Array) -> float:
+        """The size of a difference that counts as a step: 1 level, or a 255th of the range of a real result."""
+        if unit.grid is not None:
+            return 1.0
+        if unit.value not in self._widths:
+            self._widths[unit.value] = max(float(np.ptp(numbers)) / _LEVELS, _TINY)
+        return self._widths[unit.value]
+
+    def examined(self) -> Examined:
+        """Everything run so far."""
+        macs = node_macs(self._patient.original)
+        return Examined(
+            samples=self.samples,
+            nodes=tuple(self._node(unit, macs) for unit in self.units.units),
+            unaligned=self.units.unaligned,
+            outputs=None if self._engine is None else self._differences,
+            crashes={runner.unit.node: runner.crash for runner in self._runners if runner.crash},
+            moved={
+                self.units.by_value[value].node: fresh.moved for value, fresh in self.units.fresh.items() if fresh.moved
+            },
+        )
+
+    def _node(self, unit: QuantizedUnit, macs: Mapping[str, int]) -> NodeErrors:
+        tally = self._tallies[unit.value]
+        low, high = tally.clips.shares()
+        scale = None if unit.grid is None else unit.scale
+        kinds = (tally.cumulative, tally.isolated, tally.explained)
+        cumulative, isolated, explained = (one.errors(scale) if one.elements else None for one in kinds)
+        return NodeErrors(
+            node=unit.node,
+            operators=unit.operators,
+            value=unit.stands_for,
+            macs=sum(macs.get(node_key(node), 0) for node in unit.graph.graph),
+            elements=tally.cumulative.elements or tally.counting.elements,
+            cumulative=cumulative,
+            isolated=isolated,
+            explained=explained,
+            counting=tally.counting.errors(),
+            claimed=_counted(tally),
+            clipped_low=low,
+            clipped_high=high,
+            ties=tally.ties.share,
+        )
+
+    def close(self) -> None:
+        """Close the engines."""
+        self._stack.close()
+
+
+def _counted(tally: NodeTally) -> CountingErrors | None:
+    return tally.claimed.errors() if tally.claimed.elements else None
+
+
+def _require_same_outputs(patient: Patient) -> None:
+    ours, theirs = (
+        [str(value.name) for value in model.graph.outputs] for model in (patient.original, patient.quantized)
+    )
+    if ours != theirs:
+        raise InputError(
+            f"Examining '{patient.model}'",
+            found=f"a quantized graph with the outputs {', '.join(theirs)}",
+            expected=f"those of the float graph: {', '.join(ours)}",
+            remedy="Compare it with the float graph that it was made from.",
+        )

@@ -1,0 +1,112 @@
+"""Which nodes exceed what their grids explain, the worst first.
+
+Four kinds of excess, in this order; within a kind by how large it is:
+
+    crash     the engine fails on the node alone
+    counting  its levels are not those of the arithmetic that it claims; where it claims none, they are more than a step
+              off real arithmetic, or off it by a step without a tie at more than every hundredth value
+    graph     isolated² > explained²: with the fp32 operators on the very same grids less would be lost; or a constant
+              that is not what rounding makes of fp32's
+    grid      what its grids cost is much of what the outputs lose: in float the node would give back a fifth of it, or
+              many numbers lie beyond an end
+"""
+
+import enum
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from qbench.diagnosis.examining import Examined
+from qbench.judging import CountingErrors, NodeErrors
+
+_OFTEN = 0.01
+"""Share of values that may be off real arithmetic by a step without being ties: other machines round otherwise."""
+_BEYOND = 1e-4
+"""Share of values that may be off by more: single ones are what float32 makes of a sum."""
+_EXCESS = 0.1
+"""Steps (rms) by which a node may exceed what its grids explain: a machine's own rounding."""
+_FIFTH_DB = 0.97
+"""10 · log₁₀(1 / 0.8): what the outputs gain when a fifth of their noise goes."""
+_CLIPPED = 0.02
+"""Share of numbers beyond an end that is worth a word."""
+
+
+class Excess(enum.IntEnum):
+    """Of what kind; the gravest first."""
+
+    CRASH = 0
+    COUNTING = 1
+    GRAPH = 2
+    GRID = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Excessive:
+    """A node that exceeds what its grids explain, and by how much: steps (rms) or, of a grid, dB of the outputs."""
+
+    node: NodeErrors
+    excess: Excess
+    score: float
+
+
+def with_gains(examined: Examined, gains: Mapping[str, float], values: Mapping[str, str]) -> Examined:
+    """``examined`` with what the outputs gain by each node.
+
+    Args:
+        examined: without. gains: levels → dB. values: levels → the fp32 value that they stand for.
+    """
+    by_value = {values[levels]: gain for levels, gain in gains.items()}
+    nodes = tuple(replace(node, gain_db=by_value.get(node.value)) for node in examined.nodes)
+    return replace(examined, nodes=nodes)
+
+
+def rank_nodes(examined: Examined) -> tuple[Excessive, ...]:
+    """The nodes with an excess, the worst first; each once, by its gravest."""
+    found: dict[tuple[str, str], Excessive] = {}
+    for one in sorted(_excesses(examined), key=lambda one: (one.excess, -one.score)):
+        found.setdefault((one.node.node, one.node.value), one)
+    return tuple(found.values())
+
+
+def _excesses(examined: Examined) -> Iterator[Excessive]:
+    for node in examined.nodes:
+        if node.node in examined.crashes:
+            yield Excessive(node=node, excess=Excess.CRASH, score=math.inf)
+        counted = _counting(node)
+        if counted > 0:
+            yield Excessive(node=node, excess=Excess.COUNTING, score=counted)
+        graph = max(_beyond_explained(node), *examined.moved.get(node.node, {}).values(), 0.0)
+        if graph > _EXCESS:
+            yield Excessive(node=node, excess=Excess.GRAPH, score=graph)
+        grid = _grid(node)
+        if grid > 0:
+            yield Excessive(node=node, excess=Excess.GRID, score=grid)
+
+
+def _counting(node: NodeErrors) -> float:
+    """Steps (rms) by which an engine counts otherwise than it should; 0 where it does not."""
+    if node.claimed is not None:
+        return node.claimed.rms_steps if node.claimed.differing else 0.0
+    counted = node.counting
+    if counted is None or not counted.elements:
+        return 0.0
+    return counted.rms_steps if _is_off(counted) else 0.0
+
+
+def _is_off(counted: CountingErrors) -> bool:
+    single = counted.differing - counted.ties - counted.beyond
+    return counted.beyond > _BEYOND * counted.elements or single > _OFTEN * counted.elements
+
+
+def _beyond_explained(node: NodeErrors) -> float:
+    """Steps (rms); of a real result, of a 255th of its root mean square."""
+    if node.isolated is None or node.explained is None:
+        return 0.0
+    alone, grids = (255 * one.relative if one.steps is None else one.steps for one in (node.isolated, node.explained))
+    return math.sqrt(max(alone * alone - grids * grids, 0.0))
+
+
+def _grid(node: NodeErrors) -> float:
+    gain = node.gain_db or 0.0
+    clipped = node.clipped_low + node.clipped_high
+    return max(gain, 0.0) if gain >= _FIFTH_DB or clipped >= _CLIPPED else 0.0

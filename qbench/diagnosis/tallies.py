@@ -1,0 +1,157 @@
+"""Sums over batches, from which the numbers of a node come: nothing is kept but them.
+
+Rounded differences of a few float32 arrays of one shape; sums in float64, batch by batch.
+"""
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qbench.backends import Array
+from qbench.diagnosis.quantized_units import QuantizedUnit
+from qbench.diagnosis.step_causes import TIE_WIDTH
+from qbench.judging import CountingErrors, Errors
+from qbench.metrics import MOST_DB
+
+
+@dataclass(slots=True)
+class ErrorTally:
+    """Σ x², Σ (x − y)² of fp32 numbers x and others y."""
+
+    elements: int = 0
+    signal: float = 0.0
+    noise: float = 0.0
+
+    def add(self, x: Array, y: Array) -> None:
+        """One batch of both, float32 of one shape."""
+        flat, apart = x.reshape(-1), (x - y).reshape(-1)
+        self.elements += x.size
+        self.signal += float(np.dot(flat, flat))
+        self.noise += float(np.dot(apart, apart))
+
+    def errors(self, scale: float | None) -> Errors:
+        """In dB, as a share, and in steps of ``scale``."""
+        return Errors(
+            sqnr_db=sqnr_of(self.signal, self.noise),
+            relative=math.sqrt(self.noise / self.signal) if self.signal else (1.0 if self.noise else 0.0),
+            steps=None if scale is None or not self.elements else math.sqrt(self.noise / self.elements) / scale,
+        )
+
+
+def sqnr_of(signal: float, noise: float) -> float:
+    """10 · log₁₀(signal / noise), never beyond ± 150 dB; of a value that is not finite −150."""
+    if not math.isfinite(noise) or not math.isfinite(signal):
+        return -MOST_DB
+    if noise == 0:
+        return MOST_DB
+    return max(-MOST_DB, min(MOST_DB, 10 * math.log10(signal / noise))) if signal else -MOST_DB
+
+
+@dataclass(slots=True)
+class CountingTally:
+    """Levels beside others on one grid: what differs, by how much, and where only a tie was decided otherwise."""
+
+    elements: int = 0
+    differing: int = 0
+    ties: int = 0
+    beyond: int = 0
+    squares: float = 0.0
+    sums: float = 0.0
+    largest: float = 0.0
+
+    def add(self, found: Array, other: Array, real: Array | None, width: float = 1.0) -> None:
+        """One batch.
+
+        Args:
+            found, other: levels, of one shape; or real numbers, whose steps are ``width``.
+            real: the number in front of rounding, in steps; None: ties are not told from others.
+        """
+        self.elements += found.size
+        apart = np.asarray(found != other)
+        if not apart.any():
+            return
+        steps = (found[apart].astype(np.float64) - other[apart].astype(np.float64)) / width
+        steps = np.where(np.isfinite(steps), steps, np.finfo(np.float32).max)
+        if found.dtype.kind == "f":  # a real result: what float32 leaves of its order of sums is no difference
+            steps = steps[np.abs(steps) > _FLOAT_STEPS]
+        size = np.abs(steps)
+        self.differing += steps.size
+        self.beyond += int(np.count_nonzero(size > 1))
+        self.squares += float(np.dot(steps, steps))
+        self.sums += float(steps.sum())
+        self.largest = max(self.largest, float(size.max(initial=0)))
+        if real is not None and found.dtype.kind != "f":
+            halves = np.abs(real[apart] - np.floor(real[apart]) - 0.5) <= TIE_WIDTH
+            self.ties += int(np.count_nonzero(halves & (size == 1)))
+
+    def errors(self) -> CountingErrors:
+        """The counts, with root mean square and mean over all elements."""
+        count = max(self.elements, 1)
+        return CountingErrors(
+            elements=self.elements,
+            differing=self.differing,
+            ties=self.ties,
+            beyond=self.beyond,
+            rms_steps=math.sqrt(self.squares / count),
+            largest_steps=self.largest,
+            mean_steps=self.sums / count,
+        )
+
+
+_FLOAT_STEPS = 2.0**-8
+"""In steps of a 255th of a real result's range, what sums in another order may move."""
+
+
+@dataclass(slots=True)
+class ClipTally:
+    """fp32's numbers beyond either end of a grid."""
+
+    elements: int = 0
+    low: int = 0
+    high: int = 0
+
+    def add(self, unit: QuantizedUnit, expected: Array) -> None:
+        """One batch of fp32 numbers that ``unit`` puts on its grid."""
+        low, high = ((end - unit.zero_point) * unit.scale for end in (unit.lowest - 0.5, unit.highest + 0.5))
+        self.elements += expected.size
+        self.low += int(np.count_nonzero(expected < low))
+        self.high += int(np.count_nonzero(expected > high))
+
+    def shares(self) -> tuple[float, float]:
+        """Below and above, as shares."""
+        count = max(self.elements, 1)
+        return self.low / count, self.high / count
+
+
+@dataclass(slots=True)
+class TieTally:
+    """Numbers in front of rounding that lie halfway between two levels."""
+
+    elements: int = 0
+    ties: int = 0
+
+    def add(self, steps: Array) -> None:
+        """One batch, float32, in steps."""
+        halves = steps - np.floor(steps)
+        halves -= np.float32(0.5)
+        self.elements += steps.size
+        self.ties += int(np.count_nonzero(np.abs(halves, out=halves) <= TIE_WIDTH))
+
+    @property
+    def share(self) -> float:
+        """Of all."""
+        return self.ties / max(self.elements, 1)
+
+
+@dataclass(slots=True)
+class NodeTally:
+    """All sums of one node."""
+
+    cumulative: ErrorTally = field(default_factory=ErrorTally)
+    isolated: ErrorTally = field(default_factory=ErrorTally)
+    explained: ErrorTally = field(default_factory=ErrorTally)
+    counting: CountingTally = field(default_factory=CountingTally)
+    claimed: CountingTally = field(default_factory=CountingTally)
+    clips: ClipTally = field(default_factory=ClipTally)
+    ties: TieTally = field(default_factory=TieTally)
