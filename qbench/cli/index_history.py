@@ -32,6 +32,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     folder = open_history(arguments.history).folder
     with HistoryIndex(arguments.db or str(folder / INDEX_FILE)) as index:
         done = index.update(folder, rebuild=arguments.rebuild)
+        if done.was_damaged:
+            say(f"'{index.name}' was no database, or a torn one: it was thrown away and made anew from the run files.")
         for problem in done.problems:
             say(problem)
         fates = {"added": done.added, "changed": done.changed, "gone": done.gone, "kept": done.kept}

@@ -46,6 +46,7 @@ def parse_run(data: bytes, path: Path) -> Run:
         header=reading.header,
         environment=reading.environment,
         cells=tuple(reading.cells),
+        findings=tuple(reading.findings),
         notes=tuple(reading.notes),
         complete=reading.complete,
         damaged=reading.damaged,
@@ -90,14 +91,20 @@ class History:
                 continue
             fuller, other = (run, before) if fullness(run) > fullness(before) else (before, run)
             found[run.id] = fuller  # the same run copied twice counts once, the fuller copy
-            if (other.header, other.cells) != (fuller.header, fuller.cells[: len(other.cells)]):
-                problems.append(f"'{other.path}' tells of run '{run.id}' otherwise than '{fuller.path}', which counts.")
+            problems += disagreement(other, fuller)
         return tuple(sorted(found.values(), key=lambda run: (str(run.header["started"]), run.id))), tuple(problems)
 
 
 def fullness(run: Run) -> tuple[bool, int]:
     """What decides between two copies of one run: the greater is the fuller."""
     return run.complete, len(run.cells)
+
+
+def disagreement(other: Run, fuller: Run) -> list[str]:
+    """A sentence where a copy of the run ``fuller`` is not its beginning; else none."""
+    if (other.header, other.cells) == (fuller.header, fuller.cells[: len(other.cells)]):
+        return []
+    return [f"'{other.path}' tells of run '{fuller.id}' otherwise than '{fuller.path}', which counts."]
 
 
 @dataclass(slots=True)
@@ -107,6 +114,7 @@ class _Reading:
     header: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     cells: list[Mapping[str, Any]] = field(default_factory=list)
+    findings: list[Mapping[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     complete: bool = False
     damaged: int = 0
@@ -116,7 +124,7 @@ class _Reading:
         try:
             line = _DECODER.decode(text.decode("utf-8-sig"))
             kind = line["type"]
-            if kind == "cell":
+            if kind in ("cell", "finding"):
                 cell_of_line(line)
         except (ValueError, KeyError, TypeError, RecursionError):
             self.damaged += 1
@@ -127,6 +135,8 @@ class _Reading:
             self.environment = line
         elif kind == "cell":
             self.cells.append(line)
+        elif kind == "finding":
+            self.findings.append(line)
         elif kind == "note":
             self.notes.append(str(line.get("text", "")))
         elif kind == "end":

@@ -5,7 +5,8 @@ any number read it meanwhile.
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -13,7 +14,9 @@ from typing import TYPE_CHECKING, Any, Self
 from qbench.errors import InputError, StoreError, UnavailableError
 from qbench.tracking.frame import MetricRow, frame_of_rows
 from qbench.tracking.garbage import without_collector
+from qbench.tracking.index_file import INDEX_FILE, DamagedIndexError, damaged_index, discard_index, is_damaged
 from qbench.tracking.runs import Run
+from qbench.tracking.trend import Series
 from qbench.tracking.wanted import Wanted
 
 if TYPE_CHECKING:
@@ -21,9 +24,7 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection, Engine
 
     from qbench.tracking.index_building import IndexUpdate
-
-INDEX_FILE = "index.sqlite"
-"""The index of a history folder where nobody names another."""
+    from qbench.tracking.index_queries import Heads
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
@@ -47,6 +48,7 @@ class HistoryIndex:
     def __init__(self, place: str) -> None:
         self._engine = _engine(place)
         self._known = False
+        self._heads: tuple[int, Heads] = (-1, {})
         self._driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
         self.name = self._engine.url.render_as_string() if "://" in place else place
 
@@ -54,12 +56,23 @@ class HistoryIndex:
         """Bring it up to date with the run files under ``folder``, all or nothing; what is new alone is read.
 
         Args:
-            rebuild: forget what it holds and read everything.
+            rebuild: forget what it holds and read everything; an ``index.sqlite`` that is no database is replaced.
 
         Raises:
             StoreError: the database cannot be reached or written, or went away; it is as it was before.
             InputError: a newer qbench made it.
         """
+        try:
+            return self._update(folder, rebuild=rebuild)
+        except DamagedIndexError:
+            file = Path(self._engine.url.database or "")
+            if not rebuild or file.name != INDEX_FILE:
+                raise
+            self.close()
+            discard_index(file)
+            return replace(self._update(folder, rebuild=True), was_damaged=True)
+
+    def _update(self, folder: Path, *, rebuild: bool) -> "IndexUpdate":
         from qbench.tracking.index_building import claim, prepare_tables, update_index
 
         with without_collector(), self._open(f"Updating the index '{self.name}'") as connection:
@@ -77,8 +90,8 @@ class HistoryIndex:
         """
         from qbench.tracking.index_queries import wanted_rows
 
-        with self._reading() as connection:
-            return wanted_rows(connection, wanted or Wanted())
+        with without_collector(), self._reading() as connection:
+            return wanted_rows(connection, wanted or Wanted(), self._runs_of(connection))
 
     def frame(self, wanted: Wanted | None = None) -> "pd.DataFrame":
         """What ``cell_frame`` gives of the history, or of what is ``wanted`` of it.
@@ -96,8 +109,42 @@ class HistoryIndex:
         """
         from qbench.tracking.index_queries import wanted_runs
 
-        with self._reading() as connection:
+        with without_collector(), self._reading() as connection:
             return wanted_runs(connection, wanted or Wanted())
+
+    def _runs_of(self, connection: "Connection") -> "Heads":
+        """The runs as they are now: read again where somebody has updated the index since."""
+        from qbench.tracking.index_queries import generation_of, heads_of
+
+        generation = generation_of(connection)
+        if self._heads[0] != generation:
+            self._heads = generation, heads_of(connection)
+        return self._heads[1]
+
+    def series(self, wanted: Wanted | None = None, *, commits: Sequence[str] = ()) -> tuple[Series, ...]:
+        """What ``trend_series`` gives of the history, or of what is ``wanted`` of it, in a fraction of the time.
+
+        Args:
+            commits: as of ``trend_series``.
+
+        Raises:
+            StoreError: there is no index, or it cannot be read.
+        """
+        from qbench.tracking.index_trends import wanted_trends
+
+        with without_collector(), self._reading() as connection:
+            return wanted_trends(connection, wanted or Wanted(), commits)
+
+    def starts(self, suite: str | None = None) -> tuple[Run, ...]:
+        """The runs (of ``suite``) by time, without their cells.
+
+        Raises:
+            StoreError: there is no index, or it cannot be read.
+        """
+        from qbench.tracking.index_queries import started_runs
+
+        with self._reading() as connection:
+            return tuple(run for run in started_runs(connection).values() if suite in (None, run.suite))
 
     @property
     def problems(self) -> tuple[str, ...]:
@@ -147,6 +194,8 @@ class HistoryIndex:
             with self._engine.connect() as connection:
                 yield connection
         except (SQLAlchemyError, self._driver_error) as error:
+            if is_damaged(error):
+                raise damaged_index(doing, _first_line(error), Path(self._engine.url.database or "")) from error
             raise StoreError(
                 doing,
                 found=_first_line(error),

@@ -4,6 +4,7 @@ A file whose size and time are those in the index is not opened; one whose diges
 vanished from the folder vanishes from the index. Readers see the index of before until all is done.
 """
 
+import contextlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,10 +13,11 @@ from typing import Any
 
 from sqlalchemy import Connection, MetaData, bindparam, delete, func, insert, inspect, select, update
 
-from qbench.errors import InputError
+from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes
 from qbench.tracking import index_tables as tables
-from qbench.tracking.index_queries import problems_of
+from qbench.tracking.history import disagreement, read_run
+from qbench.tracking.index_queries import generation_of, problems_of
 from qbench.tracking.index_rows import Results, Row, run_rows, storable
 
 _LOCK = 0x7162656E6368
@@ -32,7 +34,7 @@ _AT_ONCE = 200_000
 class IndexUpdate:
     """What an update did: run files by fate, and a sentence for each that could not be read, or not whole.
 
-    ``unreadable`` of the files tell nothing at all.
+    ``unreadable`` of the files tell nothing at all. ``was_damaged``: the index was no database, and was thrown away.
     """
 
     added: int
@@ -41,6 +43,7 @@ class IndexUpdate:
     kept: int
     unreadable: int
     problems: tuple[str, ...]
+    was_damaged: bool = False
 
 
 def claim(connection: Connection) -> None:
@@ -66,11 +69,12 @@ def prepare_tables(connection: Connection, *, rebuild: bool) -> None:
             remedy="Update qbench, or give --rebuild to make it anew for this one.",
         )
     if rebuild or found != tables.VERSION:
+        generation = generation_of(connection) if found == tables.VERSION else 0
         old = MetaData()
         old.reflect(connection, only=lambda name, _: name.startswith(_PREFIX))  # another version had others
         old.drop_all(connection)
         tables.metadata.create_all(connection)
-        connection.execute(insert(tables.state), {"version": tables.VERSION})
+        connection.execute(insert(tables.state), {"version": tables.VERSION, "generation": generation})
 
 
 def version_of(connection: Connection) -> int | None:
@@ -109,9 +113,12 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     results.write(connection)
     gone = [row.key for row in rows if row.path not in seen]
     _remove(connection, gone)
-    _count_fullest(connection)
+    copies = _count_fullest(connection)
+    if fates["added"] or fates["changed"] or gone:
+        connection.execute(update(tables.state).values(generation=tables.state.c.generation + 1))
+    problems = *problems_of(connection), *_disagreements(folder, copies)
     unreadable = connection.execute(select(func.count()).where(tables.run.c.id.is_(None))).scalar_one()
-    return IndexUpdate(**fates, gone=len(gone), unreadable=unreadable, problems=problems_of(connection))
+    return IndexUpdate(**fates, gone=len(gone), unreadable=unreadable, problems=problems)
 
 
 def _read(path: Path, known: tuple[int, int] | None) -> tuple[bytes, Row]:
@@ -137,8 +144,8 @@ def _remove(connection: Connection, keys: Sequence[int]) -> None:
         connection.execute(delete(table).where(column == bindparam("gone")), [{"gone": key} for key in keys])
 
 
-def _count_fullest(connection: Connection) -> None:
-    """Of each run the fullest copy counts, of equals the first by path, as in a History."""
+def _count_fullest(connection: Connection) -> list[tuple[str, str]]:
+    """Of each run the fullest copy counts, of equals the first by path, as in a History; (lesser, fullest) paths."""
     best: dict[str, Any] = {}
     rows = connection.execute(select(tables.run).where(tables.run.c.id.is_not(None))).all()
     for row in sorted(rows, key=lambda row: Path(row.path)):
@@ -150,3 +157,13 @@ def _count_fullest(connection: Connection) -> None:
         if row.counted != (row.key in chosen):
             statement = update(tables.run).where(tables.run.c.key == row.key)
             connection.execute(statement.values(counted=row.key in chosen))
+    return [(row.path, best[row.id].path) for row in rows if row.key not in chosen]
+
+
+def _disagreements(folder: Path, copies: Sequence[tuple[str, str]]) -> list[str]:
+    """A sentence for each copy that tells of its run otherwise than the one that counts; copies are few."""
+    said: list[str] = []
+    for lesser, fullest in copies:
+        with contextlib.suppress(StoreError):  # gone since then
+            said += disagreement(read_run(folder / lesser), read_run(folder / fullest))
+    return said

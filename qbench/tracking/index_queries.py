@@ -3,13 +3,13 @@
 Texts are put in order here and not by the database: PostgreSQL sorts by the language of its server.
 """
 
+import functools
 import json
-import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from sqlalchemy import Connection, Row, select
+from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from qbench.tracking import index_tables as tables
 from qbench.tracking.counts import Nature
@@ -17,7 +17,10 @@ from qbench.tracking.frame import AXES, MetricRow, data_label
 from qbench.tracking.runs import Run
 from qbench.tracking.wanted import Wanted
 
-_COUNTS = ("hits", "out_of", "reference_hits", "losses", "gains", "n")
+_SHARED = ("place", "out_of", "reference_hits", "n")
+"""What the results of one number have in common beside their nature."""
+
+_GENERATION = select(tables.state.c.generation)
 
 _RUNS = select(*(tables.run.c[name] for name in ("key", "id", "started", "commit_sha", "complete"))).where(
     tables.run.c.counted
@@ -25,7 +28,7 @@ _RUNS = select(*(tables.run.c[name] for name in ("key", "id", "started", "commit
 
 _SERIES = select(
     *(tables.cell.c[axis] for axis in AXES),
-    *(tables.series.c[name] for name in ("metric", "environment_class", *Nature._fields, "key")),
+    *(tables.series.c[name] for name in ("environment_class", "metric", *Nature._fields, *_SHARED, "key")),
 ).join_from(tables.series, tables.cell, tables.cell.c.key == tables.series.c.cell)
 
 _TOLD = (
@@ -34,9 +37,16 @@ _TOLD = (
     .where(tables.run.c.counted)
 )
 
-_RESULTS = select(*(tables.result.c[name] for name in ("series", "run", "position", "place", "context", *_COUNTS)))
+_RESULTS = select(*tables.result.c)
+
+RESULTS_OF = _RESULTS.where(tables.result.c.series.in_(bindparam("series", expanding=True)))
 
 _CONTEXTS = select(tables.context)
+
+_CONTEXTS_OF = _CONTEXTS.where(tables.context.c.key.in_(bindparam("keys", expanding=True)))
+
+Context = tuple[str, float, dict[str, str]]
+"""Outcome, integer share, {data set: digest}: what results of one cell line share."""
 
 _MANY = 10_000
 """Numbers that are asked for one by one; of more, all are read and the others passed over: databases limit them."""
@@ -47,28 +57,41 @@ class _Found:
     """What is wanted: ``results`` as ``_RESULTS`` has them, and by number what they share."""
 
     series: Mapping[int, Row[Any]]
-    contexts: Mapping[int, tuple[str, float, dict[str, str]]]
+    contexts: Mapping[int, Context]
     results: Sequence[Any]
 
 
-def wanted_rows(connection: Connection, wanted: Wanted) -> list[MetricRow]:
-    """The rows that ``metric_rows`` gives of the runs: these by time, each in the order of its file."""
-    runs = {row.key: row[1:] for row in connection.execute(_RUNS).all()}
+Heads = Mapping[int, tuple[str, str, str, bool]]
+"""Number of a run → id, start, commit, whether it is complete."""
+
+
+def generation_of(connection: Connection) -> int:
+    """A number that no two states of the index share, between two rebuilds."""
+    return int(connection.execute(_GENERATION).scalar_one())
+
+
+def heads_of(connection: Connection) -> Heads:
+    """The runs that count."""
+    return {key: (run, start, commit, whole) for key, run, start, commit, whole in connection.execute(_RUNS)}
+
+
+def wanted_rows(connection: Connection, wanted: Wanted, runs: Heads) -> list[MetricRow]:
+    """The rows that ``metric_rows`` gives of the ``runs``: these by time, each in the order of its file."""
     found = _found(connection, wanted)
     contexts = {key: (outcome, share, data_label(data)) for key, (outcome, share, data) in found.contexts.items()}
-    heads = {key: (tuple(facts[:5]), facts.environment_class, facts.metric) for key, facts in found.series.items()}
+    series = {row.key: (row[:6], row.metric, *row[11:15]) for row in found.series.values()}
     ordered = []
-    for number, run, position, place, context, hits, out_of, reference, losses, gains, n in found.results:
-        if run not in runs:
+    for number, run, position, context, hits, losses, gains in found.results:
+        of_run = runs.get(run)
+        if of_run is None:
             continue
-        run_id, started, commit, complete = runs[run]
-        axes, environment, metric = heads[number]
+        where, metric, place, out_of, reference, n = series[number]
         outcome, share, label = contexts[context]
         values = (
-            run_id, started, commit, complete, *axes, environment, outcome, metric,
+            *of_run, *where, outcome, metric,
             hits, out_of, hits / out_of, reference, reference / out_of, losses, gains, n, share, label,
         )  # fmt: skip
-        ordered.append((started, run_id, position, place, number, values))
+        ordered.append((of_run[1], of_run[0], position, place, number, values))
     ordered.sort()
     return [MetricRow._make(last[5]) for last in ordered]
 
@@ -80,7 +103,8 @@ def wanted_runs(connection: Connection, wanted: Wanted) -> tuple[Run, ...]:
     """
     lines: dict[int, dict[int, dict[str, Any]]] = {}
     found = _found(connection, wanted)
-    for number, run, position, _, context, *counts in sorted(found.results, key=operator.itemgetter(1, 2, 3)):
+    ordered = sorted(found.results, key=lambda row: (row[1], row[2], found.series[row[0]].place))
+    for number, run, position, context, hits, losses, gains in ordered:
         facts = found.series[number]
         line = lines.setdefault(run, {}).get(position)
         if line is None:
@@ -94,20 +118,37 @@ def wanted_runs(connection: Connection, wanted: Wanted) -> tuple[Run, ...]:
                 "digests": {f"data:{name}": digest for name, digest in data.items()},
                 "metrics": {},
             }
-        named = dict(zip((*_COUNTS, *Nature._fields), (*counts, *facts[7:11]), strict=True))
-        line["metrics"][facts.metric] = {**named, "value": counts[0] / counts[1]}
+        nature = dict(zip(Nature._fields, facts[7:11], strict=True))
+        line["metrics"][facts.metric] = {
+            "n": facts.n,
+            "hits": hits,
+            "out_of": facts.out_of,
+            "reference_hits": facts.reference_hits,
+            "losses": losses,
+            "gains": gains,
+            **nature,
+            "value": hits / facts.out_of,
+        }
     return tuple(
-        Run(
+        replace(run, cells=tuple(lines.get(key, {}).values()))
+        for key, run in started_runs(connection).items()
+        if key in lines or wanted.suite in (None, run.suite)
+    )
+
+
+def started_runs(connection: Connection) -> dict[int, Run]:
+    """Number → run, without its cells, of the runs that count, by time."""
+    rows = sorted(connection.execute(_TOLD).all(), key=lambda row: (row.started, row.id))
+    return {
+        row.key: Run(
             header=json.loads(row.header),
             environment=json.loads(row.environment),
-            cells=tuple(lines.get(row.key, {}).values()),
             complete=row.complete,
             notices=tuple(json.loads(row.problems)),
             path=row.path,
         )
-        for row in sorted(connection.execute(_TOLD).all(), key=lambda row: (row.started, row.id))
-        if row.key in lines or wanted.suite in (None, row.suite)
-    )
+        for row in rows
+    }
 
 
 def problems_of(connection: Connection) -> tuple[str, ...]:
@@ -118,21 +159,29 @@ def problems_of(connection: Connection) -> tuple[str, ...]:
 
 
 def _found(connection: Connection, wanted: Wanted) -> _Found:
-    series = _wanted_series(connection, wanted)
+    series = wanted_series(connection, wanted)
     if len(series) < _MANY:
-        results = connection.execute(_RESULTS.where(tables.result.c.series.in_(list(series)))).all()
+        results = connection.execute(RESULTS_OF, {"series": list(series)}).all()
     else:
         results = [row for row in connection.execute(_RESULTS).all() if row[0] in series]
-    used = {row[4] for row in results}
-    statement = _CONTEXTS.where(tables.context.c.key.in_(list(used))) if len(used) < _MANY else _CONTEXTS
-    contexts = {
-        row.key: (row.outcome, row.integer_macs, json.loads(row.digests)) for row in connection.execute(statement).all()
-    }
-    return _Found(series, contexts, results)
+    return _Found(series, contexts_of(connection, {row[3] for row in results}), results)
 
 
-def _wanted_series(connection: Connection, wanted: Wanted) -> dict[int, Row[Any]]:
+def wanted_series(connection: Connection, wanted: Wanted) -> dict[int, Row[Any]]:
+    """Number → what the results of that number share, of those that are wanted."""
     limits = {field.name: getattr(wanted, field.name) for field in fields(Wanted)}
+    limits = {name: limit for name, limit in limits.items() if limit is not None}
+    return {row.key: row for row in connection.execute(_series_statement(tuple(limits)), limits)}
+
+
+@functools.cache  # writing a statement takes as long as running it
+def _series_statement(axes: tuple[str, ...]) -> Select[Any]:
     columns = {**tables.cell.c, **tables.series.c}
-    statement = _SERIES.where(*(columns[name] == limit for name, limit in limits.items() if limit is not None))
-    return {row.key: row for row in connection.execute(statement).all()}
+    return _SERIES.where(*(columns[name] == bindparam(name) for name in axes))
+
+
+def contexts_of(connection: Connection, used: Collection[int] | None = None) -> dict[int, Context]:
+    """Number → outcome, integer share, {data set: digest}; of those that are ``used``, or of all."""
+    few = used is not None and len(used) < _MANY
+    rows = connection.execute(_CONTEXTS_OF, {"keys": list(used or ())}) if few else connection.execute(_CONTEXTS)
+    return {key: (outcome, share, json.loads(digests)) for key, outcome, share, digests in rows}

@@ -2,10 +2,11 @@
 
     run             one row a file, with its size, time and digest, so that an update reads what is new
     told            its first lines, and what is wrong with it, as JSON; apart, so that run stays short
-    cell, series    what the nights of one trend share, by number
+    cell, series    what the nights of one trend share, by number; a trend whose samples or reference became more or
+                    fewer has several of the second
     context         what results of one cell line share, and most lines: outcome, integer share, {data set: digest}
-    result          one row a metric of a measured cell line: the position of the line in its run, the metric's place
-                    in the line, and what was counted
+    result          one row a metric of a measured cell line: the position of the line in its run, and what was counted
+                    and can be another count tomorrow; as short as it can be, for there are millions
 
 Results lie on disk in the order of their key, so that all nights of one series are neighbours there.
 
@@ -18,11 +19,16 @@ are no migrations: another VERSION is another index, and is made anew from the f
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, MetaData, Table, Text
 
-VERSION = 2
+VERSION = 3
 
 metadata = MetaData()
 
-state = Table("qbench_index", metadata, Column("version", Integer, nullable=False))
+state = Table(
+    "qbench_index",
+    metadata,
+    Column("version", Integer, nullable=False),
+    Column("generation", BigInteger, nullable=False),  # another one after every update: what a reader knows is old
+)
 
 run = Table(
     "qbench_run",
@@ -72,6 +78,10 @@ series = Table(
     Column("unit", Text, nullable=False),
     Column("against", Text, nullable=False),
     Column("proportion", Boolean, nullable=False),
+    Column("place", Integer, nullable=False),
+    Column("out_of", BigInteger, nullable=False),
+    Column("reference_hits", BigInteger, nullable=False),
+    Column("n", BigInteger, nullable=False),
 )
 
 context = Table(
@@ -89,13 +99,9 @@ result = Table(
     Column("series", Integer, primary_key=True, autoincrement=False),
     Column("run", Integer, primary_key=True, autoincrement=False),
     Column("position", Integer, primary_key=True, autoincrement=False),
-    Column("place", Integer, nullable=False),
     Column("context", Integer, nullable=False),
     Column("hits", BigInteger, nullable=False),
-    Column("out_of", BigInteger, nullable=False),
-    Column("reference_hits", BigInteger, nullable=False),
     Column("losses", BigInteger, nullable=False),
     Column("gains", BigInteger, nullable=False),
-    Column("n", BigInteger, nullable=False),
     sqlite_with_rowid=False,
 )

@@ -8,12 +8,11 @@ as a step. Several runs of one commit are one point, their median.
 import itertools
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from qbench.judging import Cell
 from qbench.tracking.change_points import Level, find_levels
-from qbench.tracking.counts import Counts, Nature, counts_of_line, data_digests
+from qbench.tracking.counts import Nature, counts_of_line, data_digests
 from qbench.tracking.ordering import in_commit_order, measured_commit, started_and_id
 from qbench.tracking.runs import Run, cell_of_line
 
@@ -78,20 +77,54 @@ def trend_series(runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: i
         commits: the main line of the project under test, whole hashes, the earliest first; empty: runs go by time.
         confirm: points that make a level.
     """
-    found: dict[tuple[Cell, str, str], list[Point]] = {}
-    natures: dict[tuple[str, str], Nature] = {}
-    for run in in_commit_order(runs, commits) if commits else sorted(runs, key=started_and_id):
-        started, commit = str(run.header.get("started", "")), measured_commit(run)
+    found: dict[TrendKey, Course] = {}
+    last: dict[tuple[Cell, str], tuple[object, object, list[tuple[Course, float, int, str]]]] = {}
+    for run in in_order(runs, commits):
+        run_id, started, commit = run.id, str(run.header.get("started", "")), measured_commit(run)
         for line in run.cells:
-            cell = cell_of_line(line)
-            environment_class = str(line.get("environment_class", ""))
-            for one, point in _points(line, run.id, started, commit):
-                found.setdefault((cell, one.metric, environment_class), []).append(point)
-                natures[cell.suite, one.metric] = one.nature
-    return tuple(
-        _series(cell, metric, name, points, confirm, nature=natures[cell.suite, metric])
-        for (cell, metric, name), points in sorted(found.items())
-    )
+            cell, name = cell_of_line(line), str(line.get("environment_class", ""))
+            metrics, digests = line.get("metrics"), line.get("digests")
+            before = last.get((cell, name))
+            if before is None or before[0] != metrics or before[1] != digests:  # most nights say what was said before
+                data = data_digests(line)
+                counted = []
+                for one in counts_of_line(line):
+                    course = found.setdefault((cell, one.metric, name), Course(one.nature))
+                    course.nature = one.nature
+                    counted.append((course, one.value, one.out_of, data_of(one.metric, data)))
+                before = last[cell, name] = metrics, digests, counted
+            for course, value, out_of, label in before[2]:
+                course.points.append(
+                    Point(run=run_id, started=started, commit=commit, value=value, out_of=out_of, data=label)
+                )
+    return series_of(found, confirm)
+
+
+TrendKey = tuple[Cell, str, str]
+"""Cell, metric, environment class."""
+
+
+@dataclass(slots=True)
+class Course:
+    """What is known of a trend before it is cut: the ``nature`` of its last point, and its points in order."""
+
+    nature: Nature
+    points: list[Point] = field(default_factory=list)
+
+
+def in_order(runs: Iterable[Run], commits: Sequence[str]) -> Sequence[Run]:
+    """``runs`` in the order of ``commits``; without these by time."""
+    return in_commit_order(runs, commits) if commits else sorted(runs, key=started_and_id)
+
+
+def data_of(metric: str, data: Mapping[str, str]) -> str:
+    """The digest of the samples of ``metric`` (``top1@photos``); where it names none, of all ``data`` of its cell."""
+    return data.get(metric.partition("@")[2]) or "+".join(data.values())
+
+
+def series_of(found: Mapping[TrendKey, Course], confirm: int) -> tuple[Series, ...]:
+    """The series of what was ``found``, sorted, each cut into levels that ``confirm`` points make."""
+    return tuple(_series(*key, found[key], confirm) for key in sorted(found))
 
 
 def cut_levels(
@@ -122,28 +155,10 @@ def least_step(out_of: int) -> float:
     return max(_LEAST_SAMPLES / out_of, _LEAST_POINTS)
 
 
-def _points(line: Mapping[str, Any], run: str, started: str, commit: str) -> Iterator[tuple[Counts, Point]]:
-    """The counts of each metric of a cell's line, with their point."""
-    data = data_digests(line)
-    whole = "+".join(data.values())
-    for one in counts_of_line(line):
-        yield (
-            one,
-            Point(
-                run=run,
-                started=started,
-                commit=commit,
-                value=one.value,
-                out_of=one.out_of,
-                data=data.get(one.metric.partition("@")[2]) or whole,
-            ),
-        )
-
-
-def _series(
-    cell: Cell, metric: str, environment_class: str, measured: Sequence[Point], confirm: int, *, nature: Nature
-) -> Series:
-    points = tuple(_collapsed(measured))
+def _series(cell: Cell, metric: str, environment_class: str, course: Course, confirm: int) -> Series:
+    nature, points = course.nature, tuple(course.points)
+    if any(before.commit == after.commit != "" for before, after in itertools.pairwise(points)):
+        points = tuple(_collapsed(points))
     breaks, levels = cut_levels(
         [p.value for p in points], data=[p.data for p in points], out_of=[p.out_of for p in points], confirm=confirm
     )

@@ -192,6 +192,44 @@ def test_show_says_the_same_with_an_index(qbench, history, state):
     assert told[0] == 0
 
 
+@pytest.mark.parametrize("state", ["current", "behind", "damaged"])
+def test_check_asks_the_index_and_says_the_same(qbench, history, monkeypatch, state):
+    from qbench.tracking import History
+
+    history.nights([356] * 10 + [340] * (6 if state == "current" else 2))
+    assert qbench("history", "index")[0] == 0
+    if state != "current":
+        history.nights([340] * 4, first=12)
+    history.nights([356], end=False, first=15)
+    history.accept(356)
+    place = history.folder / "index.sqlite"
+    if state == "damaged":
+        place.write_bytes(b"no database at all, but long enough to be one" * 100)
+    with monkeypatch.context() as patched:
+        if state != "damaged":
+            patched.setattr(History, "runs", lambda *_: pytest.fail("the files were read"))
+        told = qbench("history", "check", "--all")
+    assert ("history index --rebuild' makes it anew. The run files are read" in told[2]) == (state == "damaged")
+    place.unlink()
+    code, out, err = qbench("history", "check", "--all")
+    assert (told[0], told[1]) == (code, out)
+    assert told[2].endswith(err)
+    assert code == 1
+
+
+def test_a_damaged_index_is_made_anew_where_that_is_asked_for(qbench, history):
+    history.nights([356] * 4)
+    place = history.folder / "index.sqlite"
+    place.write_bytes(b"no database at all, but long enough to be one" * 100)
+    code, out, err = qbench("history", "index")
+    assert (code, out) == (2, "")
+    assert "found file is not a database; expected an SQLite database" in err
+    code, out, err = qbench("history", "index", "--rebuild")
+    assert (code, "4 run files added" in out) == (0, True)
+    assert err.strip().endswith("was thrown away and made anew from the run files.")
+    assert qbench("history", "index", "--rebuild")[::2] == (0, "")
+
+
 def test_a_cell_that_the_index_does_not_know_is_told_with_its_neighbours(qbench, history):
     history.nights([356] * 3)
     assert qbench("history", "index")[0] == 0

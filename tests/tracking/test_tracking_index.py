@@ -33,7 +33,10 @@ def same(index, folder):
     runs = History(folder).runs()
     assert index.rows() == list(metric_rows(runs))
     pd.testing.assert_frame_equal(index.frame(), cell_frame(runs))
-    assert trend_series(index.runs()) == trend_series(runs)
+    assert trend_series(index.runs()) == trend_series(runs) == index.series()
+    commits = [run.commit for run in runs][::-1]
+    assert index.series(commits=commits) == trend_series(runs, commits=commits)
+    assert [(run.id, run.header, run.cells) for run in index.starts()] == [(run.id, run.header, ()) for run in runs]
 
 
 def test_the_index_says_what_the_files_say(tmp_path, place):
@@ -45,6 +48,48 @@ def test_the_index_says_what_the_files_say(tmp_path, place):
         assert len(index.rows()) == 6 * 3 * 2
         (run, *_) = index.runs()
         assert run.header == History(tmp_path / "h").runs()[0].header
+
+
+def test_a_reader_sees_what_another_process_has_added(tmp_path, place):
+    folder = tmp_path / "h"
+    nights(folder, 3)
+    with HistoryIndex(place) as reader, HistoryIndex(place) as writer:
+        writer.update(folder)
+        same(reader, folder)
+        nights(folder, 5)
+        writer.update(folder)
+        same(reader, folder)
+        sorted(folder.rglob("*.jsonl"))[-1].unlink()
+        writer.update(folder, rebuild=True)
+        same(reader, folder)
+
+
+def test_a_line_that_says_almost_what_it_said_the_night_before_is_counted_again(tmp_path, place):
+    folder = tmp_path / "h"
+    again = line(measured(top1(758), per(104)))
+    shorter = {**again, "metrics": {"per@words": again["metrics"]["per@words"]}}
+    relabelled = {**again, "digests": {**again["digests"], "data:photos": "d-other"}}
+    fewer = line(measured(top1(758, n=999), per(104)))
+    for night, one in enumerate((again, again, shorter, relabelled, fewer, again)):
+        written(folder, one, started=START + datetime.timedelta(days=night), commit=f"{night:040x}")
+    with HistoryIndex(place) as index:
+        index.update(folder)
+        same(index, folder)
+        top, _ = sorted(index.series(), key=lambda one: one.metric != "top1@photos")
+    assert [point.out_of for point in top.points] == [1000, 1000, 1000, 999, 1000]
+    assert [point.data for point in top.points] == ["d-photos", "d-photos", "d-other", "d-photos", "d-photos"]
+
+
+def test_two_copies_that_disagree_are_told_as_by_the_files(tmp_path, place):
+    folder = tmp_path / "h"
+    path = written(folder, line(measured()))
+    (folder / "copy.jsonl").write_text(path.read_text().replace('"hits":758', '"hits":700'))
+    with HistoryIndex(place) as index:
+        done = index.update(folder)
+        assert done.problems == History(folder).problems
+        assert len(done.problems) == 1
+        assert index.update(folder).problems == done.problems
+        same(index, folder)
 
 
 def test_what_is_wanted_is_what_comes(tmp_path, place):

@@ -137,10 +137,33 @@ def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
     folder, path = history(tmp_path / "h"), tmp_path / "index.sqlite"
     path.write_bytes(content)
     with HistoryIndex(str(path)) as one:
-        with pytest.raises(StoreError, match=SENTENCE):
+        with pytest.raises(StoreError, match=r"expected an SQLite database\. .*'qbench history index --rebuild'"):
             one.update(folder)
         with pytest.raises(StoreError, match="Reading the index"):
             one.rows()
+        assert path.read_bytes() == content
+        done = one.update(folder, rebuild=True)
+        assert (done.was_damaged, done.added) == (True, 3)
+    catches_up(str(path), folder)
+
+
+def test_an_index_that_was_torn_is_made_anew(tmp_path):
+    folder, path = history(tmp_path / "h", 30), tmp_path / "index.sqlite"
+    with HistoryIndex(str(path)) as one:
+        one.update(folder)
+    path.write_bytes(path.read_bytes()[:8192] + b"\xff" * 20_000)
+    with HistoryIndex(str(path)) as one:
+        with pytest.raises(StoreError, match="--rebuild' makes it anew"):
+            one.update(history(folder, 3, first=40))
+        assert one.update(folder, rebuild=True).was_damaged
+    catches_up(str(path), folder)
+
+
+def test_a_file_of_another_name_is_never_thrown_away(tmp_path):
+    folder, path = history(tmp_path / "h"), tmp_path / "letter.txt"
+    path.write_bytes(content := b"Dear aunt, " * 200)
+    with HistoryIndex(str(path)) as one, pytest.raises(StoreError, match="delete it and run"):
+        one.update(folder, rebuild=True)
     assert path.read_bytes() == content
 
 
