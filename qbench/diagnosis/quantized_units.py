@@ -151,6 +151,7 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
     feeds, between = _between(model, levels, borders)
     if not feeds:
         return None
+    operators = [node for node in between if node is not levels.producer()]
     lowest, highest = _grid_ends(quantizer, grid)
     ends = Ends.of_grid(lowest, highest, int(grid.zero_point))
     stands_for = _first_real(source)
@@ -159,8 +160,8 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
         ends, source = ends.within(*limits), maker.inputs[0]
     return QuantizedUnit(
         value=str(levels.name),
-        node=node_key(between[-1] if between else quantizer),
-        operators=tuple(node.op_type for node in between if node is not levels.producer()),
+        node=node_key(operators[-1] if operators else quantizer),
+        operators=tuple(node.op_type for node in operators),
         graph=_extracted(model, feeds, levels),
         feeds=tuple(str(feed.name) for feed in feeds),
         real=str(source.name if source is not None else ""),
