@@ -6,6 +6,7 @@ Graphs that nothing fuses are counted in reals, which ``ideal`` does exactly.
 """
 
 from qbench.backends import Backend, IntegerBackend, Level, OrtBackend, PartitionedBackend
+from qbench.diagnosis.patient import watches_itself
 from qbench.host import processor_class
 from qbench.numerics import Arithmetic, get_arithmetic
 
@@ -35,13 +36,13 @@ def stand_in(backend: Backend) -> Backend | None:
 
     None: it has no arithmetic that we know.
     """
-    if isinstance(backend, IntegerBackend) or _runs_as_written(backend):
+    if watches_itself(backend) or runs_as_written(backend):
         return backend
     arithmetic = arithmetic_of(backend)
     return None if arithmetic is None else IntegerBackend(arithmetic=arithmetic)
 
 
-def _runs_as_written(backend: Backend) -> bool:
+def runs_as_written(backend: Backend) -> bool:
     """Whether the engine fuses nothing, so that a tap stops no fusion."""
     is_bare = isinstance(backend, OrtBackend) and backend.optimization.level is Level.NONE
     return is_bare or backend.name == "onnx-reference"

@@ -16,8 +16,9 @@ from typing import IO, Any
 
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Closing, Executor, Feeds, IntegerBackend
+from qbench.backends import Array, Backend, Closing, Executor, Feeds
 from qbench.diagnosis.engine.replay_worker import receive_frame, send_frame
+from qbench.diagnosis.patient import watches_itself
 from qbench.errors import QbenchError
 from qbench.graph import Capabilities, as_model, model_bytes
 
@@ -32,7 +33,7 @@ class EngineCrashError(QbenchError):
 @contextmanager
 def contained(backend: Backend) -> Iterator[Backend]:
     """``backend`` in another process, which is started on first use and ended on leaving."""
-    if isinstance(backend, IntegerBackend | ContainedBackend) or not _can_be_sent(backend):
+    if watches_itself(backend) or isinstance(backend, ContainedBackend) or not _can_be_sent(backend):
         yield backend
         return
     process = _Process(backend)

@@ -77,13 +77,13 @@ def engine_partings(
     Args:
         patient: its ``backend`` replays the units.
         feeds: one batch, or several: they are used one by one.
-        machine: the arithmetic that it claims; None: the one that is known of it.
+        machine: what it claims to be; None: what the patient says, or what is known of its backend.
 
     Raises:
         InputError: nothing is known of it, and no machine is named.
         QbenchError: the machine does not run the graph.
     """
-    claimed = claimed_machine(patient.backend) if machine is None else machine
+    claimed = machine or patient.claims or claimed_machine(patient.backend)
     units = (*quantized_units(patient.quantized), *real_units(patient.quantized))
     taps = [unit.value for unit in units]
     with contained(patient.backend) as engine, ExitStack() as stack:
