@@ -16,6 +16,7 @@ from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_a
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
 from qbench.tracking.counts import Nature, metrics_of_line, nature_of
+from qbench.tracking.findings import finding_line, finding_of_line
 from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
 from qbench.tracking.garbage import without_collector
 from qbench.tracking.history import History, read_run
@@ -82,6 +83,8 @@ __all__ = [
     "find_change_points",
     "find_leftovers",
     "find_levels",
+    "finding_line",
+    "finding_of_line",
     "group_alerts",
     "in_commit_order",
     "leftover_notes",

@@ -3,6 +3,7 @@
     {"type": "run", "format": "qbench-run/1", "id": …, "suite": …, "started": …, "commit": {…}, "complete_selection": …}
     {"type": "environment", "processor": …, "versions": {…}, …}
     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}     one a cell
+    {"type": "finding", "model": …, …, "finding": {…}}         where and why a cell went wrong: findings.py
     {"type": "note", "text": …}
     {"type": "end", "cells": …, "exit_code": …}                              absent: the run was interrupted
 
@@ -31,7 +32,8 @@ class Run:
 
     Args:
         header: the ``run`` line. environment: the ``environment`` line (empty when there is none).
-        cells: the ``cell`` lines in file order. notes: texts. complete: whether the ``end`` line was found.
+        cells, findings: the lines of these types in file order. notes: texts.
+        complete: whether the ``end`` line was found.
         damaged: how many lines could not be read. notices: what a reader should know, such as a newer format.
         path: the file, for messages.
     """
@@ -39,6 +41,7 @@ class Run:
     header: Mapping[str, Any]
     environment: Mapping[str, Any] = field(default_factory=dict)
     cells: tuple[Mapping[str, Any], ...] = ()
+    findings: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     complete: bool = False
     damaged: int = 0
