@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from reporting_histories import make_cell, make_run
 
-from qbench.reporting import recent_runs
+from qbench.reporting import build_report, recent_runs
 
 
 def write(folder: Path, index: int, *, suite: str = "nightly", name: str = "", whole: bool = True) -> Path:
@@ -40,6 +40,22 @@ def test_the_older_files_are_not_read_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or original(path))
     recent_runs(tmp_path, 2)
     assert read == paths[-2:]
+
+
+def test_the_shards_of_a_night_are_one_run_and_count_as_one(tmp_path):
+    for index in range(3):
+        for share in (1, 2):
+            path = write(tmp_path, index, name=f"{index}-{share}.jsonl")
+            head, rest = path.read_text().split("\n", 1)
+            line = json.loads(head) | {"shard": f"{share}/2", "planned": 2, "selected": 1, "complete_selection": False}
+            line |= {"id": f"{line['id']}-{share}", "limited": None}
+            path.write_text(json.dumps(line) + "\n" + rest.replace("magika", f"magika{share}"))
+    runs = recent_runs(tmp_path, 2).runs
+    assert [run.header["started"][:10] for run in runs] == ["2026-01-02", "2026-01-03"]
+    report = build_report(runs)
+    assert report.models == ("magika1", "magika2")
+    assert report.notices == ()
+    assert {cell.outcome for cell in report.cells} == {"passed"}
 
 
 def test_of_a_run_copied_twice_the_fuller_copy_counts_once(tmp_path):
