@@ -18,7 +18,7 @@ from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.tallies import NodeTally
 from qbench.diagnosis.unit_runs import UnitRunner, Units
 from qbench.errors import InputError
-from qbench.evaluation.output_steps import steps_of
+from qbench.evaluation import steps_of
 from qbench.graph import node_key, node_macs
 from qbench.judging import CountingErrors, NodeErrors, Unaligned
 from qbench.metrics import Differences, count_differences

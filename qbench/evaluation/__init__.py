@@ -1,6 +1,8 @@
 """One cell: its request, the road it takes, and what its subject's cells share."""
 
 from qbench.evaluation.kept_answers import KeptAnswers
+from qbench.evaluation.output_steps import OutputSteps, steps_of
+from qbench.evaluation.recorded_feeds import recorded_feeds
 from qbench.evaluation.request import Beside, MetricUse, Request, Subject
 from qbench.evaluation.rewriting_value import Rewriting
 from qbench.evaluation.road import evaluate
@@ -10,10 +12,13 @@ __all__ = [
     "Beside",
     "KeptAnswers",
     "MetricUse",
+    "OutputSteps",
     "Quantized",
     "Request",
     "Rewriting",
     "SharedWork",
     "Subject",
     "evaluate",
+    "recorded_feeds",
+    "steps_of",
 ]

@@ -20,7 +20,7 @@ from qbench.diagnosis.engine.partings import REAL_WIDTH
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.tallies import ErrorTally
 from qbench.errors import InputError
-from qbench.evaluation.output_steps import OutputSteps, steps_of
+from qbench.evaluation import OutputSteps, steps_of
 from qbench.judging import Unaligned
 from qbench.metrics import Differences, count_differences, unequal
 

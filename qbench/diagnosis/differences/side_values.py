@@ -13,7 +13,7 @@ from qbench.diagnosis.differences.sides import Side
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.unit_runs import Units
 from qbench.errors import QbenchError
-from qbench.evaluation.output_steps import steps_of
+from qbench.evaluation import steps_of
 from qbench.graph import Form, form_of, node_key, values_by_name
 from qbench.judging import Unaligned
 from qbench.metrics import Differences, count_differences

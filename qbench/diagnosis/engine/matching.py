@@ -11,7 +11,7 @@ import onnx_ir as ir
 
 from qbench.backends import Backend, Feeds, in_slices
 from qbench.diagnosis.patient import Patient
-from qbench.evaluation.output_steps import steps_of
+from qbench.evaluation import steps_of
 from qbench.metrics import Differences, count_differences
 
 
