@@ -1,0 +1,70 @@
+"""Patients of the little network of digits: as the quantizer writes it, and with one thing changed."""
+
+import functools
+import itertools
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.backends import Backend, Feeds, IntegerBackend, get_backend
+from qbench.cli.own_subject import build_subject
+from qbench.diagnosis.patient import Patient, watches_itself
+from qbench.evaluation import SharedWork
+from qbench.interpreter import Around
+from qbench.numerics import get_arithmetic
+from qbench.quantization import get_schema
+from qbench.storage import Cache
+
+
+@functools.cache
+def digits() -> SharedWork:
+    subject = build_subject("digits_cnn", "digits_test", "digits_train", [], 64, given=None)
+    cache = Cache(Path(tempfile.mkdtemp(prefix="qbench-digits-")))
+    return SharedWork(subject, cache, get_backend("ort-cpu"), "here")
+
+
+def machine(around: Around | None = None, arithmetic: str = "ort-x64") -> IntegerBackend:
+    return IntegerBackend(arithmetic=get_arithmetic(arithmetic), around=around)
+
+
+def batches(count: int, size: int = 16) -> list[Feeds]:
+    (data,) = digits().subject.data.values()
+    found: list[Feeds] = list(itertools.islice(digits().samples(data).batches(size), count))
+    return found
+
+
+def quantized(schema: str = "w8a8_asym_pc") -> ir.Model:
+    return digits().quantized(get_schema(schema), machine().capabilities).models["model"].clone()
+
+
+def patient(
+    backend: Backend | None = None,
+    *,
+    claims: Backend | None = None,
+    model: ir.Model | None = None,
+    schema: str = "w8a8_asym_pc",
+) -> Patient:
+    runs = backend or machine()
+    return Patient(
+        model="digits_cnn",
+        schema=schema,
+        original=digits().planned()["model"],
+        quantized=quantized(schema) if model is None else model,
+        backend=runs,
+        watched=runs if watches_itself(runs) else machine(),
+        claims=claims,
+    )
+
+
+def constant_behind(model: ir.Model, node: str, place: int, part: int) -> tuple[ir.Value, np.ndarray]:
+    """Operand ``part`` (levels, scale, zero point) of the pair in front of input ``place`` of ``node``."""
+    (found,) = (one for one in model.graph if one.name == node)
+    pair = found.inputs[place].producer()
+    value = pair.inputs[part]
+    return value, value.const_value.numpy().copy()
+
+
+def put(value: ir.Value, array: np.ndarray) -> None:
+    value.const_value = ir.tensor(array, name=value.name)

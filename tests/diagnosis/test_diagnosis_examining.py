@@ -1,0 +1,239 @@
+"""Every node in numbers: against sums of the test's own, and with one thing changed at a known node."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from digits_patients import batches, constant_behind, digits, machine, patient, put, quantized
+
+from qbench.backends import Closing, get_backend
+from qbench.diagnosis.capturing import capture
+from qbench.diagnosis.examining import Examination, examine
+from qbench.diagnosis.gains import output_gains
+from qbench.diagnosis.ranking import Excess, rank_nodes, with_gains
+from qbench.diagnosis.unit_runs import Units
+from qbench.errors import InputError
+
+NODES = ["x_quantized", "conv1", "conv2", "pool", "flatten", "dense1", "dense2"]
+
+
+def skips_last_row(name):
+    def around(node, run):
+        if node.name != name:
+            return run
+
+        def wrong(inputs):
+            (result,) = run(inputs)
+            result = np.array(result)
+            result[:, :, -1] = result[:, :, 0]
+            return (result,)
+
+        return wrong
+
+    return around
+
+
+def test_a_healthy_machine_exceeds_nothing():
+    found = examine(patient(), batches(3))
+    assert [node.node for node in found.nodes] == NODES
+    assert found.samples == 48
+    assert not found.unaligned
+    assert not found.moved
+    assert not rank_nodes(found)
+    for node in found.nodes[1:]:
+        assert node.isolated is not None
+        assert node.isolated.sqnr_db == pytest.approx(node.explained.sqnr_db, abs=1e-3)
+        assert node.counting.beyond == 0
+        assert node.counting.differing == node.counting.ties
+    assert {node.macs > 0 for node in found.nodes if node.operators in {("Conv",), ("Gemm",)}} == {True}
+
+
+def test_the_cumulative_error_is_that_of_the_run_beside_fp32():
+    (feeds,) = batches(1)
+    node = next(one for one in examine(patient(), [feeds]).nodes if one.node == "conv2")
+    with get_backend("ort-cpu").prepare(digits().planned()["model"], taps=("relu2",)) as run:
+        x = run.run(feeds)["relu2"].astype(np.float64)
+    with machine().prepare(quantized(), taps=("relu2_quantized",)) as run:
+        levels = run.run(feeds)["relu2_quantized"].astype(np.float64)
+    unit = Units.of(patient()).by_value["relu2_quantized"]
+    y = (levels - unit.zero_point) * unit.scale
+    noise = np.square(x - y)
+    assert node.value == "relu2"
+    assert node.elements == x.size
+    assert node.cumulative.sqnr_db == pytest.approx(10 * np.log10(np.square(x).sum() / noise.sum()), abs=1e-3)
+    assert node.cumulative.relative == pytest.approx(np.sqrt(noise.sum() / np.square(x).sum()), rel=1e-4)
+    assert node.cumulative.steps == pytest.approx(np.sqrt(noise.mean()) / unit.scale, rel=1e-4)
+
+
+def test_the_input_has_the_error_of_ideal_rounding_or_less():
+    node = examine(patient(), batches(1)).nodes[0]
+    assert node.cumulative.steps <= 0.2887 + 0.02
+    assert node.isolated.steps == node.cumulative.steps
+
+
+def test_numbers_do_not_depend_on_how_samples_are_batched():
+    whole, parts = (examine(patient(), batches(count, size)) for count, size in ((1, 32), (8, 4)))
+    for one, other in zip(whole.nodes, parts.nodes, strict=True):
+        assert one.cumulative.sqnr_db == pytest.approx(other.cumulative.sqnr_db, abs=1e-6)
+        assert one.counting == other.counting
+        assert one.clipped_high == other.clipped_high
+
+
+@pytest.mark.parametrize("claims", [True, False])
+@pytest.mark.parametrize("name", ["conv1", "conv2"])
+def test_a_kernel_that_skips_a_row_is_the_first_suspect(name, claims):
+    sick = machine(skips_last_row(name))
+    first, *others = rank_nodes(examine(patient(sick, claims=machine() if claims else None), batches(1)))
+    assert first.node.node == name
+    assert first.excess is Excess.COUNTING
+    assert all(one.excess is not Excess.COUNTING for one in others)
+
+
+def test_another_machine_than_claimed_is_seen_at_every_node_where_it_counts_otherwise():
+    found = examine(patient(machine(arithmetic="glow-cpu"), claims=machine()), batches(1))
+    differing = {node.node for node in found.nodes if node.claimed.differing}
+    assert differing
+    assert differing <= {"conv1", "conv2", "dense1", "dense2"}
+
+
+def test_weights_that_rounding_does_not_explain_are_a_matter_of_the_graph():
+    model = quantized()
+    value, levels = constant_behind(model, "conv2", 1, 0)
+    put(value, np.roll(levels, 1, axis=0))
+    found = examine(patient(model=model), batches(1))
+    first = rank_nodes(found)[0]
+    assert (first.node.node, first.excess) == ("conv2", Excess.GRAPH)
+    assert list(found.moved) == ["conv2"]
+    assert first.node.isolated.sqnr_db < first.node.explained.sqnr_db - 10
+    assert first.node.counting.beyond == 0
+
+
+def test_a_range_that_cuts_off_what_matters_is_a_matter_of_the_grid():
+    model = quantized()
+    scales = {value.name: value for value in model.graph.initializers.values() if "relu2" in value.name}
+    (scale,) = (value for name, value in scales.items() if "scale" in name)
+    put(scale, scale.const_value.numpy() / np.float32(8))
+    sick = patient(model=model)
+    found = examine(sick, batches(1))
+    units = Units.of(sick)
+    values = {unit.value: unit.stands_for for unit in units.units}
+    first = rank_nodes(with_gains(found, output_gains(sick, units, batches(1)[0]), values))[0]
+    assert (first.node.node, first.excess) == ("conv2", Excess.GRID)
+    assert first.node.clipped_high > 0.1
+    assert first.node.gain_db > 3
+
+
+def test_a_gain_is_what_a_run_with_that_result_exchanged_has():
+    (feeds,) = batches(1, 4)
+    sick = patient()
+    units = Units.of(sick)
+    gains = output_gains(sick, units, feeds)
+    unit, last = units.by_value["relu_dense1_quantized"], units.by_value["logits"]
+    with get_backend("ort-cpu").prepare(sick.original) as run:
+        wanted = run.run(feeds)["logits"].astype(np.float64)
+    with machine().prepare(sick.quantized, taps=unit.feeds) as run:
+        seen = run.run(feeds)
+    weight, bias = (sick.original.graph.initializers[name].const_value.numpy() for name in _operands(sick, "dense1"))
+    front = units.by_value[unit.feeds[0]].reals(seen[unit.feeds[0]])
+    exact = np.maximum(front @ weight + bias, 0)
+    (levels, scales, points), bias = (
+        [constant_behind(sick.quantized, "dense2", 1, part)[1] for part in range(3)],
+        _operands(sick, "dense2")[1],
+    )
+    weight = (levels.astype(np.float64) - points) * scales
+    after = exact @ weight + sick.original.graph.initializers[bias].const_value.numpy()
+    noise = np.square(wanted - seen["logits"]).sum() / np.square(wanted - after).sum()
+    assert last.feeds == (unit.value,)
+    assert gains[unit.value] == pytest.approx(10 * np.log10(noise), abs=0.02)
+
+
+def _operands(sick, name):
+    (node,) = (one for one in sick.original.graph if one.name == name)
+    assert "transB" not in node.attributes
+    return node.inputs[1].name, node.inputs[2].name
+
+
+def test_a_real_engine_is_not_tapped_and_its_answers_stand_beside_the_watched_ones():
+    found = examine(patient(get_backend("ort-cpu-precise")), batches(1))
+    assert found.outputs.elements == 160
+    assert found.outputs.differing == 0
+    assert all(node.claimed.differing == 0 for node in found.nodes)
+
+
+def test_captured_numbers_are_those_of_the_run():
+    sick = patient(machine(skips_last_row("conv2")), claims=machine())
+    (feeds,) = batches(1, 4)
+    nodes = [node for node in examine(sick, [feeds]).nodes if node.node == "conv2"]
+    (one,) = capture(sick, Units.of(sick), nodes, feeds)
+    assert (one.found == one.again).all()
+    rounded = one.unit.rounded(one.real)
+    assert (one.found[:, :, :-1] == rounded[:, :, :-1]).all()
+    assert (one.found[:, :, -1] != rounded[:, :, -1]).any()
+    assert one.expected.shape == one.found.shape
+    assert one.crash == ""
+
+
+class Crashing(Closing):
+    """An executor that fails on whatever has a convolution in it."""
+
+    def __init__(self, executor, model):
+        self.executor = executor
+        self.sick = len(model.graph) < 12 and any(node.name == "conv2" for node in model.graph)
+
+    def run(self, feeds):
+        if self.sick:
+            raise InputError("Running it", found="a broken kernel", expected="none", remedy="Mend it.")
+        return self.executor.run(feeds)
+
+    def close(self):
+        self.executor.close()
+
+
+def test_an_engine_that_fails_on_a_node_alone_is_the_first_suspect():
+    engine = get_backend("ort-cpu-precise")
+
+    class Sick:
+        name, capabilities, packages = engine.name, engine.capabilities, engine.packages
+
+        def prepare(self, model, *, taps=(), threads=1):
+            return Crashing(engine.prepare(model, taps=taps, threads=threads), model)
+
+    found = examine(patient(Sick()), batches(1))
+    assert found.crashes == {"conv2": "a broken kernel"}
+    first = rank_nodes(found)[0]
+    assert (first.node.node, first.excess) == ("conv2", Excess.CRASH)
+
+
+def test_other_outputs_than_the_float_graph_are_refused():
+    model = quantized()
+    model.graph.outputs[0].name = "scores"
+    with pytest.raises(InputError, match="outputs scores"):
+        examine(patient(model=model), batches(1))
+
+
+def test_a_value_that_fp32_has_not_is_listed():
+    sick = patient()
+    original = sick.original.clone()
+    for node in original.graph:
+        if node.name == "pool":
+            node.name = "pooling"
+            node.outputs[0].name = "pooled"
+    found = examine(replace(sick, original=original), batches(1))
+    values = {one.value: one.reason for one in found.unaligned}
+    assert set(values) == {"pool_quantized", "flatten_quantized"}
+    assert values["pool_quantized"] == "fp32 has no value 'pool'"
+    node = next(one for one in found.nodes if one.node == "pool")
+    assert node.cumulative is None
+    assert node.counting.differing == 0
+
+
+def test_a_task_drives_it_as_any_executor():
+    subject = digits().subject
+    (data,) = subject.data.values()
+    samples = digits().samples(data)
+    few = replace(samples, ids=samples.ids[:20], labels=samples.labels[:20])
+    with Examination(patient()) as examination, get_backend("ort-cpu").prepare(digits().planned()["model"]) as run:
+        answers = subject.model.task.answer({"model": examination}, few)
+        plain = subject.model.task.answer({"model": run}, few)
+        assert examination.examined().samples == 20
+    assert answers.digest == plain.digest
