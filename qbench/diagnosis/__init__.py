@@ -5,6 +5,25 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.diagnosis.differences.comparing import SideComparison as SideComparison
+    from qbench.diagnosis.differences.comparing import compare_sides as compare_sides
+    from qbench.diagnosis.differences.failing import first_failing_case as first_failing_case
+    from qbench.diagnosis.differences.side_differences import NodeDifference as NodeDifference
+    from qbench.diagnosis.differences.side_differences import SideDifferences as SideDifferences
+    from qbench.diagnosis.differences.sides import Side as Side
+    from qbench.diagnosis.engine.case_files import CaseRun as CaseRun
+    from qbench.diagnosis.engine.case_files import run_test_case as run_test_case
+    from qbench.diagnosis.engine.case_files import save_test_case as save_test_case
+    from qbench.diagnosis.engine.claims import arithmetic_of as arithmetic_of
+    from qbench.diagnosis.engine.claims import stand_in as stand_in
+    from qbench.diagnosis.engine.contained import EngineCrashError as EngineCrashError
+    from qbench.diagnosis.engine.contained import contained as contained
+    from qbench.diagnosis.engine.matching import Matched as Matched
+    from qbench.diagnosis.engine.matching import match_outputs as match_outputs
+    from qbench.diagnosis.engine.partings import Parting as Parting
+    from qbench.diagnosis.engine.partings import engine_partings as engine_partings
+    from qbench.diagnosis.engine.shrinking import FailingCase as FailingCase
+    from qbench.diagnosis.engine.shrinking import smallest_case as smallest_case
     from qbench.diagnosis.lint import LayerLint as LayerLint
     from qbench.diagnosis.lint import ModelLint as ModelLint
     from qbench.diagnosis.lint import lint_products as lint_products
@@ -22,6 +41,16 @@ else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
+            "differences.comparing": ("SideComparison", "compare_sides"),
+            "differences.failing": ("first_failing_case",),
+            "differences.side_differences": ("NodeDifference", "SideDifferences"),
+            "differences.sides": ("Side",),
+            "engine.case_files": ("CaseRun", "run_test_case", "save_test_case"),
+            "engine.claims": ("arithmetic_of", "stand_in"),
+            "engine.contained": ("EngineCrashError", "contained"),
+            "engine.matching": ("Matched", "match_outputs"),
+            "engine.partings": ("Parting", "engine_partings"),
+            "engine.shrinking": ("FailingCase", "smallest_case"),
             "lint": ("LayerLint", "ModelLint", "lint_products"),
             "operators.checking": ("check_operator",),
             "operators.kernel_call": ("OperatorParameters",),

@@ -4,9 +4,10 @@ from qbench.evaluation.kept_answers import KeptAnswers
 from qbench.evaluation.output_steps import OutputSteps, steps_of
 from qbench.evaluation.recorded_feeds import recorded_feeds
 from qbench.evaluation.request import Beside, MetricUse, Request, Subject
+from qbench.evaluation.rewriting import rewrite_quantized
 from qbench.evaluation.rewriting_value import Rewriting
 from qbench.evaluation.road import evaluate
-from qbench.evaluation.shared import Quantized, SharedWork
+from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
 
 __all__ = [
     "Beside",
@@ -19,6 +20,8 @@ __all__ = [
     "SharedWork",
     "Subject",
     "evaluate",
+    "prepare_runners",
     "recorded_feeds",
+    "rewrite_quantized",
     "steps_of",
 ]

@@ -26,7 +26,7 @@ _SHOWN = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CaseResult:
+class CaseRun:
     """What a backend answers to a test case; ``crash``: why it does not, empty: it does."""
 
     backend: str
@@ -91,7 +91,7 @@ def _listed(array: Array) -> str:
     return f"{list(array.shape)} " + " ".join(f"{value:.9g}" for value in flat[:_SHOWN]) + more
 
 
-def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseResult:
+def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseRun:
     """What ``backend`` makes of the test case in ``folder``, in a process of its own where it may end it.
 
     Args:
@@ -115,11 +115,11 @@ def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseRe
         with contained(backend) as engine, engine.prepare(model, threads=threads) as executor:
             answers = executor.run(dict(zip(names, feeds, strict=True)))
     except QbenchError as error:
-        return CaseResult(backend=backend.name, crash=error.found)
+        return CaseRun(backend=backend.name, crash=error.found)
     found = Differences()
     for name, array in zip(outputs, expected, strict=True):
         found = found.joined(_compared(answers[name], array))
-    return CaseResult(backend=backend.name, found=found)
+    return CaseRun(backend=backend.name, found=found)
 
 
 def _compared(answer: Array, expected: Array) -> Differences:
