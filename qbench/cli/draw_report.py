@@ -35,7 +35,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
         choices=(*KINDS, GITHUB),
         help=f"only this kind; repeatable (default: {', '.join(KINDS)}); github: annotations, and the job's summary",
     )
-    parser.add_argument("--compare", nargs=2, metavar=("A", "B"), help="draw compare.html of these two runs, no more")
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("A", "B"), help="draw these two runs on the site's compare page, no more"
+    )
     parser.add_argument(
         "--runs", type=int, metavar="N", help="look back on the newest N runs of a suite (default: 120)"
     )
@@ -48,7 +50,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Write the pages and print their paths; run files that cannot be read are named and passed over.
 
     Raises:
-        InputError: there is no history. StoreError: the folder cannot be written, or a baseline is damaged.
+        InputError: there is no history, or a mistake in a suite.
+        StoreError: the folder cannot be written, or a baseline is damaged.
         IncomparableError: not one cell of the two runs can be compared.
     """
     from qbench.tracking import without_collector
@@ -69,12 +72,13 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
-    from qbench.reporting import compare, compare_page
-    from qbench.storage import write_text
+    """The compare page of the site in ``folder``, with the two runs that were asked for."""
+    from qbench.reporting import compare, recent_runs, write_comparison
 
     old, new = (find_run(text, arguments.history) for text in arguments.compare)
-    write_text(folder / "compare.html", compare_page(compare(old, new)))
-    return [folder / "compare.html"]
+    newest = recent_runs(Path(arguments.history), 1).runs[-1:]
+    first = newest[0].suite if newest else new.suite
+    return [write_comparison(compare(old, new), folder, first=first)]
 
 
 def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
@@ -100,12 +104,14 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
 
 def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
     """What was accepted for the cells of ``runs`` and what people said of alerts, where the files are there."""
+    from qbench.cli.trend_files import equivalents_of
     from qbench.host import first_parents
     from qbench.reporting import read_memory
     from qbench.tracking import ANNOTATIONS_FILE
 
     notes = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
-    return read_memory(runs, Path(arguments.baselines), notes, parents=first_parents("."))
+    same = equivalents_of({run.suite for run in runs}, Path("suites"))
+    return read_memory(runs, Path(arguments.baselines), notes, parents=first_parents("."), equivalents=same)
 
 
 def _tell_github(reports: "Sequence[Report]") -> None:

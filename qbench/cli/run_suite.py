@@ -77,6 +77,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 def _draw(arguments: argparse.Namespace) -> None:
     """Write the reports that were asked for, as ``qbench report`` writes them."""
+    from qbench.cli.trend_files import equivalents_of
     from qbench.host import first_parents
     from qbench.reporting import front_pages, read_memory, recent_runs, write_reports
     from qbench.tracking import ANNOTATIONS_FILE
@@ -84,7 +85,9 @@ def _draw(arguments: argparse.Namespace) -> None:
     history, folder = Path(arguments.history), Path(arguments.output)
     recent = recent_runs(history)
     parents = first_parents(".")
-    memory = read_memory(recent.runs, Path(arguments.baselines), history / ANNOTATIONS_FILE, parents=parents)
+    same = equivalents_of({run.suite for run in recent.runs}, Path("suites"))
+    notes = history / ANNOTATIONS_FILE
+    memory = read_memory(recent.runs, Path(arguments.baselines), notes, parents=parents, equivalents=same)
     written = write_reports(recent.runs, folder, arguments.report, problems=recent.problems, memory=memory)
     for page in front_pages(written, folder):
         say(f"wrote {page}")

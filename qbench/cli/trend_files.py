@@ -1,7 +1,7 @@
 """What trends are read from: run files, the commits of the project under test, its baselines, what people ruled."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -116,7 +116,6 @@ def _accepted(series: "Sequence[Series]", folder: Path, suites: Path) -> "Accept
     Raises:
         InputError: a suite has a mistake. StoreError: a baseline is damaged.
     """
-    from qbench.suite import SUFFIX, load_suite
     from qbench.tracking import accepted_levels, baseline_path, load_baseline
 
     models: dict[str, set[str]] = {}
@@ -124,10 +123,21 @@ def _accepted(series: "Sequence[Series]", folder: Path, suites: Path) -> "Accept
         models.setdefault(one.cell.suite, set()).add(one.cell.model)
     classes = {one.environment_class for one in series}
     levels: AcceptedLevels = {}
+    equivalents = equivalents_of(models, suites)
     for suite, names in models.items():
-        file = suites / f"{suite}{SUFFIX}"
-        equivalents = load_suite(file).table.equivalents if file.is_file() else ()
         paths = [path for name in sorted(names) if (path := baseline_path(folder, suite, name)).exists()]
         baselines = map(load_baseline, paths)
-        levels = {**levels, **accepted_levels(suite, baselines, classes=classes, equivalents=equivalents)}
+        levels = {**levels, **accepted_levels(suite, baselines, classes=classes, equivalents=equivalents[suite])}
     return levels
+
+
+def equivalents_of(names: Iterable[str], suites: Path) -> "dict[str, tuple[tuple[str, ...], ...]]":
+    """Suite → the groups of classes that it declares equivalent; none where its file is not in ``suites``.
+
+    Raises:
+        InputError: a suite has a mistake.
+    """
+    from qbench.suite import SUFFIX, load_suite
+
+    files = {name: suites / f"{name}{SUFFIX}" for name in names}
+    return {name: load_suite(file).table.equivalents if file.is_file() else () for name, file in files.items()}

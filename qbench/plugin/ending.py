@@ -23,7 +23,7 @@ from qbench.reporting import (
     recent_runs,
     write_reports,
 )
-from qbench.suite import approve_run, outgrown_entry_errors
+from qbench.suite import approve_run, load_suite, outgrown_entry_errors
 from qbench.tracking import ANNOTATIONS_FILE, Acceptance, measurement_of_line
 
 LISTED = 12
@@ -81,7 +81,9 @@ def _report(recorder: Recorder) -> list[str]:
     options = recorder.options
     recent = recent_runs(options.history)
     parents = first_parents(recorder.config.rootpath)
-    memory = read_memory(recent.runs, options.baselines, options.history / ANNOTATIONS_FILE, parents=parents)
+    same = {run.facts["suite"]: load_suite(Path(file)).table.equivalents for file, run in recorder.runs.items()}
+    notes = options.history / ANNOTATIONS_FILE
+    memory = read_memory(recent.runs, options.baselines, notes, parents=parents, equivalents=same)
     said: list[str] = []
     if GITHUB in options.report:
         reports = build_reports(recent.runs, memory=memory)

@@ -1,8 +1,9 @@
 """What a report knows beside the runs: what people accepted, which series got worse, and what was said of it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from qbench.judging import Cell
@@ -69,20 +70,30 @@ def remember(
     )
 
 
-def read_memory(runs: Sequence[Run], baselines: Path, annotations: Path, *, parents: Sequence[str] = ()) -> Memory:
+def read_memory(
+    runs: Sequence[Run],
+    baselines: Path,
+    annotations: Path,
+    *,
+    parents: Sequence[str] = (),
+    equivalents: Mapping[str, Sequence[tuple[str, ...]]] = MappingProxyType({}),
+) -> Memory:
     """The memory beside ``runs`` that the folder of ``baselines`` and the file of ``annotations`` hold.
 
     Args:
         parents: the commits of the project's own line, as its repository has them; none: as the runs have it.
+        equivalents: suite → its groups of classes whose results are comparable, as in ``Rules``.
 
     Raises:
         StoreError: a baseline or the annotations cannot be read.
     """
     accepted: dict[tuple[Cell, str, str], AcceptedLevel] = {}
+    classes = {str(line.get("environment_class", "")) for run in runs for line in run.cells} - {""}
     for suite, model in sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells}):
         path = baseline_path(baselines, suite, model)
         if path.exists():
-            accepted.update(accepted_levels(suite, [load_baseline(path)]))
+            stored, groups = load_baseline(path), equivalents.get(suite, ())
+            accepted.update(accepted_levels(suite, [stored], classes=classes, equivalents=groups))
     notes = load_annotations(annotations)
     return remember(runs, accepted=accepted, annotations=notes, commits=main_line(runs, parents))
 
@@ -96,27 +107,38 @@ def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -
 
 
 def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
-    """``runs`` with only those metrics that can raise an alert: they moved, or something was accepted for them.
+    """``runs`` with only those metrics that can raise an alert: they moved, or something else was accepted for them.
 
-    Nine series in ten never move; a series that stands still has one level, hence no step.
+    Nine series in ten never move; a series that stands still has one level, hence no step, and where that is the
+    accepted one, no slide.
     """
     before: dict[Cell, Mapping[str, Any]] = {}
     moving: dict[Cell, set[str]] = {}
-    for cell, metric, _ in accepted:
-        moving.setdefault(cell, set()).add(metric)
+    compared: set[tuple[Cell, str]] = set()
     lines = [[(cell_of_line(line), line) for line in run.cells] for run in runs]
     for of_run in lines:
         for cell, line in of_run:
-            metrics = line.get("metrics", {})
+            metrics, environment = line.get("metrics", {}), str(line.get("environment_class", ""))
+            if (cell, environment) not in compared:
+                compared.add((cell, environment))
+                moving.setdefault(cell, set()).update(_off(cell, environment, metrics, accepted))
             known = before.setdefault(cell, metrics)
             if metrics != known:
                 moved = {name for name, counts in metrics.items() if counts != known.get(name, counts)}
                 moving.setdefault(cell, set()).update(moved)
                 before[cell] = {**known, **metrics}
     return [
-        replace(run, cells=tuple(_thinned(line, moving[cell]) for cell, line in of_run if cell in moving))
+        replace(run, cells=tuple(_thinned(line, moving[cell]) for cell, line in of_run if moving[cell]))
         for run, of_run in zip(runs, lines, strict=True)
     ]
+
+
+def _off(cell: Cell, environment: str, metrics: Mapping[str, Any], accepted: AcceptedLevels) -> Iterator[str]:
+    """The metrics of ``cell`` that are not what was accepted for them."""
+    for metric, counts in metrics.items():
+        level = accepted.get((cell, metric, environment))
+        if level is not None and counts.get("hits") != level.hits:
+            yield metric
 
 
 def _thinned(line: Mapping[str, Any], metrics: set[str]) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ vanished from the folder vanishes from the index. Readers see the index of befor
 
 import contextlib
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -90,7 +91,7 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     indexed = {row.path: row for row in rows}
     results = Results(connection)
     numbers = itertools.count(max((row.key for row in rows), default=0) + 1)
-    fates = {"added": 0, "changed": 0, "kept": 0}
+    fates = Counter[str]()
     seen = set()
     for path in sorted(folder.rglob("*.jsonl")):
         name = storable(path.relative_to(folder).as_posix())
@@ -118,7 +119,14 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
         connection.execute(update(tables.state).values(generation=tables.state.c.generation + 1))
     problems = *problems_of(connection), *_disagreements(folder, copies)
     unreadable = connection.execute(select(func.count()).where(tables.run.c.id.is_(None))).scalar_one()
-    return IndexUpdate(**fates, gone=len(gone), unreadable=unreadable, problems=problems)
+    return IndexUpdate(
+        added=fates["added"],
+        changed=fates["changed"],
+        gone=len(gone),
+        kept=fates["kept"],
+        unreadable=unreadable,
+        problems=problems,
+    )
 
 
 def _read(path: Path, known: tuple[int, int] | None) -> tuple[bytes, Row]:

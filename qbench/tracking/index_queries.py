@@ -79,7 +79,10 @@ def wanted_rows(connection: Connection, wanted: Wanted, runs: Heads) -> list[Met
     """The rows that ``metric_rows`` gives of the ``runs``: these by time, each in the order of its file."""
     found = _found(connection, wanted)
     contexts = {key: (outcome, share, data_label(data)) for key, (outcome, share, data) in found.contexts.items()}
-    series = {row.key: (row[:6], row.metric, *row[11:15]) for row in found.series.values()}
+    series = {
+        key: (row[:6], row.metric, row.place, row.out_of, row.reference_hits, row.n)
+        for key, row in found.series.items()
+    }
     ordered = []
     for number, run, position, context, hits, losses, gains in found.results:
         of_run = runs.get(run)
@@ -118,7 +121,7 @@ def wanted_runs(connection: Connection, wanted: Wanted) -> tuple[Run, ...]:
                 "digests": {f"data:{name}": digest for name, digest in data.items()},
                 "metrics": {},
             }
-        nature = dict(zip(Nature._fields, facts[7:11], strict=True))
+        nature: dict[str, Any] = dict(zip(Nature._fields, facts[7:11], strict=True))
         line["metrics"][facts.metric] = {
             "n": facts.n,
             "hits": hits,

@@ -2,14 +2,28 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 from reporting_histories import NEW, edge_histories, make_cell, make_run, nightly_history
 
-from qbench.judging import Cell
-from qbench.reporting import CellKey, build_report, html_pages, remember
+from qbench.judging import Accepted, Cell
+from qbench.metrics import Answers
+from qbench.reporting import CellKey, build_report, html_pages, read_memory, remember
 from qbench.reporting.past import read_cells
 from qbench.reporting.png import MAX_MODELS, charted_models
-from qbench.tracking import AcceptedLevel, Annotation, Ruling, find_alerts, main_line, trend_series
+from qbench.tracking import (
+    AcceptedCell,
+    AcceptedLevel,
+    Annotation,
+    Baseline,
+    Ruling,
+    StoredData,
+    baseline_path,
+    find_alerts,
+    main_line,
+    save_baseline,
+    trend_series,
+)
 
 SAMPLES = "f" * 64
 CELL = Cell("nightly", "mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
@@ -68,6 +82,53 @@ def test_the_accepted_level_is_drawn_on_the_same_samples_only():
     assert ", accepted 74.00 %" in page
     others = [replace(run, cells=tuple({**c, "digests": {"data:photos": "0" * 64}} for c in run.cells)) for run in runs]
     assert build_report(others, memory=remember(others, accepted=accepted(740))).trends[key][0].accepted is None
+
+
+@pytest.mark.parametrize(
+    ("held_in", "groups", "is_seen"),
+    [
+        ("avx2", (), False),
+        ("avx2", (("x64-avx2", "x64-avx512-vnni"),), True),
+        ("any", (), True),
+    ],
+)
+def test_what_was_accepted_for_an_equivalent_class_is_seen(tmp_path, held_in, groups, is_seen):
+    runs = sliding([0.004] * 6)
+    name = held_in if held_in == "any" else str(NEW).replace("avx512-vnni", "avx2")
+    answers = Answers(np.zeros((1000, 1), dtype=np.int32))
+    stored = Baseline(
+        model=CELL.model,
+        model_digest="m",
+        preprocessing="p",
+        backend="ort-cpu",
+        environment_class=name,
+        metrics={"top1": 741},
+        data={"photos": StoredData(samples=1000, digest=SAMPLES, reference=answers.digest)},
+        stored={"photos": answers},
+        cells={CELL.slug: AcceptedCell(accepted={name: Accepted(metrics={"top1": 741}, predictions={})})},
+    )
+    save_baseline(baseline_path(tmp_path, "nightly", CELL.model), stored)
+    memory = read_memory(runs, tmp_path, tmp_path / "none.toml", equivalents={"nightly": groups})
+    report = build_report(runs, memory=memory)
+    trend = report.trends[CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")][0]
+    assert trend.accepted == (0.741 if is_seen else None)
+    kinds = {alert.kind.value for one in report.regressions for alert in one.alerts}
+    assert kinds == ({"slide"} if is_seen else set())
+
+
+def test_a_series_that_stands_where_it_was_accepted_is_not_followed(monkeypatch):
+    from qbench.reporting import memory
+
+    runs, followed = sliding([0.004] * 6), []
+    real = memory.trend_series
+    monkeypatch.setattr(
+        memory, "trend_series", lambda runs, **more: followed.extend(found := real(runs, **more)) or found
+    )
+    hits = runs[0].cells[0]["metrics"]["top1"]["hits"]
+    assert remember(runs, accepted=accepted(hits)).regressions == {}
+    assert followed == []
+    assert remember(runs, accepted=accepted(hits + 4)).regressions != {}
+    assert [one.metric for one in followed] == ["top1"]
 
 
 def test_equal_lines_are_read_once_and_other_ones_again():
