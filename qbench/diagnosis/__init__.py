@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
+    from qbench.diagnosis.budget import Budget as Budget
+    from qbench.diagnosis.causes.remedies import remedy_of as remedy_of
     from qbench.diagnosis.differences.comparing import SideComparison as SideComparison
     from qbench.diagnosis.differences.comparing import compare_sides as compare_sides
     from qbench.diagnosis.differences.failing import first_failing_case as first_failing_case
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from qbench.diagnosis.engine.contained import EngineCrashError as EngineCrashError
     from qbench.diagnosis.engine.contained import contained as contained
     from qbench.diagnosis.engine.matching import Matched as Matched
+    from qbench.diagnosis.engine.matching import bound_of as bound_of
     from qbench.diagnosis.engine.matching import match_outputs as match_outputs
     from qbench.diagnosis.engine.partings import Parting as Parting
     from qbench.diagnosis.engine.partings import engine_partings as engine_partings
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
     from qbench.diagnosis.lint import lint_products as lint_products
     from qbench.diagnosis.operators.checking import check_operator as check_operator
     from qbench.diagnosis.operators.kernel_call import OperatorParameters as OperatorParameters
+    from qbench.diagnosis.localizing import LocalizeWishes as LocalizeWishes
+    from qbench.diagnosis.localizing import localize as localize
     from qbench.diagnosis.optimizer_catalogue import CaseResult as CaseResult
     from qbench.diagnosis.optimizer_catalogue import OptimizerCase as OptimizerCase
     from qbench.diagnosis.optimizer_catalogue import measure_case as measure_case
@@ -36,11 +41,14 @@ if TYPE_CHECKING:
     from qbench.diagnosis.optimizer_effects import OptimizationEffect as OptimizationEffect
     from qbench.diagnosis.optimizers import OptimizerReport as OptimizerReport
     from qbench.diagnosis.optimizers import examine_optimizers as examine_optimizers
+    from qbench.diagnosis.repairing.repeatable_cell import RepeatableCell as RepeatableCell
     from qbench.diagnosis.step_causes import StepCauses as StepCauses
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
+            "budget": ("Budget",),
+            "causes.remedies": ("remedy_of",),
             "differences.comparing": ("SideComparison", "compare_sides"),
             "differences.failing": ("first_failing_case",),
             "differences.side_differences": ("NodeDifference", "SideDifferences"),
@@ -48,15 +56,17 @@ else:
             "engine.case_files": ("CaseRun", "run_test_case", "save_test_case"),
             "engine.claims": ("arithmetic_of", "stand_in"),
             "engine.contained": ("EngineCrashError", "contained"),
-            "engine.matching": ("Matched", "match_outputs"),
+            "engine.matching": ("Matched", "bound_of", "match_outputs"),
             "engine.partings": ("Parting", "engine_partings"),
             "engine.shrinking": ("FailingCase", "smallest_case"),
             "lint": ("LayerLint", "ModelLint", "lint_products"),
             "operators.checking": ("check_operator",),
             "operators.kernel_call": ("OperatorParameters",),
+            "localizing": ("LocalizeWishes", "localize"),
             "optimizer_catalogue": ("CaseResult", "OptimizerCase", "measure_case", "optimizer_cases"),
             "optimizer_effects": ("OptimizationEffect",),
             "optimizers": ("OptimizerReport", "examine_optimizers"),
+            "repairing.repeatable_cell": ("RepeatableCell",),
             "step_causes": ("StepCauses",),
         },
     )

@@ -1,0 +1,149 @@
+"""``qbench diff``: two ways to run one model, and the first node at which they differ."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.compared_sides import compare_texts
+from qbench.cli.printing import counted, print_columns, print_json
+
+if TYPE_CHECKING:
+    from qbench.cli.compared_sides import ComparedSides
+    from qbench.diagnosis import NodeDifference, SideDifferences
+
+_UNALIGNED_SHOWN = 10
+_KEYS = "backend, schema, passes, policy, level, threads, python"
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench diff``."""
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo; float, or in QDQ form")
+    parser.add_argument("--data", metavar="D", required=True, help="samples, as 'qbench eval' takes them")
+    parser.add_argument(
+        "--calib", metavar="D2", help="data that schemas take ranges from; never the samples themselves"
+    )
+    parser.add_argument(
+        "--calib-count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
+    )
+    parser.add_argument(
+        "--left",
+        metavar="TEXT",
+        default="",
+        help=f"'key=value …' of {_KEYS} (default: backend=ort-cpu schema=float threads=1)",
+    )
+    parser.add_argument("--right", metavar="TEXT", default="", help="the same; what it does not say is as on the left")
+    parser.add_argument(
+        "--samples", metavar="N", type=count_from_one, default=64, help="the first N of the data (default: 64)"
+    )
+    parser.add_argument(
+        "--save-case",
+        metavar="DIR",
+        help="save the smallest input on which an engine leaves the other side's arithmetic, or the one that it "
+        "claims, as an ONNX test case",
+    )
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Compare and print; 1 when an output differs, as other programs that are called so.
+
+    Raises:
+        QbenchError: the model, the data or a name is wrong, or a side does not run.
+    """
+    compared = compare_texts(arguments)
+    if arguments.json:
+        print_json(_table(arguments, compared))
+    else:
+        _print(arguments, compared)
+    return ExitCode.FINE if compared.are_equal else ExitCode.GATE_FAILED
+
+
+def _print(arguments: argparse.Namespace, compared: "ComparedSides") -> None:
+    print(f"model  {arguments.model}, {counted(compared.samples, 'sample')} of {arguments.data}")
+    print(f"left   {compared.left.label}\nright  {compared.right.label}")
+    for graph, found in compared.found.items():
+        print(f"\n{graph}: {_outputs(found, ranks=compared.ranks)}")
+        for how in found.how:
+            print(f"  {how}")
+        _print_nodes(found)
+    if compared.case is not None:
+        case, folder = compared.case
+        print(f"\nsaved to {folder}: {case.sentence}")
+    elif compared.case_note:
+        print(f"\nno test case: {compared.case_note}")
+
+
+def _outputs(found: "SideDifferences", *, ranks: bool) -> str:
+    """The difference of the outputs in words."""
+    from qbench.diagnosis import bound_of
+
+    outputs = found.outputs
+    if found.are_equal:
+        return f"all {outputs.elements} outputs are equal"
+    flips = f"; the best class of {counted(found.flips, 'sample')} is another" if ranks and found.flips else ""
+    return f"{outputs.differing} of {outputs.elements} outputs differ, {bound_of(outputs)}{flips}"
+
+
+def _print_nodes(found: "SideDifferences") -> None:
+    if found.nodes:
+        first = found.first
+        if first is None:
+            print(f"\nno value differs, of {len(found.nodes)} that both have")
+        else:
+            print(f"\nfirst to differ: {first.node} ({first.value})")
+        print_columns([_line(node) for node in found.nodes], ("node", "value", "differ", "of", "steps", "SQNR"))
+        if any(not node.same_grid and node.largest is not None for node in found.nodes):
+            print("* on two grids, or one and none: in reals, differing by more than a step of the coarser grid")
+    if found.unaligned:
+        print("\nnot compared:")
+        print_columns([(one.value, one.reason) for one in found.unaligned[:_UNALIGNED_SHOWN]])
+        if len(found.unaligned) > _UNALIGNED_SHOWN:
+            print(f"and {len(found.unaligned) - _UNALIGNED_SHOWN} more (--json lists them all)")
+
+
+def _line(node: "NodeDifference") -> tuple[str, ...]:
+    steps = "real" if node.largest is None else f"{node.largest:.3g}" + ("" if node.same_grid else " *")
+    sqnr = f"{node.sqnr_db:.1f} dB" if node.relative else "equal"
+    return (node.node, node.value, str(node.differing), str(node.elements), steps, sqnr)
+
+
+def _table(arguments: argparse.Namespace, compared: "ComparedSides") -> dict[str, Any]:
+    from qbench.storage import plain
+
+    def one(found: "SideDifferences") -> dict[str, Any]:
+        table: dict[str, Any] = plain(found)
+        first = found.first
+        return {**table, "equal": found.are_equal, "first": None if first is None else plain(first)}
+
+    case = None
+    if compared.case is not None:
+        failing, folder = compared.case
+        case = {
+            "folder": str(folder),
+            "node": failing.node,
+            "cause": failing.cause.value,
+            "sentence": failing.sentence,
+            "trials": failing.trials,
+        }
+    return {
+        "model": arguments.model,
+        "data": arguments.data,
+        "samples": compared.samples,
+        "left": compared.left.label,
+        "right": compared.right.label,
+        "equal": compared.are_equal,
+        "graphs": {name: one(found) for name, found in compared.found.items()},
+        "case": case,
+        "case_note": compared.case_note,
+    }
+
+
+COMMAND = Command(
+    name="diff",
+    summary="say at which node two ways to run one model begin to differ",
+    example="qbench diff net.onnx --data test.npz --calib train.npz --left 'backend=ort-cpu schema=w8a8_asym_pc' "
+    "--right backend=ort-cpu-noopt",
+    declare=declare,
+    execute=execute,
+)
