@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import Ruled as Ruled
     from qbench.backends.slicing import in_slices as in_slices
     from qbench.backends.venv.another_python import AnotherPython as AnotherPython
+    from qbench.backends.venv.another_python import program_in as program_in
     from qbench.backends.venv.another_python import python_backend as python_backend
     from qbench.backends.venv.creator import EnvironmentMaker as EnvironmentMaker
+    from qbench.backends.venv.offered import installed_version as installed_version
     from qbench.backends.venv.offered import offered_versions as offered_versions
     from qbench.backends.venv.written import load_python as load_python
     from qbench.backends.versions import versions_of as versions_of
@@ -45,9 +47,9 @@ else:
             "protocol": ("Array", "Backend", "Counting", "Executor", "Feeds", "Ruled"),
             "optimizer_listing": ("SessionOptimizer", "session_optimizers"),
             "slicing": ("in_slices",),
-            "venv.another_python": ("AnotherPython", "python_backend"),
+            "venv.another_python": ("AnotherPython", "program_in", "python_backend"),
             "venv.creator": ("EnvironmentMaker",),
-            "venv.offered": ("offered_versions",),
+            "venv.offered": ("installed_version", "offered_versions"),
             "venv.written": ("load_python",),
             "versions": ("versions_of",),
         },

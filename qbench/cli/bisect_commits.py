@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import ExitCode
 from qbench.cli.named_extensions import declare_extensions
 from qbench.cli.printing import counted, print_json, say
 from qbench.cli.show_history import percent
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
-    """The arguments of ``qbench bisect``."""
-    parser.add_argument("what", choices=("commits",), help="commits: of the project that the suite tests")
+    """The arguments of ``qbench bisect commits``."""
     parser.add_argument("--good", required=True, metavar="A", help="a commit at which the cell was good")
     parser.add_argument("--bad", default="HEAD", metavar="B", help="one at which it is bad (default: HEAD)")
     parser.add_argument("--build", default="true", metavar="CMD", help="builds a checkout, run by sh in its root")
@@ -173,12 +172,3 @@ def _print(found: Sequence[str], marks: "dict[str, Mark]", question: "Question",
     )
     for commit in found:
         print(f"  {commit[:9]}  {subjects[commit]}")
-
-
-COMMAND = Command(
-    name="bisect",
-    summary="find the commit of the project under test that made a cell worse",
-    example="qbench bisect commits --good v1.2 --build make suites/mine.qbench.toml",
-    declare=declare,
-    execute=execute,
-)

@@ -10,8 +10,9 @@ from typing import Any
 
 from qbench.cli import (
     accept_run,
-    bisect_commits,
+    bisect_actions,
     compare_files,
+    diff_sides,
     doctor,
     draw_report,
     evaluate_model,
@@ -19,6 +20,7 @@ from qbench.cli import (
     history_actions,
     lint_model,
     list_names,
+    localize_model,
     merge_histories,
     partition_model,
     profile_model,
@@ -38,16 +40,18 @@ COMMANDS: tuple[Command, ...] = (
     profile_model.COMMAND,
     quantize_file.COMMAND,
     rewrite_model.COMMAND,
+    localize_model.COMMAND,
     lint_model.COMMAND,
     try_optimizers.COMMAND,
     partition_model.COMMAND,
     compare_files.COMMAND,
+    diff_sides.COMMAND,
     accept_run.COMMAND,
     merge_histories.COMMAND,
     draw_report.COMMAND,
     export_runs.COMMAND,
     history_actions.COMMAND,
-    bisect_commits.COMMAND,
+    bisect_actions.COMMAND,
     doctor.COMMAND,
 )
 _CODES = "exit codes: 0 fine, 1 gate failed, 2 usage or bad input, 3 incomparable,\n  4 incomplete run"

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from qbench.errors import InputError, StoreError
 from qbench.storage import json_text, plain, value_from_table, write_text
@@ -74,8 +74,34 @@ def open_notes(path: Path, task: Task) -> Notes:
     Raises:
         InputError: it is of another task, or no notebook.
     """
+    return reopened(path, Notes(format=FORMAT, task=task))
+
+
+class Notebook(Protocol):
+    """What is written down of any bisection: a frozen value."""
+
+    @property
+    def format(self) -> str:
+        """Which kind of notebook."""
+        ...
+
+    @property
+    def task(self) -> object:
+        """What is bisected."""
+        ...
+
+
+AnyNotes = TypeVar("AnyNotes", bound=Notebook)
+
+
+def reopened(path: Path, blank: AnyNotes) -> AnyNotes:
+    """The notebook at ``path`` of the kind and the task of ``blank``, or ``blank`` where there is none.
+
+    Raises:
+        InputError: it is of another task, or no notebook.
+    """
     if not path.exists():
-        return Notes(format=FORMAT, task=task)
+        return blank
     doing = f"Going on with the bisection in '{path}'"
     try:
         table = json.loads(path.read_bytes())
@@ -83,18 +109,18 @@ def open_notes(path: Path, task: Task) -> Notes:
         raise StoreError(
             doing, found=f"a file that cannot be read ({error})", expected="JSON", remedy="Remove it to begin anew."
         ) from error
-    notes = value_from_table(Notes, table, f"'{path}'")
-    if notes.task != task or notes.format != FORMAT:
+    notes = value_from_table(type(blank), table, f"'{path}'")
+    if notes.task != blank.task or notes.format != blank.format:
         raise InputError(
             doing,
             found=f"another task: {notes.task}",
-            expected=str(task),
+            expected=str(blank.task),
             remedy="Give the same arguments again, name another file with --state, or remove it to begin anew.",
         )
     return notes
 
 
-def save_notes(path: Path, notes: Notes) -> None:
+def save_notes(path: Path, notes: Notebook) -> None:
     """Write ``notes`` to ``path``, whole or not at all.
 
     Raises:

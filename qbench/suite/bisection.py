@@ -64,10 +64,10 @@ def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
     key = max(worse, key=lambda one: worse[one], default=None)
     if key is None or worse[key] <= 0:
         raise IncomparableError(
-            "Bisecting commits",
-            found="nothing that is worse at the bad commit" if worse else "no metric that both ends measured",
+            "Bisecting",
+            found="nothing that is worse at the bad end" if worse else "no metric that both ends measured",
             expected="ends that differ",
-            remedy="Check that the ends are in the right order, and that --build and the cell are what you mean.",
+            remedy="Check that the ends are in the right order, and that what is built and measured is what you mean.",
         )
     return Question(cell=key[0], metric=key[1], good=before[key][0], bad=after[key][0])
 

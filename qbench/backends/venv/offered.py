@@ -1,11 +1,12 @@
-"""Which versions of a package pip offers for a Python: what ``pip index versions`` prints, as a list."""
+"""Which versions of a package there are for a Python: what ``pip index versions`` lists, and the one that is installed."""
 
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-from qbench.errors import NotFetchedError
+from qbench.backends.venv.another_python import program_in
+from qbench.errors import InputError, NotFetchedError
 
 _LISTED = re.compile(r"^Available versions: (.*)$", re.MULTILINE)
 
@@ -33,3 +34,30 @@ def offered_versions(package: str, base: Path | None = None) -> tuple[str, ...]:
             remedy="Check the name, the network and pip's configuration, or give the versions with --versions.",
         )
     return tuple(one.strip() for one in listed[1].split(",") if one.strip())
+
+
+def installed_version(path: Path, package: str) -> str:
+    """The version of ``package`` under the Python, or in the environment, at ``path``.
+
+    Raises:
+        InputError: there is no Python, or no such package.
+    """
+    program = program_in(path)
+    told = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
+    try:
+        done = subprocess.run(
+            [str(program), "-I", "-c", told, package],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        problem = (done.stderr.strip().splitlines() or ["nothing"])[-1] if done.returncode else ""
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        raise InputError(
+            f"Looking for '{package}' in '{path}'", found=problem, expected="it installed there", remedy="Install it."
+        )
+    return done.stdout.strip()

@@ -1,0 +1,232 @@
+"""``qbench bisect package``: which release changed what a model gives; each has an environment of its own."""
+
+import argparse
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.command import ExitCode, count_from_one
+from qbench.cli.package_trials import ENGINE, CommandTrials, ModelTrials, content_of
+from qbench.cli.printing import counted, print_json, say
+from qbench.cli.show_history import percent
+from qbench.errors import IncomparableError, InputError
+
+if TYPE_CHECKING:
+    from qbench.suite import Mark, PackageNotes, PackageTask, PackageTrial, Question
+
+_ASKED = ("model", "data", "schema", "calib", "calib_count", "backend", "metric", "tolerance", "threads", "base_python")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench bisect package``."""
+    parser.add_argument("package", metavar="NAME", help="of the package: onnxruntime")
+    parser.add_argument("--good", required=True, metavar="A", help="a version at which all was well")
+    parser.add_argument("--bad", required=True, metavar="B", help="a later or an earlier one at which it is not")
+    parser.add_argument("--versions", metavar="V,…", default="", help="try no others (default: what pip offers)")
+    parser.add_argument(
+        "--venv",
+        metavar="DIR",
+        action="append",
+        default=[],
+        help="an environment that is there; repeatable; none is made",
+    )
+    parser.add_argument(
+        "--with", dest="beside", metavar="REQ", action="append", default=[], help="install this too; repeatable"
+    )
+    parser.add_argument("--base-python", metavar="PY", help="make environments of this Python (default: ours)")
+    parser.add_argument("--model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
+    parser.add_argument("--data", metavar="D", help="what it is fed, as 'qbench eval' takes it")
+    parser.add_argument("--schema", metavar="S", help="quantize it (default: run it as it is)")
+    parser.add_argument("--calib", metavar="D2", help="data to take ranges from")
+    parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them (default: all)")
+    parser.add_argument("--backend", metavar="B", default="ort-cpu", help="which of ours it mirrors (default: ort-cpu)")
+    parser.add_argument("--threads", metavar="N", type=count_from_one, default=1, help="of the engine (default: 1)")
+    judged = parser.add_mutually_exclusive_group()
+    judged.add_argument("--metric", default="", metavar="M", help="bad where this is nearer to the bad end's")
+    judged.add_argument(
+        "--tolerance", type=float, metavar="R", help="bad where outputs differ by more, relative to their largest "
+        "(default: where a bit differs)"
+    )  # fmt: skip
+    parser.add_argument("--state", metavar="FILE", help="notebook (default: reports/bisect/NAME-A-B.json)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.set_defaults(command=())
+    parser.epilog = (
+        "Behind '--' stands a command of your own that is asked instead of a model: {python} in it is the Python of a "
+        "version; it ends with 0 where that is good, 125 where it cannot tell, and up to 127 where it is bad."
+    )
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Halve until one version, or a stretch that cannot be tried, is left; print it.
+
+    Raises:
+        InputError: a version that is not known, or neither a model nor a command.
+        UnavailableError: an end of the line cannot be had.
+        IncomparableError: the ends do not differ.
+        StoreError: the notebook cannot be written.
+    """
+    from qbench.suite import PackageNotes, next_commit, reopened, save_notes, suspects
+
+    _check(arguments)
+    there = _environments(arguments)
+    task = _task(arguments, there)
+    path = Path(arguments.state or f"reports/bisect/{task.package}-{task.line[0]}-{task.line[-1]}.json")
+    notes = reopened(path, PackageNotes(task=task))
+    python = _programs(arguments, there)
+    trial: Callable[[str], PackageTrial] = (
+        CommandTrials(command=arguments.command, python=python)
+        if arguments.command
+        else ModelTrials(arguments=arguments, python=python, good=task.line[0])
+    )
+
+    def tried(notes: "PackageNotes", version: str) -> "PackageNotes":
+        if version not in notes.trials:
+            notes = notes.with_trial(version, trial(version))
+            save_notes(path, notes)
+        return notes
+
+    for end in (task.line[0], task.line[-1]):
+        notes = tried(notes, end)
+        _demand_tried(notes, end)
+    question = _question(notes, arguments)
+    marks = notes.marks(question)
+    later = task.line[1:]
+    while (version := next_commit(later, marks)) is not None:
+        notes = tried(notes, version)
+        marks = notes.marks(question)
+        left = counted(len(suspects(later, marks)), "version")
+        say(f"{version} is {marks[version].value}: {notes.trials[version].says}; {left} left")
+    _print(suspects(later, marks), marks, notes, question, arguments)
+    return ExitCode.FINE
+
+
+def _check(arguments: argparse.Namespace) -> None:
+    doing = f"Bisecting {arguments.package}"
+    found = ""
+    if arguments.command and arguments.model:
+        found = "both a model and a command"
+    elif not arguments.command and not (arguments.model and arguments.data):
+        found = "no command, and no model with data"
+    if found:
+        raise InputError(
+            doing,
+            found=found,
+            expected="--model MODEL --data D, or a command behind '--'",
+            remedy="Say what is to be run under each version.",
+        )
+    if bool(arguments.schema) < bool(arguments.calib):
+        raise InputError(
+            doing, found="--calib without --schema", expected="both, or neither", remedy="Name the schema."
+        )
+    if arguments.venv and (arguments.beside or arguments.base_python or arguments.versions):
+        raise InputError(
+            doing,
+            found="--venv with --versions, --with or --base-python",
+            expected="environments that are there, or what to make them of",
+            remedy="Leave one of the two out.",
+        )
+
+
+def _environments(arguments: argparse.Namespace) -> dict[str, Path]:
+    """Version → the program of an environment that is there."""
+    from qbench.backends import installed_version
+
+    return {installed_version(Path(folder), arguments.package): Path(folder) for folder in arguments.venv}
+
+
+def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageTask":
+    from qbench.backends import offered_versions
+    from qbench.suite import PackageTask, versions_between
+
+    package, base = arguments.package, arguments.base_python
+    if there:
+        known = tuple(there)
+    elif arguments.versions:
+        known = tuple(one.strip() for one in arguments.versions.split(",") if one.strip())
+    else:
+        known = offered_versions(package, Path(base) if base else None)
+    asked = {name: content_of(str(value)) for name in _ASKED if (value := getattr(arguments, name)) is not None}
+    asked |= {"command": " ".join(arguments.command), "with": " ".join(arguments.beside)}
+    line = versions_between(package, known, arguments.good, arguments.bad)
+    return PackageTask(package=package, line=line, asked={name: text for name, text in asked.items() if text})
+
+
+def _programs(arguments: argparse.Namespace, there: Mapping[str, Path]) -> Callable[[str], Path]:
+    """What finds the Python of a version: one that is there, or one that is made."""
+    from qbench.backends import EnvironmentMaker, program_in
+    from qbench.host import package_versions
+
+    if there:
+        return lambda version: program_in(there[version])
+    base = arguments.base_python
+    maker = EnvironmentMaker(base=Path(base)) if base else EnvironmentMaker()
+    beside = list(arguments.beside)
+    engines = (one for one in (arguments.package, *beside) if one.startswith(ENGINE))
+    if not arguments.command and next(engines, None) is None:
+        beside.append(f"{ENGINE}=={package_versions([ENGINE])[ENGINE]}")  # a model needs one: ours, for all versions
+    return lambda version: maker.make([f"{arguments.package}=={version}", *beside])
+
+
+def _demand_tried(notes: "PackageNotes", end: str) -> None:
+    if notes.trials[end].mark == "skipped":
+        raise InputError(
+            f"Trying {notes.task.package} {end}, an end of the bisection",
+            found=notes.trials[end].says,
+            expected="an end that can be tried",
+            remedy="Take another version for this end.",
+        )
+
+
+def _question(notes: "PackageNotes", arguments: argparse.Namespace) -> "Question | None":
+    """What a metric is asked; None where every version is good or bad by itself.
+
+    Raises:
+        IncomparableError: the ends do not differ.
+    """
+    from qbench.suite import Mark, ask
+
+    good, bad = (notes.trials[end] for end in (notes.task.line[0], notes.task.line[-1]))
+    if arguments.metric:
+        return ask(good.lines, bad.lines, metric=arguments.metric)
+    for end, trial, wanted in ((notes.task.line[0], good, Mark.GOOD), (notes.task.line[-1], bad, Mark.BAD)):
+        if trial.marked(None) is not wanted:
+            raise IncomparableError(
+                f"Bisecting {notes.task.package} from {notes.task.line[0]} to {notes.task.line[-1]}",
+                found=f"that {end} is {trial.mark}: {trial.says}",
+                expected=f"a {wanted.value} end",
+                remedy="Check that the ends are in the right order; a good end that differs from itself has an engine "
+                "that gives other numbers each time.",
+            )
+    return None
+
+
+def _print(
+    found: tuple[str, ...],
+    marks: "Mapping[str, Mark]",
+    notes: "PackageNotes",
+    question: "Question | None",
+    arguments: argparse.Namespace,
+) -> None:
+    task, trials = notes.task, notes.trials
+    if arguments.json:
+        print_json(
+            {
+                "package": task.package,
+                "line": list(task.line),
+                "suspects": list(found),
+                "question": question,
+                "tried": {version: mark.value for version, mark in marks.items()},
+                "trials": {version: trials[version] for version in trials},
+            }
+        )
+        return
+    before = task.line[task.line.index(found[0]) - 1]
+    one = len(found) == 1
+    print(f"{task.package} {found[0]} is the first bad version" if one else
+          f"the first bad version of {task.package} is one of {len(found)} that cannot be told apart")  # fmt: skip
+    if question is not None:
+        print(f"  {question.metric} goes from {percent(question.good)} to {percent(question.bad)}")
+    for version in (before, *found):
+        said = trials[version].says if version in trials else "not tried"
+        mark = f"{marks[version].value}: " if version in marks else ""
+        print(f"  {version}  {mark}{said}")
