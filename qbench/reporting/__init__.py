@@ -13,7 +13,7 @@ from qbench.reporting.report import Report
 from qbench.reporting.site import compare_page, html_pages
 from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, styled_lines, summary_lines, summary_text
 from qbench.reporting.view import CellKey, CellView, MetricView
-from qbench.reporting.writing import KINDS, front_pages, write_reports
+from qbench.reporting.writing import KINDS, front_pages, write_comparison, write_reports
 
 __all__ = [
     "EXPORT_FORMATS",
@@ -52,5 +52,6 @@ __all__ = [
     "styled_lines",
     "summary_lines",
     "summary_text",
+    "write_comparison",
     "write_reports",
 ]

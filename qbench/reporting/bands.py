@@ -9,7 +9,7 @@ from html import escape
 from itertools import pairwise
 
 from qbench.reporting.frame import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Frame, number
-from qbench.reporting.timeline import Mark, Series, Trend
+from qbench.reporting.timeline import Mark, Series, Switch, Trend
 from qbench.reporting.view import MetricView
 from qbench.reporting.words import SYMBOLS, percent
 
@@ -31,16 +31,29 @@ def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
             f'<rect class="environment" x="{number(left)}" y="{TOP - 12}" width="{number(right - left)}"'
             f' height="{HEIGHT - TOP - BOTTOM + 12}"/>'
         )
-    for switch, x in zip(trend.switches, places, strict=True):
-        anchor = "end" if x > WIDTH / 2 else "start"
-        fits = int((x if anchor == "end" else WIDTH - RIGHT - x) / LETTER)
-        label = switch.label if len(switch.label) <= fits else switch.label[: max(fits - 1, 1)].rstrip(" ,") + "…"
+    for switch, (x, label, anchor) in zip(trend.switches, _switch_labels(trend.switches, places), strict=True):
         shift = -3 if anchor == "end" else 3
         yield f'<path class="switch" d="M{x:.1f} {TOP - 12}V{HEIGHT - 2}"/>'
         yield (
             f'<text class="label" x="{x + shift:.1f}" y="{HEIGHT - 3}" text-anchor="{anchor}">{escape(label)}'
             f"<title>{escape(switch.label)}</title></text>"
         )
+
+
+def _switch_labels(switches: Sequence[Switch], places: Sequence[float]) -> Iterable[tuple[float, str, str]]:
+    """(place, label, anchor) of each switch, from left to right: on its roomier side, cut where that is too narrow.
+
+    To the right there is room up to the next switch, to the left back to the label before or the switch itself.
+    """
+    free = float(LEFT)
+    for switch, x, after in zip(switches, places, [*places[1:], float(WIDTH)], strict=True):
+        right, left = after - x - 6, x - free - 6
+        wanted = LETTER * len(switch.label)
+        anchor = "start" if wanted <= right or right >= left else "end"
+        fits = int((right if anchor == "start" else left) / LETTER)
+        label = switch.label if len(switch.label) <= fits else switch.label[: max(fits - 1, 0)].rstrip(" ,") + "…"
+        free = x + 3 + LETTER * len(label) if anchor == "start" else x
+        yield x, label, anchor
 
 
 def confidence_band(series: Series, frame: Frame) -> Iterable[str]:

@@ -3,8 +3,10 @@
 Colours are classes of the page's style sheet; shapes and labels say the same without them.
 """
 
+import itertools
 from collections.abc import Iterable, Sequence
 from html import escape
+from typing import NamedTuple
 
 from qbench.reporting.bands import LETTER, MAX_SWITCHES, confidence_band, environment_bands, levels
 from qbench.reporting.frame import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Frame, frame_of, number
@@ -27,7 +29,7 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
     for place, series in _newest_last(trend):
         parts.extend(confidence_band(series, frame) if place == 0 else ())
         parts.extend(_line(series, frame, place))
-        parts.extend(_step_mark(step, trend, frame, labels.get(step, "")) for step in series.steps)
+        parts.extend(_step_mark(step, trend, frame, labels.get(step)) for step in series.steps)
     parts.append(_last_mark(trend, cell, frame))
     return "".join([*parts, "</svg>"])
 
@@ -104,32 +106,49 @@ def _tone(trend: Trend, step: Step) -> str:
     return "worse" if (step.after < step.before) != trend.metric.lower_is_better else "better"
 
 
-def _labels(trend: Trend, frame: Frame) -> dict[Step, str]:
-    """The sizes of the steps of ``trend``, the largest first, but for those that would cover another one's."""
-    found: dict[Step, str] = {}
-    taken: list[tuple[float, float]] = []
+class _Label(NamedTuple):
+    """The words beside the mark of a step: on one side of it, or above it where that side is not free."""
+
+    text: str
+    anchor: str = "start"
+    above: bool = False
+
+    def span(self, x: float) -> tuple[float, float]:
+        """From where to where it reaches, of a mark at ``x``."""
+        wide, mark = LETTER * len(self.text) + 2, 4 if self.above else -5
+        return (x + mark - wide, x + mark) if self.anchor == "end" else (x - mark, x - mark + wide)
+
+
+def _labels(trend: Trend, frame: Frame) -> dict[Step, _Label]:
+    """The sizes of the steps of ``trend``, the largest first; none where it would cover another one or its mark."""
+    found: dict[Step, _Label] = {}
+    places = {step: frame.x(step.position) for step in trend.steps}
     for step in sorted(trend.steps, key=lambda step: (-abs(step.after - step.before), step.position)):
-        x = frame.x(step.position)
-        text = change_text(trend.metric, step.after - step.before, unit=False)
-        room = (x if x > WIDTH / 2 else WIDTH - x) - 7
-        if step.causes and len(trend.steps) == 1 and LETTER * (len(text) + len(step.causes[0]) + 1) <= room:
-            text += f" {step.causes[0]}"
-        wide = LETTER * len(text) + 11
-        left, right = (x - wide, x + 4) if x > WIDTH / 2 else (x - 4, x + wide)
-        if all(right < start or left > end for start, end in taken):
-            taken.append((left, right))
-            found[step] = text
+        x, size = places[step], change_text(trend.metric, step.after - step.before, unit=False)
+        texts = [f"{size} {step.causes[0]}", size] if step.causes and len(trend.steps) == 1 else [size]
+        sides = ("end", "start") if x > WIDTH / 2 else ("start", "end")
+        for above, text, anchor in itertools.product((False, True), texts, sides):
+            label = _Label(text, anchor, above)
+            left, right = label.span(x)
+            taken = [other.span(places[one]) for one, other in found.items() if other.above is above]
+            taken += [] if above else [(at - 4, at + 4) for one, at in places.items() if one is not step]
+            # right of the chart stand the labels of its levels
+            if left >= 0 and right <= WIDTH - RIGHT + 4 and all(right < start or left > end for start, end in taken):
+                found[step] = label
+                break
     return found
 
 
-def _step_mark(step: Step, trend: Trend, frame: Frame, label: str) -> str:
+def _step_mark(step: Step, trend: Trend, frame: Frame, label: _Label | None) -> str:
     """A line at the first run of the new level, a triangle (hollow while provisional) and the size of the step."""
     x, up = frame.x(step.position), step.after > step.before
     top = TOP - 4
     triangle = f"M{x - 4:.1f} {top}h8l-4 -7z" if up else f"M{x - 4:.1f} {top - 7}h8l-4 7z"
     hollow = " provisional" if step.provisional else ""
-    anchor, shift = ("end", -7) if x > WIDTH / 2 else ("start", 7)
-    words = f'<text x="{x + shift:.1f}" y="{top}" text-anchor="{anchor}">{escape(label)}</text>' if label else ""
+    words = ""
+    if label:
+        at, height = label.span(x)[label.anchor == "end"], top - 9 if label.above else top
+        words = f'<text x="{at:.1f}" y="{height}" text-anchor="{label.anchor}">{escape(label.text)}</text>'
     return (
         f'<g class="step {_tone(trend, step)}{hollow}"><path d="M{x:.1f} {top}V{HEIGHT - BOTTOM}"/>'
         f'<path class="mark" d="{triangle}"/>'

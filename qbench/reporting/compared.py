@@ -3,14 +3,25 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from qbench.errors import IncomparableError
 from qbench.reporting.lines import read_cell, read_run, table_of
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
+from qbench.reporting.words import change_text, value_text
 from qbench.tracking import CellChange, Relation, Run, cell_of_line, compare_runs
 
 ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
 """What is news first."""
+
+
+class ComparedMetric(NamedTuple):
+    """One metric in words: its name, its values before and now, and how far it moved, which way; empty: not known."""
+
+    name: str
+    before: str
+    now: str
+    moved: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +47,20 @@ class ComparedCell:
     @property
     def moved(self) -> float | None:
         """How far the value moved, a fraction with its sign; None when it may not be compared."""
-        old, new = self.metrics
+        return self._moved(*self.metrics)
+
+    @property
+    def shown(self) -> tuple[ComparedMetric, ...]:
+        """The metric to show as words; where it stood still, behind it every other one that moved."""
+        lead = self.metrics
+        if self.moved:
+            return (_words(*lead, self.moved),)
+        named = {metric.name: metric for metric in self.old.metrics} if self.old else {}
+        both = [(named.get(metric.name), metric) for metric in (self.new.metrics if self.new else ())]
+        others = [pair for pair in both if pair[1] != lead[1] and self._moved(*pair)]
+        return tuple(_words(*pair, self._moved(*pair)) for pair in (lead, *others) if any(pair))
+
+    def _moved(self, old: MetricView | None, new: MetricView | None) -> float | None:
         comparable = self.relation in (Relation.SAME, Relation.CHANGED)
         return new.value - old.value if comparable and old and new else None
 
@@ -105,6 +129,18 @@ def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
         return compare(before[-1], runs[-1])
     except IncomparableError as error:
         return Comparison(old=read_run(before[-1]), new=read_run(runs[-1]), problem=str(error))
+
+
+def _words(old: MetricView | None, new: MetricView | None, moved: float | None) -> ComparedMetric:
+    metric = new or old
+    assert metric is not None
+    way = "" if not moved else " worse" if (moved > 0) is metric.lower_is_better else " better"
+    return ComparedMetric(
+        name=metric.name,
+        before=value_text(old) if old else "",
+        now=value_text(new) if new else "",
+        moved="" if moved is None else change_text(metric, moved) + way,
+    )
 
 
 def _compared(change: CellChange, olds: dict[CellKey, CellView], news: dict[CellKey, CellView]) -> ComparedCell:

@@ -1,6 +1,7 @@
 """What GitHub shows of a run: annotations on the pull request, and the summary of the job.
 
-    ::error file=F,title=T::M        at most ten in all, one a group of cells; warnings for what is not sure
+    ::error file=F,title=T::M        at most ten in all, one a group of cells or a new alert of the history
+    ::warning …                      for what is not sure
 
 In messages ``%``, carriage return and line feed are written %25, %0D, %0A; in properties ``:`` and ``,`` too, as %3A
 and %2C (GitHub Docs, "Workflow commands"; actions/toolkit, core/src/command.ts). A summary may have 1 MiB a step.
@@ -9,6 +10,7 @@ and %2C (GitHub Docs, "Workflow commands"; actions/toolkit, core/src/command.ts)
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from qbench.reporting.alert_table import alert_rows
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.report import Cause, Report
 from qbench.reporting.words import change_text, counted
@@ -17,6 +19,8 @@ GROUPS = 10
 """GitHub shows ten errors and ten warnings of a step; ten in all is what a person reads."""
 CELLS = 5
 SUMMARY_BYTES = 900 * 1024
+
+_NEXT = "\nNext: qbench history check"
 
 _DATA = {"%": "%25", "\r": "%0D", "\n": "%0A"}
 _PROPERTY = {**_DATA, ":": "%3A", ",": "%2C"}
@@ -56,6 +60,10 @@ def _errors(report: Report, file: str) -> Iterator[str]:
         yield _command(
             "error", file, f"{report.suite}: {cause.title} ({counted(len(cause.cells), 'cell')})", _told(cause)
         )
+    for row in alert_rows(report):
+        if row.is_new:
+            title = f"{report.suite}: {row.title} ({counted(len(row.lines), 'series', 'series')} worse)"
+            yield _command("error", file, title, "\n".join(row.lines[:CELLS]) + _more(len(row.lines)) + _NEXT)
 
 
 def _warnings(report: Report, file: str) -> Iterator[str]:

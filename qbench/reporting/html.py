@@ -1,21 +1,20 @@
 """One page of a report as HTML that works offline: style, script and charts inside, nothing requested from anywhere."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from qbench.reporting import words
+from qbench.reporting.alert_table import alert_rows
 from qbench.reporting.chart import sparkline_svg, trend_svg
 from qbench.reporting.compared import Comparison
 from qbench.reporting.flips import flips_svg
-from qbench.reporting.places import Places, anchor_of, link
+from qbench.reporting.places import TABS, Places, anchor_of, link
 from qbench.reporting.report import Report
 from qbench.reporting.still import stands_still, still_cells
 from qbench.reporting.timeline import StepGroup, Trend
 from qbench.reporting.trimming import trim_page, trim_script
 from qbench.reporting.view import ABSENT, CellView
-from qbench.tracking import Regression
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -41,7 +40,8 @@ _WORDS = (
 class Page:
     """What one template needs: its own path, the suite it is about, and where each suite's pages lie.
 
-    ``model`` is that of a model's page; ``comparison`` what the compare page shows, where there is one.
+    ``model`` is that of a model's page; ``comparison`` what the compare page shows, where there is one; ``tabs`` the
+    names of the suite's pages that there are, for the links on each of them: see ``places.TABS``.
     """
 
     path: str
@@ -51,6 +51,7 @@ class Page:
     """(suite, state, path of its overview) of every suite, for the links at the top."""
     model: str = ""
     comparison: Comparison | None = None
+    tabs: tuple[str, ...] = ()
 
     def to(self, name: str) -> str:
         """A link to the page ``name`` of this suite."""
@@ -90,6 +91,7 @@ def _environment() -> "Environment":
     own = (
         anchor_of,
         _asset,
+        _bound,
         _breakable,
         _chart,
         _spark,
@@ -105,11 +107,11 @@ def _environment() -> "Environment":
         _slowest_cells,
         _neighbours,
         _with_outcome,
-        _newest_first,
+        alert_rows,
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
-    made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES}
+    made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES, "TABS": TABS}
     return made
 
 
@@ -121,14 +123,19 @@ def _asset(name: str) -> str:
     return Markup(trim_script(text) if name.endswith(".js") else text)
 
 
-def _breakable(name: str) -> str:
+def _breakable(name: object) -> str:
     """``name``, escaped, with leave to break after what joins its parts: else a narrow column cuts it anywhere."""
     from markupsafe import Markup, escape
 
-    text = str(escape(name))
-    for joint in ("_", "+", "@"):
+    text = str(escape(str(name)))
+    for joint in ("_", "+", "@", "::"):
         text = text.replace(joint, f"{joint}<wbr>")
     return Markup(text)
+
+
+def _bound(words: str) -> str:
+    """``words`` on one line."""
+    return words.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _chart(trend: Trend, cell: CellView, report: Report) -> str:
@@ -213,9 +220,3 @@ def _neighbours(report: Report, model: str) -> tuple[str, str]:
 
 def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
     return [cell for cell in report.cells if cell.outcome in outcomes]
-
-
-def _newest_first(regressions: Sequence[Regression]) -> list[Regression]:
-    """What nobody has ruled on, then the rest; within each the latest first."""
-    latest = list(reversed(regressions))
-    return [found for found in latest if found.is_new] + [found for found in latest if not found.is_new]

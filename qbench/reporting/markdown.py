@@ -6,6 +6,7 @@ Everything that comes from a run file is escaped, so that a name can neither bre
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from qbench.reporting.alert_table import alert_rows
 from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.words import (
     STATES,
@@ -22,6 +23,7 @@ from qbench.reporting.words import (
 )
 
 ROWS_SHOWN = 30
+MATRIX_LEDE = "Change against the stored fp32 result: in percentage points, or in the unit that is named."
 RUNS_SHOWN = 6
 _ESCAPED = re.compile(r"(^[#+\-=:]|[\\`*_\[\]<>|~@&$])")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", "|": "&#124;"}
@@ -65,9 +67,10 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
         yield "## Needs attention"
         for cause in report.causes:
             yield from _cause(cause)
+    yield from _alerts(report)
     if report.matrices:
         yield "## Matrix"
-        yield "Change against the stored fp32 result in percentage points."
+        yield MATRIX_LEDE
         for matrix in report.matrices:
             yield from _matrix(matrix)
     yield from _in_parts(report)
@@ -114,6 +117,32 @@ def _cause(cause: Cause) -> Iterable[str]:
         yield f"Rule: {escaped('; '.join(list(rules)[:3]))}"
     if cause.remedies:
         yield "Next:\n\n" + "\n".join(f"- {code(remedy)}" for remedy in cause.remedies[:3])
+
+
+def _alerts(report: Report) -> Iterable[str]:
+    """What got worse and stayed; before the long tables, so that a cut summary has it."""
+    rows = alert_rows(report)
+    if not rows:
+        return
+    fresh = sum(row.is_new for row in rows)
+    yield "## Alerts"
+    yield f"What got worse in the history and stayed, the worst first; {fresh or 'none'} of {len(rows)} new."
+    table = [
+        [
+            f"{STATES['red']} **{row.state}**" if row.is_new else row.state,
+            escaped(row.title) + (f"<br>one of {row.among}" if row.among > 2 else ""),
+            code(str(row.worst.cell)) + (f"<br>and {len(row.lines) - 1} more series" if len(row.lines) > 1 else ""),
+            escaped(f"{row.worst.metric}, {row.worst.environment_class}"),
+            escaped(row.why),
+            row.before,
+            row.after,
+            f"**{row.change}**",
+        ]
+        for row in rows[:ROWS_SHOWN]
+    ]
+    yield _table(["State", "What", "Worst cell", "Metric", "Why", "From", "To", "Change"], 5, table)
+    if len(rows) > ROWS_SHOWN:
+        yield f"and {len(rows) - ROWS_SHOWN} more"
 
 
 def _matrix(matrix: Matrix) -> Iterable[str]:

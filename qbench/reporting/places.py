@@ -3,7 +3,14 @@
 import hashlib
 import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
+
+TABS: Mapping[str, str] = MappingProxyType(
+    {"index": "Overview", "cells": "Cells", "known": "Known", "compare": "Compare", "run": "Run"}
+)
+"""The pages of a suite that each of its pages links to, in order: name → the words of the link."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +25,7 @@ class Places:
         return cls("" if is_first else f"suites/{file_name(suite)}/")
 
     def page(self, name: str) -> str:
-        """The page ``name``: ``index``, ``cells``, ``known``, ``compare`` or ``run``."""
+        """The page ``name``, one of ``TABS``."""
         return f"{self.root}{name}.html"
 
     def model(self, model: str) -> str:

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from qbench.reporting.compared import Comparison
 from qbench.reporting.html import Page, Renderer
-from qbench.reporting.places import Places
+from qbench.reporting.places import TABS, Places
 from qbench.reporting.report import Report
 
 BUDGET = 2_000_000
@@ -38,10 +38,17 @@ def html_pages(reports: Sequence[Report], comparisons: Mapping[str, Comparison] 
     return pages
 
 
-def compare_page(comparison: Comparison) -> str:
-    """The compare page alone, which links to no other."""
+def compare_page(comparison: Comparison, places: Places | None = None, tabs: Sequence[str] = ()) -> str:
+    """The compare page of two runs, drawn after the others.
+
+    Args:
+        places: where the suite's pages lie. tabs: the names of those that there are; none: the page stands alone.
+    """
+    places = places or Places()
     report = Report(suite=comparison.new.suite, headline="", is_red=False, run=comparison.new)
-    page = Page(path="compare.html", report=report, places=Places(), comparison=comparison)
+    page = Page(
+        path=places.page("compare"), report=report, places=places, comparison=comparison, tabs=(*tabs, "compare")
+    )
     return Renderer().render("compare", page)
 
 
@@ -49,6 +56,8 @@ def _pages(
     report: Report, places: Places, suites: tuple[tuple[str, str, str], ...], comparison: Comparison | None
 ) -> Iterator[tuple[str, Page]]:
     """(template, page) of every page of ``report``."""
+    there = {"index": True, "run": report.run is not None, "compare": comparison is not None}
+    tabs = tuple(name for name in TABS if there.get(name, bool(report.cells)))
 
     def made(path: str, model: str = "") -> Page:
         return Page(
@@ -58,15 +67,10 @@ def _pages(
             suites=suites,
             model=model,
             comparison=comparison,
+            tabs=tabs,
         )
 
-    yield "overview", made(places.page("index"))
-    if report.cells:
-        yield "cells", made(places.page("cells"))
-        yield "known", made(places.page("known"))
-        for model in report.models:
-            yield "model", made(places.model(model), model)
-    if report.run is not None:
-        yield "run", made(places.page("run"))
-    if comparison is not None:
-        yield "compare", made(places.page("compare"))
+    for name in tabs:
+        yield "overview" if name == "index" else name, made(places.page(name))
+    for model in report.models:
+        yield "model", made(places.model(model), model)

@@ -166,7 +166,7 @@ def cell_text(cell: CellView | None) -> str:
         return symbol_of(cell.outcome)
     if is_distance(cell.lead) or (cell.key.schema == "fp32" and not cell.lead.change):
         return f"{symbol_of(cell.outcome)} {value_text(cell.lead)}"
-    return f"{symbol_of(cell.outcome)} {change_text(cell.lead, unit=False)}"
+    return f"{symbol_of(cell.outcome)} {change_text(cell.lead, unit=cell.lead.unit != '%')}"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -9,10 +9,10 @@ from qbench.reporting.assembly import build_reports
 from qbench.reporting.compared import Comparison, newest_comparison
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.memory import NOTHING, Memory
-from qbench.reporting.places import file_name
+from qbench.reporting.places import TABS, Places, file_name
 from qbench.reporting.recent import WINDOW
 from qbench.reporting.report import Report
-from qbench.reporting.site import html_pages
+from qbench.reporting.site import compare_page, html_pages
 from qbench.storage import write_bytes, write_text
 from qbench.tracking import Run
 
@@ -61,6 +61,24 @@ def write_reports(
         written.append(folder / "report.md")
         write_text(written[-1], markdown_text(reports, charts=charts))
     return written
+
+
+def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Path:
+    """Draw ``comparison`` as a page of the site in ``folder``, linked to the others that are there; its file.
+
+    Args:
+        first: the suite whose pages lie in ``folder`` itself: that of the newest run.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    suite = comparison.new.suite
+    is_alone = not (folder / Places().page("index")).is_file()
+    places = Places.of_suite(suite, is_first=is_alone or suite == first)
+    tabs = [name for name in TABS if name != "compare" and (folder / places.page(name)).is_file()]
+    path = folder / places.page("compare")
+    write_text(path, compare_page(comparison, places, tabs))
+    return path
 
 
 def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:

@@ -106,12 +106,13 @@ def _change(cell: Cell, old: Mapping[str, Any] | None, new: Mapping[str, Any] | 
             metrics=_metrics(old or {}, new or {}),
         )
     why, metrics = _incomparable(old, new), _metrics(old, new)
-    same = _digests(old, "predictions:") == _digests(new, "predictions:")
+    before, after = (_digests(line, "predictions:") for line in (old, new))
+    same = before == after
     moved = any(metric.moved for metric in metrics)  # a distance may, where no prediction does
     relation = Relation.INCOMPARABLE if why else Relation.CHANGED if moved or not same else Relation.SAME
     if relation is Relation.CHANGED:
         why = arithmetic_change(*(_digests(line, "arithmetic").get("arithmetic", "") for line in (old, new)))
-        why = why or ("the same predictions by other numbers" if same else "")
+        why = why or ("the same predictions by other numbers" if same and before else "")
     return CellChange(
         cell=cell,
         relation=relation,

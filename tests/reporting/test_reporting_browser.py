@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from reporting_histories import edge_histories, make_cell, make_run, nightly_history
 
-from qbench.reporting import write_reports
+from qbench.reporting import remember, write_reports
+from qbench.tracking import Annotation, Ruling
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -229,3 +230,36 @@ def test_a_table_wider_than_the_window_says_that_it_scrolls(width, wide, tmp_pat
     assert ("more" in (box.get_attribute("class") or "").split()) is wide
     mark, value = (box.locator(f".m {name}").first.bounding_box() for name in ("i", "b"))
     assert abs(mark["y"] + mark["height"] - value["y"] - value["height"]) < 8
+
+
+@pytest.mark.parametrize("width", [390, 500, 768])
+def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width, tmp_path, visit):
+    runs = nightly_history(34)
+    words = "The new kernel rounds half away from zero; it is kept until the table of multipliers is mended"
+    said = Annotation(commit=runs[27].commit[:9], state=Ruling.ACKNOWLEDGED, author="ann", reason=words)
+    write_reports(runs, tmp_path, ["html"], memory=remember(runs, accepted={}, annotations=(said,)))
+    one = visit(width)
+    for path, table in (("index.html", ".alerts"), ("index.html", ".attention"), ("known.html", ".reasons")):
+        one.open(tmp_path / path)
+        boxes = one.page.locator(f".scroll:has({table})")
+        assert boxes.count() > 0
+        assert boxes.evaluate_all("boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth + 1)"), table
+    one.open(tmp_path / "index.html")
+    why = one.page.locator(".alerts .words").filter(has_text=words).first.bounding_box()
+    assert why["width"] > 0.85 * width
+    assert why["x"] + why["width"] <= width
+    assert one.said == []
+
+
+def test_the_values_of_a_card_stay_within_it(tmp_path, visit):
+    cell = make_cell("words", "ort-cpu", "w8a8_sym_pc", 0.05)
+    nature = {"direction": "lower", "against": "labels", "unit": "nats", "proportion": False, "least_margin": 0.005}
+    counts = {"n": 10, "hits": 1_834_567, "out_of": 10**6, "reference_hits": 1_800_000, "losses": 0, "gains": 0}
+    cell["metrics"] |= {"perplexity": nature | counts}
+    write_reports([make_run([cell])], tmp_path, ["html"])
+    one = visit(NARROW).open(tmp_path / "models" / "words.html")
+    card = one.page.locator(".card").bounding_box()
+    for box in one.page.locator(".card .others span").evaluate_all(
+        "spans => spans.map((span) => { const box = span.getBoundingClientRect(); return [box.left, box.right]; })"
+    ):
+        assert card["x"] < box[0] <= box[1] < card["x"] + card["width"] - 8

@@ -1,12 +1,13 @@
 """Two runs side by side: what is news comes first, what neither measured is none, and the page says why."""
 
+import re
 from dataclasses import replace
 
 import pytest
 from reporting_histories import NEW, OLD, make_cell, make_run, skipped_cell
 
 from qbench.errors import IncomparableError
-from qbench.reporting import compare, compare_page, newest_comparison
+from qbench.reporting import compare, compare_page, newest_comparison, write_comparison, write_reports
 from qbench.tracking import Relation
 
 
@@ -62,3 +63,56 @@ def test_the_newest_run_is_compared_with_the_last_complete_one():
     assert newest_comparison(runs).old.id == runs[0].id
     assert newest_comparison(runs[:1]) is None
     assert newest_comparison([replace(runs[0], complete=False), runs[2]]) is None
+
+
+def with_kl(model: str, kl: int, loss: float = 0.001):
+    cell = line(model, loss, "x")
+    nature = {"direction": "lower", "against": "reference", "unit": "nats", "proportion": False, "least_margin": 0.0}
+    counts = {"n": 1000, "hits": kl, "out_of": 10**6, "reference_hits": 10**6, "losses": 0, "gains": 0}
+    return cell | {"metrics": {**cell["metrics"], "kl": {**nature, **counts}}}
+
+
+def test_a_distance_that_moved_alone_is_news_and_says_which_way():
+    old, new = (
+        make_run([with_kl("a", 12_000), with_kl("b", 9_000)], 0),
+        make_run([with_kl("a", 15_000), with_kl("b", 9_000)], 1),
+    )
+    found = compare(old, new)
+    assert [cell.key.model for cell in found.news] == ["a"]
+    lead, kl = found.news[0].shown
+    assert (lead.name, lead.moved) == ("top1", "0.00 pp")
+    assert tuple(kl) == ("kl", "0.012 nats", "0.015 nats", "+0.003 nats worse")
+    page = compare_page(found)
+    assert "<small>+0.003 nats worse</small>" in page
+    assert "the same predictions by other numbers" in page
+
+
+def test_the_page_links_to_the_pages_of_the_site_it_lies_in(tmp_path):
+    runs = [make_run([line("a", 0.001, answers)], night) for night, answers in enumerate("xyz")]
+    write_reports(runs, tmp_path, ["html"])
+    links = re.findall(r'<a href="([a-z]+\.html)"', (tmp_path / "compare.html").read_text(encoding="utf-8"))
+    assert {"index.html", "cells.html", "known.html", "run.html"} <= set(links)
+    path = write_comparison(compare(runs[0], runs[2]), tmp_path, first="nightly")
+    assert path == tmp_path / "compare.html"
+    page = path.read_text(encoding="utf-8")
+    assert runs[0].id in page
+    assert re.findall(r'<a href="([a-z]+\.html)"', page) == links
+    assert '<a href="compare.html" aria-current="page">Compare</a>' in page
+
+
+def test_the_page_of_another_suite_lies_with_its_suite_and_alone_it_links_nowhere(tmp_path):
+    smoke = [make_run([line("a", 0.001, answers)], night, suite="smoke") for night, answers in enumerate("xy")]
+    alone = write_comparison(compare(*smoke), tmp_path / "alone", first="nightly")
+    assert alone == tmp_path / "alone" / "compare.html"
+    assert "<a href=" not in alone.read_text(encoding="utf-8").replace('<a class="skip" href=', "")
+    write_reports([*smoke, make_run([line("a", 0.0, "z")], 2)], tmp_path, ["html"])
+    path = write_comparison(compare(*smoke), tmp_path, first="nightly")
+    assert path == tmp_path / "suites" / "smoke" / "compare.html"
+    assert '<a href="index.html">Overview</a>' in path.read_text(encoding="utf-8")
+    assert not (tmp_path / "compare.html").exists()
+
+
+def test_an_interrupted_run_is_told():
+    old, new = both()
+    assert "The later run was interrupted" in compare_page(compare(old, replace(new, complete=False)))
+    assert "was interrupted" not in compare_page(compare(old, new))

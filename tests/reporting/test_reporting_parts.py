@@ -65,3 +65,16 @@ def test_pages_show_both_beside_the_change():
     page = "".join(html_pages([report]).values())
     assert page.count("schema −0.20 pp, counting −1.00 pp") == 3  # attention, card, table of all cells
     assert page.count("schema −0.20 pp, counting −0.10 pp") == 2
+
+
+def test_parts_of_another_unit_than_percent_are_told_in_it():
+    perplexity = {"direction": "lower", "against": "labels", "unit": "nats", "proportion": False, "least_margin": 0.005}
+    counts = {"n": 1000, "out_of": 10**6, "reference_hits": 1_800_000, "losses": 0, "gains": 0}
+    cells = [line("integer-ideal", 0.002), line("ort-cpu", 0.012)]
+    for cell, hits in zip(cells, (1_850_000, 1_849_000), strict=True):
+        cell["metrics"] = {"perplexity": {**perplexity, **counts, "hits": hits}}
+    report = report_of(*cells)
+    assert parts_of(report, "ort-cpu").unit == "nats"
+    table = markdown_text([report]).partition("## Loss in two parts")[2].partition("##")[0]
+    assert "+0.049 nats | +0.05 nats | −0.001 nats" in table
+    assert "schema +0.05 nats, counting −0.001 nats" in "".join(html_pages([report]).values())

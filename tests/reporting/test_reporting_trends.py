@@ -1,5 +1,6 @@
 """Trends over an exchange of the model: the reference of each time, the step, and its cause by its side."""
 
+import itertools
 import re
 from dataclasses import replace
 
@@ -7,10 +8,11 @@ import pytest
 from reporting_histories import NEW, OLD, make_cell, make_run
 
 from qbench.reporting import build_report, html_pages, markdown_text, remember, write_reports
-from qbench.reporting.chart import trend_svg
-from qbench.reporting.frame import frame_of
+from qbench.reporting.bands import LETTER, _switch_labels
+from qbench.reporting.chart import _labels, trend_svg
+from qbench.reporting.frame import RIGHT, WIDTH, frame_of
 from qbench.reporting.png import run_labels
-from qbench.reporting.timeline import Mark
+from qbench.reporting.timeline import Mark, Step, Switch
 from qbench.reporting.view import CellKey
 
 KEY = CellKey("network", "ort-cpu", "w8a8_sym_pc")
@@ -126,4 +128,42 @@ def test_labels_of_steps_that_stand_close_do_not_cover_each_other():
     report = build_report(by_turns(60, 31))
     chart = trend_svg(report.trends[KEY][0], report.cells[0], report.runs)
     assert chart.count('<g class="step worse">') == 2
-    assert len(re.findall(r"<text[^>]*>−4\.00", chart)) == 1
+    sides = re.findall(r'<text x="([\d.]+)" y="12" text-anchor="(\w+)">−4\.00', chart)
+    assert [anchor for _, anchor in sides] == ["start", "end"]
+    assert float(sides[0][0]) - float(sides[1][0]) > 12  # one on either side of both marks
+
+
+@pytest.mark.parametrize("places", [(10, 14, 17, 29, 32, 35), (0, 1, 2, 3), (19, 20, 21), (36, 38, 39)])
+def test_labels_of_many_steps_cover_neither_labels_nor_marks(places):
+    runs = [make_run([make_cell("network", "ort-cpu", "w8a8_sym_pc", 0.001)], night) for night in range(40)]
+    report = build_report(runs)
+    trend = report.trends[KEY][0]
+    steps = tuple(Step(position=place, before=0.8, after=0.8 - 0.001 * (place % 7 + 1)) for place in places)
+    trend = replace(trend, series=(replace(trend.series[0], steps=steps),))
+    frame = frame_of(trend, len(runs))
+    labels = _labels(trend, frame)
+    assert max(steps, key=lambda step: step.before - step.after) in labels
+    chart = trend_svg(trend, report.cells[0], report.runs)
+    drawn = re.findall(r'<text x="([\d.]+)" y="(12|3)" text-anchor="(\w+)">(−[\d.]+)<', chart)
+    assert len(drawn) == len(labels)
+    boxes = [(frame.x(step.position) - 4, frame.x(step.position) + 4, "12") for step in steps]
+    for at, height, anchor, text in drawn:
+        left = float(at) - LETTER * len(text) * (anchor == "end")
+        box = (left, left + LETTER * len(text), height)
+        assert 0 <= box[0] < box[1] <= WIDTH - RIGHT + 4
+        assert all(box[2] != other[2] or box[1] <= other[0] or other[1] <= box[0] for other in boxes)
+        boxes.append(box)
+
+
+def test_labels_of_machines_stand_between_their_neighbours():
+    labels = ["x64-avx2", "arm64-dotprod-with-a-long-name, onnxruntime 1.31.1", "onnxruntime 1.32.0"]
+    switches = [Switch(position=place, label=label) for place, label in zip((4, 5, 19), labels, strict=True)]
+    places = [46.0, 58.0, 224.0]
+    ends = []
+    for (x, text, anchor), label in zip(_switch_labels(switches, places), labels, strict=True):
+        assert label.startswith(text.rstrip("…"))
+        wide = LETTER * len(text)
+        ends.append((x - 3 - wide, x) if anchor == "end" else (x, x + 3 + wide))
+    assert all(one[1] <= after[0] for one, after in itertools.pairwise(ends))
+    assert ends[0][0] >= 0
+    assert ends[-1][1] <= WIDTH
