@@ -20,7 +20,8 @@ from qbench.tracking.findings import finding_line, finding_of_line
 from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
 from qbench.tracking.garbage import without_collector
 from qbench.tracking.history import History, read_run
-from qbench.tracking.index import INDEX_FILE, HistoryIndex
+from qbench.tracking.index import HistoryIndex
+from qbench.tracking.index_file import INDEX_FILE
 from qbench.tracking.leftovers import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
 from qbench.tracking.merging import Merge, merge_run_files
 from qbench.tracking.new_reference import accept_reference
@@ -28,6 +29,7 @@ from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
 from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
 from qbench.tracking.scope import Scope
+from qbench.tracking.shards import joined_shards, shard_groups
 from qbench.tracking.trend import Point, Series, cut_levels, trend_series
 from qbench.tracking.wanted import Wanted
 from qbench.tracking.writing import RunWriter
@@ -87,6 +89,7 @@ __all__ = [
     "finding_of_line",
     "group_alerts",
     "in_commit_order",
+    "joined_shards",
     "leftover_notes",
     "load_accepted",
     "load_annotations",
@@ -102,6 +105,7 @@ __all__ = [
     "prune_leftovers",
     "read_run",
     "save_baseline",
+    "shard_groups",
     "trend_series",
     "without_collector",
 ]
