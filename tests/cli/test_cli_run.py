@@ -172,6 +172,10 @@ def test_report_compares_two_runs_and_looks_back_as_far_as_told(accepted, qbench
     code, out, _ = qbench("report", "--compare", str(first), "latest", "-o", "pages")
     assert (code, out) == (0, "pages/compare.html\n")
     assert first.stem in Path("pages/compare.html").read_text()
+    assert qbench("report", "-o", "site", "--report", "html")[0] == 0
+    assert qbench("report", "--compare", "latest", str(first), "-o", "site")[1] == "site/compare.html\n"
+    page = Path("site/compare.html").read_text()
+    assert [f'<a href="{name}.html">' in page for name in ("index", "cells", "known", "run")] == [True] * 4
     assert qbench("report", "-o", "short", "--report", "html", "--runs", "1")[0] == 0
     assert not Path("short/compare.html").exists()
     code, _, err = qbench("report", "--runs", "0")
