@@ -58,7 +58,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
     # Losses and gains are those of quantization: the reference is the float model on this very backend, if it runs one.
     float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
-    shared = SharedWork(subject, cache, float_backend, str(_environment(float_backend)))
+    shared = SharedWork(subject, cache, float_backend, str(environment_here(float_backend)))
     if schema is not None or arguments.fp32:
         shared.require_float()
     if schema is not None:
@@ -70,7 +70,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
         runner = float_backend if name == FP32 and more else backend
         cell = Cell("eval", subject.model.id, runner.name, name)
         request = Request(cell=cell, subject=subject, backend=runner, schema=one, threads=arguments.threads)
-        measured.append(evaluate(request, shared, reference, _environment(runner), timer=time.perf_counter))
+        measured.append(evaluate(request, shared, reference, environment_here(runner), timer=time.perf_counter))
     parts: tuple[LossParts, ...] = ()
     if arguments.parts:
         made = shared.given if schema is None else shared.quantized(schema, backend.capabilities)
@@ -78,7 +78,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     return Evaluated(shared=shared, measured=measured, parts=parts, counted=counted)
 
 
-def _environment(backend: "Backend") -> "EnvironmentClass":
+def environment_here(backend: "Backend") -> "EnvironmentClass":
     """The class of results of ``backend`` here."""
     from qbench.backends import versions_of
     from qbench.host import processor_class

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from qbench.diagnosis.lint import LayerLint as LayerLint
     from qbench.diagnosis.lint import ModelLint as ModelLint
     from qbench.diagnosis.lint import lint_products as lint_products
-    from qbench.diagnosis.operators.checking import check_operator as check_operator
-    from qbench.diagnosis.operators.kernel_call import OperatorParameters as OperatorParameters
     from qbench.diagnosis.localizing import LocalizeWishes as LocalizeWishes
     from qbench.diagnosis.localizing import localize as localize
+    from qbench.diagnosis.operators.checking import check_operator as check_operator
+    from qbench.diagnosis.operators.kernel_call import OperatorParameters as OperatorParameters
     from qbench.diagnosis.optimizer_catalogue import CaseResult as CaseResult
     from qbench.diagnosis.optimizer_catalogue import OptimizerCase as OptimizerCase
     from qbench.diagnosis.optimizer_catalogue import measure_case as measure_case

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from qbench.quantization.bias_spec import BiasKind as BiasKind
     from qbench.quantization.bias_spec import BiasSpec as BiasSpec
     from qbench.quantization.bias_spec import Finer as Finer
+    from qbench.quantization.candidates import wished_units as wished_units
     from qbench.quantization.decision import Decision as Decision
     from qbench.quantization.decision import Derived as Derived
     from qbench.quantization.decision import Dynamic as Dynamic
@@ -47,6 +48,7 @@ else:
         {
             "bias_correction": ("BiasCorrection", "bias_correction_of", "correct_biases"),
             "bias_spec": ("BiasKind", "BiasSpec", "Finer"),
+            "candidates": ("wished_units",),
             "decision": (
                 "Decision",
                 "Derived",

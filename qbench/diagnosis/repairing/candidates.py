@@ -27,7 +27,7 @@ def repair_candidates(
         ranked: (graph, node of it), the likeliest first. Nodes that no schema rules are passed over.
     """
     quantized = {name: frozenset(plan.quantized_units) for name, plan in plans.items()}
-    owners = {name: dict(_owners(model)) for name, model in planned.items()}
+    owners = {name: owners_of(model) for name, model in planned.items()}
     readers = {name: dict(_readers(model, owners[name])) for name, model in planned.items()}
     ordered: dict[str, None] = {}
     for place, (graph, node) in enumerate(ranked):
@@ -39,10 +39,9 @@ def repair_candidates(
     return tuple(ordered | dict.fromkeys(unit for plan in plans.values() for unit in plan.quantized_units))
 
 
-def _owners(model: ir.Model) -> Iterator[tuple[str, str]]:
-    """(node, the unit it belongs to)."""
-    for unit in units_of(model.graph):
-        yield from ((node_key(node), unit.name) for node in unit.nodes)
+def owners_of(model: ir.Model) -> dict[str, str]:
+    """Node → the operator by whose name rules of a schema match it: its own, or that which carries it."""
+    return {node_key(node): unit.name for unit in units_of(model.graph) for node in unit.nodes}
 
 
 def _readers(model: ir.Model, owners: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:

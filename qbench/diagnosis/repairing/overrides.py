@@ -7,7 +7,10 @@ import glob
 from collections.abc import Iterable
 from dataclasses import replace
 
-from qbench.quantization import Rule, Schema
+import onnx_ir as ir
+
+from qbench.graph import with_shapes
+from qbench.quantization import Rule, Schema, wished_units
 from qbench.storage import toml_text
 
 REASON = "kept in float by qbench localize"
@@ -23,6 +26,17 @@ def kept_float(schema: Schema, nodes: Iterable[str], *, name: str = "", reason: 
     patterns = tuple(glob.escape(node) for node in nodes)
     rules = (Rule(names=patterns, reason=reason),) if patterns else ()
     return replace(schema.preceded_by(rules), name=name or schema.name)
+
+
+def without_idle_rules(schema: Schema, graphs: Iterable[ir.Model]) -> Schema:
+    """``schema`` without the rules that speak about no operator of ``graphs``: a rule in front may have the last word.
+
+    Args:
+        graphs: what is planned on.
+    """
+    wished = (wishes for graph in graphs for _, wishes in wished_units(with_shapes(graph), schema))
+    spoke = {index for wishes in wished for index in wishes.rules}
+    return replace(schema, rules=tuple(rule for index, rule in enumerate(schema.rules) if index in spoke))
 
 
 def override_text(schema: Schema, *, comment: str = "") -> str:

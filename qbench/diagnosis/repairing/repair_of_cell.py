@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbench.diagnosis.budget import Budget
-from qbench.diagnosis.repairing.overrides import kept_float, override_text
+from qbench.diagnosis.repairing.overrides import kept_float, override_text, without_idle_rules
 from qbench.diagnosis.repairing.repeatable_cell import RepeatableCell, is_restored
 from qbench.diagnosis.repairing.replay import Probed, replayed
 from qbench.diagnosis.repairing.search import RepairSet, search_repair
@@ -52,7 +52,8 @@ class FloatProbe:
 
     def schema(self, nodes: frozenset[str]) -> Schema:
         """The schema that is tried."""
-        return kept_float(self.cell.schema, sorted(nodes), name=self.name)
+        schema = kept_float(self.cell.schema, sorted(nodes), name=self.name)
+        return without_idle_rules(schema, self.cell.shared.planned(schema.canonical).values())
 
     @property
     def _share(self) -> float:

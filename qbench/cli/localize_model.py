@@ -1,0 +1,208 @@
+"""``qbench localize``: which node of a quantized model goes wrong, why, and what repairs it."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.localized_cell import localize_model
+from qbench.cli.output_files import check_outputs
+from qbench.cli.printing import counted, print_columns, print_json, rough_percent, say
+
+if TYPE_CHECKING:
+    from qbench.cli.localized_cell import LocalizedCell
+    from qbench.judging import Errors, Finding, NodeErrors, Repair
+
+_HEADER = (
+    "node",
+    "in the run dB",
+    "alone dB",
+    "gain dB",
+    "steps rms",
+    "clipped",
+    "ties",
+    "operators",
+)
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench localize``."""
+    parser.add_argument("model", metavar="MODEL", help="a float ONNX file, or a model of the zoo (qbench list models)")
+    parser.add_argument(
+        "--backend", metavar="B", default="ort-cpu", help="what runs it: a name, or a .toml that spells an arithmetic"
+    )
+    parser.add_argument("--schema", metavar="S", required=True, help="how it is quantized: a name or a .toml")
+    parser.add_argument("--data", metavar="D", required=True, help="scored samples, as 'qbench eval' takes them")
+    parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
+    parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
+    parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
+    parser.add_argument(
+        "--tolerance",
+        metavar="R",
+        type=_tolerance,
+        default=0.005,
+        help="loss relative to fp32 that the verdict admits (default: 0.005)",
+    )
+    parser.add_argument(
+        "--samples",
+        metavar="N",
+        type=count_from_one,
+        default=64,
+        help="samples that nodes are examined on (default: 64)",
+    )
+    parser.add_argument(
+        "--budget", metavar="SECONDS", type=_seconds, help="stop then with what was found (default: none)"
+    )
+    parser.add_argument("--top", metavar="K", type=count_from_one, default=5, help="nodes listed, and causes named")
+    parser.add_argument("--overrides", metavar="OUT.toml", help="write the schema that repairs it there")
+    parser.add_argument("--replay", metavar="FILE", help="remember there which nodes were tried in float, and go on")
+    parser.add_argument("--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine")
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Run, judge, examine, name causes, search a repair; print, and write the override file.
+
+    Raises:
+        QbenchError: the model, the data or the names are wrong, or the backend does not run it.
+    """
+    check_outputs(
+        f"Localising '{arguments.model}'",
+        {"--overrides": arguments.overrides, "--replay": arguments.replay},
+        (arguments.model, arguments.schema),
+    )
+    if arguments.overrides and Path(arguments.overrides).suffix != ".toml":
+        say("note: 'qbench eval --schema' takes a file whose name ends in .toml")
+    found = localize_model(arguments, say)
+    repair = found.finding.repair
+    if arguments.overrides and repair is not None and repair.restores:
+        from qbench.storage import write_text
+
+        write_text(Path(arguments.overrides), repair.overrides)
+    if arguments.json:
+        print_json(_table(found))
+    else:
+        _print(found, arguments)
+    return _code(found)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected a number from 0 to below 1")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected seconds above 0")
+    return value
+
+
+def _code(found: "LocalizedCell") -> ExitCode:
+    """1: something is wrong; 4: the budget ran out before anybody could say so; 0: nothing is."""
+    if found.finding.suspects or _fails(found):
+        return ExitCode.GATE_FAILED
+    return ExitCode.FINE if found.finding.complete else ExitCode.INCOMPLETE
+
+
+def _fails(found: "LocalizedCell") -> bool:
+    return found.verdict.outcome.is_red
+
+
+def _table(found: "LocalizedCell") -> dict[str, Any]:
+    from qbench.diagnosis import remedy_of
+    from qbench.storage import plain
+
+    table: dict[str, Any] = plain(found.finding)
+    for suspect, entry in zip(found.finding.suspects, table["suspects"], strict=True):
+        entry["remedy"] = remedy_of(suspect.cause)
+    verdict = {"outcome": found.verdict.outcome.value, "headline": found.verdict.headline, "rule": found.verdict.rule}
+    return {"verdict": verdict, "finding": table}
+
+
+def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
+    finding, verdict = found.finding, found.verdict
+    print(f"{finding.model} on {finding.backend} under {finding.schema}: {verdict.outcome.value}")
+    print(f"  {verdict.headline}")
+    print(f"examined on {counted(finding.samples, 'sample')}; {finding.matched}\n")
+    worst = sorted(finding.nodes, key=lambda node: _order(node, finding))[: arguments.top]
+    if worst:
+        print_columns([_row(node) for node in worst], _HEADER)
+        print("steps: 0.289 is what ideal rounding leaves\n")
+    _print_suspects(finding)
+    if finding.repair is not None and finding.repair.restores:
+        _print_repair(finding.repair, arguments.overrides)
+    if finding.unaligned:
+        print(f"\nnot compared with fp32: {counted(len(finding.unaligned), 'value')}")
+        print_columns([(f"  {one.value}", one.reason) for one in finding.unaligned[: arguments.top]])
+    for note in finding.notes:
+        print(f"note: {note}")
+
+
+def _order(node: "NodeErrors", finding: "Finding") -> tuple[int, float, float]:
+    """Suspects in their order, then what would give most in float, then what is noisiest alone."""
+    names = [suspect.node for suspect in finding.suspects]
+    place = names.index(node.node) if node.node in names else len(names)
+    alone = node.isolated or node.cumulative
+    return place, -(node.gain_db or 0.0), alone.sqnr_db if alone is not None else float("inf")
+
+
+def _row(node: "NodeErrors") -> tuple[str, ...]:
+    steps = None if node.isolated is None else node.isolated.steps
+    return (
+        node.node,
+        _decibels(node.cumulative),
+        _decibels(node.isolated),
+        "" if node.gain_db is None else f"{node.gain_db:+.2f}",
+        "" if steps is None else f"{steps:.3f}",
+        f"{100 * (node.clipped_low + node.clipped_high):.2g} %",
+        f"{100 * node.ties:.2g} %",
+        " ".join(node.operators),
+    )
+
+
+def _decibels(errors: "Errors | None") -> str:
+    return "" if errors is None else f"{errors.sqnr_db:.1f}"
+
+
+def _print_suspects(finding: "Finding") -> None:
+    from qbench.diagnosis import remedy_of
+
+    if not finding.suspects:
+        print(finding.headline)
+        return
+    for suspect in finding.suspects:
+        print(f"{suspect.node}: {suspect.cause.value}")
+        print(f"  {suspect.evidence}")
+        print(f"  {remedy_of(suspect.cause)}")
+
+
+def _print_repair(repair: "Repair", path: str | None) -> None:
+    smallest = "no fewer do" if repair.smallest else "fewer may do"
+    print(f"\nrepaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}")
+    print(
+        f"  {rough_percent(repair.macs_share)} of the multiply-accumulates leave integers; {repair.probes} sets tried"
+    )
+    print(f"  {repair.verdict}")
+    if path:
+        print(f"  wrote {path}: qbench eval … --schema {path}")
+    else:
+        print("  --overrides OUT.toml writes the schema")
+
+
+COMMAND = Command(
+    name="localize",
+    summary="find the node of a quantized model that goes wrong, the cause, and what repairs it",
+    example="qbench localize net.onnx --backend ort-cpu --schema w8a8_asym_pt --data test.npz --calib train.npz",
+    declare=declare,
+    execute=execute,
+)

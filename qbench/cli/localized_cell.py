@@ -1,0 +1,106 @@
+"""``qbench localize``: the work itself, from what was typed to a finding; nothing is printed here."""
+
+import argparse
+import datetime
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.chosen_machine import choose_backend
+from qbench.cli.chosen_schema import choose_schema, refuse_idle_rules
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    from qbench.diagnosis import RepeatableCell
+    from qbench.judging import Finding, Measurement, Verdict
+    from qbench.quantization import Schema
+
+FLOAT_BACKEND = "ort-cpu"
+"""Runs the float model beside a backend that counts integers only."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalizedCell:
+    """A cell that was run, judged and examined."""
+
+    measurement: "Measurement"
+    verdict: "Verdict"
+    finding: "Finding"
+
+
+def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -> LocalizedCell:
+    """The finding on one model under one schema on one backend.
+
+    Raises:
+        QbenchError: the model, the data or the names are wrong, or the backend does not run it.
+    """
+    from qbench.diagnosis import Budget, LocalizeWishes, localize
+
+    budget = Budget.begin(arguments.budget, time.perf_counter)
+    told("running the cell")
+    cell = _cell(arguments)
+    measurement = cell.measured(cell.schema)
+    refuse_idle_rules(cell.schema.name, arguments.model, measurement.idle_rules)
+    verdict = cell.judge(measurement)
+    wishes = LocalizeWishes(
+        samples=arguments.samples,
+        suspects=arguments.top,
+        replay=Path(arguments.replay) if arguments.replay else None,
+        override=Path(arguments.overrides).stem if arguments.overrides else "",
+    )
+    finding = localize(cell, verdict, budget, wishes=wishes, told=told)
+    return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
+
+
+def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
+    from qbench.backends import get_backend
+    from qbench.cli.measured_model import environment_here
+    from qbench.cli.own_subject import build_subject
+    from qbench.diagnosis import RepeatableCell
+    from qbench.evaluation import Request, SharedWork
+    from qbench.graph import Form
+    from qbench.judging import Cell, Expectation, Rules, Tolerance, judge
+    from qbench.storage import Cache, digest_plain
+
+    backend, schema = choose_backend(arguments.backend), choose_schema(arguments.schema)
+    _require_samples(arguments, schema)
+    metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
+    subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
+    shared = SharedWork(subject, cache, float_backend, str(environment_here(float_backend)))
+    shared.require_float()
+    tolerance = Tolerance(arguments.tolerance, "--tolerance")
+    rules = Rules(integer_macs=0.0, rule="qbench localize")
+
+    def judged(measurement: "Measurement") -> "Verdict":
+        return judge(
+            measurement,
+            Expectation(whole=False, stored=False),
+            tolerance=tolerance,
+            rules=rules,
+            today=datetime.date.min,  # no list of known-bad cells: no day decides anything
+        )
+
+    cell = Cell("localize", subject.model.id, backend.name, schema.name)
+    return RepeatableCell(
+        request=Request(cell=cell, subject=subject, backend=backend, schema=schema, threads=arguments.threads),
+        shared=shared,
+        reference=shared.reference(),
+        environment=environment_here(backend),
+        judge=judged,
+        rules=digest_plain([arguments.tolerance, rules.agreement, [use.name for use in subject.metrics]]),
+        timer=time.perf_counter,
+    )
+
+
+def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
+    if (schema.needs_profile or schema.bias_correction) and not arguments.calib:
+        raise InputError(
+            f"Localising '{arguments.model}'",
+            found="--schema without --calib",
+            expected="samples: this schema takes ranges from some",
+            remedy="Name data with --calib that are not scored.",
+        )

@@ -1,0 +1,176 @@
+"""Where a cell went wrong, why, and what repairs it, within a budget: nodes first, then causes, then the repair.
+
+    patients → examined on samples, driven by the task → ranked → the first few captured, and their causes named
+             → the smallest set of nodes in float that restores the verdict
+
+A node's numbers take half of the budget at most, and causes a quarter of what is left then; what is not spent there
+goes to the repair. When a budget runs out, what was found until then is the finding, and it says so.
+"""
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from qbench.diagnosis.budget import Budget
+from qbench.diagnosis.localized_graph import LocalizedGraph
+from qbench.diagnosis.patients import patients_of, quantized_of
+from qbench.diagnosis.repairing.candidates import repair_candidates
+from qbench.diagnosis.repairing.repair_of_cell import repair_cell
+from qbench.diagnosis.repairing.repeatable_cell import RepeatableCell, is_restored
+from qbench.errors import QbenchError
+from qbench.judging import Cause, Finding, Repair, Suspect, Verdict
+from qbench.zoo import Samples
+
+SAMPLES = 64
+SUSPECTS = 5
+_NODES, _CAUSES = 0.5, 0.25
+"""Shares of what is left of the budget."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalizeWishes:
+    """What is asked of a localisation.
+
+    Args:
+        samples: looked at, spread over the cell's main data. suspects: whose causes are named.
+        repairs: whether a repair is looked for. replay: file of the sets that were tried; None: none is kept.
+        override: what the schema that repairs the cell is called; empty: the cell's with ``_repaired``.
+    """
+
+    samples: int = SAMPLES
+    suspects: int = SUSPECTS
+    repairs: bool = True
+    replay: Path | None = None
+    override: str = ""
+
+
+def _say_nothing(_: str) -> None:
+    return
+
+
+def localize(
+    cell: RepeatableCell,
+    verdict: Verdict,
+    budget: Budget,
+    *,
+    wishes: LocalizeWishes | None = None,
+    told: Callable[[str], None] = _say_nothing,
+) -> Finding:
+    """Where ``cell`` went wrong, why, and what repairs it.
+
+    Args:
+        cell: as it was run. verdict: what came of it.
+        budget: for all of it. wishes: how much is asked. told: hears what is being done, a few words at a time.
+
+    Raises:
+        QbenchError: the cell is float, or one of its graphs cannot be examined at all.
+    """
+    wishes = wishes or LocalizeWishes()
+    with ExitStack() as stack:
+        told("examining the nodes")
+        patients = patients_of(cell.request, cell.shared)
+        graphs = [stack.enter_context(LocalizedGraph(one, several=len(patients) > 1)) for one in patients.values()]
+        enough = _examine(cell, graphs, _few(cell, wishes.samples), budget.share(_NODES))
+        told("naming causes")
+        named = _name_causes(graphs, budget.share(_CAUSES), wishes.suspects)
+        ranked = [one for graph in graphs for one in graph.likeliest]
+        notes = [note for graph in graphs for note in graph.notes]
+        finding = Finding(
+            model=cell.request.cell.model,
+            backend=cell.request.cell.backend,
+            schema=cell.request.cell.schema,
+            graph=", ".join(patients),
+            samples=max(graph.samples for graph in graphs),
+            matched="; ".join(dict.fromkeys(graph.matched for graph in graphs)),
+            nodes=tuple(node for graph in graphs for node in graph.nodes),
+            unaligned=tuple(value for graph in graphs for value in graph.unaligned),
+            suspects=_worth_saying([one for graph in graphs for one in graph.suspects], verdict),
+        )
+    if not enough:
+        notes.append(f"the budget ran out: only {finding.samples} of the samples were examined")
+    elif not named:
+        notes.append("the budget ran out: not every suspect's cause was looked for")
+    repair: Repair | None = None
+    more: tuple[str, ...] = ()
+    finished = True
+    if wishes.repairs and not is_restored(verdict):
+        told("looking for a repair")
+        repair, more, finished = _repaired(cell, verdict, ranked, budget, wishes)
+    return replace(
+        finding,
+        suspects=_proven_first(graphs, finding.suspects, repair),
+        repair=repair,
+        notes=(*notes, *more),
+        complete=enough and named and finished,
+        seconds=round(budget.spent, 3),
+    )
+
+
+def _few(cell: RepeatableCell, count: int) -> Samples:
+    main = next(iter(cell.request.subject.data.values()))
+    return cell.shared.samples(main if count >= len(main) else main.take(count))
+
+
+class _EnoughError(Exception):
+    """No time for another batch; it passes through the task that drives the graphs."""
+
+
+def _examine(cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Samples, budget: Budget) -> bool:
+    """Whether all samples were examined before the budget ended; one batch always is."""
+
+    def pace() -> None:
+        if budget.is_over:
+            raise _EnoughError
+
+    runners = {graph.patient.graph: graph.driven(pace) for graph in graphs}
+    try:
+        cell.request.subject.model.task.answer(runners, samples)
+    except _EnoughError:
+        return False
+    return True
+
+
+def _name_causes(graphs: list[LocalizedGraph], budget: Budget, suspects: int) -> bool:
+    """Whether there was time for the causes of all ``suspects``."""
+    named = [graph.name_causes(budget, suspects) for graph in graphs]
+    return all(named)
+
+
+def _worth_saying(suspects: list[Suspect], verdict: Verdict) -> tuple[Suspect, ...]:
+    """The worst first; of a cell that does not fail only what is wrong, not what its grids cost."""
+    ordered = sorted(suspects, key=lambda one: -one.score)
+    return tuple(one for one in ordered if one.cause not in _COSTS or not is_restored(verdict))
+
+
+def _proven_first(
+    graphs: list[LocalizedGraph], suspects: tuple[Suspect, ...], repair: Repair | None
+) -> tuple[Suspect, ...]:
+    """``suspects`` with those in front whose return to float was seen to be needed."""
+    if repair is None or not repair.restores:
+        return suspects
+    proven = {name for graph in graphs for name in graph.carried_by(repair.nodes)}
+    return tuple(sorted(suspects, key=lambda one: one.node not in proven))
+
+
+_COSTS = frozenset({Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER})
+"""What a grid costs that was chosen so; a cell that holds can afford it."""
+
+
+def _repaired(
+    cell: RepeatableCell, verdict: Verdict, ranked: list[tuple[str, str]], budget: Budget, wishes: LocalizeWishes
+) -> tuple[Repair | None, tuple[str, ...], bool]:
+    """The repair, notes on it, and whether the budget sufficed."""
+    if cell.request.schema is None:
+        return None, ("no repair was looked for: the model came quantized, and no schema of ours changes it",), True
+    plans = quantized_of(cell.request, cell.shared).plans
+    candidates = repair_candidates(cell.shared.planned(cell.schema.canonical), plans, ranked)
+    try:
+        found = repair_cell(
+            cell, candidates, budget, before=verdict.headline, name=wishes.override, replay=wishes.replay
+        )
+    except QbenchError as error:
+        if wishes.replay is not None:
+            raise  # a file of another search is the user's to know
+        return None, (f"no repair was found: {error}",), False
+    return found.repair, found.notes, found.finished

@@ -1,0 +1,116 @@
+"""``qbench localize`` on the digits: the layer that was spoilt is named, and the file that repairs it repairs it."""
+
+import json
+
+import pytest
+
+SPOILT = """
+[[rules]]
+names = ["{layer}"]
+weight = {{ qtype = "int8", symmetry = "symmetric", range_method = "percentile(50)" }}
+
+[[rules]]
+activation = {{ qtype = "uint8", symmetry = "asymmetric" }}
+weight = {{ qtype = "int8", symmetry = "symmetric", granularity = "channel", narrow_range = true }}
+"""
+DATA = ("--data", "digits_test", "--calib", "digits_train", "--calib-count", "64")
+CELL = ("digits_cnn", "--backend", "ort-cpu-precise", *DATA)
+
+
+@pytest.fixture
+def spoil(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    def write(layer, name="bad"):
+        (tmp_path / f"{name}.toml").write_text(SPOILT.format(layer=layer))
+        return f"{name}.toml"
+
+    return write
+
+
+@pytest.mark.parametrize("layer", ["conv2", "dense1"])
+def test_the_spoilt_layer_is_named_and_its_return_to_float_repairs(spoil, qbench, tmp_path, layer):
+    code, out, err = qbench("localize", *CELL, "--schema", spoil(layer), "--overrides", "mended.toml", "--json")
+    assert code == 1, err
+    found = json.loads(out)
+    finding = found["finding"]
+    assert found["verdict"]["outcome"] == "failed"
+    assert finding["suspects"][0]["node"] == layer
+    assert finding["suspects"][0]["cause"] == "clipping"
+    assert finding["suspects"][0]["remedy"]
+    assert finding["repair"]["nodes"] == [layer]
+    assert finding["repair"]["smallest"]
+    assert finding["repair"]["macs_share"] > 0.05
+    assert "bit for bit" in finding["matched"]
+    assert finding["complete"]
+    assert (tmp_path / "mended.toml").read_text() == finding["repair"]["overrides"]
+    code, out, err = qbench("eval", *CELL, "--schema", "mended.toml", "--metrics", "top1", "--json")
+    assert code == 0, err
+    (top1,) = json.loads(out)["quantized"]["scores"]
+    assert top1["reference_hits"] - top1["hits"] <= 0.005 * top1["reference_hits"]
+
+
+def test_for_people(spoil, qbench):
+    code, out, err = qbench("localize", *CELL, "--schema", spoil("conv2"), "--overrides", "mended.toml", "--top", "2")
+    assert code == 1
+    assert "conv2: clipping" in out
+    assert "repaired by 1 operator in float (no fewer do): conv2" in out
+    assert "wrote mended.toml" in out
+    assert "0.289 is what ideal rounding leaves" in out
+    table = out.split("steps rms")[1].splitlines()
+    assert table[1].startswith("conv2")
+    assert table[3].startswith("steps:")
+    assert "qbench: looking for a repair" in err
+
+
+def test_a_cell_that_holds_ends_with_0_and_nothing_to_repair(spoil, qbench, tmp_path):
+    arguments = ("--schema", "w8a8_asym_pc", "--overrides", "mended.toml", "--json")
+    code, out, err = qbench("localize", *CELL, *arguments)
+    assert code == 0, out + err
+    found = json.loads(out)["finding"]
+    assert (found["suspects"], found["repair"], found["complete"]) == ([], None, True)
+    assert len(found["nodes"]) > 5
+    assert not (tmp_path / "mended.toml").exists()
+
+
+def test_what_was_tried_is_not_tried_again(spoil, qbench, tmp_path):
+    arguments = ("--schema", spoil("dense1"), "--replay", "tries.jsonl", "--json")
+    first = json.loads(qbench("localize", *CELL, *arguments)[1])["finding"]["repair"]
+    kept = (tmp_path / "tries.jsonl").read_text()
+    assert len(kept.splitlines()) == 1 + first["probes"]
+    assert json.loads(qbench("localize", *CELL, *arguments)[1])["finding"]["repair"] == first
+    assert (tmp_path / "tries.jsonl").read_text() == kept
+    code, _, err = qbench("localize", *CELL, "--schema", spoil("conv2", "other"), "--replay", "tries.jsonl")
+    assert code == 2
+    assert "another schema" in err
+
+
+def test_a_budget_that_is_too_short_is_said_so(spoil, qbench):
+    code, out, err = qbench("localize", *CELL, "--schema", spoil("conv2"), "--budget", "0.001", "--json")
+    found = json.loads(out)["finding"]
+    assert code == 1, err  # the cell fails: that much is known
+    assert not found["complete"]
+    assert any("the budget ran out" in note for note in found["notes"])
+    code, out, err = qbench("localize", *CELL, "--schema", "w8a8_asym_pc", "--budget", "0.001", "--json")
+    assert code == 4, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("--schema", "w8a8_asym_pc", "--budget", "never"), "--budget"),
+        (("--schema", "w8a8_asym_pc", "--tolerance", "2"), "--tolerance"),
+        (("--schema", "no_such_schema"), "no_such_schema"),
+        ((), "--schema"),
+    ],
+)
+def test_usage(spoil, qbench, arguments, sentence):
+    code, _, err = qbench("localize", *CELL, *arguments)
+    assert code == 2
+    assert sentence in err
+
+
+def test_without_calibration_samples(spoil, qbench):
+    code, _, err = qbench("localize", "digits_cnn", "--data", "digits_test", "--schema", "w8a8_asym_pc")
+    assert code == 2
+    assert "--schema without --calib" in err
