@@ -109,6 +109,11 @@ class SharedWork:
         loaded = {name: load() for name, load in self.subject.model.graphs.items()}
         return {name: with_usual_sizes(model, lambda: self.samples(main)) for name, model in loaded.items()}
 
+    @property
+    def made_with(self) -> tuple[Cache, Backend, str]:
+        """The cache, the backend of fp32 and its class: what other work on this subject shares with this one."""
+        return self._cache, self._fp32_backend, self._environment_class
+
     def require_float(self) -> None:
         """Check that the graphs can be an fp32 reference, and schemas be planned on them.
 

@@ -2,8 +2,8 @@
 
 from qbench.interpreter.batch_error import BatchError
 from qbench.interpreter.gemm import float_gemm
-from qbench.interpreter.kernel import Around, Counters, Means, Run
-from qbench.interpreter.kernel_table import KERNELS, float_operator, require_known_operators
+from qbench.interpreter.kernel import Around, Counters, Making, Means, Run
+from qbench.interpreter.kernel_table import KERNELS, float_operator, make_kernel, require_known_operators
 from qbench.interpreter.program import Program, best_means, counting_means
 from qbench.interpreter.saturation import risky_pairs
 from qbench.interpreter.sum_order import Summing, summing
@@ -14,6 +14,7 @@ __all__ = [
     "Around",
     "BatchError",
     "Counters",
+    "Making",
     "Means",
     "Program",
     "Run",
@@ -22,6 +23,7 @@ __all__ = [
     "counting_means",
     "float_gemm",
     "float_operator",
+    "make_kernel",
     "require_known_operators",
     "risky_pairs",
     "sum_shape",

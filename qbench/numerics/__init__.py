@@ -1,6 +1,6 @@
 """Numbers, and arrays of them: integer grids, their parameters, quantizing, its gradients, and how machines count."""
 
-from qbench.numerics.accumulation import Accumulator, PairsIn, SumShape
+from qbench.numerics.accumulation import Accumulator, Overflow, PairsIn, SumShape
 from qbench.numerics.addition import add_quantized
 from qbench.numerics.affine import ScaleKind, Symmetry, choose_qparams, dequantize, fake_quantize, quantize
 from qbench.numerics.arithmetic import Arithmetic, Override
@@ -52,6 +52,7 @@ __all__ = [
     "Interval",
     "MultiplierForm",
     "NotANumber",
+    "Overflow",
     "Override",
     "PairsIn",
     "QParams",

@@ -1,0 +1,51 @@
+"""Bugs that really happened, as seeded faults to be found: in graphs, kernels, arithmetics and calibration."""
+
+from typing import TYPE_CHECKING
+
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.faults.catalogue import CATALOGUE as CATALOGUE
+    from qbench.faults.catalogue import get_fault as get_fault
+    from qbench.faults.equivalence import is_equivalent as is_equivalent
+    from qbench.faults.fault import ArithmeticFault as ArithmeticFault
+    from qbench.faults.fault import Fault as Fault
+    from qbench.faults.fault import GraphEdit as GraphEdit
+    from qbench.faults.fault import KernelFault as KernelFault
+    from qbench.faults.fault import Placed as Placed
+    from qbench.faults.fault import ProfileFault as ProfileFault
+    from qbench.faults.fault import Stage as Stage
+    from qbench.faults.fault import Story as Story
+    from qbench.faults.fault import draw_sites as draw_sites
+    from qbench.faults.faulty_backend import FaultyBackend as FaultyBackend
+    from qbench.faults.faulty_backend import FaultyMachine as FaultyMachine
+    from qbench.faults.faulty_backend import edited as edited
+    from qbench.faults.faulty_backend import with_fault as with_fault
+    from qbench.faults.faulty_work import FaultyWork as FaultyWork
+    from qbench.faults.faulty_work import faulty_profile as faulty_profile
+    from qbench.faults.many_operators import many_operators as many_operators
+    from qbench.faults.wrong_pass import WrongPass as WrongPass
+    from qbench.faults.wrong_pass import wrong_rewriting as wrong_rewriting
+else:
+    __getattr__, __dir__, __all__ = open_on_use(
+        __name__,
+        {
+            "catalogue": ("CATALOGUE", "get_fault"),
+            "equivalence": ("is_equivalent",),
+            "fault": (
+                "ArithmeticFault",
+                "Fault",
+                "GraphEdit",
+                "KernelFault",
+                "Placed",
+                "ProfileFault",
+                "Stage",
+                "Story",
+                "draw_sites",
+            ),
+            "faulty_backend": ("FaultyBackend", "FaultyMachine", "edited", "with_fault"),
+            "faulty_work": ("FaultyWork", "faulty_profile"),
+            "many_operators": ("many_operators",),
+            "wrong_pass": ("WrongPass", "wrong_rewriting"),
+        },
+    )

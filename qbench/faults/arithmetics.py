@@ -1,0 +1,224 @@
+"""Faults of arithmetic: one node that is rounded, scaled or summed by other rules than the machine's."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.faults.fault import ArithmeticFault, Fault, Stage, Story
+from qbench.faults.operators import grid_in_front, has_weight, is_requantized, of_type, reads_levels
+from qbench.faults.weight_axes import weight_levels
+from qbench.judging import Cause
+from qbench.numerics import (
+    Accumulator,
+    Adding,
+    AddScheme,
+    Arithmetic,
+    Averaging,
+    MultiplierForm,
+    Overflow,
+    PairsIn,
+    Rounding,
+    Scaling,
+    ZeroPoint,
+)
+from qbench.numerics import Stage as Shift
+
+_NARROW, _WIDE = 16, 31
+_FEW_BITS = 7
+
+
+def _is_product(node: ir.Node) -> bool:
+    return has_weight(node) and is_requantized(node) and reads_levels(node, 0)
+
+
+def _can_saturate_pairs(node: ir.Node) -> bool:
+    """Whether two products of the highest level may exceed 16 bits: unsigned levels, a dense sum, large weights."""
+    grid = grid_in_front(node, 0)
+    if not _is_product(node) or grid is None or grid.qmin < 0:
+        return False
+    levels = np.abs(weight_levels(node).astype(np.int64))
+    dense = levels.ndim < 3 or levels.shape[1] > 1
+    return dense and int(levels.max()) * 2 * grid.qmax > np.iinfo(np.int16).max
+
+
+def _can_leave_16_bits(node: ir.Node) -> bool:
+    """Whether the largest sum that weights allow leaves 16 bits."""
+    if not _is_product(node):
+        return False
+    return int(np.abs(weight_levels(node).astype(np.int64)).sum()) * 128 > np.iinfo(np.int16).max
+
+
+def _is_mean(node: ir.Node) -> bool:
+    return node.op_type in {"GlobalAveragePool", "AveragePool", "ReduceMean"} and reads_levels(node, 0)
+
+
+def _rounding(rounding: Rounding) -> Callable[[Arithmetic], Arithmetic]:
+    def counted(machine: Arithmetic) -> Arithmetic:
+        *first, last = machine.scaling.stages
+        return replace(machine, scaling=replace(machine.scaling, stages=(*first, replace(last, rounding=rounding))))
+
+    return counted
+
+
+def _twice(machine: Arithmetic) -> Arithmetic:
+    stages = (Shift(Rounding.HALF_UP, _WIDE), Shift(Rounding.HALF_AWAY))
+    return replace(machine, scaling=Scaling(form=MultiplierForm.FIXED, bits=_WIDE, stages=stages))
+
+
+def _few_bits(machine: Arithmetic) -> Arithmetic:
+    return replace(machine, scaling=Scaling(form=MultiplierForm.FIXED, bits=_FEW_BITS))
+
+
+def _shift_alone(machine: Arithmetic) -> Arithmetic:
+    return replace(machine, scaling=Scaling(form=MultiplierForm.FIXED, bits=1))
+
+
+def _point_first(machine: Arithmetic) -> Arithmetic:
+    real = machine.scaling.form in {MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN}
+    scaling = machine.scaling if real else Scaling(form=MultiplierForm.EXACT)
+    return replace(machine, scaling=replace(scaling, zero_point=ZeroPoint.BEFORE))
+
+
+def _pairs(machine: Arithmetic) -> Arithmetic:
+    return replace(machine, accumulator=Accumulator(pair_bits=_NARROW, pairs_in=PairsIn.ALL))
+
+
+def _sums(overflow: Overflow) -> Callable[[Arithmetic], Arithmetic]:
+    return lambda machine: replace(machine, accumulator=Accumulator(bits=_NARROW, overflow=overflow))
+
+
+def _each_operand(machine: Arithmetic) -> Arithmetic:
+    return replace(machine, adding=Adding(scheme=AddScheme.EACH))
+
+
+def _truncated_mean(machine: Arithmetic) -> Arithmetic:
+    truncated = _rounding(Rounding.FLOOR)(machine)
+    return replace(truncated, averaging=Averaging.SCALED, mean=Averaging.SCALED)
+
+
+def _fault(
+    name: str,
+    summary: str,
+    story: Story,
+    counted: Callable[[Arithmetic], Arithmetic],
+    fits: Callable[[ir.Node], bool],
+    *causes: Cause,
+) -> Fault:
+    return Fault(
+        name=name,
+        summary=summary,
+        story=story,
+        stage=Stage.ENGINE,
+        causes=causes,
+        fits=fits,
+        injection=ArithmeticFault(counted),
+    )
+
+
+FAULTS = (
+    _fault(
+        "half-up-for-half-even",
+        "Ties are rounded upwards in place of to even.",
+        Story("microsoft/onnxruntime#11540", "An option for ARM64 rounds half up where other kernels round to even."),
+        _rounding(Rounding.HALF_UP),
+        _is_product,
+        Cause.ROUNDING,
+    ),
+    _fault(
+        "half-away-for-half-even",
+        "Ties are rounded away from zero in place of to even.",
+        Story(
+            "microsoft/onnxruntime#25045", "One execution provider rounds halves away from zero, the others to even."
+        ),
+        _rounding(Rounding.HALF_AWAY),
+        _is_product,
+        Cause.ROUNDING,
+    ),
+    _fault(
+        "truncated",
+        "Results are cut off in place of rounded.",
+        Story("sgl-project/sglang-jax#1598", "A cast to int8 without rounding left half of the levels one too low."),
+        _rounding(Rounding.FLOOR),
+        _is_product,
+        Cause.ROUNDING,
+    ),
+    _fault(
+        "rounded-twice",
+        "A product is rounded at 31 bits and once more to the level.",
+        Story("tensorflow/tensorflow#25087", "Two roundings in a row gave 12 where the real number rounds to 11."),
+        _twice,
+        _is_product,
+        Cause.ROUNDING,
+    ),
+    _fault(
+        "multiplier-of-seven-bits",
+        "A multiplier keeps 7 significant bits.",
+        Story("xmos/ai_tools#226", "A scale with a mantissa of 8 bits made errors that one of 16 bits did not."),
+        _few_bits,
+        _is_product,
+        Cause.WRONG_SCALE,
+    ),
+    _fault(
+        "multiplier-as-shift",
+        "A multiplier is rounded to a power of two.",
+        Story(
+            "apache/tvm#6675", "Multipliers that are powers of two got a path of their own, told by one magic number."
+        ),
+        _shift_alone,
+        _is_product,
+        Cause.WRONG_SCALE,
+    ),
+    _fault(
+        "zero-point-before-rounding",
+        "The zero point is added before the result is rounded.",
+        Story("apache/tvm#3531", "Where a requantization adds its zero point was settled only in review."),
+        _point_first,
+        _is_product,
+        Cause.ROUNDING,
+    ),
+    _fault(
+        "pairs-saturate",
+        "Two neighbouring products are summed in 16 bits, which saturate.",
+        Story(
+            "microsoft/onnxruntime#9365", "Per-channel convolutions were wrong for bright inputs on older processors."
+        ),
+        _pairs,
+        _can_saturate_pairs,
+        Cause.PAIR_SATURATION,
+    ),
+    _fault(
+        "accumulator-wraps",
+        "Sums wrap around in 16 bits.",
+        Story("Tencent/ncnn#717", "A convolution accumulated products of int8 in 16 bits, which overflow."),
+        _sums(Overflow.WRAP),
+        _can_leave_16_bits,
+        Cause.ACCUMULATOR,
+    ),
+    _fault(
+        "accumulator-saturates",
+        "Sums saturate in 16 bits.",
+        Story("pytorch/pytorch#76390", "Products of large inputs and weights saturated, and results were far off."),
+        _sums(Overflow.SATURATE),
+        _can_leave_16_bits,
+        Cause.ACCUMULATOR,
+    ),
+    _fault(
+        "add-rounds-each-operand",
+        "A sum brings each operand to the result's grid by itself, and rounds it there.",
+        Story("pytorch/pytorch#37343", "One backend's quantized add is a step off where another's is right."),
+        _each_operand,
+        of_type("Add", also=lambda node: is_requantized(node) and all(reads_levels(node, i) for i in (0, 1))),
+        Cause.ROUNDING,
+    ),
+    _fault(
+        "mean-truncated",
+        "A mean is cut off in place of rounded.",
+        Story("apache/tvm#20298", "Integer average pools truncated where the source framework rounds half away."),
+        _truncated_mean,
+        _is_mean,
+        Cause.ROUNDING,
+    ),
+)
+"""Those of this file."""

@@ -1,0 +1,147 @@
+"""Faults of biases: dropped, doubled, another channel's, at another scale, or cut to fewer bits."""
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.faults.fault import Fault, GraphEdit, Random, Stage, Story
+from qbench.faults.operators import Array, grid_behind, grid_in_front, has_bias, put_levels, stored
+from qbench.judging import Cause
+
+_INT16, _INT32 = np.iinfo(np.int16), np.iinfo(np.int32)
+
+
+def _bias(node: ir.Node) -> Array:
+    levels = stored(node, 2)
+    assert levels is not None
+    return levels
+
+
+def _put(node: ir.Node, levels: Array) -> None:
+    put_levels(node, 2, np.clip(np.rint(levels), _INT32.min, _INT32.max).astype(np.int32))
+
+
+def _differs(node: ir.Node) -> bool:
+    return has_bias(node) and np.unique(_bias(node)).size > 1
+
+
+def _exceeds_int16(node: ir.Node) -> bool:
+    return has_bias(node) and bool(np.any((_bias(node) > _INT16.max) | (_bias(node) < _INT16.min)))
+
+
+def _is_rescaled(node: ir.Node) -> bool:
+    """Whether the scale of the result is static and not that of the operand."""
+    before, behind = grid_in_front(node, 0), grid_behind(node)
+    return has_bias(node) and before is not None and behind is not None and before.scale != behind.scale
+
+
+def _dropped(node: ir.Node, _: Random) -> None:
+    _put(node, np.zeros_like(_bias(node)))
+
+
+def _doubled(node: ir.Node, _: Random) -> None:
+    _put(node, _bias(node).astype(np.float64) * 2)
+
+
+def _shared(node: ir.Node, _: Random) -> None:
+    _put(node, np.full_like(_bias(node), _bias(node)[0]))
+
+
+def _at_output_scale(node: ir.Node, _: Random) -> None:
+    before, behind = grid_in_front(node, 0), grid_behind(node)
+    assert before is not None
+    assert behind is not None
+    _put(node, _bias(node).astype(np.float64) * float(before.scale) / float(behind.scale))
+
+
+def _at_another_scale(node: ir.Node, random: Random) -> None:
+    """As if it had been quantized for another consumer, whose operand is coarser by some factor."""
+    _put(node, _bias(node).astype(np.float64) / random.uniform(2.0, 12.0))
+
+
+def _saturated(node: ir.Node, _: Random) -> None:
+    _put(node, np.clip(_bias(node), _INT16.min, _INT16.max))
+
+
+def _eight_bits(node: ir.Node, _: Random) -> None:
+    """On a grid of 8 bits of its own, whose step is a power of two."""
+    step = np.exp2(np.ceil(np.log2(max(float(np.abs(_bias(node).astype(np.float64)).max()) / 127, 1.0))))
+    _put(node, np.rint(_bias(node) / step) * step)
+
+
+def _needs_more_bits(node: ir.Node) -> bool:
+    return has_bias(node) and int(np.abs(_bias(node).astype(np.int64)).max()) > 127
+
+
+FAULTS = (
+    Fault(
+        name="bias-dropped",
+        summary="The bias is not added.",
+        story=Story("neuralmagic/sparseml#463", "Conversion to a quantized graph lost the biases of some layers."),
+        stage=Stage.ENGINE,
+        causes=(Cause.WRONG_BIAS,),
+        fits=has_bias,
+        injection=GraphEdit(_dropped),
+    ),
+    Fault(
+        name="bias-doubled",
+        summary="The bias is added twice.",
+        story=Story("pytorch/pytorch#48514", "A fused convolution added its bias inside and once more behind."),
+        stage=Stage.PASS,
+        causes=(Cause.WRONG_BIAS,),
+        fits=has_bias,
+        injection=GraphEdit(_doubled),
+    ),
+    Fault(
+        name="bias-of-first-channel",
+        summary="The first channel's bias is added to all channels.",
+        story=Story("Tencent/ncnn#6658", "With another packing every lane got the first entry of the bias."),
+        stage=Stage.ENGINE,
+        causes=(Cause.WRONG_BIAS,),
+        fits=_differs,
+        injection=GraphEdit(_shared),
+    ),
+    Fault(
+        name="bias-at-output-scale",
+        summary="The bias is quantized with the scale of the result in place of the operand's.",
+        story=Story("pytorch/pytorch#23874", "Biases were quantized by output scale times weight scale."),
+        stage=Stage.PASS,
+        causes=(Cause.WRONG_BIAS,),
+        fits=_is_rescaled,
+        injection=GraphEdit(_at_output_scale),
+    ),
+    Fault(
+        name="bias-shared-between-layers",
+        summary="A bias that several layers share has the levels of only one of them.",
+        story=Story(
+            "onnxruntime/onnxruntime-qnn#739",
+            "Four convolutions shared one bias, whose scale was right for the first alone.",
+        ),
+        stage=Stage.PASS,
+        causes=(Cause.WRONG_BIAS,),
+        fits=has_bias,
+        injection=GraphEdit(_at_another_scale),
+    ),
+    Fault(
+        name="bias-saturated",
+        summary="A bias of 32 bits is clamped to 16.",
+        story=Story(
+            "pytorch/glow#5033", "Tiny weights of depthwise layers made scales so small that biases saturated."
+        ),
+        stage=Stage.PASS,
+        causes=(Cause.BIAS_SATURATION, Cause.WRONG_BIAS),
+        fits=_exceeds_int16,
+        injection=GraphEdit(_saturated),
+    ),
+    Fault(
+        name="bias-in-eight-bits",
+        summary="A bias keeps 8 significant bits.",
+        story=Story(
+            "apache/tvm#2116", "Constants of sums were quantized as weights are, biases among them: to 8 bits."
+        ),
+        stage=Stage.PASS,
+        causes=(Cause.WRONG_BIAS,),
+        fits=_needs_more_bits,
+        injection=GraphEdit(_eight_bits),
+    ),
+)
+"""Those of this file."""

@@ -1,0 +1,49 @@
+"""Every fault by its name."""
+
+from collections.abc import Mapping
+from types import MappingProxyType
+
+from qbench.errors import unknown_name
+from qbench.faults import (
+    arithmetics,
+    biases,
+    levels,
+    limits,
+    memory,
+    operands,
+    profiles,
+    small,
+    unwritten,
+    weight_grids,
+    weight_order,
+    windows,
+)
+from qbench.faults.fault import Fault
+
+_FILES = (
+    *(unwritten, windows, weight_grids, weight_order, biases, operands, limits, levels, memory, arithmetics),
+    *(profiles, small),
+)
+
+
+def _table() -> Mapping[str, Fault]:
+    faults = [fault for file in _FILES for fault in file.FAULTS]
+    table = {fault.name: fault for fault in faults}
+    if len(table) != len(faults):
+        raise ValueError("two faults of one name")
+    return MappingProxyType(table)
+
+
+CATALOGUE: Mapping[str, Fault] = _table()
+"""Name → fault, in the order of docs/faults.md."""
+
+
+def get_fault(name: str) -> Fault:
+    """The fault called ``name``.
+
+    Raises:
+        InputError: there is none; the nearest name is suggested.
+    """
+    if name not in CATALOGUE:
+        raise unknown_name("Looking up a fault", "fault", name, CATALOGUE)
+    return CATALOGUE[name]

@@ -1,0 +1,165 @@
+"""A backend with a fault in it: whatever it runs that holds the faulty operator is wrong there, pieces of graphs too."""
+
+import glob
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import onnx_ir as ir
+
+from qbench.backends import Backend, Executor, IntegerBackend, Ruled
+from qbench.errors import UnsupportedError
+from qbench.faults.fault import ArithmeticFault, GraphEdit, KernelFault, Placed
+from qbench.faults.kernel_at_work import Kernel
+from qbench.graph import Capabilities, as_model, node_key
+from qbench.interpreter import Around, Counters, Making, Run, best_means, float_operator, make_kernel
+from qbench.numerics import Arithmetic, Override
+from qbench.storage import digest_plain
+
+MARK = "!"
+"""Between the backend's name and the fault's, so that no result is taken for the healthy backend's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyBackend:
+    """``inner`` with a fault at some operators.
+
+    Args:
+        inner: an integer machine for faults of kernels and arithmetics; anything for edits of the graph.
+        placed: the fault, its sites and its seed. Calibration faults have no place in a backend.
+
+    Raises:
+        UnsupportedError: ``inner`` has no place for such a fault.
+    """
+
+    inner: Backend
+    placed: Placed
+
+    def __post_init__(self) -> None:
+        injection = self.placed.fault.injection
+        fits = isinstance(injection, GraphEdit) or (
+            isinstance(injection, KernelFault | ArithmeticFault) and isinstance(self.inner, IntegerBackend)
+        )
+        if not fits:
+            raise UnsupportedError(
+                f"Putting the fault '{self.placed.fault.name}' into '{self.inner.name}'",
+                found=f"a fault of kind {type(injection).__name__}",
+                expected="an edit of the graph, or an integer machine whose kernels and rules can be reached",
+                remedy="Choose a backend 'integer-…', or a fault that fits (docs/faults.md).",
+            )
+
+    @property
+    def name(self) -> str:
+        """That of ``inner``, the fault and its sites."""
+        return f"{self.inner.name}{MARK}{self.placed.spelled}"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of ``inner``."""
+        return self.inner.capabilities
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Those of ``inner``."""
+        return self.inner.packages
+
+    @property
+    def digests(self) -> Mapping[str, str]:
+        """Those of ``inner``, and that of the fault with its sites and seed."""
+        own = digest_plain([self.placed.fault.name, list(self.placed.sites), self.placed.seed])
+        return {**(self.inner.digests if isinstance(self.inner, Ruled) else {}), "fault": own}
+
+    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+        """``model`` on ``inner``, faulty where it has one of the sites.
+
+        Raises:
+            What ``inner`` raises, which may be the fault's doing.
+        """
+        graph = as_model(model)
+        here = self.placed.among({node_key(node): node for node in graph.graph})
+        if not here:
+            return self.inner.prepare(model, taps=taps, threads=threads)
+        injection = self.placed.fault.injection
+        if isinstance(injection, GraphEdit):
+            return self.inner.prepare(edited(graph, self.placed), taps=taps, threads=threads)
+        assert isinstance(self.inner, IntegerBackend)
+        return _machine(self.inner, self.placed).prepare(graph, taps=taps, threads=threads)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FaultyMachine(FaultyBackend):
+    """An integer machine with a fault in it, which can be watched as any: taps of it change nothing."""
+
+    def surrounded(self, around: Around) -> Backend:
+        """The same with ``around`` about every kernel, the faulty ones too."""
+        assert isinstance(self.inner, IntegerBackend)
+        return replace(self, inner=self.inner.surrounded(around))
+
+
+def with_fault(inner: Backend, placed: Placed) -> FaultyBackend:
+    """``inner`` with the fault ``placed`` in it.
+
+    Raises:
+        UnsupportedError: it has no place for such a fault.
+    """
+    made = FaultyMachine if isinstance(inner, IntegerBackend) else FaultyBackend
+    return made(inner=inner, placed=placed)
+
+
+def edited(model: ir.Model, placed: Placed) -> ir.Model:
+    """A copy of ``model``, a QDQ graph or a piece of one, with the fault at those of its sites that are there."""
+    copy = model.clone()
+    edit_at(copy, placed)
+    return copy
+
+
+def edit_at(model: ir.Model, placed: Placed) -> tuple[str, ...]:
+    """Put the fault, an edit, into ``model`` itself; the sites that it was put at."""
+    injection = placed.fault.injection
+    assert isinstance(injection, GraphEdit)
+    nodes = {node_key(node): node for node in model.graph}
+    done = tuple(site for site in placed.among(nodes) if placed.fault.fits(nodes[site]))
+    for site in done:
+        injection.edit(nodes[site], placed.random(site))
+    return done
+
+
+def _machine(inner: IntegerBackend, placed: Placed) -> IntegerBackend:
+    """The machine with the fault in its kernels or its rules."""
+    injection = placed.fault.injection
+    if isinstance(injection, ArithmeticFault):
+        return replace(inner, arithmetic=_counting_otherwise(inner.arithmetic, injection, placed.sites))
+    assert isinstance(injection, KernelFault)
+    return replace(inner, around=_around(inner, injection, placed))
+
+
+def _counting_otherwise(machine: Arithmetic, injection: ArithmeticFault, sites: Sequence[str]) -> Arithmetic:
+    """``machine`` whose rules for ``sites`` are the fault's, on top of what it has for such operators already."""
+    names = tuple(glob.escape(site) for site in sites)
+    overrides = []
+    for own in (*machine.overrides, None):
+        if own is not None and own.names:
+            continue  # rules for single nodes are nobody's but ours
+        base = replace(machine, overrides=(), **({} if own is None else own.changes))  # type: ignore[arg-type]
+        wrong = injection.counted(base)
+        differ = {f.name: getattr(wrong, f.name) for f in fields(Override) if f.name not in ("operators", "names")}
+        changes = {name: value for name, value in differ.items() if value != getattr(machine, name)}
+        if changes:
+            operators = () if own is None else own.operators
+            overrides.append(Override(operators=operators, names=names, **changes))  # type: ignore[arg-type]
+    return replace(machine, overrides=(*overrides, *machine.overrides))
+
+
+def _around(inner: IntegerBackend, injection: KernelFault, placed: Placed) -> Around:
+    means = inner.means or best_means()
+
+    def made(node: ir.Node) -> Run:
+        here = inner.arithmetic.at(float_operator(node), node_key(node))
+        return make_kernel(Making(node, here, means, Counters()))
+
+    def around(node: ir.Node, run: Run) -> Run:
+        site = node_key(node)
+        here = injection.around(Kernel(node, run, made), placed.random(site)) if site in placed.sites else run
+        return here if inner.around is None else inner.around(node, here)
+
+    return around

@@ -1,0 +1,134 @@
+"""Faults of memory: another sample's result, an earlier one's, a buffer that is reused too early, a race."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.faults.fault import Fault, KernelFault, Random, Stage, Story
+from qbench.faults.kernel_at_work import Kernel, changed
+from qbench.faults.operators import MOVERS, Array, is_requantized, reads_levels
+from qbench.interpreter import Run
+from qbench.judging import Cause
+
+
+def _computes(node: ir.Node) -> bool:
+    return is_requantized(node) and reads_levels(node, 0) and node.op_type not in MOVERS
+
+
+def _is_sum(node: ir.Node) -> bool:
+    return node.op_type in {"Add", "Mul", "Sub"} and all(reads_levels(node, i) for i in (0, 1)) and is_requantized(node)
+
+
+def _first_for_all(kernel: Kernel, _: Random) -> Run:
+    return changed(kernel.run, lambda array: np.broadcast_to(array[:1], array.shape).copy())
+
+
+def _half_of_previous(kernel: Kernel, _: Random) -> Run:
+    """The second half of every result is that of the run before, once there was one of the same shape."""
+    held: list[Array] = []
+
+    def stale(array: Array) -> Array:
+        flat = np.array(array, order="C").reshape(-1)
+        before = held[0] if held and held[0].shape == flat.shape else flat
+        held[:] = [flat.copy()]
+        flat[flat.size // 2 :] = before[flat.size // 2 :]
+        return flat.reshape(array.shape)
+
+    return changed(kernel.run, stale)
+
+
+def _overwritten(kernel: Kernel, _: Random) -> Run:
+    """The second half of the first operand holds the second operand already."""
+    index = 3 if len(kernel.node.inputs) > 2 else 1  # behind scale and zero point where it reads levels
+
+    def early(inputs: Sequence[Array | None]) -> Sequence[Array]:
+        first, other = inputs[0], inputs[index]
+        assert first is not None
+        assert other is not None
+        flat = np.array(first, order="C").reshape(-1)
+        flat[flat.size // 2 :] = np.broadcast_to(other, first.shape).reshape(-1)[flat.size // 2 :]
+        return kernel.run([flat.reshape(first.shape), *inputs[1:]])
+
+    return early
+
+
+def _race(kernel: Kernel, random: Random) -> Run:
+    """One element of every result is what another thread left there: any level."""
+
+    def lost(array: Array) -> Array:
+        flat = np.array(array, order="C").reshape(-1)
+        if flat.size:
+            place = random.integers(flat.size)
+            flat[place] = _any_other(flat[place], flat, random)
+        return flat.reshape(array.shape)
+
+    return changed(kernel.run, lost)
+
+
+def _any_other(value: Any, like: Array, random: Random) -> Array:  # noqa: ANN401 - a number of any type
+    if like.dtype.kind == "f":
+        return np.asarray(float(value) + random.normal(), like.dtype)
+    ends = np.iinfo(like.dtype)
+    step = random.integers(1, ends.max - ends.min + 1)
+    return np.asarray((int(value) - ends.min + step) % (ends.max - ends.min + 1) + ends.min, like.dtype)
+
+
+def _fault(
+    name: str,
+    summary: str,
+    story: Story,
+    around: Callable[[Kernel, Random], Run],
+    fits: Callable[[ir.Node], bool],
+    *causes: Cause,
+) -> Fault:
+    return Fault(
+        name=name,
+        summary=summary,
+        story=story,
+        stage=Stage.ENGINE,
+        causes=causes,
+        fits=fits,
+        injection=KernelFault(around),
+    )
+
+
+FAULTS = (
+    _fault(
+        "first-samples-result-for-batch",
+        "Every sample of a batch gets the first one's result.",
+        Story("NVIDIA/TensorRT#3103", "An int8 engine was right for the first picture of a batch alone."),
+        _first_for_all,
+        _computes,
+        Cause.NOT_WRITTEN,
+        Cause.NONDETERMINISM,
+    ),
+    _fault(
+        "result-of-previous-run",
+        "Half of a result is still that of the run before.",
+        Story("guojin-yan/TensorRT-CSharp-API#21", "Every run handed out the results of the one before."),
+        _half_of_previous,
+        _computes,
+        Cause.NONDETERMINISM,
+        Cause.NOT_WRITTEN,
+    ),
+    _fault(
+        "operand-overwritten-while-live",
+        "A later value is written into a buffer that is still to be read.",
+        Story("microsoft/onnxruntime#21019", "The planner gave two values that live at once the same buffer."),
+        _overwritten,
+        _is_sum,
+        Cause.NOT_WRITTEN,
+        Cause.WRONG_KERNEL,
+    ),
+    _fault(
+        "thread-race",
+        "One random element of every run is any level.",
+        Story("kblomdahl/dream-go#8", "Memory went back to its pool before asynchronous int8 work was done with it."),
+        _race,
+        _computes,
+        Cause.NONDETERMINISM,
+    ),
+)
+"""Those of this file."""

@@ -1,0 +1,175 @@
+"""Faults of operands and results: the grid of another one, a swapped order, another sign, another zero point."""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.faults.fault import Fault, GraphEdit, Random, Stage, Story
+from qbench.faults.operators import (
+    MOVERS,
+    grid_behind,
+    grid_in_front,
+    has_weight,
+    is_requantized,
+    of_type,
+    pair_in_front,
+    put_constant,
+    put_point,
+    quantizer_behind,
+    reads_levels,
+)
+from qbench.graph import constant_value, float_attribute
+from qbench.judging import Cause
+
+
+def _differ(node: ir.Node, one: int, other: int) -> bool:
+    if not (reads_levels(node, one) and reads_levels(node, other)):
+        return False
+    first, second = grid_in_front(node, one), grid_in_front(node, other)
+    return (
+        first is not None
+        and second is not None
+        and (first.scale, first.zero_point)
+        != (
+            second.scale,
+            second.zero_point,
+        )
+    )
+
+
+def _is_uneven_add(node: ir.Node) -> bool:
+    return node.op_type == "Add" and len(node.inputs) == 2 and _differ(node, 0, 1)
+
+
+def _is_uneven_concat(node: ir.Node) -> bool:
+    return node.op_type == "Concat" and any(_differ(node, 0, index) for index in range(1, len(node.inputs)))
+
+
+def _is_sub(node: ir.Node) -> bool:
+    return node.op_type == "Sub" and all(pair_in_front(node, index) is not None for index in (0, 1))
+
+
+def _has_point(node: ir.Node) -> bool:
+    grid = grid_in_front(node, 0) if has_weight(node) and reads_levels(node, 0) else None
+    return grid is not None and int(np.asarray(grid.zero_point)) != 0
+
+
+def _can_move_point(node: ir.Node) -> bool:
+    grid = grid_behind(node) if is_requantized(node) and node.op_type not in MOVERS else None
+    return grid is not None and reads_levels(node, 0) and int(np.asarray(grid.zero_point)) < grid.qmax
+
+
+def _copy_grid(node: ir.Node, source: int, to: int) -> None:
+    pair, other = pair_in_front(node, source), pair_in_front(node, to)
+    assert pair is not None
+    assert other is not None
+    for index in (1, 2):
+        array = constant_value(pair.inputs[index])
+        assert array is not None
+        put_constant(other, index, array)
+
+
+def _one_grid(node: ir.Node, _: Random) -> None:
+    """Levels of the second operand are read on the first one's grid."""
+    _copy_grid(node, 0, 1)
+
+
+def _first_grid(node: ir.Node, _: Random) -> None:
+    for index in range(1, len(node.inputs)):
+        if reads_levels(node, index):
+            _copy_grid(node, 0, index)
+
+
+def _swapped(node: ir.Node, _: Random) -> None:
+    one, other = node.inputs[:2]
+    node.replace_input_with(0, other)
+    node.replace_input_with(1, one)
+
+
+def _no_point(node: ir.Node, _: Random) -> None:
+    pair = pair_in_front(node, 0)
+    assert pair is not None
+    put_point(pair, 0)
+
+
+def _next_point(node: ir.Node, _: Random) -> None:
+    quantizer, grid = quantizer_behind(node), grid_behind(node)
+    assert quantizer is not None
+    assert grid is not None
+    put_point(quantizer, int(np.asarray(grid.zero_point)) + 1)
+
+
+def _other_slope(node: ir.Node, _: Random) -> None:
+    node.attributes["alpha"] = ir.AttrFloat32("alpha", -float_attribute(node, "alpha", 0.01))
+
+
+def _fault(
+    name: str,
+    summary: str,
+    story: Story,
+    edit: Callable[[ir.Node, Random], None],
+    fits: Callable[[ir.Node], bool],
+    *causes: Cause,
+) -> Fault:
+    return Fault(
+        name=name, summary=summary, story=story, stage=Stage.ENGINE, causes=causes, fits=fits, injection=GraphEdit(edit)
+    )
+
+
+FAULTS = (
+    _fault(
+        "residual-operand-unscaled",
+        "A sum reads its second operand on the first one's grid.",
+        Story("apache/mxnet#21041", "Of two operands of different types only one was brought to the common scale."),
+        _one_grid,
+        _is_uneven_add,
+        Cause.WRONG_SCALE,
+    ),
+    _fault(
+        "concat-without-rescale",
+        "A concatenation copies levels as they are, on the first operand's grid.",
+        Story("pytorch/pytorch#46604", "Concatenating quantized tensors kept the first one's scale and zero point."),
+        _first_grid,
+        _is_uneven_concat,
+        Cause.WRONG_SCALE,
+    ),
+    _fault(
+        "sub-operands-swapped",
+        "A difference is taken the other way round.",
+        Story("Samsung/ONE#7084", "A pass that makes sums of differences is right for one order of operands alone."),
+        _swapped,
+        _is_sub,
+        Cause.LAYOUT,
+        Cause.WRONG_KERNEL,
+    ),
+    _fault(
+        "input-zero-point-ignored",
+        "Products are summed without taking the input's zero point off.",
+        Story("ROCm/AMDMIGraphX#2888", "An integer convolution left the zero points of its operands out."),
+        _no_point,
+        _has_point,
+        Cause.ROUNDING,
+        Cause.PADDING,
+    ),
+    _fault(
+        "output-zero-point-off-by-one",
+        "Every level of a result is one too high.",
+        Story("tenstorrent/tt-metal#26414", "Quantizing to 8 bits was off by exactly one on half of the elements."),
+        _next_point,
+        _can_move_point,
+        Cause.ROUNDING,
+    ),
+    _fault(
+        "leaky-relu-slope-of-other-sign",
+        "Negative numbers are multiplied by the slope with the other sign.",
+        Story(
+            "tensorflow/tensorflow#37279", "The quantized leaky ReLU was wrong below zero unless both grids were one."
+        ),
+        _other_slope,
+        of_type("LeakyRelu", also=is_requantized),
+        Cause.WRONG_KERNEL,
+        Cause.TABLE,
+    ),
+)
+"""Those of this file."""

@@ -1,0 +1,152 @@
+"""Faults of calibration: statistics that are stale, of too little, of something else, or poisoned."""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.calibration import Profile, Statistics
+from qbench.faults.fault import Fault, ProfileFault, Random, Stage, Story
+from qbench.faults.operators import Array, is_requantized
+from qbench.judging import Cause
+
+_POINTS = 4096
+"""Numbers that statistics are made of again."""
+_GROWN, _UNNORMALIZED = 4.0, 16.0
+
+
+def _numbers(statistics: Statistics) -> Array:
+    """About so many numbers that are spread as the seen ones are, extremes among them: float64."""
+    spread = statistics.distribution()
+    counts = np.maximum(spread.counts * (_POINTS / max(int(spread.counts.sum()), 1)), 1).astype(np.int64)
+    return np.concatenate([np.repeat(spread.points, counts), [statistics.low, statistics.high]])
+
+
+def _scaled(by: float) -> Callable[[Profile, str, Random], Statistics]:
+    return lambda profile, name, _: Statistics.of((_numbers(profile.values[name]) * by).astype(np.float32))
+
+
+def _of_samples(statistics: Statistics, first: int, last: int) -> Statistics:
+    """What lies within the extremes of samples ``first`` to before ``last``."""
+    lows, highs = statistics.sample_lows, statistics.sample_highs
+    if lows is None or highs is None or not np.isfinite(lows[first:last]).any():
+        return statistics
+    low, high = float(lows[first:last].min()), float(highs[first:last].max())
+    numbers = _numbers(statistics)
+    kept = numbers[(numbers >= low) & (numbers <= high)]
+    return Statistics.of(np.concatenate([kept, [low, high]]).astype(np.float32))
+
+
+def _count(statistics: Statistics) -> int:
+    return 0 if statistics.sample_lows is None else len(statistics.sample_lows)
+
+
+def _one_sample(profile: Profile, name: str, random: Random) -> Statistics:
+    statistics = profile.values[name]
+    chosen = int(random.integers(max(_count(statistics), 1)))
+    return _of_samples(statistics, chosen, chosen + 1)
+
+
+def _last_chunk(profile: Profile, name: str, _: Random) -> Statistics:
+    """Chunks of eight; the last is what was left over."""
+    statistics = profile.values[name]
+    count = _count(statistics)
+    return _of_samples(statistics, count - (count % 8 or 3), count)
+
+
+def _before_nan(profile: Profile, name: str, random: Random) -> Statistics:
+    """A comparison with NaN is false: behind the sample that had one, no extreme is taken over any more."""
+    statistics = profile.values[name]
+    return _of_samples(statistics, 0, int(random.integers(1, max(_count(statistics) // 4, 2))))
+
+
+def _of_another(profile: Profile, name: str, random: Random) -> Statistics:
+    """Those of a value whose range is another one, half as wide or twice at least, where there is such a value."""
+    own = profile.values[name]
+    width = own.high - own.low
+    others = [key for key, one in profile.values.items() if one.count and not 0.5 < (one.high - one.low) / width < 2.0]
+    return profile.values[others[int(random.integers(len(others)))]] if others else own
+
+
+def _with_outlier(profile: Profile, name: str, random: Random) -> Statistics:
+    numbers = _numbers(profile.values[name])
+    far = np.abs(numbers).max() * random.uniform(20.0, 40.0) * (1.0 if numbers.max() >= -numbers.min() else -1.0)
+    return Statistics.of(np.append(numbers, far).astype(np.float32))
+
+
+def _fault(
+    name: str,
+    summary: str,
+    story: Story,
+    profiled: Callable[[Profile, str, Random], Statistics],
+    *causes: Cause,
+) -> Fault:
+    def fits(node: ir.Node) -> bool:
+        return is_requantized(node)
+
+    return Fault(
+        name=name,
+        summary=summary,
+        story=story,
+        stage=Stage.CALIBRATION,
+        causes=causes,
+        fits=fits,
+        injection=ProfileFault(profiled),
+    )
+
+
+FAULTS = (
+    _fault(
+        "stale-calibration",
+        "A range is that of older weights, whose results were four times smaller.",
+        Story("NVIDIA/TensorRT#3137", "A calibration cache of another model was read without a word."),
+        _scaled(1 / _GROWN),
+        Cause.CLIPPING,
+    ),
+    _fault(
+        "calibrated-on-one-sample",
+        "A range is taken from one sample.",
+        Story("pytorch/pytorch#45185", "Accuracy was anything from 0 to 87 %, depending on what was calibrated on."),
+        _one_sample,
+        Cause.CLIPPING,
+    ),
+    _fault(
+        "only-last-chunk-counts",
+        "Of calibration data that comes in chunks, the last, incomplete one counts.",
+        Story("microsoft/onnxruntime#20226", "With a limit on kept outputs, calibration lost all chunks but the last."),
+        _last_chunk,
+        Cause.CLIPPING,
+    ),
+    _fault(
+        "nan-swallowed",
+        "Behind a sample with a NaN no extreme is taken over any more.",
+        Story("microsoft/onnxruntime#23749", "Calibration took minima and maxima that NaN had spoilt."),
+        _before_nan,
+        Cause.CLIPPING,
+    ),
+    _fault(
+        "range-of-another-value",
+        "A value gets the range of another one.",
+        Story("PaddlePaddle/Paddle#31103", "Scales of outputs were handed on to the wrong operators, and int8 failed."),
+        _of_another,
+        Cause.CLIPPING,
+        Cause.DEAD_RANGE,
+    ),
+    _fault(
+        "calibrated-unnormalized",
+        "A range is that of inputs which were not normalized: sixteen times too wide.",
+        Story("pytorch/glow#2009", "How pictures were normalized cost more accuracy than quantizing did."),
+        _scaled(_UNNORMALIZED),
+        Cause.DEAD_RANGE,
+        Cause.RANGE_OUTLIER,
+    ),
+    _fault(
+        "outlier-in-calibration",
+        "One number far out stretches a range.",
+        Story("Samsung/ONE#7236", "The lowest float, which padded a pool, would have become part of a recorded range."),
+        _with_outlier,
+        Cause.RANGE_OUTLIER,
+        Cause.DEAD_RANGE,
+    ),
+)
+"""Those of this file."""

@@ -1,0 +1,142 @@
+"""Faults of a weight's scales and zero points: those of another channel, another axis, or a coarser type."""
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.faults.fault import Fault, GraphEdit, Random, Stage, Story
+from qbench.faults.operators import Array, grid_in_front, has_weight, pair_in_front, put_constant, put_point, put_scales
+from qbench.faults.weight_axes import channel_axis, weight_levels
+from qbench.graph import constant_value
+from qbench.judging import Cause
+
+
+def weight_pair(node: ir.Node) -> ir.Node:
+    """The DequantizeLinear of a weight."""
+    pair = pair_in_front(node, 1)
+    assert pair is not None
+    return pair
+
+
+def weight_scales(node: ir.Node) -> Array:
+    """Its scale or scales, float32."""
+    scales = constant_value(weight_pair(node).inputs[1])
+    assert scales is not None
+    return scales
+
+
+def has_channel_scales(node: ir.Node) -> bool:
+    """Whether the weight has scales a channel that differ."""
+    grid = grid_in_front(node, 1) if has_weight(node) else None
+    return grid is not None and grid.axis is not None and grid.block_size is None and np.unique(grid.scale).size > 1
+
+
+def _has_point(node: ir.Node) -> bool:
+    grid = grid_in_front(node, 1) if has_weight(node) else None
+    return grid is not None and bool(np.any(np.asarray(grid.zero_point) != 0))
+
+
+def _has_inexact_scale(node: ir.Node) -> bool:
+    return has_weight(node) and bool(np.any(np.frexp(weight_scales(node))[0] != 0.5))
+
+
+def _neighbour_scales(node: ir.Node, _: Random) -> None:
+    put_scales(weight_pair(node), np.roll(weight_scales(node), 1))
+
+
+def _first_scale(node: ir.Node, _: Random) -> None:
+    scales = weight_scales(node)
+    put_scales(weight_pair(node), np.full_like(scales, scales[0]))
+
+
+def _wrong_axis(node: ir.Node, _: Random) -> None:
+    """The scales run along the other of the first two axes, repeated or cut to its length."""
+    pair, axis = weight_pair(node), 1 - channel_axis(node)
+    length = weight_levels(node).shape[axis]
+    point = constant_value(pair.inputs[2])
+    assert point is not None
+    put_scales(pair, np.resize(weight_scales(node), length))
+    put_constant(pair, 2, np.resize(point, length))
+    pair.attributes["axis"] = ir.AttrInt64("axis", axis)
+
+
+def _power_scales(node: ir.Node, _: Random) -> None:
+    put_scales(weight_pair(node), np.exp2(np.rint(np.log2(weight_scales(node)))))
+
+
+def _half_scales(node: ir.Node, _: Random) -> None:
+    smallest = np.finfo(np.float16).smallest_subnormal
+    put_scales(weight_pair(node), np.maximum(weight_scales(node).astype(np.float16), smallest))
+
+
+def _no_point(node: ir.Node, _: Random) -> None:
+    put_point(weight_pair(node), 0)
+
+
+FAULTS = (
+    Fault(
+        name="weight-scale-of-neighbour",
+        summary="Every channel of a weight is scaled by its neighbour's scale.",
+        story=Story(
+            "Tencent/ncnn#1234", "A grouped convolution was requantized by scales that belong to another channel."
+        ),
+        stage=Stage.ENGINE,
+        causes=(Cause.WRONG_SCALE,),
+        fits=has_channel_scales,
+        injection=GraphEdit(_neighbour_scales),
+    ),
+    Fault(
+        name="weight-scale-of-first-channel",
+        summary="The first channel's scale is used for all.",
+        story=Story(
+            "openvinotoolkit/nncf#241", "Scales were taken from the first slice of the data, the rest ignored."
+        ),
+        stage=Stage.ENGINE,
+        causes=(Cause.WRONG_SCALE,),
+        fits=has_channel_scales,
+        injection=GraphEdit(_first_scale),
+    ),
+    Fault(
+        name="weight-scales-along-wrong-axis",
+        summary="Scales of output channels are applied along the input channels.",
+        story=Story(
+            "microsoft/onnxruntime#19694",
+            "The quantizer took axis 0 for every weight, which runs over the inputs of a transposed convolution.",
+        ),
+        stage=Stage.PASS,
+        causes=(Cause.WRONG_SCALE, Cause.LAYOUT),
+        fits=has_channel_scales,
+        injection=GraphEdit(_wrong_axis),
+    ),
+    Fault(
+        name="weight-scale-as-power-of-two",
+        summary="A weight's scales are rounded to powers of two, its levels stay.",
+        story=Story(
+            "apache/tvm#7432", "Scales that are powers of two became shifts, and the shift did not match the scale."
+        ),
+        stage=Stage.ENGINE,
+        causes=(Cause.WRONG_SCALE,),
+        fits=_has_inexact_scale,
+        injection=GraphEdit(_power_scales),
+    ),
+    Fault(
+        name="weight-scale-as-float16",
+        summary="A weight's scales are stored in half precision.",
+        story=Story(
+            "NVIDIA/Model-Optimizer#1350", "Scales of Q and DQ nodes were cast to half precision, where they underflow."
+        ),
+        stage=Stage.ENGINE,
+        causes=(Cause.WRONG_SCALE,),
+        fits=_has_inexact_scale,
+        injection=GraphEdit(_half_scales),
+    ),
+    Fault(
+        name="weight-zero-point-ignored",
+        summary="A weight's zero point is taken for 0.",
+        story=Story("openvinotoolkit/openvino#8429", "Zero points of weights were dropped where they were small."),
+        stage=Stage.ENGINE,
+        causes=(Cause.ROUNDING, Cause.WRONG_SCALE),
+        fits=_has_point,
+        injection=GraphEdit(_no_point),
+    ),
+)
+"""Those of this file."""
