@@ -58,6 +58,11 @@ class ContainedBackend:
         self._inner, self._process = inner, process
 
     @property
+    def engine(self) -> Backend:
+        """The backend inside."""
+        return self._inner
+
+    @property
     def name(self) -> str:
         """Of the backend inside."""
         return self._inner.name
@@ -118,7 +123,7 @@ class _ContainedExecutor(Closing):
 
 
 class _Process:
-    """The other process: started when it is asked, and again after it died; ``life`` counts."""
+    """The other process: started when it is asked, and again after it died; ``life`` counts deaths."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -168,7 +173,6 @@ class _Process:
                 stderr=self._errors,
                 env=_environment(paths),
             )
-            self.life += 1
             assert self._child.stdin is not None
             with suppress(BrokenPipeError):  # the first question tells that it died
                 send_frame(self._child.stdin, self._backend)
@@ -181,8 +185,9 @@ class _Process:
         code = child.wait()
         said = _tail(self._errors)
         self._forget()
+        self.life += 1
         ended = f"signal {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
-        return f"that the process ended with {ended}" + (f" ({said})" if said else "")
+        return f"a process that ended with {ended}" + (f" ({said})" if said else "")
 
     def end(self) -> None:
         """End the process, if it runs."""

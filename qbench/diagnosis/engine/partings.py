@@ -66,7 +66,9 @@ class Parting:
             return f"the engine fails on it alone: {self.crash}"
         steps = "" if self.unit.grid is None else f" {'step' if self.largest == 1 else 'steps'}"
         apart = f"{self.differing} of {self.elements} numbers differ, by at most {self.largest:.3g}{steps}"
-        return apart if self.repeats else f"two runs of the same input differ; beside the arithmetic {apart}"
+        if self.repeats:
+            return apart
+        return "two runs of the same input differ" + (f"; beside the arithmetic {apart}" if self.differing else "")
 
 
 def engine_partings(
