@@ -1,0 +1,70 @@
+"""What a hypothesis answers, and what comes of all of them.
+
+weight = explained / (differing + disturbed)        levels that the hypothesis explains, of those that differ,
+                                                    and levels that agree and that it would have changed
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from qbench.judging import Cause
+
+if TYPE_CHECKING:
+    from qbench.diagnosis.causes.scene import Scene
+
+SURE = 0.999
+"""A weight from which on no other hypothesis is tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One cause that may be it: ``evidence`` is a sentence with numbers, ``weight`` (0 … 1) how much it explains."""
+
+    cause: Cause
+    evidence: str
+    weight: float
+
+
+class Hypothesis(Protocol):
+    """One family of mistakes."""
+
+    @property
+    def name(self) -> str:
+        """How notes call it."""
+
+    @property
+    def by_element(self) -> bool:
+        """Whether it looks at each level by itself, so that a few of very many will do."""
+
+    def explain(self, scene: "Scene") -> Explanation | None:
+        """The mistake of this family that explains most of ``scene``; None: it has none that could be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCause:
+    """Why a node is off.
+
+    Args:
+        cause: None: nothing is.
+        evidence: one sentence with numbers. weight: 0 … 1, how much of it the cause explains.
+        others: what else was considered and explains something, the heaviest first.
+        notes: hypotheses that could not be tried, and why.
+    """
+
+    cause: Cause | None
+    evidence: str
+    weight: float = 0.0
+    others: tuple[Explanation, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def heaviest(found: Iterable[Explanation | None]) -> Explanation | None:
+    """The first of the heaviest; it stops at one that is sure."""
+    best: Explanation | None = None
+    for one in found:
+        if one is not None and (best is None or one.weight > best.weight + 1e-9):
+            best = one
+            if best.weight >= SURE:
+                break
+    return best

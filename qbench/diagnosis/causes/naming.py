@@ -1,0 +1,160 @@
+"""The cause of a suspect node, by rule: hypotheses in a fixed order, the one that explains most.
+
+First whether the engine counts as it should on the levels in front; if it does, what the graph or its grids cost.
+"""
+
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.backends import Array
+from qbench.diagnosis.captured import Captured
+from qbench.diagnosis.causes.biasing import Biases
+from qbench.diagnosis.causes.explanation import SURE, Explanation, Hypothesis, NamedCause
+from qbench.diagnosis.causes.fitting import Lines
+from qbench.diagnosis.causes.framing import scene_of
+from qbench.diagnosis.causes.grid_costs import Cost, GridCosts, WeightCosts, coarse
+from qbench.diagnosis.causes.limiting import Limits
+from qbench.diagnosis.causes.machines import Pairs, Registers, Rules
+from qbench.diagnosis.causes.misplaced import Misplaced
+from qbench.diagnosis.causes.ordering import OperandOrders, ResultOrders
+from qbench.diagnosis.causes.padding import Paddings
+from qbench.diagnosis.causes.repeating import Repeating
+from qbench.diagnosis.causes.rounding import Roundings, ZeroPoints
+from qbench.diagnosis.causes.scaling import OperandScales, Scales
+from qbench.diagnosis.causes.scene import Scene
+from qbench.diagnosis.causes.skipping import Unread, Unwritten
+from qbench.diagnosis.causes.tabulating import Tables
+from qbench.diagnosis.causes.written import Written
+from qbench.judging import Cause
+from qbench.numerics import Arithmetic
+
+LEAST = 0.5
+"""The weight below which a hypothesis names nothing."""
+_CLEAR = 0.95
+"""The weight below which a mistake is looked for in the slices alone where something differs."""
+_LOCAL = 0.95
+"""Of the weight of a mistake that is made in some slices alone."""
+
+COUNTING: tuple[Hypothesis, ...] = (
+    Repeating(),
+    Pairs(),
+    Roundings(),
+    ResultOrders(),
+    ZeroPoints(),
+    Biases(),
+    Scales(),
+    Registers(),
+    Paddings(),
+    Limits(),
+    Rules(),
+    OperandOrders(),
+    OperandScales(),
+    Unwritten(),
+    Unread(),
+    Tables(),
+    Lines(),
+)
+"""Why an engine counts otherwise; of equal weights the first."""
+
+COSTS: tuple[Hypothesis, ...] = (Written(), Misplaced(), GridCosts(), WeightCosts())
+"""Why a graph that is counted right is off all the same."""
+
+
+def name_cause(
+    captured: Captured,
+    healthy: Arithmetic | None,
+    *,
+    original: ir.Model | None = None,
+    replays: Sequence[Array] = (),
+) -> NamedCause:
+    """Why the unit of ``captured`` is off.
+
+    Args:
+        captured: its levels on a few samples.
+        healthy: the arithmetic that the backend claims; None: it claims none, and any rounding of real arithmetic is
+            right, ties both ways.
+        original: the float graph that the quantized one was written from.
+        replays: what the piece alone made of ``captured.feeds`` at other times.
+    """
+    if captured.crash or captured.again is None:
+        evidence = captured.crash or "the engine answers nothing on the piece alone"
+        return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
+    changing = _changing(captured, replays)
+    if changing is not None:
+        return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
+    scene, notes = scene_of(captured, healthy, original)
+    with nullcontext() if scene.interior is None else closing(scene.interior):
+        return _named(scene, list(notes))
+
+
+def _named(scene: Scene, notes: list[str]) -> NamedCause:
+    counting = _tried(COUNTING, scene, notes) if scene.count else _tried(COUNTING[:1], scene, notes)
+    if scene.count and (not counting or counting[0].weight < _CLEAR) and (narrow := scene.narrowed()) is not None:
+        local = [replace(one, weight=_LOCAL * one.weight) for one in _tried(COUNTING[1:], narrow, notes)]
+        counting = sorted([*counting, *local], key=lambda one: -one.weight)
+    if scene.count and (not counting or counting[0].weight < LEAST):
+        counting = [_unnamed(scene), *counting]
+    costs = [] if counting and counting[0].weight >= SURE else _tried(COSTS, scene, notes)
+    if not costs or costs[0].weight < LEAST:
+        rest = coarse(scene)
+        costs = [*([] if rest is None else [rest]), *costs]
+    first, second = (costs, counting) if not counting or _is_small(scene, counting, costs) else (counting, costs)
+    if not first:
+        return NamedCause(
+            cause=None, evidence="the node counts as it should, at the cost of its grid", notes=tuple(notes)
+        )
+    one = first[0]
+    others = tuple(sorted([*first[1:], *second], key=lambda other: -other.weight))
+    return NamedCause(cause=one.cause, evidence=one.evidence, weight=one.weight, others=others, notes=tuple(notes))
+
+
+def _tried(hypotheses: Sequence[Hypothesis], scene: Scene, notes: list[str]) -> list[Explanation]:
+    """What each explains, the heaviest first; of equal ones in their order."""
+    found: list[Explanation] = []
+    thin = scene.thinned()
+    for hypothesis in hypotheses:
+        try:
+            one = hypothesis.explain(thin if hypothesis.by_element else scene)
+        except Exception as error:  # one that fails must not take the finding with it
+            notes.append(
+                f"{hypothesis.name} could not be tried: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+            )
+            continue
+        if one is not None and one.weight > 0:
+            found.append(one)
+            if one.weight >= SURE:
+                break
+    return sorted(found, key=lambda one: -one.weight)
+
+
+def _is_small(scene: Scene, counting: Sequence[Explanation], costs: Sequence[Explanation]) -> bool:
+    """Whether what the engine counts otherwise is a tenth of the error or less, and no rule explains it."""
+    cost = Cost.of(scene)
+    if not costs or cost is None or (counting[0].weight >= LEAST and counting[0].cause is not Cause.WRONG_KERNEL):
+        return False
+    share = float(((scene.found - scene.healthy) ** 2).mean()) / max(cost.steps**2, 1e-30)
+    return share < 0.1
+
+
+def _unnamed(scene: Scene) -> Explanation:
+    steps = (scene.found - scene.healthy)[scene.differing]
+    machine = f"'{scene.machine.name}'" if scene.claimed else "real arithmetic"
+    evidence = (
+        f"{scene.count} of {scene.found.size} levels are not those of {machine}, by {np.abs(steps).max():g} steps at "
+        f"most and {steps.mean():+.2f} in the mean, by no rule that is known"
+    )
+    return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)
+
+
+def _changing(captured: Captured, replays: Sequence[Array]) -> Explanation | None:
+    assert captured.again is not None
+    for one in replays:
+        moved = int((one != captured.again).sum()) if one.shape == captured.again.shape else one.size
+        if moved:
+            evidence = f"{moved} of {one.size} levels change from one run of the piece alone to the next"
+            return Explanation(cause=Cause.NONDETERMINISM, evidence=evidence, weight=1.0)
+    return None

@@ -1,0 +1,158 @@
+"""Layouts and axes: the result, the weights or the operands in another order, a window of another spread.
+
+A permutation of the result is found, not tried: a channel that is bit for bit another one tells where it went.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from qbench.diagnosis.causes.explanation import Explanation, heaviest
+from qbench.diagnosis.causes.interior import Attribute, Interior
+from qbench.diagnosis.causes.padding import pads_of
+from qbench.diagnosis.causes.scene import Floats, Scene
+from qbench.errors import QbenchError
+from qbench.graph import int_attribute, ints_attribute
+from qbench.judging import Cause
+
+_BINARY = frozenset({"Sub", "Div", "MatMul", "Pow", "Concat", "Where"})
+_WITH_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LpNormalization"})
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOrders:
+    """The right levels at the wrong places."""
+
+    name: str = "orders of the result"
+    by_element: bool = False
+
+    def explain(self, scene: Scene) -> Explanation | None:
+        """Of a result with at least two dimensions."""
+        return heaviest(self._tried(scene)) if scene.found.ndim > 1 else None
+
+    def _tried(self, scene: Scene) -> Iterator[Explanation | None]:
+        for axis in range(scene.found.ndim):
+            yield _permuted(scene, axis)
+        for words, levels in orders(scene.healthy):
+            if levels.shape == scene.found.shape:
+                yield scene.weigh_levels(Cause.LAYOUT, f"the result {words}", levels)
+
+
+@dataclass(frozen=True, slots=True)
+class OperandOrders:
+    """The weights or the input in another order, operands exchanged, windows of another spread, another axis."""
+
+    name: str = "orders of operands"
+    by_element: bool = False
+
+    def explain(self, scene: Scene) -> Explanation | None:
+        """With every edit run in float."""
+        inner = scene.interior
+        return None if inner is None else heaviest(self._tried(scene, inner))
+
+    def _tried(self, scene: Scene, inner: Interior) -> Iterator[Explanation | None]:
+        places = [place for place, name in enumerate(inner.main) if name in scene.operands]
+        if inner.node.op_type in _BINARY and len(places) >= 2:
+            first, second = (inner.main[place] for place in places[:2])
+            swapped = {**scene.operands, first: scene.operands[second], second: scene.operands[first]}
+            yield _run(scene, inner, swapped, "operands exchanged")
+        for place in places[:2]:
+            name = inner.main[place]
+            constant = not inner.operands[name].feed
+            if not (scene.is_product or inner.node.op_type == "MatMul"):
+                break
+            word = "weights" if constant else "the input"
+            for words, array in orders(scene.operands[name], weights=constant):
+                if array.shape == scene.operands[name].shape:
+                    yield _run(scene, inner, {**scene.operands, name: array}, f"{word} {words}")
+        if inner.node.op_type in _WITH_AXIS:
+            for axis in range(scene.found.ndim):
+                yield _run(scene, inner, scene.operands, f"axis {axis}", axis=axis)
+        if inner.node.op_type == "Conv":
+            yield from _spread(scene, inner)
+
+
+def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Floats]]:
+    """``array`` with axes flipped, exchanged, read as another layout, or rolled by one slice."""
+    rank = array.ndim
+    for axis in range(0 if weights else 1, rank):
+        if array.shape[axis] > 1:
+            yield f"reversed along axis {axis}", np.flip(array, axis)
+            yield f"one slice on along axis {axis}", np.roll(array, 1, axis)
+            yield f"one slice back along axis {axis}", np.roll(array, -1, axis)
+    if rank >= 4:
+        yield "with its windows turned half round", np.flip(array, (-2, -1))
+    for a in range(0 if weights else 1, rank):
+        for b in range(a + 1, rank):
+            turned = np.swapaxes(array, a, b)
+            yield f"with axes {a} and {b} exchanged", turned
+            yield f"with axes {a} and {b} exchanged in memory alone", np.ascontiguousarray(turned).reshape(array.shape)
+    if rank >= 3:
+        last, first = np.moveaxis(array, 1, -1), np.moveaxis(array, -1, 1)
+        yield "with channels last read as channels first", np.ascontiguousarray(last).reshape(array.shape)
+        yield "with channels first read as channels last", np.ascontiguousarray(first).reshape(array.shape)
+        for groups in (2, 3, 4, 8):
+            if array.shape[1] % groups == 0 and array.shape[1] > groups:
+                split = array.reshape(array.shape[0], groups, -1, *array.shape[2:])
+                yield f"with its channels dealt out in {groups} groups", np.swapaxes(split, 1, 2).reshape(array.shape)
+
+
+def _permuted(scene: Scene, axis: int) -> Explanation | None:
+    """Slices of the found result that are other slices of the healthy one."""
+    found, healthy = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (scene.found, scene.healthy))
+    places: dict[bytes, int] = {}
+    for index, row in enumerate(healthy):
+        places.setdefault(np.ascontiguousarray(row).tobytes(), index)
+    order = np.arange(len(found))
+    for index, row in enumerate(found):
+        if not np.array_equal(row, healthy[index]):
+            order[index] = places.get(np.ascontiguousarray(row).tobytes(), index)
+    changed = np.flatnonzero(order != np.arange(len(order)))
+    if not len(changed) or np.unique(order).size < len(order):  # copies are no permutation
+        return None
+    shown = ", ".join(f"{index} ← {order[index]}" for index in changed[:3]) + (" …" if len(changed) > 3 else "")
+    words = f"{len(changed)} slices of axis {axis} in another order ({shown})"
+    return scene.weigh_levels(Cause.LAYOUT, words, np.take(scene.healthy, order, axis))
+
+
+def _spread(scene: Scene, inner: Interior) -> Iterator[Explanation | None]:
+    """Other dilations with the pads that keep the size."""
+    pads, kernel = (
+        pads_of(inner.node),
+        scene.operands[inner.main[1]].shape[2:] if inner.main[1] in scene.operands else (),
+    )
+    if pads is None or not kernel or len(pads) != 2 * len(kernel):
+        return
+    own = tuple(ints_attribute(inner.node, "dilations", (1,) * len(kernel)))
+    half = len(kernel)
+    for other in (1, 2, 3, 4):
+        spread = (other,) * half
+        if spread == own:
+            continue
+        more = np.array([(k - 1) * (new - old) for k, new, old in zip(kernel, spread, own, strict=True)])
+        for before in (more // 2, more, 0 * more):
+            moved = np.array(pads) + np.concatenate([before, more - before])
+            if (moved >= 0).all():
+                attributes: Mapping[str, Attribute] = {"dilations": list(spread), "pads": moved.tolist()}
+                yield _run(scene, inner, scene.operands, f"dilation {other} in place of {list(own)}", **attributes)
+    group = int_attribute(inner.node, "group", 1)
+    if group > 1 and (swapped := _other_groups(scene, inner, group)) is not None:
+        yield _run(scene, inner, swapped, "the groups' filters in the opposite order")
+
+
+def _other_groups(scene: Scene, inner: Interior, group: int) -> dict[str, Floats] | None:
+    weight = scene.operands[inner.main[1]]
+    if weight.shape[0] % group:
+        return None
+    return {**scene.operands, inner.main[1]: np.flip(weight.reshape(group, -1), 0).reshape(weight.shape)}
+
+
+def _run(
+    scene: Scene, inner: Interior, operands: Mapping[str, Floats], words: str, **attributes: Attribute
+) -> Explanation | None:
+    try:
+        real = inner.run(operands, **attributes)
+    except QbenchError:  # shapes that the operator does not take
+        return None
+    return scene.weigh_reals(Cause.LAYOUT, words, real)

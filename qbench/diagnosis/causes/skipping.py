@@ -1,0 +1,123 @@
+"""Elements that are not computed: rows, columns, channels or a tail that hold one value, or what belongs elsewhere.
+
+Inputs that are not read count as well: the last rows, columns or channels of the input, as if they were zero.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.diagnosis.causes.explanation import Explanation, heaviest
+from qbench.diagnosis.causes.interior import Interior
+from qbench.diagnosis.causes.scene import MOST, Mask, Scene
+from qbench.errors import QbenchError
+from qbench.judging import Cause
+
+_FEW = 0.34
+"""Of an axis: what more slices than this have in common is no skipped border."""
+_UNKNOWN = 0.7
+"""Of the weight, where what stands there is neither one value nor found elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """Slices of the result, and its tail in memory."""
+
+    name: str = "elements that are not computed"
+    by_element: bool = False
+
+    def explain(self, scene: Scene) -> Explanation | None:
+        """Where all that differs lies in few slices of one axis, at an end of it or next to each other."""
+        return heaviest(self._tried(scene)) if scene.found.ndim and scene.count else None
+
+    def _tried(self, scene: Scene) -> Iterator[Explanation | None]:
+        for axis in range(scene.found.ndim):
+            lines = np.flatnonzero(scene.differing.any(axis=tuple(a for a in range(scene.found.ndim) if a != axis)))
+            size = scene.found.shape[axis]
+            contiguous = int(lines[-1] - lines[0]) + 1 == len(lines)
+            if contiguous and len(lines) <= max(1, _FEW * size) and size > 1:
+                where = _where(lines, size)
+                region = np.zeros(scene.found.shape, bool)
+                region[(slice(None),) * axis + (lines,)] = True
+                yield _held(scene, region, f"{len(lines)} {where} of {size} slices of axis {axis}")
+        flat = np.flatnonzero(scene.differing)
+        first = int(flat[0])
+        if scene.found.size - first <= _FEW * scene.found.size:
+            tail = np.arange(scene.found.size).reshape(scene.found.shape) >= first
+            yield _held(scene, tail, f"the last {scene.found.size - first} of {scene.found.size} elements")
+        rows = scene.found.reshape(scene.found.shape[0], -1)
+        if len(rows) > 1 and (rows == rows[0]).all():
+            levels = np.broadcast_to(scene.healthy[:1], scene.found.shape)
+            words = f"the first of {len(rows)} samples in place of all"
+            yield scene.weigh_levels(Cause.NOT_WRITTEN, words, levels)
+        yield _constants(scene)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The end of an axis of the input that is not read."""
+
+    name: str = "inputs that are not read"
+    by_element: bool = False
+
+    def explain(self, scene: Scene) -> Explanation | None:
+        """Of the first operand, of products also its last summed slices."""
+        inner = scene.interior
+        if inner is None or not inner.main or inner.main[0] not in scene.operands:
+            return None
+        return heaviest(self._tried(scene, inner))
+
+    def _tried(self, scene: Scene, inner: Interior) -> Iterator[Explanation | None]:
+        x, most = scene.operands[inner.main[0]], 10 if scene.found.size <= 2 * MOST else 1
+        for axis in range(1, x.ndim):
+            size = x.shape[axis]
+            for left_out in dict.fromkeys((1, 2, 3, 4, 8, 16, size % 4, size % 8, size % 16, size % 32)[:most]):
+                if not 0 < left_out < size:
+                    continue
+                for words, part in (("last", slice(size - left_out, None)), ("first", slice(0, left_out))):
+                    silent = x.copy()
+                    silent[(slice(None),) * axis + (part,)] = 0
+                    try:
+                        real = inner.run({**scene.operands, inner.main[0]: silent})
+                    except QbenchError:
+                        return
+                    said = f"the {words} {left_out} of {size} slices of the input's axis {axis} not read"
+                    yield scene.weigh_reals(Cause.NOT_WRITTEN, said, real)
+
+
+def _held(scene: Scene, region: Mask, words: str) -> Explanation | None:
+    """What stands in ``region``: one value, what belongs to a neighbour, or something unknown."""
+    inside = scene.found[region]
+    value = float(np.median(inside))
+    constant = np.where(region, value, scene.healthy)
+    found = scene.weigh_levels(Cause.NOT_WRITTEN, f"{words} holding {value:g} steps throughout", constant)
+    if found is not None and found.weight > _UNKNOWN and (inside == value).mean() > 0.9:
+        return found
+    for axis in range(scene.found.ndim):
+        for by in (1, -1, 2, -2):
+            other = np.where(region, np.roll(scene.healthy, by, axis), scene.healthy)
+            copied = scene.weigh_levels(
+                Cause.NOT_WRITTEN, f"{words} holding what belongs {abs(by)} slices away along axis {axis}", other
+            )
+            if copied is not None and copied.weight > _UNKNOWN:
+                return copied
+    share = float(scene.differing[region].mean())
+    evidence = f"all {scene.count} levels that differ lie in {words}, {share:.0%} of what is there"
+    return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * min(1.0, share * 1.25))
+
+
+def _constants(scene: Scene) -> Explanation | None:
+    """One value wherever something differs, at scattered places."""
+    values, counts = np.unique(scene.found[scene.differing], return_counts=True)
+    value = float(values[counts.argmax()])
+    if counts.max() < 8 or counts.max() < 0.95 * scene.count or value in (scene.lowest, scene.highest):
+        return None
+    share = float(counts.max()) / scene.count
+    evidence = f"{int(counts.max())} of {scene.count} levels that differ hold {value:g} steps"
+    return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * share)
+
+
+def _where(lines: npt.NDArray[np.int64], size: int) -> str:
+    return "first" if lines[0] == 0 else "last" if lines[-1] == size - 1 else "neighbouring"

@@ -1,0 +1,138 @@
+"""A quantized graph that says something else than the float graph it was written from: weights, bias, windows, limits.
+
+Weights are as they should be within one step of their grid, a bias within one step of the result.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.diagnosis.causes.explanation import Explanation, heaviest
+from qbench.diagnosis.causes.interior import Interior
+from qbench.diagnosis.causes.ordering import orders
+from qbench.diagnosis.causes.scene import Floats, Scene
+from qbench.graph import constant_value, node_key
+from qbench.judging import Cause
+
+_MOST_WRONG = 0.005
+"""Of the weights, the share that may be off by more than a step (rounding that was learned moves a few)."""
+_PADS = frozenset({"pads", "auto_pad", "count_include_pad", "mode", "ceil_mode"})
+_WINDOWS = frozenset({"strides", "dilations", "group", "axis", "perm", "transA", "transB", "keepdims", "axes"})
+_FACTORS = frozenset({"alpha", "beta", "epsilon", "gamma"})
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The piece beside the float node of its name."""
+
+    name: str = "the graph that was written"
+    by_element: bool = False
+
+    def explain(self, scene: Scene) -> Explanation | None:
+        """Where the float graph is at hand and has a node of this name and operator."""
+        inner = scene.interior
+        node = None if inner is None else _counterpart(scene, inner)
+        if inner is None or node is None:
+            return None
+        return heaviest(self._tried(scene, inner, node))
+
+    def _tried(self, scene: Scene, inner: Interior, node: ir.Node) -> Iterator[Explanation | None]:
+        yield _attributes(inner, node)
+        if scene.is_product:
+            weight = constant_value(node.inputs[1]) if len(node.inputs) > 1 else None
+            if weight is not None:
+                yield _weights(inner, weight.astype(np.float64))
+            bias = constant_value(node.inputs[2]) if len(node.inputs) > 2 else None
+            if bias is not None:
+                yield _bias(inner, bias.astype(np.float64).reshape(-1))
+
+
+def _counterpart(scene: Scene, inner: Interior) -> ir.Node | None:
+    if scene.original is None:
+        return None
+    for node in scene.original.graph:
+        if node_key(node) == node_key(inner.node) and node.op_type == inner.node.op_type:
+            return node
+    made = next((v for n in scene.original.graph for v in n.outputs if v.name == inner.output), None)
+    maker = None if made is None else made.producer()
+    return maker if maker is not None and maker.op_type == inner.node.op_type else None
+
+
+def _attributes(inner: Interior, node: ir.Node) -> Explanation | None:
+    for names, cause in ((_WINDOWS, Cause.LAYOUT), (_PADS, Cause.PADDING), (_FACTORS, Cause.WRONG_SCALE)):
+        for name in sorted(names):
+            here, there = (one.attributes.get(name) for one in (inner.node, node))
+            if here is not None and there is not None and here.value != there.value:
+                evidence = f"'{name}' is {here.value} in the quantized graph and {there.value} in the float graph"
+                return Explanation(cause=cause, evidence=evidence, weight=1.0)
+    return None
+
+
+def _weights(inner: Interior, weight: Floats) -> Explanation | None:
+    operand, written = inner.operand(1), inner.constant(1)
+    if operand is None or operand.grid is None or written is None or written.shape != weight.shape:
+        return None
+    grid, levels = operand.grid, operand.levels
+    assert levels is not None
+    if grid.block_size:
+        return None
+    shape = [1] * weight.ndim
+    if grid.axis is not None:
+        shape[grid.axis] = -1
+    step = np.asarray(grid.scale, np.float64).reshape(shape if grid.axis is not None else ())
+    off = np.abs(written - weight) > 1.01 * step
+    share = float(off.mean())
+    if share <= _MOST_WRONG:
+        return None
+    said = f"{share:.1%} of the weights are off by more than a step of their grid"
+    for words, other in orders(weight, weights=True):
+        if other.shape == weight.shape and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG:
+            return Explanation(cause=Cause.LAYOUT, evidence=f"the weights are written {words}; {said}", weight=1.0)
+    at_ends = (levels == grid.qtype.qmin) | (levels == grid.qtype.qmax) | (levels == -grid.qtype.qmax)
+    if at_ends[off].mean() > 0.9:
+        evidence = f"{said}, nearly all of them at an end of it: their range is cut"
+        return Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=0.95)
+    slopes = _slopes(written, weight, grid.axis)
+    left = np.abs(written - slopes * weight) > 1.01 * np.maximum(step, step * np.abs(slopes))
+    words = f"they are {slopes.min():.4g} … {slopes.max():.4g} times the float ones"
+    if float(left.mean()) <= 0.05:
+        return Explanation(cause=Cause.WRONG_SCALE, evidence=f"{said}: {words}", weight=0.95)
+    like = float(np.corrcoef(written.reshape(-1), weight.reshape(-1))[0, 1])
+    cause = Cause.WRONG_SCALE if like > 0.5 else Cause.LAYOUT
+    return Explanation(cause=cause, evidence=f"{said}; they correlate by {like:.2f} with the float ones", weight=0.8)
+
+
+def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:
+    every = None if axis is None else tuple(a for a in range(weight.ndim) if a != axis % weight.ndim)
+    energy = np.maximum((weight**2).sum(axis=every, keepdims=True), 1e-30)
+    return np.asarray((written * weight).sum(axis=every, keepdims=True) / energy)
+
+
+def _bias(inner: Interior, bias: Floats) -> Explanation | None:
+    """A corrected bias is another one by design: what is left must be more than a fifth of it."""
+    operand, constant = inner.operand(2), inner.constant(2)
+    written = np.zeros_like(bias) if constant is None else constant.astype(np.float64).reshape(-1)
+    if written.shape != bias.shape:
+        return None
+    off = np.abs(written - bias)
+    if off.max(initial=0) <= inner.scale or float((off**2).sum()) < 0.04 * float((bias**2).sum()):
+        return None
+    said = f"the bias is off by up to {off.max() / inner.scale:.3g} steps of the result"
+    if operand is not None and operand.grid is not None and operand.levels is not None:
+        qtype, worst = operand.grid.qtype, off > inner.scale
+        at_ends = (operand.levels.reshape(-1) <= qtype.qmin) | (operand.levels.reshape(-1) >= qtype.qmax)
+        if at_ends[worst].mean() > 0.5:
+            evidence = f"{said}: {int(at_ends.sum())} of {bias.size} are at an end of {qtype.name}"
+            return Explanation(cause=Cause.BIAS_SATURATION, evidence=evidence, weight=1.0)
+    for words, other in (
+        ("left out", 0 * bias),
+        ("added twice", 2 * bias),
+        ("that of the next channel", np.roll(bias, -1)),
+        ("that of the channel before", np.roll(bias, 1)),
+        ("the first channel's in all", np.full_like(bias, bias[0])),
+    ):
+        if np.abs(written - other).max() <= max(inner.scale, 0.01 * float(np.abs(bias).max())):
+            return Explanation(cause=Cause.WRONG_BIAS, evidence=f"{said}: it is {words}", weight=1.0)
+    return Explanation(cause=Cause.WRONG_BIAS, evidence=said, weight=0.9)
