@@ -151,7 +151,7 @@ def _alerts(course: _Course, annotations: Sequence[Annotation], *, confirm: int)
     yield from steps
     slide = _slide(course, steps, confirm)
     if slide is not None:
-        yield _ruled_slide(slide, course, mine)
+        yield _ruled_slide(slide, course, steps, mine)
 
 
 def _step(course: _Course, before: Level, after: Level) -> Alert:
@@ -187,15 +187,20 @@ def _slide(course: _Course, steps: Sequence[Alert], confirm: int) -> Alert | Non
     if len(series.points) - beyond < confirm:
         return None
     loss = series.worsening(accepted, course.recent)
-    explained = sum(
-        series.worsening(step.before, step.after)
-        for step in steps
-        if step.state is not State.FIXED
-        and (step.state in _SAID or series.worsening(step.before, step.after) >= _STAIR * loss)
-    )
+    explained = sum(series.worsening(step.before, step.after) for step in _explaining(series, steps, loss))
     if loss - explained < least:
         return None
     return course.alert(Kind.SLIDE, beyond, accepted, course.recent)
+
+
+def _explaining(series: Series, steps: Sequence[Alert], loss: float) -> list[Alert]:
+    """The steps that are no stairs of a slide that lost so much: large ones, and those somebody has ruled on."""
+    return [
+        step
+        for step in steps
+        if step.state is not State.FIXED
+        and (step.state in _SAID or series.worsening(step.before, step.after) >= _STAIR * loss)
+    ]
 
 
 def _ruled(alert: Alert, annotations: Sequence[Annotation]) -> Alert:
@@ -206,14 +211,21 @@ def _ruled(alert: Alert, annotations: Sequence[Annotation]) -> Alert:
     return alert
 
 
-def _ruled_slide(alert: Alert, course: _Course, annotations: Sequence[Annotation]) -> Alert:
-    """``alert`` in the state that was said of a commit on the slide, unless it has slid on since then."""
-    points = course.series.points
+def _ruled_slide(alert: Alert, course: _Course, steps: Sequence[Alert], annotations: Sequence[Annotation]) -> Alert:
+    """``alert`` in the state that was said of a commit on the slide, unless it has slid on since then.
+
+    A later step that explains itself is an alert of its own, and no further slide.
+    """
+    series, points = course.series, course.series.points
     least = least_step(points[-1].out_of) - 1e-9
+    places = {point.run: place for place, point in enumerate(points)}
+    explaining = _explaining(series, steps, series.worsening(alert.before, alert.after))
     for note in reversed(annotations):
-        then = next((p for p in reversed(points) if p.commit.startswith(note.commit)), None)
-        if then is not None:
-            if course.series.worsening(then.value, alert.after) < least:
+        place = next((i for i in reversed(range(len(points))) if points[i].commit.startswith(note.commit)), None)
+        if place is not None:
+            later = [step for step in explaining if places[step.run] > place]
+            explained = sum(series.worsening(step.before, step.after) for step in later)
+            if series.worsening(points[place].value, alert.after) - explained < least:
                 return _said(alert, note)
             since = f"{note.state.value} at {note.commit} by {note.author}, and worse since then"
             return replace(alert, why=since, annotation=note.commit)

@@ -147,6 +147,16 @@ def test_what_somebody_ruled_on_is_quiet_also_beside_the_accepted(ruling):
     assert [(a.state.value, a.why) for a in found] == [(ruling.value, "because (ann)")]
 
 
+def test_a_slide_that_was_ruled_on_stays_so_when_a_step_of_its_own_follows():
+    hits = [759] * 3 + [758] * 8 + [757] * 8 + [700] * 6
+    notes = [said(Ruling.ACKNOWLEDGED, number=15)]
+    step, slide = alerts(nights(hits), known=accepted(760), notes=notes)
+    assert (step.kind, step.state) == (Kind.STEP, State.DETECTED)
+    assert (slide.kind, slide.state) == (Kind.SLIDE, State.ACKNOWLEDGED)
+    *_, slide = alerts(nights([*hits, 699, 698, 697, 696, 696, 696]), known=accepted(760), notes=notes)
+    assert (slide.kind, slide.is_new) == (Kind.SLIDE, True), "beside the step it has slid on"
+
+
 def test_a_ruling_on_other_cells_or_commits_changes_nothing():
     runs = nights([760] * 10 + [740] * 5)
     for note in (said(Ruling.EXPECTED, cell="digits::*"), said(Ruling.EXPECTED, 9), said(Ruling.EXPECTED, metric="x")):
