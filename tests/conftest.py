@@ -7,8 +7,35 @@ interrupt to a child would wait for nothing. A handler of our own is not inherit
 """
 
 import signal
+import subprocess
+import sys
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
 
 import onnx  # noqa: F401
+import pytest
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def small_python(tmp_path) -> Callable[..., Path]:
+    """Makes a virtual environment in no time: a package that is a name, our onnxruntime or none, code run at start."""
+
+    def make(version: str, *, package: str = "toy", engine: bool = True, at_start: str = "") -> Path:
+        folder = tmp_path / f"{package}-{version}"
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder], check=True)
+        (site,) = folder.glob("lib/python*/site-packages")
+        info = site / f"{package}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
+        if engine:
+            (site / "ours.pth").write_text(sysconfig.get_paths()["purelib"])
+        if at_start:
+            (site / "at_start.py").write_text(at_start)
+            (site / "zz.pth").write_text("import at_start\n")
+        return folder
+
+    return make
