@@ -1,6 +1,7 @@
 """``qbench list``: the names that suites and commands can use, each with its owner and what it is."""
 
 import argparse
+import functools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from qbench.errors import QbenchError
 if TYPE_CHECKING:
     from qbench.extension import Catalogue
 
-KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics", "operators", "passes")
+KINDS = ("models", "datasets", "backends", "schemas", "arithmetics", "metrics", "operators", "passes", "faults")
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -58,6 +59,11 @@ def _catalogue(arguments: argparse.Namespace) -> "Catalogue[Any]":
         from qbench.suite import written_extensions
 
         return catalogue((*installed_extensions(), *extensions, *written_extensions(Path(arguments.suites))))
+    if arguments.kind == "faults":
+        from qbench.extension import Catalogue
+        from qbench.faults import CATALOGUE
+
+        return Catalogue("fault", {name: functools.partial(CATALOGUE.__getitem__, name) for name in CATALOGUE})
     from qbench.suite import gather
 
     found: Catalogue[Any] = getattr(gather(extensions, suites=Path(arguments.suites)), arguments.kind)
@@ -120,6 +126,10 @@ def _operator(operator: Any) -> str:  # noqa: ANN401 - an Operator
     return "real between grids" if operator.data else "stays float"
 
 
+def _fault(fault: Any) -> str:  # noqa: ANN401 - a Fault
+    return f"{fault.stage.value}: {fault.summary} ({fault.story.thread})"
+
+
 _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
     "models": _model,
     "backends": _backend,
@@ -128,6 +138,7 @@ _DESCRIPTIONS: Mapping[str, Callable[[Any], str]] = {
     "metrics": _metric,
     "operators": _operator,
     "passes": _pass,
+    "faults": _fault,
 }
 
 COMMAND = Command(

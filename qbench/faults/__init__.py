@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from qbench.faults.fault import Stage as Stage
     from qbench.faults.fault import Story as Story
     from qbench.faults.fault import draw_sites as draw_sites
+    from qbench.faults.fault_table import fault_rows as fault_rows
     from qbench.faults.faulty_backend import FaultyBackend as FaultyBackend
     from qbench.faults.faulty_backend import FaultyMachine as FaultyMachine
     from qbench.faults.faulty_backend import edited as edited
@@ -43,6 +44,7 @@ else:
                 "Story",
                 "draw_sites",
             ),
+            "fault_table": ("fault_rows",),
             "faulty_backend": ("FaultyBackend", "FaultyMachine", "edited", "with_fault"),
             "faulty_work": ("FaultyWork", "faulty_profile"),
             "many_operators": ("many_operators",),

@@ -55,7 +55,7 @@ class ArithmeticFault:
 
 @dataclass(frozen=True, slots=True)
 class ProfileFault:
-    """Other statistics of the operator's value: the right profile, the name of one of its values, a generator → them."""
+    """Other statistics of a value: the right profile, the value's name, a generator → them."""
 
     profiled: Callable[[Profile, str, Random], Statistics]
 

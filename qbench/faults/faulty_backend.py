@@ -1,4 +1,4 @@
-"""A backend with a fault in it: whatever it runs that holds the faulty operator is wrong there, pieces of graphs too."""
+"""A backend with a fault in it: whatever holds the faulty operator is wrong there, a piece of a graph too."""
 
 import glob
 from collections.abc import Mapping, Sequence
@@ -146,7 +146,7 @@ def _counting_otherwise(machine: Arithmetic, injection: ArithmeticFault, sites: 
         changes = {name: value for name, value in differ.items() if value != getattr(machine, name)}
         if changes:
             operators = () if own is None else own.operators
-            overrides.append(Override(operators=operators, names=names, **changes))  # type: ignore[arg-type]
+            overrides.append(Override(operators=operators, names=names, **changes))
     return replace(machine, overrides=(*overrides, *machine.overrides))
 
 

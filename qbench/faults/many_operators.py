@@ -101,7 +101,7 @@ def _written(weight: Array | None, bias: Array | None) -> ir.Model:
     lopsided = layers.conv(stem, "lopsided", (12, 12, 3, 3), (0, 0, 1, 1), strides=(2, 2))
     leaky = node("LeakyRelu", [lopsided], "leaky", {"alpha": 0.25})
     wide = node("AveragePool", [layers.doubled(leaky, "up")], "mean", {"kernel_shape": [3, 3], "pads": list(_AROUND)})
-    point = layers.conv(stem, "point", (12, 12, 1, 1), _NO_PADS)
+    point = layers.conv(stem, "point", (12, 12, 1, 1), _NO_PADS, gain=0.05)
     summed = node("Add", [node("Sub", [wide, stem], "difference"), point], "sum")
     branches = [
         node("HardSwish", [layers.conv(stem, "depthwise", (24, 1, 3, 3), _AROUND, group=12)], "swish"),

@@ -1,4 +1,4 @@
-"""Faults of windows: what lies beyond the edge, where a window starts, how far apart its taps are, what it divides by."""
+"""Faults of windows: what lies beyond the edge, where they start, how far apart taps are, what a mean divides by."""
 
 import math
 from collections.abc import Callable
