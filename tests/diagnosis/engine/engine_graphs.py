@@ -1,4 +1,4 @@
-"""A small network under a schema, as a patient, and engines that break in their own way; importable by a child process."""
+"""A small network under a schema, as a patient, and engines that break; importable by a child process."""
 
 import functools
 import os
