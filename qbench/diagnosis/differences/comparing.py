@@ -24,7 +24,7 @@ from qbench.evaluation import OutputSteps, steps_of
 from qbench.judging import Unaligned
 from qbench.metrics import Differences, count_differences, unequal
 
-AT_ONCE = 16
+AT_ONCE = 8
 """Samples whose values are held at once, where the graph leaves its batch free."""
 
 
@@ -74,13 +74,13 @@ class _Sums:
         self.elements += ours.size
         self.reals.add(x, y)
         if self.same_grid:
-            gaps = np.abs(ours.astype(np.int64) - theirs.astype(np.int64)).astype(np.float64)
+            gaps = np.abs(ours.astype(np.int32) - theirs.astype(np.int32))
             self.differing += int(np.count_nonzero(gaps))
         else:
             gaps = np.abs(x.astype(np.float64) - y) / (self.step or 1.0)
             width = 1.0 if self.step is not None else REAL_WIDTH * float(np.abs(x).max(initial=0))
             self.differing += int(np.count_nonzero(unequal(x, y) & ~(gaps <= width)))
-        self.largest = max(self.largest, float(gaps[np.isfinite(gaps)].max(initial=0)))
+        self.largest = max(self.largest, float(gaps.max(initial=0, where=np.isfinite(gaps))))
 
 
 def _has_grid(watched: Watched) -> bool:

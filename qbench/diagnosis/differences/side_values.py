@@ -6,9 +6,9 @@ made before; their last results are its outputs, and whether they equal those of
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from qbench.backends import AnotherPython, Array, Executor, Feeds, in_slices
+from qbench.backends import AnotherPython, Array, Executor, Feeds, OrtBackend, in_slices
 from qbench.diagnosis.differences.sides import Side
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.unit_runs import Units
@@ -87,9 +87,12 @@ class SideRun:
         """Prepare all units once; another Python, which is a process a session, prepares each when it is its turn."""
         if isinstance(self.side.backend, AnotherPython):
             return
+        backend = self.side.backend
+        if isinstance(backend, OrtBackend):  # as many sessions as units: none may keep what it does not need
+            backend = replace(backend, arena=False)
         for unit in self._units:
             try:
-                executor = stack.enter_context(self.side.backend.prepare(unit.graph, threads=self.side.threads))
+                executor = stack.enter_context(backend.prepare(unit.graph, threads=self.side.threads))
             except QbenchError as error:
                 self.crashes[unit.value] = error.found
             else:
