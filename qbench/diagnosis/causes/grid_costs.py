@@ -67,7 +67,17 @@ class Cost:
     @property
     def sqnr_db(self) -> float:
         """Of the signal over E."""
-        return 10 * float(np.log10(max(float((self.x**2).sum()), 1e-30) / self.error))
+        return _decibels(self.x, self.y)
+
+    @property
+    def usual_db(self) -> float:
+        """The same of most numbers, and of the middle channel: a few large ones hide what the others lose."""
+        bulk = np.abs(self.x) <= np.quantile(np.abs(self.x), 0.99)
+        found = [_decibels(self.x[bulk], self.y[bulk])]
+        if self.x.ndim > 1:
+            x, y = (np.moveaxis(a, self.axis, 0).reshape(a.shape[self.axis], -1) for a in (self.x, self.y))
+            found.append(float(np.median([_decibels(a, b) for a, b in zip(x, y, strict=True)])))
+        return min(found)
 
     @property
     def steps(self) -> float:
@@ -77,7 +87,7 @@ class Cost:
     @property
     def is_high(self) -> bool:
         """Whether there is anything to explain."""
-        return self.sqnr_db < LOW_SQNR_DB or self.steps > HIGH_STEPS or self.clipping > 0.5
+        return min(self.sqnr_db, self.usual_db) < LOW_SQNR_DB or self.steps > HIGH_STEPS or self.clipping > 0.5
 
     def ranges(self) -> Floats:
         """A channel: the 99th percentile of |x|."""
@@ -195,6 +205,11 @@ def coarse(scene: Scene) -> Explanation | None:
         "the rest comes from the grids in front and of the weights"
     )
     return Explanation(cause=Cause.GRID, evidence=evidence, weight=0.3)
+
+
+def _decibels(x: Floats, y: Floats) -> float:
+    signal, noise = (float((a**2).sum()) for a in (x, x - y))
+    return 10 * float(np.log10(max(signal, 1e-15) / max(noise, 1e-15)))
 
 
 def _transposed(node: ir.Node) -> bool:

@@ -7,6 +7,7 @@ import numpy as np
 
 from qbench.diagnosis.causes.explanation import Explanation, heaviest
 from qbench.diagnosis.causes.framing import counted
+from qbench.diagnosis.causes.grid_costs import Cost
 from qbench.diagnosis.causes.product import Product
 from qbench.diagnosis.causes.scene import MOST, Floats, Scene
 from qbench.diagnosis.operators.other_rules import other_rules
@@ -38,6 +39,33 @@ class Pairs:
         machine = replace(scene.machine, accumulator=other, overrides=_without_accumulators(scene.machine))
         levels = counted(scene.captured, machine, scene.feeds)
         return None if levels is None else scene.weigh_levels(Cause.PAIR_SATURATION, words, levels)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnPairs:
+    """What it costs that the machine, as it claims, sums pairs in 16 bits."""
+
+    name: str = "the machine's own pairs"
+    by_element: bool = False
+
+    def explain(self, scene: Scene) -> Explanation | None:
+        """Of the error beside fp32, what is gone when products are summed one by one."""
+        captured, own = scene.captured, scene.machine.accumulator
+        cost = Cost.of(scene) if own.pair_bits and scene.claimed and scene.is_product else None
+        if cost is None or not cost.is_high:
+            return None
+        machine = replace(
+            scene.machine, accumulator=Accumulator(bits=own.bits), overrides=_without_accumulators(scene.machine)
+        )
+        levels = counted(captured, machine, captured.fed)
+        if levels is None or levels.shape != cost.x.shape:
+            return None
+        share = 1 - float(((levels - cost.x) ** 2).sum()) / cost.error
+        evidence = (
+            f"'{scene.machine.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without, "
+            f"{share:.0%} of the error is gone"
+        )
+        return Explanation(cause=Cause.PAIR_SATURATION, evidence=evidence, weight=max(share, 0.0))
 
 
 @dataclass(frozen=True, slots=True)

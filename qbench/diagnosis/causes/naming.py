@@ -18,7 +18,7 @@ from qbench.diagnosis.causes.fitting import Lines
 from qbench.diagnosis.causes.framing import scene_of
 from qbench.diagnosis.causes.grid_costs import Cost, GridCosts, WeightCosts, coarse
 from qbench.diagnosis.causes.limiting import Limits
-from qbench.diagnosis.causes.machines import Pairs, Registers, Rules
+from qbench.diagnosis.causes.machines import OwnPairs, Pairs, Registers, Rules
 from qbench.diagnosis.causes.misplaced import Misplaced
 from qbench.diagnosis.causes.ordering import OperandOrders, ResultOrders
 from qbench.diagnosis.causes.padding import Paddings
@@ -60,7 +60,7 @@ COUNTING: tuple[Hypothesis, ...] = (
 )
 """Why an engine counts otherwise; of equal weights the first."""
 
-COSTS: tuple[Hypothesis, ...] = (Written(), Misplaced(), GridCosts(), WeightCosts())
+COSTS: tuple[Hypothesis, ...] = (Written(), OwnPairs(), Misplaced(), GridCosts(), WeightCosts())
 """Why a graph that is counted right is off all the same."""
 
 

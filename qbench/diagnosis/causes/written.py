@@ -3,8 +3,9 @@
 Weights are as they should be within one step of their grid, a bias within one step of the result.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
@@ -18,9 +19,17 @@ from qbench.judging import Cause
 
 _MOST_WRONG = 0.005
 """Of the weights, the share that may be off by more than a step (rounding that was learned moves a few)."""
-_PADS = frozenset({"pads", "auto_pad", "count_include_pad", "mode", "ceil_mode"})
-_WINDOWS = frozenset({"strides", "dilations", "group", "axis", "perm", "transA", "transB", "keepdims", "axes"})
-_FACTORS = frozenset({"alpha", "beta", "epsilon", "gamma"})
+_DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
+    {
+        **dict.fromkeys(("strides", "dilations", "group"), (Cause.LAYOUT, 1)),
+        **dict.fromkeys(("transA", "transB"), (Cause.LAYOUT, 0)),
+        **dict.fromkeys(("axis", "perm", "axes", "keepdims"), (Cause.LAYOUT, None)),
+        **dict.fromkeys(("pads", "count_include_pad", "ceil_mode"), (Cause.PADDING, 0)),
+        **dict.fromkeys(("auto_pad", "mode"), (Cause.PADDING, None)),
+        **dict.fromkeys(("alpha", "beta"), (Cause.WRONG_SCALE, None)),
+    }
+)
+"""Attributes: what another value of them is, and what they are where they are left out (None: it depends)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,13 +70,26 @@ def _counterpart(scene: Scene, inner: Interior) -> ir.Node | None:
 
 
 def _attributes(inner: Interior, node: ir.Node) -> Explanation | None:
-    for names, cause in ((_WINDOWS, Cause.LAYOUT), (_PADS, Cause.PADDING), (_FACTORS, Cause.WRONG_SCALE)):
-        for name in sorted(names):
-            here, there = (one.attributes.get(name) for one in (inner.node, node))
-            if here is not None and there is not None and here.value != there.value:
-                evidence = f"'{name}' is {here.value} in the quantized graph and {there.value} in the float graph"
-                return Explanation(cause=cause, evidence=evidence, weight=1.0)
+    for name, (cause, default) in _DEFAULTS.items():
+        here, there = (None if one is None else one.value for one in _both(inner, node, name))
+        if here == there or (default is None and None in (here, there)):
+            continue
+        if {_plain(value, default) for value in (here, there)} != {default}:
+            evidence = f"'{name}' is {here} in the quantized graph and {there} in the float graph"
+            return Explanation(cause=cause, evidence=evidence, weight=1.0)
     return None
+
+
+def _both(inner: Interior, node: ir.Node, name: str) -> tuple[ir.Attr | None, ir.Attr | None]:
+    return inner.node.attributes.get(name), node.attributes.get(name)
+
+
+def _plain(value: object, default: int | None) -> int | None:
+    """``default`` where ``value`` is left out, or holds nothing else; -1 otherwise."""
+    if default is None:
+        return -1
+    every = [default] if value is None else list(value) if isinstance(value, tuple | list) else [value]
+    return default if all(one == default for one in every) else -1
 
 
 def _weights(inner: Interior, weight: Floats) -> Explanation | None:

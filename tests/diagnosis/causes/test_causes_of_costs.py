@@ -59,9 +59,10 @@ def test_wrong_scales_of_the_weights_in_the_graph(scale, original):
 
 
 def test_weights_whose_range_is_cut():
-    weight, scale = (constant(conv().unit, name) for name in ("w_q", "w_s"))
-    cut = np.clip(weight.astype(int) * 3, -127, 127)
-    named = graphwise(conv(), w_q=cut, w_s=scale / 3).cause()
+    weight = conv().original.graph.initializers["w"].const_value.numpy()
+    scale = constant(conv().unit, "w_s") / 3
+    cut = np.clip(np.rint(weight / scale.reshape(-1, 1, 1, 1)), -127, 127)
+    named = graphwise(conv(), w_q=cut, w_s=scale).cause()
     assert named.cause is Cause.CLIPPING
     assert "their range is cut" in named.evidence
 
@@ -162,7 +163,7 @@ def test_rows_of_weights_that_differ_on_one_scale():
     named = one.cause()
     assert named.cause is Cause.CHANNELS_DIFFER
     assert "rows of the weights differ by" in named.evidence
-    assert made("Conv", x, weight=weight).cause().cause is not Cause.CHANNELS_DIFFER
+    assert "rows of the weights" not in made("Conv", x, weight=weight).cause().evidence
 
 
 def test_a_coarse_grid_is_what_is_left():
