@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from qbench.faults.faulty_backend import with_fault as with_fault
     from qbench.faults.faulty_work import FaultyWork as FaultyWork
     from qbench.faults.faulty_work import faulty_profile as faulty_profile
-    from qbench.faults.many_operators import many_operators as many_operators
+    from qbench.faults.operator_network import many_operators as many_operators
     from qbench.faults.wrong_pass import WrongPass as WrongPass
     from qbench.faults.wrong_pass import wrong_rewriting as wrong_rewriting
 else:
@@ -47,7 +47,7 @@ else:
             "fault_table": ("fault_rows",),
             "faulty_backend": ("FaultyBackend", "FaultyMachine", "edited", "with_fault"),
             "faulty_work": ("FaultyWork", "faulty_profile"),
-            "many_operators": ("many_operators",),
+            "operator_network": ("many_operators",),
             "wrong_pass": ("WrongPass", "wrong_rewriting"),
         },
     )

@@ -42,7 +42,7 @@ def _has_multiples(node: ir.Node) -> bool:
 
 
 def _is_depthwise(node: ir.Node) -> bool:
-    return weight_levels(node).shape[1] == 1
+    return bool(weight_levels(node).shape[1] == 1)
 
 
 def _is_signed(node: ir.Node) -> bool:

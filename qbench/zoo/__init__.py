@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from qbench.zoo.catalogue import model_catalogue as model_catalogue
     from qbench.zoo.catalogue import needed_packages as needed_packages
     from qbench.zoo.dataset import Dataset as Dataset
+    from qbench.zoo.digits import digits_arrays as digits_arrays
     from qbench.zoo.model import ZooModel as ZooModel
+    from qbench.zoo.networks.building import GraphBuilder as GraphBuilder
     from qbench.zoo.operators.entries import feeds_of_levels as feeds_of_levels
     from qbench.zoo.operators.entries import operator_feeds as operator_feeds
     from qbench.zoo.operators.graph import constant_array as constant_array
@@ -61,7 +63,9 @@ else:
             ),
             "catalogue": ("dataset_catalogue", "get_dataset", "get_model", "model_catalogue", "needed_packages"),
             "dataset": ("Dataset",),
+            "digits": ("digits_arrays",),
             "model": ("ZooModel",),
+            "networks.building": ("GraphBuilder",),
             "operators.entries": ("feeds_of_levels", "operator_feeds"),
             "operators.graph": ("constant_array", "operator_graph"),
             "operators.levels": ("bias_levels", "fed_levels", "weight_levels"),

@@ -20,6 +20,11 @@ def test_all_names_are_listed(qbench, kind):
 
         assert tuple(line.split()[0] for line in out.splitlines()[1:]) == list_arithmetics()
         return
+    if kind == "faults":
+        from qbench.faults import CATALOGUE
+
+        assert [line.split()[0] for line in out.splitlines()[1:]] == sorted(CATALOGUE)
+        return
     assert [line.split()[0] for line in out.splitlines()[1:]] == list(
         getattr(gather(suites=Path("suites")), kind).names()
     )
