@@ -1,8 +1,8 @@
 """One cell: its request, the road it takes, and what its subject's cells share."""
 
+from qbench.evaluation.feed_recorder import recorded_feeds
 from qbench.evaluation.kept_answers import KeptAnswers
 from qbench.evaluation.output_steps import OutputSteps, steps_of
-from qbench.evaluation.recorded_feeds import recorded_feeds
 from qbench.evaluation.request import Beside, MetricUse, Request, Subject
 from qbench.evaluation.rewriting import rewrite_quantized
 from qbench.evaluation.rewriting_value import Rewriting

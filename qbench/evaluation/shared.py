@@ -16,9 +16,9 @@ import onnx_ir as ir
 
 from qbench.backends import Backend, Executor, Feeds, in_slices
 from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
+from qbench.evaluation.feed_recorder import recorded_feeds
 from qbench.evaluation.fp32_run import FP32_VERSION, run_arrays, stored_run
 from qbench.evaluation.given_model import read_given, refuse_quantized
-from qbench.evaluation.recorded_feeds import recorded_feeds
 from qbench.evaluation.request import Subject
 from qbench.evaluation.usual_sizes import with_usual_sizes
 from qbench.graph import Capabilities, graph_digest, node_macs
