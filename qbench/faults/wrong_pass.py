@@ -36,12 +36,11 @@ class WrongPass:
     def run(self, model: ir.Model) -> bool:
         """Put the fault where it was not put yet; True when it was put anywhere."""
         nodes = {node_key(node): node for node in model.graph}
-        left = tuple(
-            site for site in self.sites if site in nodes and nodes[site].metadata_props.get(_MARK) != self.fault
-        )
+        mark = f"{_MARK}.{self.fault}"
+        left = tuple(site for site in self.sites if site in nodes and mark not in nodes[site].metadata_props)
         done = edit_at(model, Placed(fault=get_fault(self.fault), sites=left, seed=self.seed))
         for site in done:
-            nodes[site].metadata_props[_MARK] = self.fault
+            nodes[site].metadata_props[mark] = str(self.seed)
         return bool(done)
 
 

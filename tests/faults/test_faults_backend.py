@@ -7,9 +7,9 @@ from qbench.backends import get_backend
 from qbench.diagnosis.patient import watches_itself
 from qbench.diagnosis.quantized_units import quantized_units
 from qbench.errors import InputError, UnsupportedError
-from qbench.faults import FaultyWork, Placed, edited, get_fault, is_equivalent, with_fault, wrong_rewriting
+from qbench.faults import FaultyWork, Placed, WrongPass, edited, get_fault, is_equivalent, with_fault, wrong_rewriting
 from qbench.graph import check_convention, grid_of
-from qbench.passes import run_pipeline
+from qbench.passes import Pipeline, run_pipeline
 from qbench.storage import Cache
 from tests.faults.broken_digits import MACHINE, batches, make_grounds
 
@@ -99,6 +99,12 @@ def test_a_wrong_pass_claims_to_be_exact_and_settles(ground):
     assert not is_equivalent((MACHINE, ground.quantized), (MACHINE, done.model), batches())
     by_hand = edited(ground.quantized, placed("bias-doubled"))
     assert is_equivalent((MACHINE, by_hand), (MACHINE, done.model), batches())
+
+
+def test_two_wrong_passes_at_one_operator_settle(ground):
+    passes = (WrongPass("bias-doubled", ("conv2",)), WrongPass("weight-transposed", ("conv2",), name="another"))
+    done = run_pipeline(ground.quantized, Pipeline(passes))
+    assert [account.rounds for account in done.accounts] == [1, 1]
 
 
 @pytest.mark.parametrize(
