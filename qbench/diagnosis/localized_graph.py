@@ -10,7 +10,7 @@ from qbench.backends import Array, Closing, Feeds
 from qbench.calibration import Rows
 from qbench.diagnosis.budget import Budget
 from qbench.diagnosis.capturing import capture
-from qbench.diagnosis.causes import NamedCause, name_cause
+from qbench.diagnosis.causes import NamedCause, name_cause, remedy_of
 from qbench.diagnosis.engine.claims import arithmetic_of
 from qbench.diagnosis.engine.matching import Matched
 from qbench.diagnosis.examining import Examination, Examined
@@ -163,7 +163,8 @@ class LocalizedGraph(Closing):
         else:
             cause, evidence = named.cause, named.evidence
         score = _GRAVITY * (len(Excess) - one.excess) - place
-        return [Suspect(node=self._prefix + one.node.node, cause=cause, evidence=evidence, score=score)]
+        name, remedy = self._prefix + one.node.node, remedy_of(cause)
+        return [Suspect(node=name, cause=cause, evidence=evidence, score=score, remedy=remedy)]
 
     def close(self) -> None:
         """Close the engines."""

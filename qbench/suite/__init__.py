@@ -33,11 +33,13 @@ if TYPE_CHECKING:
     from qbench.suite.package_notes import PackageTask as PackageTask
     from qbench.suite.package_notes import PackageTrial as PackageTrial
     from qbench.suite.package_notes import versions_between as versions_between
+    from qbench.suite.repeating import repeatable_cell as repeatable_cell
     from qbench.suite.selection import Selection as Selection
     from qbench.suite.session import Bench as Bench
     from qbench.suite.session import Settings as Settings
     from qbench.suite.sharding import Shard as Shard
     from qbench.suite.stored_baselines import StoredBaselines as StoredBaselines
+    from qbench.suite.subjects import make_subject as make_subject
     from qbench.suite.suite import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX
     from qbench.suite.suite import SUFFIX as SUFFIX
     from qbench.suite.suite import CalibrationChoice as CalibrationChoice
@@ -58,6 +60,7 @@ else:
             "catalogues": ("Catalogues", "gather", "written_extensions"),
             "expansion": ("PlannedCell", "expand", "expand_pruned"),
             "idle_rules": ("idle_rule_errors",),
+            "repeating": ("repeatable_cell",),
             "judged_cell": ("JudgedCell",),
             "outgrown": ("outgrown_entry_errors",),
             "package_notes": ("PackageNotes", "PackageTask", "PackageTrial", "versions_between"),
@@ -65,6 +68,7 @@ else:
             "session": ("Bench", "Settings"),
             "sharding": ("Shard",),
             "stored_baselines": ("StoredBaselines",),
+            "subjects": ("make_subject",),
             "suite": (
                 "QUARANTINE_SUFFIX",
                 "SUFFIX",

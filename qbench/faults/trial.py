@@ -1,0 +1,286 @@
+"""One fault in one subject: which gates see it, and what localisation makes of it.
+
+A healthy cell is a model under a schema on one of our integer machines. The fault takes the place of one part of its
+request, and the same road is run:
+
+    ENGINE        another backend, which must equal the healthy machine
+    PASS          a pass behind the quantizer that claims to be exact
+    CALIBRATION   another profile under the same schema
+
+Gates: (a) the relative 0.5 % rule on top-1, or what stands for it; (b) all metrics with labels, by Tango's interval or
+the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what was accepted on any class; (d) other
+predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the machine; (f)
+the effect that passes claim, tried.
+"""
+
+import datetime
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+
+from qbench.backends import Backend
+from qbench.diagnosis import Budget, LocalizeWishes, RepeatableCell, localize
+from qbench.errors import QbenchError
+from qbench.evaluation import Beside, Request, SharedWork, evaluate
+from qbench.faults.fault import Fault, Placed, ProfileFault, Stage, draw_sites
+from qbench.faults.faulty_backend import with_fault
+from qbench.faults.faulty_work import FaultyWork
+from qbench.faults.wrong_pass import wrong_rewriting
+from qbench.judging import (
+    Cell,
+    Criterion,
+    Deciding,
+    Decision,
+    EnvironmentClass,
+    Evidence,
+    Expectation,
+    Finding,
+    GateState,
+    Measurement,
+    Rules,
+    Tolerance,
+    Verdict,
+    judge,
+    least_agreement,
+)
+from qbench.metrics import Answers
+from qbench.passes import assert_effect
+from qbench.quantization import Schema
+
+SLACK = 0.02
+"""Of all samples, how many fewer than accepted may agree with fp32 on another class."""
+_STATISTICS = Decision(Deciding.CI)
+
+
+class Seen(enum.Enum):
+    """By which gate."""
+
+    RULE = "a"
+    STATISTICS = "b"
+    AGREEMENT = "c"
+    DRIFT = "d"
+    EQUALITY = "e"
+    EFFECT = "f"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What came of one fault in one subject.
+
+    Args:
+        fault, sites, seed, subject: what was where. stage: of the fault.
+        changes: whether any answer or any number that gates look at is another than the healthy one's.
+        seen: by which gates.
+        suspects: (node, cause) as localisation ranks them. hit: place of the first that is a site, from 1; None: no
+            suspect is. named: whether the cause given for it is one that is right.
+        failed: the sentence with which the faulty cell did not run at all; empty otherwise.
+        seconds: of localisation.
+    """
+
+    fault: str
+    sites: tuple[str, ...]
+    seed: int
+    subject: str
+    stage: Stage
+    changes: bool
+    seen: frozenset[Seen] = frozenset()
+    suspects: tuple[tuple[str, str], ...] = ()
+    hit: int | None = None
+    named: bool = False
+    failed: str = ""
+    seconds: float = 0.0
+
+    @property
+    def found(self) -> bool:
+        """Whether a gate that needs no accepted result of this class sees it; what does not run is seen by anybody."""
+        return bool(self.failed) or bool(self.seen - {Seen.DRIFT})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Ward:
+    """One subject, healthy, to put faults into.
+
+    Args:
+        shared: of the subject. machine: an integer machine that counts it. schema: that it is quantized by.
+        agreement: share of samples that must agree with fp32, as its suite has it.
+        timer: seconds on a monotonic clock.
+    """
+
+    shared: SharedWork
+    machine: Backend
+    schema: Schema
+    agreement: float
+    timer: Callable[[], float]
+    reference: Mapping[str, Answers] = field(init=False)
+    healthy: Measurement = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "reference", self.shared.reference())
+        object.__setattr__(self, "healthy", self._measured(self._request(self.machine), self.shared))
+
+    @property
+    def subject(self) -> str:
+        """The model."""
+        return self.shared.subject.model.id
+
+    def places(self, fault: Fault, seed: int, count: int) -> tuple[Placed, ...]:
+        """Up to ``count`` places for ``fault`` in the main graph, drawn by ``seed``."""
+        (model,) = list(self.shared.quantized(self.schema, self.machine.capabilities).models.values())[:1]
+        return draw_sites(fault, model, seed, count)
+
+    def try_fault(self, placed: Placed, *, samples: int) -> Trial:
+        """Put ``placed`` into the subject, judge it by every gate, and localise it on ``samples``; 0: do not."""
+        fault = placed.fault
+        trial = Trial(
+            fault=fault.name,
+            sites=placed.sites,
+            seed=placed.seed,
+            subject=self.subject,
+            stage=fault.stage,
+            changes=True,
+        )
+        try:
+            request, shared = self._sick(placed)
+            measured = self._measured(request, shared)
+        except QbenchError as error:
+            return replace(trial, failed=str(error))
+        seen = frozenset(self._seen(request, shared, measured))
+        changes = bool(seen) or _results(measured) != _results(self.healthy)
+        trial = replace(trial, changes=changes, seen=seen)
+        if not changes or not samples:
+            return trial
+        return self._localized(trial, placed, self._cell(request, shared), self._verdict(measured), samples)
+
+    def alarms(
+        self, shared: SharedWork, *, machine: Backend, twin: Backend | None, threads: int, in_order: bool = True
+    ) -> frozenset[Seen]:
+        """By which gates the healthy subject itself is called bad, run once more.
+
+        Args:
+            shared: of the same subject, which may order its samples otherwise. machine: the same, which may batch so.
+            twin: a backend that must give the very same outputs; None: none is asked.
+            threads: of the engine. in_order: whether samples stand in the order of the first run, so that predictions
+                can be compared; else their counts are.
+        """
+        beside = None if twin is None else _beside(twin)
+        request = replace(self._request(machine), subject=shared.subject, beside=beside, threads=threads)
+        measured = evaluate(request, shared, shared.reference(), _HERE, timer=self.timer)
+        seen = self._by_verdict(measured)
+        if not in_order:
+            seen.discard(Seen.DRIFT)
+            if measured.scores != self.healthy.scores:
+                seen.add(Seen.DRIFT)
+        return frozenset(seen)
+
+    def _request(self, backend: Backend, *, beside: bool = False) -> Request:
+        return Request(
+            cell=Cell("faults", self.subject, "device", self.schema.name),
+            subject=self.shared.subject,
+            backend=backend,
+            schema=self.schema,
+            beside=_beside(self.machine) if beside else None,
+        )
+
+    def _sick(self, placed: Placed) -> tuple[Request, SharedWork]:
+        if placed.fault.stage is Stage.ENGINE:
+            return self._request(with_fault(self.machine, placed), beside=True), self.shared
+        if isinstance(placed.fault.injection, ProfileFault):
+            return self._request(self.machine), FaultyWork.beside(self.shared, placed)
+        return replace(self._request(self.machine), rewriting=wrong_rewriting(placed)), self.shared
+
+    def _measured(self, request: Request, shared: SharedWork) -> Measurement:
+        return evaluate(request, shared, self.reference, _HERE, timer=self.timer)
+
+    def _seen(self, request: Request, shared: SharedWork, measured: Measurement) -> set[Seen]:
+        seen = self._by_verdict(measured)
+        if request.rewriting is not None and self._breaks_its_word(request, shared):
+            seen.add(Seen.EFFECT)
+        return seen
+
+    def _by_verdict(self, measured: Measurement) -> set[Seen]:
+        seen = set()
+        point, statistics = self._verdict(measured), self._verdict(measured, _STATISTICS)
+        labelled = [gate for gate in point.gates if gate.kind == "loss"]
+        if labelled and labelled[0].state is GateState.BROKEN:
+            seen.add(Seen.RULE)
+        for gate in statistics.gates:
+            if gate.kind == "loss" and (
+                gate.state is GateState.BROKEN or (gate.shown is not None and gate.shown.evidence is Evidence.FAIL)
+            ):
+                seen.add(Seen.STATISTICS)
+        if any(gate.kind == "floor" and gate.state is GateState.BROKEN for gate in point.gates):
+            seen.add(Seen.AGREEMENT)
+        if any(gate.kind == "equality" and gate.state is GateState.BROKEN for gate in point.gates):
+            seen.add(Seen.EQUALITY)
+        if _predictions(measured) != _predictions(self.healthy):
+            seen.add(Seen.DRIFT)
+        return seen
+
+    def _verdict(self, measured: Measurement, decision: Decision | None = None) -> Verdict:
+        rules = Rules(agreement=self.agreement) if decision is None else Rules(agreement=0.0, decision=decision)
+        floors = {
+            score.metric: score.hits - least_agreement(SLACK, score.out_of)
+            for score in self.healthy.scores
+            if score.has_floor
+        }
+        return judge(
+            measured,
+            Expectation(cell_known=True, floors=floors if decision is None else {}),
+            tolerance=Tolerance(),
+            rules=rules,
+            criterion=Criterion(backend=measured.compared.backend) if measured.compared is not None else None,
+            today=datetime.date.min,
+        )
+
+    def _breaks_its_word(self, request: Request, shared: SharedWork) -> bool:
+        """Whether the checker of effects refutes the pass of ``request``."""
+        assert request.rewriting is not None
+        (wrong,) = request.rewriting.pipeline.passes
+        for model in shared.quantized(self.schema, self.machine.capabilities).models.values():
+            try:
+                assert_effect(wrong, model)
+            except AssertionError:
+                return True
+        return False
+
+    def _cell(self, request: Request, shared: SharedWork) -> RepeatableCell:
+        return RepeatableCell(
+            request=request,
+            shared=shared,
+            reference=self.reference,
+            environment=_HERE,
+            judge=self._verdict,
+            rules="faults",
+            timer=self.timer,
+        )
+
+    def _localized(self, trial: Trial, placed: Placed, cell: RepeatableCell, verdict: Verdict, samples: int) -> Trial:
+        wishes = LocalizeWishes(samples=samples, repairs=False)
+        try:
+            finding = localize(cell, verdict, Budget.begin(None, self.timer), wishes=wishes)
+        except QbenchError as error:
+            return replace(trial, failed=str(error))
+        return _with_finding(trial, placed, finding)
+
+
+def _beside(backend: Backend) -> Beside:
+    return Beside(backend=backend, criterion=Criterion(backend=backend.name), environment=_HERE)
+
+
+def _with_finding(trial: Trial, placed: Placed, finding: Finding) -> Trial:
+    suspects = tuple((one.node, one.cause.value) for one in finding.suspects)
+    hit = next((place for place, (node, _) in enumerate(suspects, 1) if node in placed.sites), None)
+    named = hit is not None and finding.suspects[hit - 1].cause in placed.fault.causes
+    return replace(trial, suspects=suspects, hit=hit, named=named, seconds=finding.seconds)
+
+
+def _predictions(measured: Measurement) -> dict[str, str]:
+    return {name: digest for name, digest in measured.digests.items() if name.startswith("predictions:")}
+
+
+def _results(measured: Measurement) -> object:
+    compared = measured.compared
+    return _predictions(measured), measured.scores, 0 if compared is None else compared.differing
+
+
+_HERE = EnvironmentClass("faults")

@@ -1,0 +1,107 @@
+"""One fault of each stage in the network of digits: which gates see it, and where localisation finds it."""
+
+import functools
+import time
+
+import pytest
+
+from qbench.backends import get_backend
+from qbench.evaluation import MetricUse, SharedWork, Subject
+from qbench.faults import CATALOGUE, Placed
+from qbench.faults.detection import marks, rates_of, table
+from qbench.faults.fault import Stage
+from qbench.faults.trial import Seen, Trial, Ward
+from qbench.metrics import get_metric
+from qbench.quantization import get_schema
+from qbench.storage import Cache
+from qbench.zoo import get_dataset, get_model
+
+METRICS = ("top1", "top5", "agreement")
+
+
+@functools.cache
+def ward() -> Ward:
+    data = get_dataset("digits_test")
+    subject = Subject(
+        model=get_model("digits_cnn"),
+        data={"digits_test": data},
+        metrics=tuple(MetricUse(name, get_metric(name), "digits_test") for name in METRICS),
+        calibration=get_dataset("digits_train").take(64),
+    )
+    return Ward(
+        shared=SharedWork(subject, Cache.default(), get_backend("ort-cpu"), "trial"),
+        machine=get_backend("integer-ort-x64"),
+        schema=get_schema("w8a8_asym_pc"),
+        agreement=0.75,
+        timer=time.perf_counter,
+    )
+
+
+def trial_at(name, *sites):
+    return ward().try_fault(Placed(fault=CATALOGUE[name], sites=sites, seed=1), samples=32)
+
+
+def test_an_engine_that_drops_a_bias_is_seen_by_equality_and_found():
+    trial = trial_at("bias-dropped", "conv2")
+    assert trial.stage is Stage.ENGINE
+    assert trial.changes
+    assert Seen.EQUALITY in trial.seen
+    assert Seen.EFFECT not in trial.seen
+    assert trial.found
+    assert trial.hit == 1
+    assert trial.named
+    assert trial.suspects[0] == ("conv2", "wrong bias")
+
+
+def test_a_wrong_pass_is_seen_by_the_effect_it_claims_and_not_by_equality():
+    trial = trial_at("weight-transposed", "conv1")
+    assert trial.stage is Stage.PASS
+    assert {Seen.EFFECT, Seen.RULE, Seen.STATISTICS, Seen.AGREEMENT} <= trial.seen
+    assert Seen.EQUALITY not in trial.seen
+    assert trial.hit == 1
+
+
+def test_a_wrong_profile_is_seen_by_what_it_costs():
+    trial = trial_at("range-of-another-value", "dense1")
+    assert trial.stage is Stage.CALIBRATION
+    assert Seen.EQUALITY not in trial.seen
+    assert {Seen.AGREEMENT, Seen.DRIFT} <= trial.seen
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_healthy_subject_raises_no_alarm(threads):
+    one = ward()
+    assert one.alarms(one.shared, machine=one.machine, twin=get_backend("ort-cpu-precise"), threads=threads) == set()
+
+
+def test_another_machine_in_its_place_does():
+    one = ward()
+    other = get_backend("integer-glow-cpu")
+    assert Seen.EQUALITY in one.alarms(one.shared, machine=other, twin=one.machine, threads=1)
+
+
+def of(fault, **more):
+    values = {"sites": ("a",), "seed": 1, "subject": "s", "stage": Stage.ENGINE, "changes": True} | more
+    return Trial(fault=fault, **values)
+
+
+def test_rates_count_faults_once_and_trials_that_a_gate_sees():
+    trials = [
+        of("one", seen=frozenset({Seen.EQUALITY, Seen.RULE}), hit=1, named=True, seconds=1.0),
+        of("one", subject="t", seen=frozenset({Seen.DRIFT}), seconds=1.0),
+        of("two", seen=frozenset({Seen.DRIFT}), hit=2, seconds=1.0),
+        of("three", changes=False),
+        of("four", seen=frozenset({Seen.AGREEMENT}), hit=3, seconds=1.0),
+        of("five", failed="it does not run"),
+    ]
+    rates = rates_of(trials)
+    assert (rates.faults, rates.found, rates.missed, rates.equivalent) == (4, 3, ("two",), ("three",))
+    assert rates.by_gate[Seen.EQUALITY] == 1
+    assert rates.by_gate[Seen.DRIFT] == 2
+    assert (rates.trials, rates.first, rates.third, rates.named) == (2, 1, 2, 1)
+    assert marks(trials[0]) == "ae 1 ✓"
+    assert marks(trials[2]) == "d"
+    assert marks(trials[3]) == "equivalent"
+    assert marks(trials[5]) == "does not run"
+    rows = table(trials, ["s", "t"], {"one": "a/b#1", "six": "a/b#2"})
+    assert rows == [("one", "engine", "a/b#1", "ae 1 ✓", "d")]
