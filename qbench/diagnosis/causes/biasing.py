@@ -10,8 +10,7 @@ from qbench.diagnosis.causes.product import Product
 from qbench.diagnosis.causes.rounding import solved
 from qbench.diagnosis.causes.scene import Floats, Scene
 from qbench.judging import Cause
-from qbench.numerics.accumulation import Overflow
-from qbench.numerics.register import in_bits
+from qbench.numerics import Accumulator, Overflow, held
 
 _FITTED = 0.97
 """Of the weight, where a number was fitted."""
@@ -74,6 +73,6 @@ def _narrow(scene: Scene, product: Product, bias: Floats) -> Iterator[Explanatio
     widest = int(np.abs(levels).max(initial=0)).bit_length()
     for bits in range(min(widest, 31), 6, -1):
         for overflow in Overflow:
-            other = in_bits(levels, bits, overflow) * product.unit
+            other = held(levels, Accumulator(bits=bits, overflow=overflow)) * product.unit
             words = f"a bias of {widest + 1} bits that {overflow.value} in {bits}"
             yield scene.weigh_reals(Cause.BIAS_SATURATION, words, scene.real - bias + other)

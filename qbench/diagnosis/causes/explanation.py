@@ -6,12 +6,8 @@ weight = explained / (differing + disturbed)        levels that the hypothesis e
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
 
 from qbench.judging import Cause
-
-if TYPE_CHECKING:
-    from qbench.diagnosis.causes.scene import Scene
 
 SURE = 0.999
 """A weight from which on no other hypothesis is tried."""
@@ -24,21 +20,6 @@ class Explanation:
     cause: Cause
     evidence: str
     weight: float
-
-
-class Hypothesis(Protocol):
-    """One family of mistakes."""
-
-    @property
-    def name(self) -> str:
-        """How notes call it."""
-
-    @property
-    def by_element(self) -> bool:
-        """Whether it looks at each level by itself, so that a few of very many will do."""
-
-    def explain(self, scene: "Scene") -> Explanation | None:
-        """The mistake of this family that explains most of ``scene``; None: it has none that could be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,9 +12,7 @@ from qbench.diagnosis.causes.product import Product
 from qbench.diagnosis.causes.scene import MOST, Floats, Scene
 from qbench.diagnosis.operators.other_rules import other_rules
 from qbench.judging import Cause
-from qbench.numerics import Accumulator, Arithmetic
-from qbench.numerics.accumulation import Overflow
-from qbench.numerics.register import in_bits
+from qbench.numerics import Accumulator, Arithmetic, Overflow, held
 
 PAIR_BITS = 16
 
@@ -91,10 +89,11 @@ class Registers:
         for bits in range(min(widest, 31), 7, -1):
             for overflow in Overflow:
                 words = f"sums that {overflow.value} in {bits} bits (the largest needs {widest + 1})"
-                yield scene.weigh_reals(Cause.ACCUMULATOR, words, in_bits(sums, bits, overflow) * product.unit)
+                register = Accumulator(bits=bits, overflow=overflow)
+                yield scene.weigh_reals(Cause.ACCUMULATOR, words, held(sums, register) * product.unit)
                 if bias is not None:
-                    held = in_bits(sums - bias, bits, overflow) + bias
-                    yield scene.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added behind,", held * product.unit)
+                    behind = (held(sums - bias, register) + bias) * product.unit
+                    yield scene.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added behind,", behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,18 +125,18 @@ def multipliers(scene: Scene, product: Product) -> Iterator[Explanation | None]:
     fraction, exponent = np.frexp(exact)
     for bits in (*range(1, 13), 14, 15, 16):
         for rule, words in ((np.rint, "rounded to"), (np.floor, "cut to")):
-            held = np.ldexp(np.maximum(rule(np.ldexp(fraction, bits)), 1), exponent - bits)
-            yield _scaled(scene, exact, held, f"a multiplier {words} {bits} significant bits")
+            kept = np.ldexp(np.maximum(rule(np.ldexp(fraction, bits)), 1), exponent - bits)
+            yield _scaled(scene, exact, kept, f"a multiplier {words} {bits} significant bits")
             steps = np.ldexp(rule(np.ldexp(exact, bits)), -bits)
             yield _scaled(scene, exact, steps, f"a multiplier {words} steps of 2^-{bits}")
     power = np.exp2(np.rint(np.log2(exact)))
     yield _scaled(scene, exact, power, "a multiplier rounded to a power of two")
 
 
-def _scaled(scene: Scene, exact: Floats, held: Floats, words: str) -> Explanation | None:
-    if np.allclose(held, exact, rtol=1e-6, atol=0):
+def _scaled(scene: Scene, exact: Floats, kept: Floats, words: str) -> Explanation | None:
+    if np.allclose(kept, exact, rtol=1e-6, atol=0):
         return None
-    return scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * (held / exact))
+    return scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * (kept / exact))
 
 
 def _cause(own: Arithmetic, other: Arithmetic) -> Cause | None:

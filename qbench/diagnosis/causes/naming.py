@@ -13,10 +13,11 @@ import onnx_ir as ir
 from qbench.backends import Array
 from qbench.diagnosis.captured import Captured
 from qbench.diagnosis.causes.biasing import Biases
-from qbench.diagnosis.causes.explanation import SURE, Explanation, Hypothesis, NamedCause
+from qbench.diagnosis.causes.explanation import SURE, Explanation, NamedCause
 from qbench.diagnosis.causes.fitting import Lines
 from qbench.diagnosis.causes.framing import scene_of
 from qbench.diagnosis.causes.grid_costs import Cost, GridCosts, WeightCosts, coarse
+from qbench.diagnosis.causes.hypothesis import Hypothesis
 from qbench.diagnosis.causes.limiting import Limits
 from qbench.diagnosis.causes.machines import OwnPairs, Pairs, Registers, Rules
 from qbench.diagnosis.causes.misplaced import Misplaced

@@ -12,18 +12,17 @@ import numpy as np
 from qbench.diagnosis.causes.explanation import Explanation, heaviest
 from qbench.diagnosis.causes.scene import Floats, Scene
 from qbench.judging import Cause
-from qbench.numerics.rounding import Rounding, round_reals
 
 _TIE = 1e-4
 _RULES: Mapping[str, Callable[[Floats], Floats]] = MappingProxyType(
     {
-        "half up": lambda t: round_reals(t, Rounding.HALF_UP),
-        "half away from zero": lambda t: round_reals(t, Rounding.HALF_AWAY),
-        "truncation": lambda t: round_reals(t, Rounding.TRUNCATE),
+        "half up": lambda t: np.floor(t + 0.5),
+        "half away from zero": lambda t: np.copysign(np.floor(np.abs(t) + 0.5), t),
+        "truncation": np.trunc,
         "rounding down": np.floor,
         "rounding up": np.ceil,
         "half to even": np.rint,
-        "half down": lambda t: -round_reals(-t, Rounding.HALF_UP),
+        "half down": lambda t: np.ceil(t - 0.5),
     }
 )
 
