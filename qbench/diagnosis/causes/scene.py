@@ -170,6 +170,7 @@ class Scene:
         if not explained:
             return None
         beside = f", and would change {disturbed} that agree" if disturbed else ""
+        words = words if self.region is None else words.rstrip(",")
         where = "" if self.region is None else f", in {int(self.region.sum())} of {self.region.size} places alone,"
         return Explanation(
             cause=cause,

@@ -31,6 +31,17 @@ def test_nothing_is_wrong_where_no_arithmetic_is_claimed(unit):
     assert unit().cause(unit().rounded(np.floor(unit().real() + 0.5)), machine=None).cause is None
 
 
+def test_single_steps_of_few_levels_are_let_pass_where_no_arithmetic_is_claimed():
+    levels = conv().levels()
+    inside = np.flatnonzero((levels.reshape(-1) > 5) & (levels.reshape(-1) < 250))
+    few, more = levels.copy(), levels.copy()
+    few.reshape(-1)[inside[::120]] += 1
+    more.reshape(-1)[inside[::20]] += 1
+    assert conv().cause(few, machine=None).cause is None
+    assert conv().cause(more, machine=None).cause is not None
+    assert conv().cause(few).cause is not None  # it claims that none are
+
+
 def graphwise(one, **constants):
     """The unit with other constants in the graph itself."""
     return replace(one, unit=replace(one.unit, graph=edited(one.unit, **constants)))
