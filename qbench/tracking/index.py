@@ -50,7 +50,7 @@ class HistoryIndex:
         self._known = False
         self._heads: tuple[int, Heads] = (-1, {})
         self._driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
-        self.name = self._engine.url.render_as_string() if "://" in place else place
+        self.name = _shown(place)
 
     def update(self, folder: Path, *, rebuild: bool = False) -> "IndexUpdate":
         """Bring it up to date with the run files under ``folder``, all or nothing; what is new alone is read.
@@ -230,6 +230,13 @@ def _engine(place: str) -> "Engine":
         return sqlalchemy.create_engine(url.set(drivername=driver))
     except ModuleNotFoundError as error:
         raise _without(doing, "psycopg", "postgres") from error
+
+
+def _shown(place: str) -> str:
+    """``place`` as it was written, without a password."""
+    from sqlalchemy.engine import make_url
+
+    return make_url(place).render_as_string() if "://" in place else place
 
 
 def _let_others_read(connection: Any, _record: object) -> None:  # noqa: ANN401 - a connection of the driver

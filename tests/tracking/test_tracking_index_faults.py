@@ -79,6 +79,14 @@ def test_a_server_that_is_not_there(postgres):
         assert str(make_url(postgres).password) not in str(caught.value)
 
 
+def test_a_server_is_named_as_it_was_written_without_its_password():
+    pytest.importorskip("psycopg")
+    with HistoryIndex("postgresql://ann:secret@127.0.0.1:1/history") as one:
+        assert one.name == "postgresql://ann:***@127.0.0.1:1/history"
+        with pytest.raises(StoreError, match=r"Reading the index 'postgresql://ann:\*\*\*@127"):
+            one.rows()
+
+
 @pytest.mark.parametrize("after", [1, 3, 6])
 def test_a_writer_that_dies_leaves_the_index_as_it_was(tmp_path, place, monkeypatch, after):
     folder = history(tmp_path / "h")
