@@ -55,13 +55,14 @@ class Suspect:
 
     Args:
         node: by its name in fp32. cause: the likeliest. evidence: one sentence with numbers.
-        score: by which suspects are ordered, the largest first.
+        score: by which suspects are ordered, the largest first. remedy: what to do about the cause, one sentence.
     """
 
     node: str
     cause: Cause
     evidence: str
     score: float = 0.0
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
