@@ -48,6 +48,10 @@ class CellItem(pytest.Item):
             tagged.record = finished_record(self, JudgedCell.unmeasured(self.planned, error).line)
             raise
         tagged.record = finished_record(self, judged.line)
+        if judged.verdict.outcome.is_red:
+            from qbench.plugin.localizing import finding_of
+
+            tagged.finding = finding_of(self._opened, judged, self.config)
         conclude(judged.verdict, str(self.planned.cell), self.config.stash[OPTIONS].missing)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002

@@ -4,6 +4,7 @@ What writes into the repository (accepting) has no ini twin: nobody should appro
 """
 
 import argparse
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ GITHUB = "github"
 REPORT_KINDS = ("html", "md", "png", GITHUB)
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
+LOCALIZE = 20.0
 _REASONED = ("changed", "all")
 _SETTINGS = (
     ("tolerance", "R", "allowed loss relative to the stored fp32 score, in place of each suite's own number"),
@@ -24,6 +26,7 @@ _SETTINGS = (
     ("reports", "DIR", "folder of rendered reports (default: reports)"),
     ("missing", "WHAT", "a cell nobody accepted yet: fail (default), warn or skip"),
     ("threads", "N", "threads of one engine, in place of each suite's own number"),
+    ("localize", "SECONDS", "seconds for finding the node to blame of a red cell, six times that a process; 0: off"),
     ("cache", "DIR", "where prepared samples, profiles and fp32 runs outlive a run"),
 )
 
@@ -38,6 +41,7 @@ class Options:
         accept: one of ``SCOPES`` or None. accept_fp32: make the stored fp32 references anew. reason: why.
         missing: what a cell without anything accepted does. prune: remove baselines that nothing uses.
         shard: ``i/N``, the models of that share alone; empty: all.
+        localize: seconds for the node to blame of a red cell; 0: nobody looks for it.
     """
 
     select: str
@@ -57,6 +61,7 @@ class Options:
     accept_in_ci: bool
     prune: bool
     shard: str
+    localize: float
 
     @property
     def accepts(self) -> bool:
@@ -120,6 +125,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         return config.rootpath / (_text(config, name) or default)
 
     cache = _text(config, "cache")
+    localize = _number(config, "localize", float, "seconds, or 0", lambda v: 0 <= v < math.inf)
     options = Options(
         select=_text(config, "select"),
         suite=str(config.getini("qbench_suite") or ""),
@@ -138,6 +144,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         accept_in_ci=config.getoption("qbench_accept_in_ci"),
         prune=config.getoption("qbench_prune"),
         shard=str(config.getoption("qbench_shard")).strip(),
+        localize=LOCALIZE if localize is None else localize,
     )
     _refuse_accepting(options, environment)
     return options

@@ -25,7 +25,7 @@ class OpenRun:
 
     Args:
         facts: the suite's, as its reports carry them. header, environment: the first lines of the file.
-        writer: None when the file could not be opened, or broke. cells, notes: what was or would be in it.
+        writer: None when the file could not be opened, or broke. cells, findings, notes: what was or would be in it.
         finished: node ids of its items that gave a record, or ended without one.
     """
 
@@ -34,6 +34,7 @@ class OpenRun:
     environment: dict[str, Any]
     writer: "RunWriter | None"
     cells: list[dict[str, Any]] = field(default_factory=list)
+    findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
     complete: bool = False
@@ -47,6 +48,7 @@ class OpenRun:
             header=self.header,
             environment=self.environment,
             cells=tuple(self.cells),
+            findings=tuple(self.findings),
             notes=tuple(self.notes),
             complete=self.complete,
             path="" if self.writer is None else str(self.writer.path),
@@ -76,6 +78,20 @@ class Recorder:
         if record is not None:
             run.cells.append(record)
             self._write(run, record)
+        self._take_finding(run, getattr(report, "qbench_finding", None))
+
+    def _take_finding(self, run: OpenRun, finding: dict[str, Any] | None) -> None:
+        """Write a finding down, and what repairs the cell beside the reports."""
+        if finding is None:
+            return
+        from qbench.plugin.localizing import keep_overrides
+
+        run.findings.append(finding)
+        self._write(run, finding)
+        try:
+            keep_overrides(finding, self.options.reports)
+        except StoreError as error:
+            self.note(run, str(error))
 
     def finish(self, exit_code: int, crashes: list[str], *, stopped: bool) -> None:
         """End every run file: with its ``end`` line, or without one when the run is not whole.

@@ -37,12 +37,13 @@ class Tag:
 
 @dataclass(slots=True)
 class Tagged:
-    """What one item knows: its suite, whether it is a cell of the suite file, and the record once there is one."""
+    """What one item knows: its suite, whether it is a cell of the suite file, and what came of it."""
 
     tag: Tag
     is_cell: bool
     location: tuple[str, int]
     record: dict[str, Any] | None = field(default=None)
+    finding: dict[str, Any] | None = field(default=None)
 
 
 TAGGED = pytest.StashKey[Tagged]()
@@ -70,6 +71,8 @@ def attach(report: pytest.TestReport, tagged: Tagged) -> None:
     setattr(report, "qbench_suite", facts)  # noqa: B010 - reports are open to attributes, their type is not
     if report.when == "call" and tagged.record is not None:
         setattr(report, "qbench", tagged.record)  # noqa: B010
+    if report.when == "call" and tagged.finding is not None:
+        setattr(report, "qbench_finding", tagged.finding)  # noqa: B010
     if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == Path(__file__).parent:
         report.longrepr = (*tagged.location, report.longrepr[2])
 

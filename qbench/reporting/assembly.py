@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from qbench.judging import FP32
 from qbench.reporting.causes import group_causes, headline_of
+from qbench.reporting.cell_findings import with_findings
 from qbench.reporting.coarse_margins import coarse_notices
 from qbench.reporting.lines import read_run
 from qbench.reporting.memory import NOTHING, AcceptedHits, Memory, accepted_share
@@ -41,6 +42,7 @@ def build_report(
         for run, cells in zip(chosen, past, strict=True)
     ]
     cells = with_parts(_with_past(cell, past, views) for cell in _expected(past, views))
+    cells = with_findings(cells, chosen[-1])
     causes = group_causes(cells)
     accepted = memory.accepted_in(suite)
     trends = {cell.key: _trends(cell, past, views, accepted) for cell in cells if cell.metrics}

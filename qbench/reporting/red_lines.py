@@ -82,12 +82,15 @@ def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
     shown = cause.cells[:CELLS_SHOWN]
     pad = max(len(cell.key.name) for cell in shown)
     for facts, cells in groupby(shown, key=_facts):
-        names = [cell.key.name for cell in cells]
+        alike = list(cells)
+        names = [cell.key.name for cell in alike]
         if len(names) == 1 and 2 + pad + 2 + len(facts) <= width:
             yield Line(f"  {names[0]:{pad}}  {facts}")
-            continue
-        yield from (Line(f"  {name}") for name in names)
-        yield from wrapped(facts, width, "plain", indent=6)
+        else:
+            yield from (Line(f"  {name}") for name in names)
+            yield from wrapped(facts, width, "plain", indent=6)
+        for found in dict.fromkeys(cell.found for cell in alike if cell.found):
+            yield from wrapped(found, width, "warn", indent=6)
     if len(cause.cells) > len(shown):
         yield Line(f"  and {counted(len(cause.cells) - len(shown), 'cell')} more", "muted")
 

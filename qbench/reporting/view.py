@@ -101,7 +101,8 @@ class CellView:
     ``moved`` is its change since the cell's previous run in the same environment class, a fraction. ``red_runs``
     counts how many runs in a row, this one included, the cell has been red (0 when no earlier run has it);
     ``red_since`` names the first of them. ``data`` names the samples by their digests; ``digests`` are all of the line.
-    ``parts`` are those of the lead's change: what the schema costs, and what counting adds.
+    ``parts`` are those of the lead's change: what the schema costs, and what counting adds. ``found``: where it went
+    wrong, and why, in a line.
     """
 
     key: CellKey
@@ -125,6 +126,7 @@ class CellView:
     moved: float | None = None
     red_runs: int = 0
     red_since: str = ""
+    found: str = ""
     parts: LossParts | None = None
 
     @property

@@ -103,7 +103,10 @@ class Bench:
             QbenchError: whatever else keeps the cell from being measured.
         """
         try:
-            return self._measure(planned)
+            environment, timer = self.environment(planned.cell.backend), self._settings.timer
+            return evaluate(
+                self.request(planned), self.shared(planned), self.reference(planned), environment, timer=timer
+            )
         except ModuleNotFoundError as error:
             if (error.name or "qbench").partition(".")[0] == "qbench":
                 raise
@@ -114,11 +117,12 @@ class Bench:
                 remedy=f"Install what provides '{error.name}'.",
             ) from error
 
-    def _measure(self, planned: PlannedCell) -> Measurement:
-        shared, cell = self.shared(planned), planned.cell
-        request = Request(
+    def request(self, planned: PlannedCell) -> Request:
+        """All that the road of one cell takes."""
+        cell = planned.cell
+        return Request(
             cell=cell,
-            subject=shared.subject,
+            subject=self.shared(planned).subject,
             backend=self._catalogues.backends.get(cell.backend),
             schema=None if cell.is_fp32 or cell.is_given else self._catalogues.schemas.get(cell.schema),
             rewriting=rewriting_of(planned.passes, self._catalogues.passes, f"Running '{cell}'"),
@@ -126,8 +130,6 @@ class Bench:
             beside=self._beside(planned),
             keeps_answers=self.suite.rules_of(cell).allowance.keeps_answers,
         )
-        environment = self.environment(cell.backend)
-        return evaluate(request, shared, self.reference(planned), environment, timer=self._settings.timer)
 
     def _beside(self, planned: PlannedCell) -> Beside | None:
         """The backend that the cell is compared with."""

@@ -15,6 +15,7 @@ weight = {{ qtype = "int8", symmetry = "symmetric", granularity = "channel", nar
 """
 DATA = ("--data", "digits_test", "--calib", "digits_train", "--calib-count", "64")
 CELL = ("digits_cnn", "--backend", "ort-cpu-precise", *DATA)
+FEW = ("--samples", "8")
 
 
 @pytest.fixture
@@ -28,9 +29,9 @@ def spoil(tmp_path, monkeypatch):
     return write
 
 
-@pytest.mark.parametrize("layer", ["conv2", "dense1"])
+@pytest.mark.parametrize("layer", ["conv2", pytest.param("dense1", marks=pytest.mark.slow)])
 def test_the_spoilt_layer_is_named_and_its_return_to_float_repairs(spoil, qbench, tmp_path, layer):
-    code, out, err = qbench("localize", *CELL, "--schema", spoil(layer), "--overrides", "mended.toml", "--json")
+    code, out, err = qbench("localize", *CELL, *FEW, "--schema", spoil(layer), "--overrides", "mended.toml", "--json")
     assert code == 1, err
     found = json.loads(out)
     finding = found["finding"]
@@ -51,7 +52,9 @@ def test_the_spoilt_layer_is_named_and_its_return_to_float_repairs(spoil, qbench
 
 
 def test_for_people(spoil, qbench):
-    code, out, err = qbench("localize", *CELL, "--schema", spoil("conv2"), "--overrides", "mended.toml", "--top", "2")
+    code, out, err = qbench(
+        "localize", *CELL, *FEW, "--schema", spoil("conv2"), "--overrides", "mended.toml", "--top", "2"
+    )
     assert code == 1
     assert "conv2: clipping" in out
     assert "repaired by 1 operator in float (no fewer do): conv2" in out
@@ -65,7 +68,7 @@ def test_for_people(spoil, qbench):
 
 def test_a_cell_that_holds_ends_with_0_and_nothing_to_repair(spoil, qbench, tmp_path):
     arguments = ("--schema", "w8a8_asym_pc", "--overrides", "mended.toml", "--json")
-    code, out, err = qbench("localize", *CELL, *arguments)
+    code, out, err = qbench("localize", *CELL, *FEW, *arguments)
     assert code == 0, out + err
     found = json.loads(out)["finding"]
     assert (found["suspects"], found["repair"], found["complete"]) == ([], None, True)
@@ -75,23 +78,23 @@ def test_a_cell_that_holds_ends_with_0_and_nothing_to_repair(spoil, qbench, tmp_
 
 def test_what_was_tried_is_not_tried_again(spoil, qbench, tmp_path):
     arguments = ("--schema", spoil("dense1"), "--replay", "tries.jsonl", "--json")
-    first = json.loads(qbench("localize", *CELL, *arguments)[1])["finding"]["repair"]
+    first = json.loads(qbench("localize", *CELL, *FEW, *arguments)[1])["finding"]["repair"]
     kept = (tmp_path / "tries.jsonl").read_text()
     assert len(kept.splitlines()) == 1 + first["probes"]
-    assert json.loads(qbench("localize", *CELL, *arguments)[1])["finding"]["repair"] == first
+    assert json.loads(qbench("localize", *CELL, *FEW, *arguments)[1])["finding"]["repair"] == first
     assert (tmp_path / "tries.jsonl").read_text() == kept
-    code, _, err = qbench("localize", *CELL, "--schema", spoil("conv2", "other"), "--replay", "tries.jsonl")
+    code, _, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2", "other"), "--replay", "tries.jsonl")
     assert code == 2
     assert "another schema" in err
 
 
 def test_a_budget_that_is_too_short_is_said_so(spoil, qbench):
-    code, out, err = qbench("localize", *CELL, "--schema", spoil("conv2"), "--budget", "0.001", "--json")
+    code, out, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2"), "--budget", "0.001", "--json")
     found = json.loads(out)["finding"]
     assert code == 1, err  # the cell fails: that much is known
     assert not found["complete"]
     assert any("the budget ran out" in note for note in found["notes"])
-    code, out, err = qbench("localize", *CELL, "--schema", "w8a8_asym_pc", "--budget", "0.001", "--json")
+    code, out, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", "--budget", "0.001", "--json")
     assert code == 4, err
 
 
@@ -105,7 +108,7 @@ def test_a_budget_that_is_too_short_is_said_so(spoil, qbench):
     ],
 )
 def test_usage(spoil, qbench, arguments, sentence):
-    code, _, err = qbench("localize", *CELL, *arguments)
+    code, _, err = qbench("localize", *CELL, *FEW, *arguments)
     assert code == 2
     assert sentence in err
 

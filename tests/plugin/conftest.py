@@ -141,7 +141,11 @@ class Project:
         self.suite_path.parent.mkdir()
         self.write_suite(SUITE)
         self.write_conftest()
-        pytester.makeini(f"[pytest]\nqbench_cache = {cache}\n")
+        self.write_ini(f"qbench_cache = {cache}", "qbench_localize = 0")  # looked for only where tests are about it
+        self.cache = cache
+
+    def write_ini(self, *settings):
+        self.pytester.makeini("\n".join(["[pytest]", *settings, ""]))
 
     def write_suite(self, text):
         self.suite_path.write_text(textwrap.dedent(text))

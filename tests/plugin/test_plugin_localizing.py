@@ -1,0 +1,131 @@
+"""A red cell in pytest says which node went wrong and why, in the summary, in the run file, and beside the reports."""
+
+import pytest
+
+from qbench.quantization import load_schema
+from qbench.tracking import finding_of_line
+
+SPOILT = """
+[[rules]]
+names = ["gemm1"]
+weight = { qtype = "int8", symmetry = "symmetric", range_method = "percentile(50)" }
+
+[[rules]]
+activation = { qtype = "uint8", symmetry = "asymmetric" }
+weight = { qtype = "int8", symmetry = "symmetric", granularity = "channel", narrow_range = true }
+"""
+SUITE = """
+[suite]
+tolerance = 0.05
+agreement = 0.9
+integer_macs = 0.3
+backends = ["ort-cpu-precise"]
+schemas = ["spoilt", "w8a8_asym_pc"]
+
+[[model]]
+id = "tiny_a"
+data = "points"
+calibration = { data = "spare", count = 64 }
+metrics = ["top1", "agreement"]
+"""
+CELL = "tiny_a.ort-cpu-precise.spoilt"
+
+
+@pytest.fixture
+def spoilt(project):
+    project.write_suite(SUITE)
+    schemas = project.suite_path.parent / "schemas"
+    schemas.mkdir()
+    (schemas / "spoilt.toml").write_text(SPOILT)
+    project.accept()  # the references; a bad cell is accepted by nobody
+    project.write_ini(f"qbench_cache = {project.cache}")
+    return project
+
+
+def test_a_red_cell_names_its_node_and_a_schema_that_repairs_it(spoilt):
+    result = spoilt.run()
+    assert spoilt.outcomes() == {
+        "tiny_a::ort-cpu-precise+fp32": "passed",
+        "tiny_a::ort-cpu-precise+spoilt": "failed",
+        "tiny_a::ort-cpu-precise+w8a8_asym_pc": "passed",
+    }
+    (line,) = spoilt.lines(kind="finding")
+    cell, finding = finding_of_line(line)
+    assert str(cell).endswith("tiny_a::ort-cpu-precise+spoilt")
+    assert finding.suspects[0].node in ("gemm1", "relu1")
+    assert finding.repair.nodes == ("gemm1",)
+    assert finding.complete
+    assert finding.notes == ()
+    result.stdout.fnmatch_lines(["*worst: *1, isolated SQNR * dB, cause: clipping; gemm1 in float repairs it"])
+    path = spoilt.path / "reports" / "overrides" / "scratch" / f"{CELL}.toml"
+    assert path.read_text() == finding.repair.overrides
+    schemas = spoilt.suite_path.parent / "schemas"
+    (schemas / "mended.toml").write_text(path.read_text())
+    assert load_schema(path).rules == load_schema(schemas / "mended.toml").rules
+    spoilt.write_suite(SUITE.replace('"spoilt"', '"mended"'))
+    spoilt.run("--qbench-missing=warn")
+    (mended,) = (c for c in spoilt.lines(kind="cell") if c["schema"] == "mended")
+    assert "never accepted" in mended["headline"]
+    assert not any(gate["state"] == "broken" and gate["kind"] in ("loss", "floor") for gate in mended["gates"])
+
+
+def test_a_repair_that_leaves_too_little_in_integers_says_so(spoilt):
+    spoilt.write_suite(SUITE.replace("integer_macs = 0.3", "integer_macs = 0.6"))
+    spoilt.run()
+    (line,) = spoilt.lines(kind="finding")
+    (note,) = finding_of_line(line)[1].notes
+    assert note == "the repair leaves 48.9 % in integers: below 60 % the cell is unsupported"
+
+
+@pytest.mark.slow
+def test_findings_travel_from_workers(spoilt):
+    spoilt.run("-n", "2", process=True)
+    (line,) = spoilt.lines(kind="finding")
+    assert finding_of_line(line)[1].repair.nodes == ("gemm1",)
+    assert (spoilt.path / "reports" / "overrides" / "scratch" / f"{CELL}.toml").exists()
+
+
+@pytest.mark.parametrize("by", ["option", "ini"])
+def test_0_seconds_look_for_nothing(spoilt, by):
+    if by == "ini":
+        spoilt.write_ini(f"qbench_cache = {spoilt.cache}", "qbench_localize = 0")
+    result = spoilt.run(*(["--qbench-localize=0"] if by == "option" else []))
+    assert spoilt.outcomes()["tiny_a::ort-cpu-precise+spoilt"] == "failed"
+    assert spoilt.lines(kind="finding") == []
+    result.stdout.no_fnmatch_line("*worst:*")
+
+
+def test_what_a_process_has_spent_is_not_spent_again(spoilt):
+    spoilt.write_suite(SUITE.replace('["ort-cpu-precise"]', '["ort-cpu-precise", "ort-cpu-noopt"]'))
+    spoilt.run("--qbench-localize=0.001")
+    first, *others = spoilt.lines(kind="finding")
+    assert others == []
+    assert not finding_of_line(first)[1].complete
+
+
+def test_what_is_no_number_of_seconds_is_refused(project):
+    result = project.run("--qbench-localize=soon")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--qbench-localize: found 'soon'*"])
+
+
+def test_a_failure_to_localise_is_a_sentence_and_the_cell_red_for_its_own_reason(spoilt, monkeypatch):
+    import qbench.diagnosis
+
+    def broken(*arguments, **more):
+        raise ZeroDivisionError("no such luck")
+
+    monkeypatch.setattr(qbench.diagnosis, "localize", broken, raising=False)
+    result = spoilt.run()
+    assert spoilt.outcomes()["tiny_a::ort-cpu-precise+spoilt"] == "failed"
+    (line,) = spoilt.lines(kind="finding")
+    assert finding_of_line(line)[1].notes == ("could not be localised: no such luck",)
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines(["*could not be localised: no such luck"])
+
+
+def test_an_overrides_folder_that_cannot_be_written_is_a_note(spoilt):
+    (spoilt.path / "reports" / "overrides").write_text("in the way")
+    spoilt.run()
+    assert any("overrides" in note["text"] for note in spoilt.lines(kind="note"))
+    assert spoilt.lines(kind="end")
