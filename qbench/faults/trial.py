@@ -103,6 +103,7 @@ class Ward:
     Args:
         shared: of the subject. machine: an integer machine that counts it. schema: that it is quantized by.
         agreement: share of samples that must agree with fp32, as its suite has it.
+        tries_effects: whether (f) is asked: what a pass claims is tried node by node, minutes of a large network.
         timer: seconds on a monotonic clock.
     """
 
@@ -110,6 +111,7 @@ class Ward:
     machine: Backend
     schema: Schema
     agreement: float
+    tries_effects: bool = True
     timer: Callable[[], float]
     reference: Mapping[str, Answers] = field(init=False)
     healthy: Measurement = field(init=False)
@@ -193,7 +195,7 @@ class Ward:
 
     def _seen(self, request: Request, shared: SharedWork, measured: Measurement) -> set[Seen]:
         seen = self._by_verdict(measured)
-        if request.rewriting is not None and self._breaks_its_word(request, shared):
+        if self.tries_effects and request.rewriting is not None and self._breaks_its_word(request, shared):
             seen.add(Seen.EFFECT)
         return seen
 
