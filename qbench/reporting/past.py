@@ -33,19 +33,18 @@ _SAID = (
 
 def read_cells(runs: Sequence[Run]) -> list[Cells]:
     """The cells of each of ``runs``; of a cell that was measured twice in one, the later line."""
-    known: dict[tuple[object, ...], tuple[Mapping[str, Any], CellView]] = {}
+    known: dict[tuple[object, ...], tuple[list[Any], CellView]] = {}
     return [_cells_of(run, known, is_newest=run is runs[-1]) for run in runs]
 
 
-def _cells_of(
-    run: Run, known: dict[tuple[object, ...], tuple[Mapping[str, Any], CellView]], *, is_newest: bool
-) -> Cells:
-    """The cells of ``run``; ``known`` holds the last line of each cell and its view, and is added to."""
+def _cells_of(run: Run, known: dict[tuple[object, ...], tuple[list[Any], CellView]], *, is_newest: bool) -> Cells:
+    """The cells of ``run``; ``known`` holds what the last line of each cell said and its view, and is added to."""
     found = {}
     for line in map(table_of, run.cells):
         axes = tuple(str(line.get(axis)) for axis in _AXES)
+        said = [line.get(key) for key in _SAID]
         before = known.get(axes)
-        if before is None or is_newest or any(line.get(key) != before[0].get(key) for key in _SAID):
-            before = known[axes] = line, read_cell(line)
+        if before is None or is_newest or before[0] != said:
+            before = known[axes] = said, read_cell(line)
         found[before[1].key] = before[1]
     return found

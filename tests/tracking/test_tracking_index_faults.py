@@ -81,10 +81,8 @@ def test_a_server_that_is_not_there(postgres):
 
 def test_a_server_is_named_as_it_was_written_without_its_password():
     pytest.importorskip("psycopg")
-    with HistoryIndex("postgresql://ann:secret@127.0.0.1:1/history") as one:
-        assert one.name == "postgresql://ann:***@127.0.0.1:1/history"
-        with pytest.raises(StoreError, match=r"Reading the index 'postgresql://ann:\*\*\*@127"):
-            one.rows()
+    with HistoryIndex("postgresql://ann:secret@server/history") as one:
+        assert one.name == "postgresql://ann:***@server/history"
 
 
 @pytest.mark.parametrize("after", [1, 3, 6])
