@@ -47,7 +47,7 @@ class FloatProbe:
         except UnsupportedError as error:
             return Probed(restored=False, said=f"not run: found {error.found}")
         verdict = self.cell.judge(measured)
-        share = max(0.0, self._share - measured.planned_share)
+        share = max(0.0, self.share - measured.planned_share)
         return Probed(restored=is_restored(verdict), macs_share=share, said=verdict.headline)
 
     def schema(self, nodes: frozenset[str]) -> Schema:
@@ -56,7 +56,7 @@ class FloatProbe:
         return without_idle_rules(schema, self.cell.shared.planned(schema.canonical).values())
 
     @property
-    def _share(self) -> float:
+    def share(self) -> float:
         """What is quantized of the cell as it is."""
         schema, backend = self.cell.schema, self.cell.request.backend
         quantized = self.cell.shared.quantized(schema, backend.capabilities)
@@ -105,7 +105,10 @@ def repair_cell(
         overrides=override_text(schema, comment=_comment(cell, found, tried, verdict)),
         verdict=verdict,
     )
-    notes = _notes(found, tried.said, resumable=replay is not None)
+    notes = (
+        *_notes(found, tried.said, resumable=replay is not None),
+        *_below(cell.integer_floor, probe.share - tried.macs_share),
+    )
     return CellRepair(repair=repair, schema=schema, notes=notes, finished=found.finished)
 
 
@@ -114,6 +117,13 @@ def _comment(cell: RepeatableCell, found: RepairSet, tried: Probed, verdict: str
     cost = f"which takes {100 * tried.macs_share:.3g} % of the multiply-accumulates out of integers"
     # A text that came from outside must not end the comment.
     return " ".join(f"{cell.request.cell} is restored by {count} in float, {cost}: {verdict}.".split())
+
+
+def _below(floor: float, left: float) -> tuple[str, ...]:
+    """What is to be said of a repair that leaves too little in integers."""
+    if left >= floor:
+        return ()
+    return (f"the repair leaves {100 * left:.3g} % in integers: below {100 * floor:.3g} % the cell is unsupported",)
 
 
 def _notes(found: RepairSet, last: str, *, resumable: bool) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ class RepeatableCell:
         judge: the rules that the cell was judged by, but for how much of it must be in integers.
         rules: what these rules depend on, in a word or a digest: answers under other rules are no answers here.
         timer: seconds on a monotonic clock.
+        integer_floor: share of multiply-accumulates that must stay in integers for the cell to count as quantized.
     """
 
     request: Request
@@ -35,6 +36,7 @@ class RepeatableCell:
     judge: Callable[[Measurement], Verdict]
     rules: str
     timer: Callable[[], float]
+    integer_floor: float = 0.0
 
     @property
     def schema(self) -> Schema:
