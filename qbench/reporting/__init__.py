@@ -3,6 +3,8 @@
 from qbench.reporting.assembly import build_report, build_reports
 from qbench.reporting.compared import Comparison, compare, newest_comparison
 from qbench.reporting.export import EXPORT_FORMATS, cell_facts, export_text
+from qbench.reporting.found import Found
+from qbench.reporting.found_words import found_text
 from qbench.reporting.github import add_step_summary, annotations, step_summary
 from qbench.reporting.line import Line
 from qbench.reporting.markdown import markdown_text
@@ -10,7 +12,7 @@ from qbench.reporting.memory import NOTHING, Memory, read_memory, remember
 from qbench.reporting.pace import Pace, last_seconds, left_text
 from qbench.reporting.recent import WINDOW, Recent, recent_runs
 from qbench.reporting.report import Report
-from qbench.reporting.site import compare_page, html_pages
+from qbench.reporting.site import compare_page, finding_page, html_pages
 from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, styled_lines, summary_lines, summary_text
 from qbench.reporting.view import CellKey, CellView, MetricView
 from qbench.reporting.writing import KINDS, front_pages, write_comparison, write_reports
@@ -25,6 +27,7 @@ __all__ = [
     "CellKey",
     "CellView",
     "Comparison",
+    "Found",
     "Line",
     "Memory",
     "MetricView",
@@ -39,6 +42,8 @@ __all__ = [
     "compare",
     "compare_page",
     "export_text",
+    "finding_page",
+    "found_text",
     "front_pages",
     "html_pages",
     "last_seconds",

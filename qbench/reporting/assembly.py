@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from qbench.judging import FP32
 from qbench.reporting.causes import group_causes, headline_of
-from qbench.reporting.cell_findings import with_findings
 from qbench.reporting.coarse_margins import coarse_notices
+from qbench.reporting.found import findings_of, with_findings
 from qbench.reporting.lines import read_run
 from qbench.reporting.memory import NOTHING, AcceptedHits, Memory, accepted_share
 from qbench.reporting.parts import with_parts
@@ -42,7 +42,8 @@ def build_report(
         for run, cells in zip(chosen, past, strict=True)
     ]
     cells = with_parts(_with_past(cell, past, views) for cell in _expected(past, views))
-    cells = with_findings(cells, chosen[-1])
+    findings, unread = findings_of(chosen, views, past)
+    cells = with_findings(cells, findings)
     causes = group_causes(cells)
     accepted = memory.accepted_in(suite)
     trends = {cell.key: _trends(cell, past, views, accepted) for cell in cells if cell.metrics}
@@ -58,10 +59,11 @@ def build_report(
         matrices=_matrices(cells),
         trends=trends,
         step_groups=group_steps([trend for several in trends.values() for trend in several], views),
-        notices=_notices(views[-1], cells),
+        notices=(*_notices(views[-1], cells), *unread),
         quarantined=tuple(cell for cell in cells if cell.outcome == "quarantined"),
         unsupported=_unsupported(cells),
         regressions=memory.regressions.get(suite, ()),
+        findings=findings,
     )
 
 

@@ -87,7 +87,10 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
 
 def _told(cause: Cause) -> str:
     """The worst cells of ``cause`` with their headlines, and what to type next."""
-    lines = [f"{cell.key.name}: {cell.headline}" for cell in cause.cells[:CELLS]]
+    lines = [
+        f"{cell.key.name}: {cell.headline}" + (f"\n  {cell.found}" if cell.found else "")
+        for cell in cause.cells[:CELLS]
+    ]
     text = "\n".join(lines) + _more(len(cause.cells))
     return f"{text}\nNext: {cause.remedies[0]}" if cause.remedies else text
 

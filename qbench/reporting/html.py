@@ -9,12 +9,16 @@ from qbench.reporting.alert_table import alert_rows
 from qbench.reporting.chart import sparkline_svg, trend_svg
 from qbench.reporting.compared import Comparison
 from qbench.reporting.flips import flips_svg
+from qbench.reporting.found import Found
+from qbench.reporting.found_words import decibels, found_text, node_of, rounded_count, share
+from qbench.reporting.heat_map import heat_map
+from qbench.reporting.node_chart import nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, link
 from qbench.reporting.report import Report
 from qbench.reporting.still import stands_still, still_cells
 from qbench.reporting.timeline import StepGroup, Trend
 from qbench.reporting.trimming import trim_page, trim_script
-from qbench.reporting.view import ABSENT, CellView
+from qbench.reporting.view import ABSENT, CellKey, CellView
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -33,6 +37,11 @@ _WORDS = (
     words.thousands,
     words.percent,
     words.common_lead,
+    decibels,
+    found_text,
+    node_of,
+    rounded_count,
+    share,
 )
 
 
@@ -40,8 +49,9 @@ _WORDS = (
 class Page:
     """What one template needs: its own path, the suite it is about, and where each suite's pages lie.
 
-    ``model`` is that of a model's page; ``comparison`` what the compare page shows, where there is one; ``tabs`` the
-    names of the suite's pages that there are, for the links on each of them: see ``places.TABS``.
+    ``model`` is that of a model's page, ``found`` what the page of a finding shows; ``comparison`` what the compare
+    page shows, where there is one; ``tabs`` the names of the suite's pages that there are, for the links on each of
+    them: see ``places.TABS``.
     """
 
     path: str
@@ -50,6 +60,7 @@ class Page:
     suites: tuple[tuple[str, str, str], ...] = ()
     """(suite, state, path of its overview) of every suite, for the links at the top."""
     model: str = ""
+    found: Found | None = None
     comparison: Comparison | None = None
     tabs: tuple[str, ...] = ()
 
@@ -60,6 +71,10 @@ class Page:
     def to_model(self, model: str) -> str:
         """A link to the page of ``model``."""
         return link(self.places.model(model), self.path)
+
+    def to_finding(self, key: CellKey) -> str:
+        """A link to the page of the finding on ``key``."""
+        return link(self.places.finding(key.model, key.backend, key.column), self.path)
 
     def across(self, target: str) -> str:
         """A link to the page at the path ``target``."""
@@ -93,6 +108,7 @@ def _environment() -> "Environment":
         _asset,
         _bound,
         _breakable,
+        _node_name,
         _chart,
         _spark,
         _has_charts,
@@ -108,6 +124,8 @@ def _environment() -> "Environment":
         _neighbours,
         _with_outcome,
         alert_rows,
+        heat_map,
+        _nodes_chart,
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
@@ -133,6 +151,14 @@ def _breakable(name: object) -> str:
     return Markup(text)
 
 
+def _node_name(name: str) -> str:
+    """``name`` of a node, escaped, with leave to break where exporters join the names of modules, too."""
+    from markupsafe import Markup
+
+    text = _breakable(name)
+    return Markup(text.replace(".", Markup(".<wbr>")).replace("/", Markup("/<wbr>")))
+
+
 def _bound(words: str) -> str:
     """``words`` on one line."""
     return words.replace(" ", "\N{NO-BREAK SPACE}")
@@ -148,6 +174,12 @@ def _spark(trend: Trend, cell: CellView, report: Report) -> str:
     from markupsafe import Markup
 
     return Markup(sparkline_svg(trend, cell, len(report.runs)))
+
+
+def _nodes_chart(found: Found) -> str:
+    from markupsafe import Markup
+
+    return Markup(nodes_svg(found.finding))
 
 
 def _flips(trend: Trend, report: Report) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from qbench.reporting.alert_table import alert_rows
+from qbench.reporting.found_words import found_text
 from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.words import (
     STATES,
@@ -67,6 +68,7 @@ def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[s
         yield "## Needs attention"
         for cause in report.causes:
             yield from _cause(cause)
+    yield from _findings(report)
     yield from _alerts(report)
     if report.matrices:
         yield "## Matrix"
@@ -117,6 +119,15 @@ def _cause(cause: Cause) -> Iterable[str]:
         yield f"Rule: {escaped('; '.join(list(rules)[:3]))}"
     if cause.remedies:
         yield "Next:\n\n" + "\n".join(f"- {code(remedy)}" for remedy in cause.remedies[:3])
+
+
+def _findings(report: Report) -> Iterable[str]:
+    """One line a cell that was localised."""
+    if report.findings:
+        yield "## Findings"
+        found = list(report.findings.values())
+        lines = [f"- {code(one.key.name)} {escaped(found_text(one.finding))}" for one in found[:ROWS_SHOWN]]
+        yield "\n".join(lines) + (f"\n- and {len(found) - ROWS_SHOWN} more" if len(found) > ROWS_SHOWN else "")
 
 
 def _alerts(report: Report) -> Iterable[str]:

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 TABS: Mapping[str, str] = MappingProxyType(
-    {"index": "Overview", "cells": "Cells", "known": "Known", "compare": "Compare", "run": "Run"}
+    {
+        "index": "Overview",
+        "cells": "Cells",
+        "findings": "Findings",
+        "known": "Known",
+        "compare": "Compare",
+        "run": "Run",
+    }
 )
 """The pages of a suite that each of its pages links to, in order: name → the words of the link."""
 
@@ -31,6 +38,11 @@ class Places:
     def model(self, model: str) -> str:
         """The page of ``model``."""
         return f"{self.root}models/{file_name(model)}.html"
+
+    def finding(self, *names: str) -> str:
+        """The page of the finding on the cell of these ``names``: model, backend and column."""
+        joint = "+" if any("--" in name for name in names) else "--"  # "+" gets a digest: no two cells share a page
+        return f"{self.root}findings/{file_name(joint.join(names))}.html"
 
 
 def link(target: str, page: str) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from qbench.reporting.found import Found
 from qbench.reporting.timeline import StepGroup, Trend
 from qbench.reporting.view import ABSENT, CellKey, CellView, RunView
 from qbench.tracking import Regression
@@ -33,6 +34,7 @@ class Report:
 
     ``runs`` are oldest → newest and positions in series count them. ``unsupported`` groups cells by reason.
     ``regressions`` got worse and stayed, or slid away from what was accepted; with them what people said of it.
+    ``findings`` are of those cells that were localised: which node went wrong, why, and what repairs the cell.
     """
 
     suite: str
@@ -50,6 +52,7 @@ class Report:
     quarantined: tuple[CellView, ...] = ()
     unsupported: tuple[tuple[str, tuple[CellKey, ...]], ...] = ()
     regressions: tuple[Regression, ...] = ()
+    findings: Mapping[CellKey, Found] = field(default_factory=dict)
 
     @property
     def state(self) -> str:

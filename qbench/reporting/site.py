@@ -3,6 +3,7 @@
     index.html        what needs attention, the matrix, the steps
     models/M.html     every cell of model M over its runs
     cells.html        every cell in one table
+    findings.html     which node of a cell went wrong, and why; findings/C.html: cell C, node by node
     known.html        quarantine, missing and stale baselines, what is unsupported
     compare.html      the newest run beside the one before it
     run.html          where and with what it ran, what took longest, the runs before it
@@ -13,6 +14,7 @@ Suites other than that of the newest run have the same pages in ``suites/<suite>
 from collections.abc import Iterator, Mapping, Sequence
 
 from qbench.reporting.compared import Comparison
+from qbench.reporting.found import Found
 from qbench.reporting.html import Page, Renderer
 from qbench.reporting.places import TABS, Places
 from qbench.reporting.report import Report
@@ -52,20 +54,32 @@ def compare_page(comparison: Comparison, places: Places | None = None, tabs: Seq
     return Renderer().render("compare", page)
 
 
+def finding_page(found: Found) -> str:
+    """The page of one finding alone, without links to others."""
+    report = Report(suite="", headline="", is_red=found.is_red)
+    return Renderer().render("finding", Page(path="finding.html", report=report, places=Places(), found=found))
+
+
 def _pages(
     report: Report, places: Places, suites: tuple[tuple[str, str, str], ...], comparison: Comparison | None
 ) -> Iterator[tuple[str, Page]]:
     """(template, page) of every page of ``report``."""
-    there = {"index": True, "run": report.run is not None, "compare": comparison is not None}
+    there = {
+        "index": True,
+        "findings": bool(report.findings),
+        "run": report.run is not None,
+        "compare": comparison is not None,
+    }
     tabs = tuple(name for name in TABS if there.get(name, bool(report.cells)))
 
-    def made(path: str, model: str = "") -> Page:
+    def made(path: str, model: str = "", found: Found | None = None) -> Page:
         return Page(
             path=path,
             report=report,
             places=places,
             suites=suites,
             model=model,
+            found=found,
             comparison=comparison,
             tabs=tabs,
         )
@@ -74,3 +88,5 @@ def _pages(
         yield "overview" if name == "index" else name, made(places.page(name))
     for model in report.models:
         yield "model", made(places.model(model), model)
+    for key, found in report.findings.items():
+        yield "finding", made(places.finding(key.model, key.backend, key.column), found=found)

@@ -1,0 +1,75 @@
+"""A finding in a few words: one line for tables, pull requests and terminals.
+
+worst: Conv_17, isolated SQNR 9.8 dB, clipped 31 %, cause: range outlier;
+repaired by keeping 1 node in float (Conv_17), 3 % of MACs
+"""
+
+from collections.abc import Iterator
+
+from qbench.judging import Errors, Finding, NodeErrors, Repair, Suspect
+from qbench.reporting.words import MINUS, counted
+
+_LEAST_CLIPPED = 0.005
+"""Share of clipped numbers below which a line says nothing of them."""
+_NAMED = 3
+"""Nodes of a repair that are named; of more the number."""
+
+
+def found_text(finding: Finding) -> str:
+    """The worst node with its numbers and its cause, and what repairs the cell."""
+    first = next(iter(finding.suspects), None)
+    if first is None:
+        known = finding.notes[0] if finding.notes and not finding.complete else "no node is suspected"
+    else:
+        known = ", ".join(_worst(finding, first))
+    repair = repair_text(finding.repair)
+    return f"{known}; {repair}" if repair else known
+
+
+def repair_text(repair: Repair | None) -> str:
+    """``repaired by keeping 1 node in float (conv2), 3 % of MACs``; empty where none was looked for."""
+    if repair is None:
+        return ""
+    if not repair.restores:
+        return f"no repair among {counted(repair.probes, 'set')} of nodes in float"
+    names = f" ({', '.join(repair.nodes)})" if len(repair.nodes) <= _NAMED else ""
+    kept = f"{counted(len(repair.nodes), 'node')} in float{names}"
+    return f"repaired by keeping {kept}, {share(repair.macs_share)} of MACs"
+
+
+def node_of(finding: Finding, suspect: Suspect) -> NodeErrors | None:
+    """The numbers of ``suspect``; None where its node has none, as when it crashed."""
+    return next((node for node in finding.nodes if node.node == suspect.node), None)
+
+
+def decibels(errors: Errors | None) -> str:
+    """``9.8``; empty where there is none."""
+    return "" if errors is None else f"{errors.sqnr_db:.1f}".replace("-", MINUS)
+
+
+def share(value: float) -> str:
+    """A share in percent, to two digits: ``31 %``, ``0.4 %``, ``< 0.01 %``."""
+    hundred = 100 * value
+    if 0 < hundred < 0.01:
+        return "< 0.01 %"
+    return f"{hundred:.0f} %" if hundred >= 10 or not hundred else f"{hundred:.2g} %"
+
+
+def rounded_count(count: int) -> str:
+    """``960``, ``34.7 k``, ``1.23 M``: a number to compare by eye."""
+    rounded = float(f"{count:.3g}")
+    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if rounded >= size:
+            return f"{rounded / size:#.3g}".rstrip(".") + f" {unit}"
+    return str(count)
+
+
+def _worst(finding: Finding, suspect: Suspect) -> Iterator[str]:
+    yield f"worst: {suspect.node}"
+    node = node_of(finding, suspect)
+    if node is not None and node.isolated is not None:
+        yield f"isolated SQNR {decibels(node.isolated)} dB"
+    clipped = 0.0 if node is None else node.clipped_low + node.clipped_high
+    if clipped >= _LEAST_CLIPPED:
+        yield f"clipped {share(clipped)}"
+    yield f"cause: {suspect.cause.value}"
