@@ -23,6 +23,7 @@ Array = npt.NDArray[Any]
 
 _ENDLESS = float("inf")
 _MOST_BITS = 16
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +64,17 @@ class QuantizedUnit:
     def zero_point(self) -> int:
         """Of the levels; 0 without a grid."""
         return 0 if self.grid is None else int(self.grid.zero_point)
+
+    @property
+    def has_real_products(self) -> bool:
+        """Whether it multiplies by numbers that are on no grid: engines sum those in floats, each in its own order."""
+        products = (node for node in self.graph.graph if node.op_type in _PRODUCTS)
+        return any(
+            (maker := value.producer()) is None or maker.op_type != "DequantizeLinear"
+            for node in products
+            for value in node.inputs[:2]
+            if value is not None
+        )
 
     def in_steps(self, values: Mapping[str, Array]) -> Array:
         """``real`` among the ``values`` of a run, in steps, zero point left out: float64."""

@@ -130,7 +130,8 @@ class UnitRunner:
         made = {str(value.name) for node in unit.graph.graph for value in node.outputs}
         self._exact = stack.enter_context(exact.prepare(unit.graph, taps=(name,) if name in made else ()))
         self._fresh = None if fresh is None else stack.enter_context(exact.prepare(fresh.graph))
-        self._claimed = self._prepared(_claims(patient), unit.graph, stack)
+        claims = patient.claims if patient.is_watched_itself else None
+        self._claimed = self._prepared(claims, unit.graph, stack)
         self._patient = self._prepared(patient.backend, unit.graph, stack)
 
     def steps(self, feeds: Feeds) -> Array:
@@ -149,7 +150,7 @@ class UnitRunner:
             return None
 
     def claimed(self, feeds: Feeds) -> Array | None:
-        """What the machine that the patient claims to be makes of ``feeds``; None: it claims none."""
+        """What the machine that a watched patient claims to be makes of ``feeds``; None: it claims none."""
         return None if self._claimed is None else self._claimed.run(feeds)[self.unit.value]
 
     def explained(self, feeds: Feeds) -> Array | None:
@@ -168,8 +169,3 @@ class UnitRunner:
         except QbenchError as error:
             self.crash = error.found
             return None
-
-
-def _claims(patient: Patient) -> Backend | None:
-    """The machine that the patient's backend should count as, where that is another than itself."""
-    return patient.claims if patient.is_watched_itself else patient.watched
