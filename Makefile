@@ -20,7 +20,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators test test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table help clean
+.PHONY: setup bench operators detection test test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -50,8 +50,12 @@ format: $(STAMP)  ## format the code, and mend what ruff can mend by itself
 operators: $(STAMP)  ## every engine and machine here, one operator at a time, bit by bit
 	$(PYTEST) suites/operators.qbench.toml -n $(WORKERS) --dist loadscope
 
-nightly: $(STAMP)  ## run the nightly suite, add to the history, write the report, exit by the gates
+nightly: $(STAMP)  ## run the nightly suite, add to the history, write the report, exit by the gates; try the gates too
 	$(PYTEST) suites/nightly.qbench.toml -n $(WORKERS) --dist loadscope $(REPORTS)
+	$(BIN)/python benchmarks/detection.py --subjects digits_cnn,digits_many_operators --reruns 100
+
+detection: $(STAMP)  ## put every fault of the catalogue into real networks and write docs/detection.md (an hour)
+	$(BIN)/python benchmarks/detection.py --reruns 500 --write
 
 report: $(STAMP)  ## draw the report again from the history alone
 	$(BIN)/qbench report
@@ -60,7 +64,7 @@ doctor: $(STAMP)  ## say what this computer and the suites are like
 	$(BIN)/qbench doctor
 
 benchmarks: $(STAMP)  ## measure what qbench itself costs (docs/performance.md)
-	@for script in benchmarks/*.py; do echo "== $$script"; $(BIN)/python $$script || exit 1; done
+	@for script in $(filter-out benchmarks/detection%,$(wildcard benchmarks/*.py)); do echo "== $$script"; $(BIN)/python $$script || exit 1; done
 
 bias-table: $(STAMP)  ## measure examples/bias-and-scale and write its tables in docs (40 minutes)
 	$(BIN)/python examples/bias_and_scale_table.py
