@@ -55,6 +55,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--top", metavar="K", type=count_from_one, default=5, help="nodes listed, and causes named")
     parser.add_argument("--overrides", metavar="OUT.toml", help="write the schema that repairs it there")
+    parser.add_argument("--html", metavar="OUT.html", help="draw the finding there, node by node, as a page by itself")
     parser.add_argument("--replay", metavar="FILE", help="remember there which nodes were tried in float, and go on")
     parser.add_argument("--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine")
     parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
@@ -69,7 +70,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     check_outputs(
         f"Localising '{arguments.model}'",
-        {"--overrides": arguments.overrides, "--replay": arguments.replay},
+        {"--overrides": arguments.overrides, "--html": arguments.html, "--replay": arguments.replay},
         (arguments.model, arguments.schema),
     )
     if arguments.overrides and Path(arguments.overrides).suffix != ".toml":
@@ -80,6 +81,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         from qbench.storage import write_text
 
         write_text(Path(arguments.overrides), repair.overrides)
+    if arguments.html:
+        _draw(found, Path(arguments.html))
     if arguments.json:
         print_json(_table(found))
     else:
@@ -118,13 +121,27 @@ def _fails(found: "LocalizedCell") -> bool:
     return found.verdict.outcome.is_red
 
 
+def _draw(found: "LocalizedCell", path: Path) -> None:
+    from qbench.reporting import CellKey, Found, finding_page
+    from qbench.storage import write_text
+
+    finding, verdict = found.finding, found.verdict
+    page = finding_page(
+        Found(
+            key=CellKey(finding.model, finding.backend, finding.schema),
+            finding=finding,
+            outcome=verdict.outcome.value,
+            is_red=verdict.outcome.is_red,
+            judged=verdict.headline,
+        )
+    )
+    write_text(path, page)
+
+
 def _table(found: "LocalizedCell") -> dict[str, Any]:
-    from qbench.diagnosis import remedy_of
     from qbench.storage import plain
 
     table: dict[str, Any] = plain(found.finding)
-    for suspect, entry in zip(found.finding.suspects, table["suspects"], strict=True):
-        entry["remedy"] = remedy_of(suspect.cause)
     verdict = {"outcome": found.verdict.outcome.value, "headline": found.verdict.headline, "rule": found.verdict.rule}
     return {"verdict": verdict, "finding": table}
 
@@ -175,15 +192,13 @@ def _decibels(errors: "Errors | None") -> str:
 
 
 def _print_suspects(finding: "Finding") -> None:
-    from qbench.diagnosis import remedy_of
-
     if not finding.suspects:
         print(finding.headline)
         return
     for suspect in finding.suspects:
         print(f"{suspect.node}: {suspect.cause.value}")
         print(f"  {suspect.evidence}")
-        print(f"  {remedy_of(suspect.cause)}")
+        print(f"  {suspect.remedy}")
 
 
 def _print_repair(repair: "Repair", path: str | None) -> None:

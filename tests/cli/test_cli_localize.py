@@ -51,11 +51,13 @@ def test_the_spoilt_layer_is_named_and_its_return_to_float_repairs(spoil, qbench
     assert top1["reference_hits"] - top1["hits"] <= 0.005 * top1["reference_hits"]
 
 
-def test_for_people(spoil, qbench):
-    code, out, err = qbench(
-        "localize", *CELL, *FEW, "--schema", spoil("conv2"), "--overrides", "mended.toml", "--top", "2"
-    )
+def test_for_people(spoil, qbench, tmp_path):
+    files = ("--overrides", "mended.toml", "--html", "why.html")
+    code, out, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2"), *files, "--top", "2")
     assert code == 1
+    page = (tmp_path / "why.html").read_text()
+    assert "<title>Finding: digits_cnn::ort-cpu-precise+bad</title>" in page
+    assert 'class="suspect worst"' in page
     assert "conv2: clipping" in out
     assert "repaired by 1 operator in float (no fewer do): conv2" in out
     assert "wrote mended.toml" in out
