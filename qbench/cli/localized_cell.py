@@ -4,7 +4,7 @@ import argparse
 import datetime
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,7 +61,7 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     from qbench.diagnosis import RepeatableCell
     from qbench.evaluation import Request, SharedWork
     from qbench.graph import Form
-    from qbench.judging import Cell, Expectation, Rules, Tolerance, judge
+    from qbench.judging import Cell, Deciding, Decision, Expectation, GateState, Rules, Tolerance, judge
     from qbench.storage import Cache, digest_plain
 
     backend, schema = choose_backend(arguments.backend), choose_schema(arguments.schema)
@@ -75,14 +75,19 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     tolerance = Tolerance(arguments.tolerance, "--tolerance")
     rules = Rules(integer_macs=0.0, rule="qbench localize")
 
-    def judged(measurement: "Measurement") -> "Verdict":
-        return judge(
+    def judged(measurement: "Measurement", rules: "Rules" = rules) -> "Verdict":
+        verdict = judge(
             measurement,
             Expectation(whole=False, stored=False),
             tolerance=tolerance,
             rules=rules,
             today=datetime.date.min,  # no list of known-bad cells: no day decides anything
         )
+        # counts cannot decide a margin under one sample; what the sample shows can, where it shows a loss
+        undecided = any(gate.kind == "loss" and gate.state is GateState.SHOWN for gate in verdict.gates)
+        if undecided and rules.decision.by is Deciding.POINT:
+            return judged(measurement, replace(rules, decision=Decision(Deciding.CI, "qbench localize")))
+        return verdict
 
     cell = Cell("localize", subject.model.id, backend.name, schema.name)
     return RepeatableCell(

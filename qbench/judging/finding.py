@@ -127,6 +127,6 @@ class Finding:
     def headline(self) -> str:
         """One line: the first suspect and its cause, or that there is none."""
         if not self.suspects:
-            return f"no node of '{self.model}' exceeds what its grid explains"
+            return f"no node of '{self.model}' is suspected"
         first = self.suspects[0]
         return f"{first.node}: {first.cause.value}; {first.evidence}"

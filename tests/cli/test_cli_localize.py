@@ -2,7 +2,10 @@
 
 import json
 
+import numpy as np
 import pytest
+
+from qbench.zoo import digits_arrays
 
 SPOILT = """
 [[rules]]
@@ -76,6 +79,21 @@ def test_a_cell_that_holds_ends_with_0_and_nothing_to_repair(spoil, qbench, tmp_
     assert (found["suspects"], found["repair"], found["complete"]) == ([], None, True)
     assert len(found["nodes"]) > 5
     assert not (tmp_path / "mended.toml").exists()
+
+
+def test_a_loss_of_few_samples_is_decided_by_what_they_show(spoil, qbench, tmp_path):
+    for name, test in (("few", True), ("others", False)):
+        pictures, labels = digits_arrays(test=test)
+        x = pictures.reshape(-1, 1, 8, 8).astype(np.float32) / 16
+        np.savez(tmp_path / f"{name}.npz", x=x[:120], y=labels[:120])
+    data = ("--data", "few.npz", "--calib", "others.npz", "--metrics", "top1")
+    few = ("digits_cnn", "--backend", "ort-cpu-precise", *data)
+    code, out, err = qbench("localize", *few, *FEW, "--schema", spoil("conv2"), "--json")
+    assert code == 1, err
+    found = json.loads(out)
+    assert found["verdict"]["outcome"] == "failed"
+    assert "decision ci" in found["verdict"]["rule"]
+    assert found["finding"]["suspects"][0]["node"] == "conv2"
 
 
 def test_what_was_tried_is_not_tried_again(spoil, qbench, tmp_path):
