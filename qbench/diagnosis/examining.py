@@ -13,13 +13,14 @@ import numpy as np
 
 from qbench.backends import Array, Backend, Closing, Executor, Feeds, get_backend, in_slices
 from qbench.calibration import Rows
+from qbench.diagnosis.filled_batches import filled_up
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.tallies import NodeTally
 from qbench.diagnosis.unit_runs import UnitRunner, Units
 from qbench.errors import InputError
 from qbench.evaluation import steps_of
-from qbench.graph import node_key, node_macs
+from qbench.graph import fixed_batch, node_key, node_macs
 from qbench.judging import CountingErrors, NodeErrors, Unaligned
 from qbench.metrics import Differences, count_differences
 
@@ -32,8 +33,6 @@ _AT_ONCE = 1 << 25
 """Bytes of fp32 values that are held at once."""
 _MOST = 64
 """Samples at once."""
-_LEVELS = 255
-_TINY = float(np.finfo(np.float32).tiny)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +83,6 @@ class Examination(Closing):
         self._rows = Rows.of(patient.original)
         self._size = 1
         self._tallies = {unit.value: NodeTally() for unit in self.units.units}
-        self._widths: dict[str, float] = {}
         self._outputs = tuple(str(value.name) for value in patient.original.graph.outputs)
         self._steps = {str(value.name): steps_of(value) for value in patient.quantized.graph.outputs}
         self._differences = Differences()
@@ -119,8 +117,10 @@ class Examination(Closing):
         return tuple(name for name in wanted if name not in given and name not in self._outputs)
 
     def _levels(self) -> tuple[str, ...]:
-        outputs = {str(value.name) for value in self._patient.quantized.graph.outputs}
-        return tuple(unit.value for unit in self.units.units if unit.value not in outputs)
+        graph = self._patient.quantized.graph
+        known = {str(value.name) for value in (*graph.inputs, *graph.outputs)}
+        wanted = dict.fromkeys(name for unit in self.units.units for name in (*unit.feeds, unit.value))
+        return tuple(name for name in wanted if name not in known)
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch: folds what all runs make of it, gives the float graph's own outputs.
@@ -129,16 +129,18 @@ class Examination(Closing):
             InputError: feeds that do not fit the graph.
         """
         count = self._rows.count(feeds)
-        rows = self._rows if self._rows.size > 1 else replace(self._rows, size=self._size)
+        is_free = fixed_batch(self._patient.original) is None and self._rows.size == 1
+        rows = replace(self._rows, size=self._size) if is_free else self._rows
         results = [self._fold(part) for _, _, part in rows.parts(feeds, count)]
         joined: dict[str, Array] = rows.joined(results, self._outputs)
         return joined
 
     def _fold(self, part: dict[str, Array]) -> dict[str, Array]:
+        rows = self._rows.count(part)
+        part = filled_up(self._patient.original, part)
         floats: dict[str, Array] = {**part, **self._float.run(part)}
         seen: dict[str, Array] = {**part, **self._watched.run(part)}
         held = sum(array.nbytes for array in floats.values())
-        rows = self._rows.count(part)
         self._size = max(1, min(_MOST, _AT_ONCE * rows // max(held, 1)))
         if self._engine is not None:
             self._count_outputs(seen, self._engine.run(part))
@@ -147,7 +149,12 @@ class Examination(Closing):
             if self.samples < ALONE or held <= _SMALL * rows:
                 self._fold_alone(runner, floats, seen)
         self.samples += rows
-        return {name: floats[name] for name in self._outputs}
+        return {name: self._first(name, floats[name], rows) for name in self._outputs}
+
+    def _first(self, name: str, result: Array, rows: int) -> Array:
+        """The rows of an output that belong to samples, not to what filled the batch up."""
+        axis = self._rows.outputs.get(name)
+        return result if axis is None else result[(slice(None),) * axis + (slice(rows),)]
 
     def _count_outputs(self, seen: Mapping[str, Array], answered: Mapping[str, Array]) -> None:
         for name, steps in self._steps.items():
@@ -166,15 +173,14 @@ class Examination(Closing):
         unit, tally = runner.unit, self._tallies[runner.unit.value]
         feeds, found = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         steps = runner.steps(feeds)
-        width = self._width(unit, steps)
-        tally.counting.add(found, unit.rounded(steps).astype(found.dtype), steps, width)
+        tally.counting.add(found, unit.rounded(steps).astype(found.dtype), steps)
         tally.ties.add(steps)
         # a machine that is watched in an engine's place is what the engine claims to be
         ours, other = (
             (found, runner.claimed(feeds)) if self._patient.is_watched_itself else (runner.counted(feeds), found)
         )
         if ours is not None and other is not None and not unit.has_real_products:
-            tally.claimed.add(ours, other, steps, width)
+            tally.claimed.add(ours, other, steps)
         if not self._is_fed_by_fp32(unit):
             return
         fed, expected = self.units.rounded(unit, floats), floats[unit.stands_for].astype(np.float32, copy=False)
@@ -185,19 +191,13 @@ class Examination(Closing):
             explained = runner.explained(self.units.reals(unit, fed))
             if explained is not None:
                 tally.explained.add(expected, explained)
+                if alone is not None:
+                    tally.unexplained.add(explained, unit.reals(alone))
 
     def _is_fed_by_fp32(self, unit: QuantizedUnit) -> bool:
         """Whether the value and all in front of it have counterparts in fp32."""
-        makers = (name for name in (unit.value, *unit.feeds) if name in self.units.by_value)
-        return all(name in self.units.aligned for name in makers)
-
-    def _width(self, unit: QuantizedUnit, numbers: Array) -> float:
-        """The size of a difference that counts as a step: 1 level, or a 255th of the range of a real result."""
-        if unit.grid is not None:
-            return 1.0
-        if unit.value not in self._widths:
-            self._widths[unit.value] = max(float(np.ptp(numbers)) / _LEVELS, _TINY)
-        return self._widths[unit.value]
+        inputs = {value.name for value in self._patient.quantized.graph.inputs}
+        return all(name in self.units.aligned or name in inputs for name in (unit.value, *unit.feeds))
 
     def examined(self) -> Examined:
         """Everything run so far."""
@@ -217,8 +217,8 @@ class Examination(Closing):
         tally = self._tallies[unit.value]
         low, high = tally.clips.shares()
         scale = None if unit.grid is None else unit.scale
-        kinds = (tally.cumulative, tally.isolated, tally.explained)
-        cumulative, isolated, explained = (one.errors(scale) if one.elements else None for one in kinds)
+        kinds = (tally.cumulative, tally.isolated, tally.explained, tally.unexplained)
+        cumulative, isolated, explained, unexplained = (one.errors(scale) if one.elements else None for one in kinds)
         return NodeErrors(
             node=unit.node,
             operators=unit.operators,
@@ -228,6 +228,7 @@ class Examination(Closing):
             cumulative=cumulative,
             isolated=isolated,
             explained=explained,
+            unexplained=unexplained,
             counting=tally.counting.errors(),
             claimed=_counted(tally),
             clipped_low=low,

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Array
@@ -67,7 +66,11 @@ def fresh_unit(
 
 
 def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QParams, Array]]:
-    """(operator, place of its operand) → the grid of that constant, and its numbers."""
+    """(operator, place of its operand) → the grid of that constant, and its numbers.
+
+    Raises:
+        LookupError: a constant comes off no grid that is known beforehand.
+    """
     found = {}
     for node in unit.graph.graph:
         if node.op_type in _PAIRS:
@@ -77,50 +80,47 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
             if maker is None or maker.op_type != "DequantizeLinear" or not is_constant(maker.inputs[0]):
                 continue
             grid, levels = grid_of(maker), constant_value(maker.inputs[0])
-            if grid is not None and levels is not None and grid.block_size is None:
-                found[node_key(node), place] = (grid, _dequantized(levels, grid))
+            if grid is None or levels is None:
+                raise LookupError(f"nothing says on which grid '{value.name if value else place}' lies")
+            found[node_key(node), place] = (grid, _dequantized(levels, grid))
     return found
 
 
 def _round_constants(
     piece: ir.Graph, grids: Mapping[tuple[str, int], tuple[QParams, Array]]
 ) -> Iterator[tuple[str, float]]:
-    """Put the constants of ``piece`` on their grids; name → how far the unit's are from these, where they are not."""
+    """Put the constants of ``piece`` on their grids; name → how far the unit's are from these, where they are not.
+
+    Raises:
+        LookupError: one of the grids is of an operand that fp32 has not.
+    """
+    left = dict(grids)
     for node in piece:
         for place, value in enumerate(node.inputs):
             constant = constant_value(value)
-            if value is None or constant is None or (node_key(node), place) not in grids:
+            if value is None or constant is None or (node_key(node), place) not in left:
                 continue
-            grid, theirs = grids[node_key(node), place]
-            if not _fits(grid, constant):
-                yield str(value.name), float("inf")
+            grid, theirs = left.pop((node_key(node), place))
+            try:
+                rounded = _dequantized(quantize(constant.astype(np.float32), grid), grid)
+            except ValueError:
+                yield str(value.name), float("inf")  # the grid does not fit fp32's shape: another layout
                 continue
-            rounded = _dequantized(quantize(constant.astype(np.float32), grid), grid)
             if theirs.shape != rounded.shape:
                 yield str(value.name), float("inf")
             else:
-                steps = (theirs.astype(np.float64) - rounded) / _along(grid, constant.ndim)
+                steps = (theirs.astype(np.float64) - rounded) / grid.expanded(rounded.shape)[0]
                 if (np.abs(steps) > 1).any():  # a step is what ties and corrections of rounding may move
                     yield str(value.name), float(np.sqrt(np.mean(np.square(steps))))
             name = f"{value.name}_rounded_{node_key(node)}"
             held = ir.Value(name=name, const_value=ir.tensor(rounded.astype(np.float32), name=name))
             piece.initializers[name] = held
             node.replace_input_with(place, held)
-
-
-def _fits(grid: QParams, constant: Array) -> bool:
-    return grid.axis is None or (constant.ndim > 0 and constant.shape[grid.axis % constant.ndim] == grid.scale.size)
-
-
-def _along(grid: QParams, rank: int) -> npt.NDArray[np.float64]:
-    """The scale as it broadcasts against an array of ``rank`` axes."""
-    scale = grid.scale.astype(np.float64)
-    if grid.axis is None or not scale.ndim:
-        return scale.reshape(())
-    return scale.reshape([-1 if axis == grid.axis % rank else 1 for axis in range(rank)])
+    for operator, place in left:
+        raise LookupError(f"fp32 has no operand {place} of '{operator}'")
 
 
 def _dequantized(levels: Array, grid: QParams) -> Array:
-    scale = _along(grid, levels.ndim)
-    point = np.broadcast_to(grid.zero_point, grid.scale.shape).reshape(scale.shape)
-    return np.asarray((levels.astype(np.int64) - point) * scale, np.float32)
+    """In float64 before it is rounded: biases of 32 bits are beyond float32."""
+    scale, point = grid.expanded(levels.shape)
+    return np.asarray((levels.astype(np.int64) - point) * scale.astype(np.float64), np.float32)

@@ -13,10 +13,11 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Feeds, get_backend, in_slices
+from qbench.diagnosis.filled_batches import filled_up
 from qbench.diagnosis.fresh_units import fresh_unit
 from qbench.diagnosis.patient import Patient, Watchable
 from qbench.diagnosis.quantized_units import QuantizedUnit
-from qbench.diagnosis.tallies import sqnr_of
+from qbench.diagnosis.tallies import ErrorTally, sqnr_of
 from qbench.diagnosis.unit_runs import Units, exact_backend
 from qbench.interpreter import Run
 
@@ -36,6 +37,7 @@ def output_gains(patient: Patient, units: Units, feeds: Feeds) -> dict[str, floa
     machine = patient.watched
     if not isinstance(machine, Watchable):
         return {}
+    feeds = filled_up(patient.original, feeds)
     memory, names = _Memory(), [str(value.name) for value in patient.original.graph.outputs]
     levels = tuple(unit.value for unit in units.units if unit.value not in names)
     with get_backend(FLOAT_BACKEND).prepare(patient.original) as run:
@@ -107,8 +109,15 @@ def _has_weights(unit: QuantizedUnit) -> bool:
 
 
 def _noise(wanted: Mapping[str, Array], found: Mapping[str, Array], names: Sequence[str]) -> float:
-    apart = [(found[name].astype(np.float64) - wanted[name]).reshape(-1) for name in names]
-    return float(sum(np.dot(one, one) for one in apart))
+    """Noise as a share of the signal, summed over the outputs that are real numbers, each as large as the others."""
+    total = 0.0
+    for name in names:
+        if wanted[name].dtype.kind != "f" or wanted[name].shape != found[name].shape:
+            continue
+        tally = ErrorTally()
+        tally.add(wanted[name], found[name])
+        total += tally.noise / tally.signal if tally.signal else tally.noise
+    return total
 
 
 class _Memory:

@@ -7,7 +7,7 @@ with levels as inputs and as output, so that an engine fuses in it what it fuses
 in from elsewhere. A tap in the middle of a piece would stop that fusion.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,6 +99,8 @@ class QuantizedUnit:
 def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
     """The pieces of ``model``, in its order: one for each value with one static grid of at most 16 bits.
 
+    Where an operator with graphs of its own reads values from outside, no piece can be cut out.
+
     Raises:
         InputError: a Q or DQ means nothing.
     """
@@ -107,6 +109,13 @@ def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
     borders = {_levels(node) for node in quantizers}
     units = (_unit(shaped, node, borders) for node in quantizers)
     return tuple(unit for unit in units if unit is not None)
+
+
+def levels_without_unit(model: ir.Model, units: Sequence[QuantizedUnit]) -> tuple[str, ...]:
+    """The values on one grid of ``model`` that none of ``units`` makes."""
+    made = {unit.value for unit in units}
+    names = (str(_levels(node).name) for node in model.graph if _on_one_grid(node))
+    return tuple(name for name in names if name not in made)
 
 
 def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
@@ -126,21 +135,19 @@ def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
 
 def _real_unit(model: ir.Model, output: ir.Value, borders: set[ir.Value]) -> QuantizedUnit | None:
     feeds, between = _between(model, output, borders)
-    name = str(output.name)
-    return (
-        None
-        if not feeds
-        else QuantizedUnit(
-            value=name,
-            node=node_key(between[-1]) if between else name,
-            operators=tuple(node.op_type for node in between),
-            graph=_extracted(model, feeds, output),
-            feeds=tuple(str(feed.name) for feed in feeds),
-            real=name,
-            stands_for=name,
-            grid=None,
-            ends=Ends(low=-_ENDLESS, high=_ENDLESS),
-        )
+    name, piece = str(output.name), _extracted(model, feeds, output) if feeds else None
+    if piece is None:
+        return None
+    return QuantizedUnit(
+        value=name,
+        node=node_key(between[-1]) if between else name,
+        operators=tuple(node.op_type for node in between),
+        graph=piece,
+        feeds=tuple(str(feed.name) for feed in feeds),
+        real=name,
+        stands_for=name,
+        grid=None,
+        ends=Ends(low=-_ENDLESS, high=_ENDLESS),
     )
 
 
@@ -161,7 +168,8 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
     assert grid is not None
     assert source is not None
     feeds, between = _between(model, levels, borders)
-    if not feeds:
+    piece = _extracted(model, feeds, levels) if feeds else None
+    if piece is None:
         return None
     operators = [node for node in between if node is not levels.producer()]
     lowest, highest = _grid_ends(quantizer, grid)
@@ -174,7 +182,7 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
         value=str(levels.name),
         node=node_key(operators[-1] if operators else quantizer),
         operators=tuple(node.op_type for node in operators),
-        graph=_extracted(model, feeds, levels),
+        graph=piece,
         feeds=tuple(str(feed.name) for feed in feeds),
         real=str(source.name if source is not None else ""),
         stands_for=stands_for,
@@ -206,8 +214,12 @@ def _is_clip_of_reals(node: ir.Node) -> bool:
     return node.op_type == "Clip" and (maker is None or clip_of_levels(maker) is not node)
 
 
-def _extracted(model: ir.Model, feeds: list[ir.Value], result: ir.Value) -> ir.Model:
-    return ir.Model(ir.convenience.extract(model.graph, feeds, [result]), ir_version=model.ir_version)
+def _extracted(model: ir.Model, feeds: list[ir.Value], result: ir.Value) -> ir.Model | None:
+    """The piece; None: an operator in it has a graph of its own that reads values from outside."""
+    try:
+        return ir.Model(ir.convenience.extract(model.graph, feeds, [result]), ir_version=model.ir_version)
+    except ValueError:
+        return None
 
 
 def _between(model: ir.Model, result: ir.Value, borders: set[ir.Value]) -> tuple[list[ir.Value], list[ir.Node]]:

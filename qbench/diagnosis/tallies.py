@@ -1,6 +1,7 @@
 """Sums over batches, from which the numbers of a node come: nothing is kept but them.
 
-Rounded differences of a few float32 arrays of one shape; sums in float64, batch by batch.
+Sums in float64, batch by batch. Where one of two numbers is not finite and the other is not the same, no number bounds
+their distance: such elements count as differing, and stay out of the sums.
 """
 
 import math
@@ -12,7 +13,7 @@ from qbench.backends import Array
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.step_causes import TIE_WIDTH
 from qbench.judging import CountingErrors, Errors
-from qbench.metrics import MOST_DB
+from qbench.metrics import MOST_DB, unequal
 
 
 @dataclass(slots=True)
@@ -25,10 +26,16 @@ class ErrorTally:
 
     def add(self, x: Array, y: Array) -> None:
         """One batch of both, float32 of one shape."""
-        flat, apart = x.reshape(-1), (x - y).reshape(-1)
+        whole, other = x.reshape(-1), y.reshape(-1)
         self.elements += x.size
-        self.signal += float(np.dot(flat, flat))
-        self.noise += float(np.dot(apart, apart))
+        for start in range(0, whole.size, _AT_ONCE):
+            part, its = (one[start : start + _AT_ONCE].astype(np.float64) for one in (whole, other))
+            if not (math.isfinite(part.sum()) and math.isfinite(its.sum())):
+                bounded = np.isfinite(part) & np.isfinite(its)
+                part, its = part[bounded], its[bounded]
+            apart = part - its
+            self.signal += float(np.dot(part, part))
+            self.noise += float(np.dot(apart, apart))
 
     def errors(self, scale: float | None) -> Errors:
         """In dB, as a share, and in steps of ``scale``."""
@@ -37,6 +44,10 @@ class ErrorTally:
             relative=math.sqrt(self.noise / self.signal) if self.signal else (1.0 if self.noise else 0.0),
             steps=None if scale is None or not self.elements else math.sqrt(self.noise / self.elements) / scale,
         )
+
+
+_AT_ONCE = 1 << 16
+"""Elements that are summed at once: what a cache holds in float64."""
 
 
 def sqnr_of(signal: float, noise: float) -> float:
@@ -60,23 +71,28 @@ class CountingTally:
     sums: float = 0.0
     largest: float = 0.0
 
-    def add(self, found: Array, other: Array, real: Array | None, width: float = 1.0) -> None:
+    def add(self, found: Array, other: Array, real: Array | None) -> None:
         """One batch.
 
         Args:
-            found, other: levels, of one shape; or real numbers, whose steps are ``width``.
+            found, other: levels, of one shape; or real numbers, whose steps are a 127th of the largest of ``other``.
             real: the number in front of rounding, in steps; None: ties are not told from others.
         """
         self.elements += found.size
-        apart = np.asarray(found != other)
+        apart = unequal(found, other)
         if not apart.any():
             return
-        steps = (found[apart].astype(np.float64) - other[apart].astype(np.float64)) / width
-        steps = np.where(np.isfinite(steps), steps, np.finfo(np.float32).max)
-        if found.dtype.kind == "f":  # a real result: what float32 leaves of its order of sums is no difference
-            steps = steps[np.abs(steps) > _FLOAT_STEPS]
-        size = np.abs(steps)
+        ours, theirs = found[apart].astype(np.float64), other[apart].astype(np.float64)
+        steps = np.subtract(
+            ours, theirs, out=np.full(ours.shape, np.inf), where=np.isfinite(ours) & np.isfinite(theirs)
+        )
+        if found.dtype.kind == "f":
+            steps = _of_range(steps, other)
+        bounded = np.isfinite(steps)
         self.differing += steps.size
+        self.beyond += int(np.count_nonzero(~bounded))
+        steps = steps[bounded]
+        size = np.abs(steps)
         self.beyond += int(np.count_nonzero(size > 1))
         self.squares += float(np.dot(steps, steps))
         self.sums += float(steps.sum())
@@ -99,8 +115,17 @@ class CountingTally:
         )
 
 
+_LEVELS = 127
 _FLOAT_STEPS = 2.0**-8
-"""In steps of a 255th of a real result's range, what sums in another order may move."""
+"""Steps that sums of float32 in another order may move."""
+
+
+def _of_range(apart: Array, other: Array) -> Array:
+    """Differences of real numbers in steps of their range; those that another order of sums makes are left out."""
+    largest = float(np.abs(other[np.isfinite(other)]).max(initial=0))
+    steps = apart * (_LEVELS / largest) if largest else apart
+    kept: Array = steps[~(np.abs(steps) <= _FLOAT_STEPS)]
+    return kept
 
 
 @dataclass(slots=True)
@@ -151,6 +176,7 @@ class NodeTally:
     cumulative: ErrorTally = field(default_factory=ErrorTally)
     isolated: ErrorTally = field(default_factory=ErrorTally)
     explained: ErrorTally = field(default_factory=ErrorTally)
+    unexplained: ErrorTally = field(default_factory=ErrorTally)
     counting: CountingTally = field(default_factory=CountingTally)
     claimed: CountingTally = field(default_factory=CountingTally)
     clips: ClipTally = field(default_factory=ClipTally)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from qbench.backends import Array, Backend, Executor, Feeds, OrtBackend, get_backend
 from qbench.diagnosis.fresh_units import FreshUnit, fresh_unit
 from qbench.diagnosis.patient import Patient
-from qbench.diagnosis.quantized_units import QuantizedUnit, quantized_units, real_units
+from qbench.diagnosis.quantized_units import QuantizedUnit, levels_without_unit, quantized_units, real_units
 from qbench.errors import QbenchError
 from qbench.graph import node_key, values_by_name, with_shapes
 from qbench.judging import Unaligned
@@ -52,7 +52,15 @@ class Units:
         by_value = {unit.value: unit for unit in units}
         stands_for = {str(value.name): str(value.name) for value in patient.quantized.graph.inputs}
         stands_for |= {unit.value: unit.stands_for for unit in units}
-        fresh, unaligned = {}, []
+        fresh, unaligned = (
+            {},
+            [
+                Unaligned(
+                    value=name, reason="an operator in front of it has a graph of its own, or nothing is fed to it"
+                )
+                for name in levels_without_unit(patient.quantized, found)
+            ],
+        )
         for unit in units:
             if unit.stands_for not in known:
                 unaligned.append(Unaligned(value=unit.value, reason=f"fp32 has no value '{unit.stands_for}'"))
@@ -131,8 +139,8 @@ class UnitRunner:
         self._exact = stack.enter_context(exact.prepare(unit.graph, taps=(name,) if name in made else ()))
         self._fresh = None if fresh is None else stack.enter_context(exact.prepare(fresh.graph))
         claims = patient.claims if patient.is_watched_itself else None
-        self._claimed = self._prepared(claims, unit.graph, stack)
-        self._patient = self._prepared(patient.backend, unit.graph, stack)
+        self._claimed = None if claims is None else self._prepared(claims, stack)
+        self._patient = self._prepared(patient.backend, stack, is_patient=True)
 
     def steps(self, feeds: Feeds) -> Array:
         """The number in front of rounding, by real arithmetic on ``feeds``: float32 steps, zero point left out."""
@@ -150,8 +158,14 @@ class UnitRunner:
             return None
 
     def claimed(self, feeds: Feeds) -> Array | None:
-        """What the machine that a watched patient claims to be makes of ``feeds``; None: it claims none."""
-        return None if self._claimed is None else self._claimed.run(feeds)[self.unit.value]
+        """What the machine that a watched patient claims to be makes of ``feeds``; None: it claims none, or fails."""
+        if self._claimed is None:
+            return None
+        try:
+            return self._claimed.run(feeds)[self.unit.value]
+        except QbenchError:
+            self._claimed = None  # nothing is known then about what the patient should have counted
+            return None
 
     def explained(self, feeds: Feeds) -> Array | None:
         """The fp32 value that rounded operands give, rounded too: real; None: it has no counterpart."""
@@ -160,12 +174,12 @@ class UnitRunner:
         exact = self._fresh.run(feeds)[self.unit.stands_for]
         return self.unit.reals(levels_of(self.unit, exact)) if self.unit.grid is not None else exact
 
-    def _prepared(self, backend: Backend | None, graph: ir.Model, stack: ExitStack) -> Executor | None:
-        if backend is None:
-            return None
+    def _prepared(self, backend: Backend, stack: ExitStack, *, is_patient: bool = False) -> Executor | None:
+        """The unit on ``backend``; None where it is refused, which is a crash where the patient does it."""
         try:
             sparing = replace(backend, arena=False) if isinstance(backend, OrtBackend) else backend
-            return stack.enter_context(sparing.prepare(graph))
+            return stack.enter_context(sparing.prepare(self.unit.graph))
         except QbenchError as error:
-            self.crash = error.found
+            if is_patient:
+                self.crash = error.found
             return None

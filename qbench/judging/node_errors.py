@@ -54,6 +54,7 @@ class NodeErrors:
         isolated: of the patient fed with fp32 numbers, rounded to the grids in front: this node's own error.
         explained: what the grids alone cost: the fp32 operators themselves, with inputs, weights and result rounded to
             the grids of this node. What ``isolated`` has beyond is a fault of the graph or of the engine.
+        unexplained: how far the isolated result is off the explained one.
         counting: the patient's levels in its own run beside real arithmetic on the levels that it had there.
         claimed: the same beside the arithmetic that the patient claims to count by; None: it claims none, or is that.
         clipped_low, clipped_high: shares of fp32's numbers beyond either end of the grid.
@@ -69,6 +70,7 @@ class NodeErrors:
     cumulative: Errors | None = None
     isolated: Errors | None = None
     explained: Errors | None = None
+    unexplained: Errors | None = None
     counting: CountingErrors | None = None
     claimed: CountingErrors | None = None
     clipped_low: float = 0.0

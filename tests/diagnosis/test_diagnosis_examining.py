@@ -3,16 +3,22 @@
 from dataclasses import replace
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from digits_patients import batches, constant_behind, digits, machine, patient, put, quantized
 
 from qbench.backends import Closing, get_backend
+from qbench.calibration import calibrate
 from qbench.diagnosis.capturing import capture
 from qbench.diagnosis.examining import Examination, examine
 from qbench.diagnosis.gains import output_gains
+from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.ranking import Excess, rank_nodes, with_gains
+from qbench.diagnosis.tallies import CountingTally, ErrorTally
 from qbench.diagnosis.unit_runs import Units
 from qbench.errors import InputError
+from qbench.passes import canonicalize, plannable
+from qbench.quantization import insert_qdq, make_plan
 
 NODES = ["x_quantized", "conv1", "conv2", "pool", "flatten", "dense1", "dense2"]
 
@@ -237,3 +243,107 @@ def test_a_task_drives_it_as_any_executor():
         plain = subject.model.task.answer({"model": run}, few)
         assert examination.examined().samples == 20
     assert answers.digest == plain.digest
+
+
+TWO_HEADS = """<ir_version: 10, opset_import: ["" : 21]>
+heads (float[n,4] x) => (float[n,3] small, float[n,3] large) {
+  [first] a = MatMul(x, w1)
+  [relu] b = Relu(a)
+  [second] small = MatMul(b, w2)
+  [third] c = MatMul(x, w3)
+  [relu3] d = Relu(c)
+  [fourth] large = MatMul(d, w4)
+}"""
+
+
+def with_weights(text, **shapes):
+    """The text's model with random constants of these shapes, times a factor."""
+    random = np.random.default_rng(1)
+    written = []
+    for name, (factor, *shape) in shapes.items():
+        values = ", ".join(repr(float(one)) for one in (factor * random.normal(size=shape)).ravel().round(4))
+        written.append(f"float{shape} {name} = {{{values}}}")
+    return ir.from_onnx_text(text.replace(" {", f" <{', '.join(written)}> {{", 1))
+
+
+def patient_of(model, schema="w8a8_asym_pc", *, feeds):
+    original = canonicalize(model)
+    plan = make_plan(original, calibrate(original, [feeds]), schema, capabilities=machine().capabilities)
+    planned = plannable(original)
+    return Patient(
+        model="made", original=planned, quantized=insert_qdq(planned, plan), backend=machine(), watched=machine()
+    )
+
+
+def numbers(count, *shape):
+    return np.random.default_rng(0).normal(size=(count, *shape)).astype(np.float32)
+
+
+def test_a_small_head_counts_as_much_as_a_large_one():
+    feeds = {"x": numbers(16, 4)}
+    model = with_weights(TWO_HEADS, w1=(1, 4, 8), w2=(1, 8, 3), w3=(1, 4, 8), w4=(1000, 8, 3))
+    sick = patient_of(model, feeds=feeds)
+    (scale,) = (value for name, value in sick.quantized.graph.initializers.items() if name.startswith("b_scale"))
+    put(scale, scale.const_value.numpy() / np.float32(16))
+    units = Units.of(sick)
+    gains = output_gains(sick, units, feeds)
+    assert max(gains, key=gains.get) == "b_quantized"
+    assert gains["b_quantized"] > 6
+
+
+CHAIN = """<ir_version: 10, opset_import: ["" : 21]>
+chain (float[{batch},2,6,6] x) => (float[{batch},1] y) {{
+  [conv] a = Conv <kernel_shape = [3, 3], pads = [1, 1, 1, 1]> (x, w)
+  [relu] b = Relu(a)
+  [flat] c = Flatten(b)
+  [fc] y = MatMul(c, v)
+}}"""
+
+
+def chain(batch, feeds):
+    return patient_of(with_weights(CHAIN.format(batch=batch), w=(0.3, 3, 2, 3, 3), v=(0.1, 108, 1)), feeds=feeds)
+
+
+def test_an_output_of_one_number_a_sample_is_no_suspect():
+    feeds = {"x": numbers(5, 2, 6, 6)}
+    found = examine(chain("n", feeds), [{"x": one[None]} for one in feeds["x"]])
+    assert not rank_nodes(found)
+    assert all(node.counting.beyond == 0 for node in found.nodes)
+
+
+@pytest.mark.parametrize(("batch", "count"), [(1, 6), (4, 6), (4, 2)])
+def test_graphs_of_a_fixed_batch(batch, count):
+    feeds = {"x": numbers(count, 2, 6, 6)}
+    given = {"x": numbers(batch, 2, 6, 6)}
+    sick = chain(batch, given)
+    with Examination(sick) as examination, get_backend("ort-cpu").prepare(chain("n", feeds).original) as free:
+        answered = examination.run(feeds)
+        found = examination.examined()
+        np.testing.assert_allclose(answered["y"], free.run(feeds)["y"], rtol=1e-4, atol=1e-5)
+    assert found.samples == count
+    assert not rank_nodes(found)
+    gains = output_gains(sick, Units.of(sick), feeds)
+    assert set(gains) == {"b_quantized", "c_quantized", "y"}
+
+
+@pytest.mark.parametrize("schema", ["w4a8_sym_b16", "w8a8_sym_pc_pow2"])
+def test_weights_in_blocks_are_explained_by_their_blocks(schema):
+    feeds = {"x": numbers(8, 2, 6, 6)}
+    sick = patient_of(with_weights(CHAIN.format(batch="n"), w=(0.3, 3, 2, 3, 3), v=(0.1, 108, 1)), schema, feeds=feeds)
+    assert all(one.excess is Excess.GRID for one in rank_nodes(examine(sick, [feeds])))
+
+
+def test_infinite_numbers_are_counted_and_stay_out_of_sums():
+    one, other = ErrorTally(), CountingTally()
+    x = np.array([1, 2, np.inf, np.nan, -3.4e38], np.float32)
+    y = np.array([1.5, 2, np.inf, 4, -3.4e38], np.float32)
+    one.add(x, y)
+    other.add(y[:4], x[:4], None)
+    assert one.noise == pytest.approx(0.25)
+    assert np.isfinite(one.errors(None).relative)
+    assert other.differing == 2
+    assert other.beyond == 2
+    assert np.isfinite(other.errors().rms_steps)
+    same = CountingTally()
+    same.add(x, x, None)
+    assert same.differing == 0
