@@ -74,7 +74,7 @@ class Trial:
         suspects: (node, cause) as localisation ranks them. hit: place of the first that is a site, from 1; None: no
             suspect is. named: whether the cause given for it is one that is right.
         failed: the sentence with which the faulty cell did not run at all; empty otherwise.
-        seconds: of localisation.
+        unlocalized: that with which localisation gave up; a miss. seconds: of localisation.
     """
 
     fault: str
@@ -88,6 +88,7 @@ class Trial:
     hit: int | None = None
     named: bool = False
     failed: str = ""
+    unlocalized: str = ""
     seconds: float = 0.0
 
     @property
@@ -257,11 +258,11 @@ class Ward:
         )
 
     def _localized(self, trial: Trial, placed: Placed, cell: RepeatableCell, verdict: Verdict, samples: int) -> Trial:
-        wishes = LocalizeWishes(samples=samples, repairs=False)
+        wishes, budget = LocalizeWishes(samples=samples, repairs=False), Budget.begin(None, self.timer)
         try:
-            finding = localize(cell, verdict, Budget.begin(None, self.timer), wishes=wishes)
-        except QbenchError as error:
-            return replace(trial, failed=str(error))
+            finding = localize(cell, verdict, budget, wishes=wishes)
+        except Exception as error:  # whatever it is: a user would have no finding
+            return replace(trial, unlocalized=f"{type(error).__name__}: {error}", seconds=budget.spent)
         return _with_finding(trial, placed, finding)
 
 

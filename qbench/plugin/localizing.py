@@ -45,7 +45,7 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
 
     budget = Budget.begin(left, time.perf_counter)
     try:
-        finding = _localized(opened, judged, budget)
+        line = finding_line(cell, _localized(opened, judged, budget))
     except Exception as error:  # the cell is red for its own reason: this must not take its place
         said = " ".join(str(error).split()) or type(error).__name__
         finding = Finding(
@@ -56,8 +56,9 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
             notes=(f"could not be localised: {said}",),
             complete=False,
         )
+        line = finding_line(cell, finding)
     spent.append(budget.spent)
-    return finding_line(cell, finding)
+    return line
 
 
 def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Finding":
