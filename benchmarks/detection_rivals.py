@@ -20,7 +20,7 @@ from rival_esp_ppq import ESP_PPQ, ask_esp_ppq
 from rival_ort import ORT, Ranking, Sick, ask_ort, place_of
 
 from qbench.evaluation import SharedWork, prepare_runners, recorded_feeds
-from qbench.faults import CATALOGUE, FaultyWork, GraphEdit, Placed, ProfileFault, edited
+from qbench.faults import CATALOGUE, FaultyWork, GraphEdit, Placed, ProfileFault, Stage, edited
 from qbench.faults.trial import Ward
 
 COLUMNS = (
@@ -32,6 +32,8 @@ COLUMNS = (
 SMALL = {"mobilenet_v2": "photo_crops_128"}
 """Subject → the data set of small pictures that all tools look at; others: their main one."""
 _FEW_LARGE = 8
+FEWER = {"mobilenet_v2": 2}
+"""Subject → samples that esp-ppq looks at, where it would take hours."""
 OURS = "qbench"
 TOOLS = (OURS, *ORT, *ESP_PPQ)
 
@@ -125,7 +127,8 @@ def ask_all(column: Column, faults: Sequence[str], seed: int, tools: Sequence[st
             _note(book, column, placed, ask_ort(sick_of(ward, placed), feeds))
     left = [one for one in places if not book.has(column.model, one.fault.name, seed, *ESP_PPQ)]
     if ESP_PPQ[0] in tools and left:
-        found = ask_esp_ppq([sick_of(ward, placed) for placed in left], feeds)
+        fewer = feeds_of(ward, FEWER.get(column.model, column.localized))
+        found = ask_esp_ppq([sick_of(ward, placed) for placed in left], fewer)
         for placed, rankings in zip(left, found, strict=True):
             _note(book, column, placed, rankings)
     for placed in places:
@@ -201,6 +204,8 @@ def summaries(book: Book, subjects: Sequence[str], faults: Sequence[str], seed: 
         if found:
             yield from totals(found, f"asked of {words}")
             yield from totals([kept for kept in found if kept[0].seen], f"of these, seen by a gate ({words})")
+            shown = [kept for kept in found if CATALOGUE[kept[0].fault].stage is not Stage.ENGINE]
+            yield from totals(shown, f"of these, in the graph that a user has ({words})")
 
 
 def main() -> int:

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from esp_ppq.IR import BaseGraph, Operation
     from numpy.lib.npyio import NpzFile
 
-BATCH = 8
+STEPS = 8
+"""Of calibration; fewer are refused."""
 
 
 def main(folder: Path) -> None:
@@ -30,12 +31,13 @@ def main(folder: Path) -> None:
 
     torch.set_num_threads(1)
     (feed,) = np.load(folder / "feeds.npz").values()
-    batches = [torch.from_numpy(feed[start : start + BATCH]) for start in range(0, len(feed), BATCH)]
+    size = max(1, len(feed) // STEPS)
+    batches = [torch.from_numpy(feed[start : start + size]) for start in range(0, len(feed), size)]
     setting = QuantizationSettingFactory.default_setting()
     graph = quantize_onnx_model(
         onnx_import_file=str(folder / "float.onnx"),
-        calib_dataloader=batches * -(-8 // len(batches)),  # fewer than eight steps are refused
-        calib_steps=max(len(batches), 8),
+        calib_dataloader=batches * -(-STEPS // len(batches)),
+        calib_steps=max(len(batches), STEPS),
         input_shape=list(batches[0].shape),
         platform=TargetPlatform.ONNXRUNTIME,
         setting=setting,
