@@ -9,6 +9,14 @@ from qbench.judging import NodeErrors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replay:
+    """The piece alone on the same levels in front once more: what it gave, and what it had given just before."""
+
+    levels: Array
+    before: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Captured:
     """A unit at work.
 
@@ -22,6 +30,7 @@ class Captured:
         real: the number in front of rounding by real arithmetic on ``feeds``, in steps, zero point left out: float64.
         fed: fp32 numbers in front, rounded to the grids there. isolated: levels that the backend makes of ``fed``.
         expected: the fp32 value itself, real.
+        replays: of ``feeds``, at other times.
     """
 
     unit: QuantizedUnit
@@ -34,3 +43,4 @@ class Captured:
     fed: Mapping[str, Array]
     isolated: Array | None
     expected: Array
+    replays: tuple[Replay, ...] = ()

@@ -1,17 +1,20 @@
 """A few samples of a few nodes as arrays, for what sums cannot tell."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import ExitStack
 
 import numpy as np
 
-from qbench.backends import Feeds, get_backend, in_slices
-from qbench.diagnosis.captured import Captured
+from qbench.backends import Array, Feeds, get_backend, in_slices
+from qbench.diagnosis.captured import Captured, Replay
 from qbench.diagnosis.patient import Patient
+from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.unit_runs import UnitRunner, Units
 from qbench.judging import NodeErrors
 
 FLOAT_BACKEND = "ort-cpu"
+_ELEMENTS = 200_000
+"""Of a value: of a larger one few samples will do."""
 
 
 def capture(patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> tuple[Captured, ...]:
@@ -39,22 +42,53 @@ def capture(patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds
         seen = {**feeds, **in_slices(watched, patient.quantized).run(feeds)}
         for unit in chosen:
             runner = UnitRunner(patient, unit, units.fresh.get(unit.value), stack)
-            own = {name: seen[name] for name in unit.feeds}
+            own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
+            real = runner.steps(own)
+            kept = _kept(unit, [*own.values(), there, real])
+            own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
             again = runner.counted(own)
             aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
-            fed = units.rounded(unit, exact) if aligned else own
+            fed = {name: kept(array) for name, array in units.rounded(unit, exact).items()} if aligned else own
+            isolated = runner.counted(fed)
             found.append(
                 Captured(
                     unit=unit,
                     errors=asked[unit.node, unit.stands_for],
                     feeds=own,
-                    found=seen[unit.value] if patient.is_watched_itself or again is None else again,
+                    found=there if patient.is_watched_itself or again is None else again,
                     again=again,
                     crash=runner.crash,
-                    real=runner.steps(own).astype(np.float64),
+                    real=real.astype(np.float64),
                     fed=fed,
-                    isolated=runner.counted(fed),
-                    expected=exact[unit.stands_for] if aligned else unit.reals(seen[unit.value]),
+                    isolated=isolated,
+                    expected=kept(exact[unit.stands_for]) if aligned else unit.reals(there),
+                    replays=_replays(runner, own),
                 )
             )
     return tuple(found)
+
+
+def _kept(unit: QuantizedUnit, arrays: Sequence[Array]) -> Callable[[Array], Array]:
+    """What takes the samples of an array that are kept: of large values the first, and those that are off most.
+
+    Args:
+        unit: whose. arrays: what stands in front, levels behind, the number in front of rounding.
+    """
+    *_, found, real = arrays
+    count = found.shape[0] if found.ndim else 0
+    if found.size <= _ELEMENTS or count < 3 or any(not a.ndim or a.shape[0] != count for a in arrays):
+        return lambda array: array
+    off = (unit.rounded(real.reshape(found.shape)) != found).reshape(count, -1).sum(axis=1)
+    off[0] = found.size
+    worst = np.argsort(-off, kind="stable")[: max(2, _ELEMENTS * count // found.size)]
+    rows = np.sort(worst)
+    return lambda array: array[rows] if array.shape[:1] == (count,) else array
+
+
+def _replays(runner: UnitRunner, own: Mapping[str, Array]) -> tuple[Replay, ...]:
+    """``own`` behind itself in the opposite order: what the run before left is seen, and what chance makes as well."""
+    turned = {name: np.ascontiguousarray(array[::-1]) if array.ndim else array for name, array in own.items()}
+    first, once, twice = runner.counted(turned), runner.counted(own), runner.counted(own)
+    if first is None or once is None or twice is None:
+        return ()
+    return Replay(levels=once, before=first), Replay(levels=twice, before=once)

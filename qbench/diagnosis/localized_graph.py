@@ -15,6 +15,7 @@ from qbench.diagnosis.engine.claims import arithmetic_of
 from qbench.diagnosis.engine.matching import Matched
 from qbench.diagnosis.examining import Examination, Examined
 from qbench.diagnosis.gains import output_gains
+from qbench.diagnosis.kept_feeds import KeptFeeds
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.ranking import Excess, Excessive, rank_nodes, with_gains
 from qbench.diagnosis.repairing.candidates import owners_of
@@ -26,8 +27,6 @@ _GRAVITY = 1000.0
 """Between the scores of one kind of excess and the next: a crash comes before any rounding."""
 _SAMPLES = 4
 """On which gains of single nodes are measured: each costs a part of a run of them."""
-_CAPTURED = 8
-"""Batches among which the largest is kept, to capture nodes on: a loop's first steps are short."""
 
 
 class LocalizedGraph(Closing):
@@ -44,7 +43,7 @@ class LocalizedGraph(Closing):
         self._prefix = f"{patient.graph}::" if several else ""
         self._stack = ExitStack()
         self._examination = self._stack.enter_context(Examination(patient))
-        self._feeds: Mapping[str, Array] = {}
+        self._kept = KeptFeeds(Rows.of(patient.original))
         self._batches = 0
         self._gains: Mapping[str, float] = {}
 
@@ -57,8 +56,7 @@ class LocalizedGraph(Closing):
         if self._batches:
             pace()
         self._batches += 1
-        if self._batches <= _CAPTURED and _size(feeds) > _size(self._feeds):
-            self._feeds = {name: array.copy() for name, array in feeds.items()}
+        self._kept.add(feeds)
         return self._examination.run(feeds)
 
     @property
@@ -117,13 +115,13 @@ class LocalizedGraph(Closing):
 
     def name_causes(self, budget: Budget, count: int) -> bool:
         """Name the causes of the first ``count`` nodes that are ranked; whether there was time for all of them."""
-        if not self._feeds:
+        if not self._kept.joined:
             return False
         in_time = self._measure_gains(budget)
         chosen = self.ranked[:count]
         if not chosen:
             return in_time
-        captures = capture(self.patient, self._examination.units, [one.node for one in chosen], self._feeds)
+        captures = capture(self.patient, self._examination.units, [one.node for one in chosen], self._kept.joined)
         found = {(one.errors.node, one.errors.value): one for one in captures}
         healthy, suspects = arithmetic_of(self.patient.claims or self.patient.backend), []
         for place, one in enumerate(chosen):
@@ -151,8 +149,8 @@ class LocalizedGraph(Closing):
     def _few(self) -> Feeds:
         """Some samples of what is kept."""
         rows = Rows.of(self.patient.original)
-        rows = rows if rows.size > 1 else replace(rows, size=_SAMPLES)
-        _, _, first = next(rows.parts(self._feeds, rows.count(self._feeds)))
+        rows, feeds = rows if rows.size > 1 else replace(rows, size=_SAMPLES), self._kept.joined
+        _, _, first = next(rows.parts(feeds, rows.count(feeds)))
         return first
 
     def _suspect(self, one: Excessive, named: NamedCause, place: int) -> list[Suspect]:
@@ -185,7 +183,3 @@ class _Driven:
 def _noisiness(node: NodeErrors) -> tuple[float, float]:
     """The smaller, the more is to be had from the node in float."""
     return -(node.gain_db or 0.0), math.inf if node.isolated is None else node.isolated.sqnr_db
-
-
-def _size(feeds: Feeds) -> int:
-    return sum(array.size for array in feeds.values())

@@ -6,7 +6,7 @@ Four kinds of excess, in this order; within a kind by how large it is:
     counting  its levels are not those of the arithmetic that it claims; where it claims none, they are more than a step
               off real arithmetic, or off it by a step without a tie at more than every hundredth value
     graph     isolated² > explained²: with the fp32 operators on the very same grids less would be lost; or a constant
-              that is not what rounding makes of fp32's
+              that is not what rounding makes of fp32's, and brings nothing
     grid      what its grids cost is much of what the outputs lose: in float the node would give back a fifth of it, or
               many numbers lie beyond an end
 """
@@ -16,6 +16,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
+from qbench.diagnosis.corrections import is_corrected
 from qbench.diagnosis.examining import Examined
 from qbench.judging import CountingErrors, NodeErrors
 
@@ -75,7 +76,8 @@ def _excesses(examined: Examined) -> Iterator[Excessive]:
         counted = _counting(node)
         if counted > 0:
             yield Excessive(node=node, excess=Excess.COUNTING, score=counted)
-        graph = max(_beyond_explained(node), *examined.moved.get(node.node, {}).values(), 0.0)
+        moved = 0.0 if is_corrected(node) else max(examined.moved.get(node.node, {}).values(), default=0.0)
+        graph = max(_beyond_explained(node), moved)
         if graph > _EXCESS:
             yield Excessive(node=node, excess=Excess.GRAPH, score=graph)
         grid = _grid(node)

@@ -12,6 +12,9 @@ from tests.faults.broken_digits import make_grounds
 
 RUNNING = [name for name, fault in CATALOGUE.items() if fault.stage is not Stage.CALIBRATION]
 
+QUICK = RUNNING[::6]
+SLOW = [pytest.param(name, marks=pytest.mark.slow) for name in RUNNING if name not in QUICK]
+
 
 @pytest.fixture(scope="module")
 def grounds(tmp_path_factory):
@@ -28,7 +31,9 @@ def first_effect(grounds, fault):
     return None
 
 
-@pytest.mark.parametrize("name", RUNNING)
+@pytest.mark.parametrize(
+    "name", [*QUICK, *(pytest.param(name, marks=pytest.mark.slow) for name in RUNNING if name not in QUICK)]
+)
 def test_a_fault_changes_its_operator_and_nothing_before_it(grounds, name):
     effect = first_effect(grounds, get_fault(name))
     assert effect is not None, f"'{name}' changes nothing on any subject"

@@ -39,13 +39,16 @@ class Lines:
         lines = [self._channel(scene, channel) for channel in range(count)]
         means, plain, slopes, offsets = (np.array(column) for column in zip(*lines, strict=True))
         off = int((np.abs(means) > 0.01).sum())
+        fitted = int(scene.differing.any(axis=tuple(a for a in range(scene.found.ndim) if a != scene.axis)).sum())
+        worth = _SHARE * max(0.0, 1 - fitted / max(scene.hard_count, 1))  # as many numbers as levels explain nothing
         words = f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
-        yield scene.weigh_reals(Cause.WRONG_BIAS, words, scene.real + scene.along(means), _SHARE)
+        if off:
+            yield scene.weigh_reals(Cause.WRONG_BIAS, words, scene.real + scene.along(means), worth)
         words = f"slopes of {plain.min():.4g} … {plain.max():.4g} over {count} channels"
-        yield scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * scene.along(plain), _SHARE)
+        yield scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * scene.along(plain), worth)
         words = f"slopes of {slopes.min():.4g} … {slopes.max():.4g} and offsets over {count} channels"
         both = scene.real * scene.along(slopes) + scene.along(offsets)
-        yield scene.weigh_reals(Cause.WRONG_SCALE, words, both, _SHARE**2)
+        yield scene.weigh_reals(Cause.WRONG_SCALE, words, both, _SHARE * worth)
 
     def _channel(self, scene: Scene, channel: int) -> tuple[float, float, float, float]:
         """Of one channel: its offset alone, its slope alone, both; (0, 1, 1, 0) where nothing in it differs."""

@@ -95,7 +95,7 @@ def _width(real: Floats, on_grid: bool) -> Floats:
 
 
 def _cropped(captured: Captured) -> Captured:
-    """The samples where most is off, until there are enough elements."""
+    """The first sample and those where most is off, until there are enough elements."""
     found = captured.found
     arrays = [*captured.feeds.values(), captured.real]
     count = found.shape[0] if found.ndim else 0
@@ -107,7 +107,10 @@ def _cropped(captured: Captured) -> Captured:
     if captured.again is not None and captured.again.shape == found.shape:
         off = off | (captured.again != found)
     worst = np.argsort(-off.reshape(count, -1).sum(axis=1), kind="stable")
-    kept = np.sort(worst[: max(1, MOST * count // found.size)])
+    several = max(1, MOST * count // found.size)
+    kept = np.sort(worst[:several])
+    if several > 1 and 0 not in kept:
+        kept[0] = 0  # what belongs to the first sample may stand in all others
     again = captured.again
     return replace(
         captured,

@@ -20,7 +20,7 @@ from qbench.diagnosis.unit_runs import exact_backend
 from qbench.graph import constant_value, grid_of
 from qbench.numerics import QParams, dequantize
 
-Attribute = int | list[int]
+Attribute = int | str | list[int]
 Floats = npt.NDArray[np.floating[Any]]
 PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 

@@ -40,13 +40,16 @@ class Limits:
         for bits in dict.fromkeys((8, grid.qtype.bits)):
             size = 1 << bits
             wrapped = (free - low) % size + low
-            words = f"levels that wrap at {bits} bits in place of being clamped"
-            yield _levels(scene, words, np.where(free == scene.rounded(free), scene.healthy, wrapped))
+            for beyond, where in ((free != scene.rounded(free), ""), (free > high, " above"), (free < low, " below")):
+                words = f"levels that wrap at {bits} bits{where} in place of being clamped"
+                yield _levels(scene, words, np.where(beyond, wrapped, scene.healthy), Cause.ACCUMULATOR)
 
     def _others(self, scene: Scene, free: Floats) -> Iterator[Explanation | None]:
         """A limit where the found levels end; it takes more than one level there to tell it from chance."""
         inside = scene.found[np.isfinite(scene.found)]
-        least, most = float(inside.min(initial=0)), float(inside.max(initial=0))
+        if not inside.size:
+            return
+        least, most = float(inside.min()), float(inside.max())
         for words, end, ends in (
             ("an upper limit of {:g} steps", most, (scene.lowest, most)),
             ("a lower limit of {:g} steps", least, (least, scene.highest)),
@@ -61,8 +64,8 @@ def _clamped(scene: Scene, words: str, free: Floats, low: float, high: float) ->
     return _levels(scene, words, np.clip(np.where(within, scene.healthy, free), low, high))
 
 
-def _levels(scene: Scene, words: str, levels: Floats) -> Explanation | None:
+def _levels(scene: Scene, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP) -> Explanation | None:
     """By rounded numbers: at ties the machine may have the neighbour."""
     near = np.abs(levels - scene.found) <= 1
     tied = near & (np.abs(scene.real - np.floor(scene.real) - 0.5) <= scene.slack)
-    return scene.weigh_levels(Cause.ABSORBED_CLIP, words, np.where(tied & ~scene.differing, scene.found, levels))
+    return scene.weigh_levels(cause, words, np.where(tied & ~scene.differing, scene.found, levels))

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 
 import numpy as np
 
@@ -12,9 +13,12 @@ from qbench.diagnosis.causes.product import Product
 from qbench.diagnosis.causes.scene import MOST, Floats, Scene
 from qbench.diagnosis.operators.other_rules import other_rules
 from qbench.judging import Cause
-from qbench.numerics import Accumulator, Arithmetic, Overflow, held
+from qbench.numerics import Accumulator, Arithmetic, MultiplierForm, Overflow, Rounding, Scaling, Stage, held
 
 PAIR_BITS = 16
+_EXACT_BITS = 24
+"""Of a multiplier: as many as float32 has; what differs then is rounding."""
+_LAST = (Rounding.HALF_AWAY, Rounding.HALF_UP, Rounding.HALF_EVEN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +117,19 @@ class Rules:
 
     def _tried(self, scene: Scene, operator: str, name: str) -> Iterator[Explanation | None]:
         own = scene.machine.at(operator, name)
-        for words, other in other_rules(own, operator):
+        for words, other in (*other_rules(own, operator), *_twice(own)):
             cause = _cause(own, other)
             if cause is not None and (levels := counted(scene.captured, other, scene.feeds)) is not None:
                 yield scene.weigh_levels(cause, words, levels)
+
+
+def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
+    """A product that is rounded behind the bits of its multiplier, and its remaining bits once more."""
+    for bits, first, last in product((31, 15), (Rounding.HALF_UP, Rounding.FLOOR), _LAST):
+        stages = (Stage(first, bits), Stage(last))
+        scaling = Scaling(form=MultiplierForm.FIXED, bits=bits, stages=stages)
+        words = f"rounding twice, '{first.value}' behind {bits} bits and then '{last.value}',"
+        yield words, replace(own, scaling=scaling, multiplying=None)
 
 
 def multipliers(scene: Scene, product: Product) -> Iterator[Explanation | None]:
@@ -134,7 +147,7 @@ def multipliers(scene: Scene, product: Product) -> Iterator[Explanation | None]:
 
 
 def _scaled(scene: Scene, exact: Floats, kept: Floats, words: str) -> Explanation | None:
-    if np.allclose(kept, exact, rtol=1e-6, atol=0):
+    if np.allclose(kept, exact, rtol=1e-6, atol=0) or (kept <= 0).any():  # none would give nothing at all
         return None
     return scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * (kept / exact))
 
@@ -145,7 +158,8 @@ def _cause(own: Arithmetic, other: Arithmetic) -> Cause | None:
         return None
     if own.narrow != other.narrow:
         return Cause.ABSORBED_CLIP
-    if own.scaling.form is not other.scaling.form or own.scaling.bits != other.scaling.bits:
+    coarse = other.scaling.form is MultiplierForm.FIXED and (other.scaling.bits or 0) < _EXACT_BITS
+    if coarse and (own.scaling.form is not other.scaling.form or own.scaling.bits != other.scaling.bits):
         return Cause.WRONG_SCALE
     return Cause.ROUNDING
 

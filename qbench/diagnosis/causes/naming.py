@@ -10,7 +10,6 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array
 from qbench.diagnosis.captured import Captured
 from qbench.diagnosis.causes.biasing import Biases
 from qbench.diagnosis.causes.explanation import SURE, Explanation, NamedCause
@@ -25,7 +24,7 @@ from qbench.diagnosis.causes.ordering import OperandOrders, ResultOrders
 from qbench.diagnosis.causes.padding import Paddings
 from qbench.diagnosis.causes.repeating import Repeating
 from qbench.diagnosis.causes.rounding import Roundings, ZeroPoints
-from qbench.diagnosis.causes.scaling import OperandScales, Scales
+from qbench.diagnosis.causes.scaling import OperandScales, Scales, StoredScales
 from qbench.diagnosis.causes.scene import Scene
 from qbench.diagnosis.causes.skipping import Unread, Unwritten
 from qbench.diagnosis.causes.tabulating import Tables
@@ -37,6 +36,8 @@ LEAST = 0.5
 """The weight below which a hypothesis names nothing."""
 _CLEAR = 0.95
 """The weight below which a mistake is looked for in the slices alone where something differs."""
+_LONG = 8
+"""Levels, more of which are no chance all what they were in the run before."""
 _LOCAL = 0.95
 """Of the weight of a mistake that is made in some slices alone."""
 
@@ -48,6 +49,7 @@ COUNTING: tuple[Hypothesis, ...] = (
     ZeroPoints(),
     Biases(),
     Scales(),
+    StoredScales(),
     Registers(),
     Paddings(),
     Limits(),
@@ -70,7 +72,6 @@ def name_cause(
     healthy: Arithmetic | None,
     *,
     original: ir.Model | None = None,
-    replays: Sequence[Array] = (),
 ) -> NamedCause:
     """Why the unit of ``captured`` is off.
 
@@ -79,12 +80,11 @@ def name_cause(
         healthy: the arithmetic that the backend claims; None: it claims none, and any rounding of real arithmetic is
             right, ties both ways.
         original: the float graph that the quantized one was written from.
-        replays: what the piece alone made of ``captured.feeds`` at other times.
     """
     if captured.crash or captured.again is None:
         evidence = captured.crash or "the engine answers nothing on the piece alone"
         return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
-    changing = _changing(captured, replays)
+    changing = _changing(captured)
     if changing is not None:
         return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
     scene, notes = scene_of(captured, healthy, original)
@@ -151,11 +151,17 @@ def _unnamed(scene: Scene) -> Explanation:
     return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)
 
 
-def _changing(captured: Captured, replays: Sequence[Array]) -> Explanation | None:
+def _changing(captured: Captured) -> Explanation | None:
+    """Another answer of the piece alone to the same levels: what the run before left there, or anything."""
     assert captured.again is not None
-    for one in replays:
-        moved = int((one != captured.again).sum()) if one.shape == captured.again.shape else one.size
-        if moved:
-            evidence = f"{moved} of {one.size} levels change from one run of the piece alone to the next"
-            return Explanation(cause=Cause.NONDETERMINISM, evidence=evidence, weight=1.0)
+    for one in captured.replays:
+        alike = one.levels.shape == captured.again.shape
+        moved = one.levels != captured.again if alike else np.ones(one.levels.shape, bool)
+        if not moved.any():
+            continue
+        evidence = f"{int(moved.sum())} of {moved.size} levels change from one run of the piece alone to the next"
+        if one.before.shape == one.levels.shape and (one.levels == one.before)[moved].all() and moved.sum() > _LONG:
+            evidence = f"{evidence}, and hold what the run before had there"
+            return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=1.0)
+        return Explanation(cause=Cause.NONDETERMINISM, evidence=evidence, weight=1.0)
     return None

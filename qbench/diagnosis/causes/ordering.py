@@ -5,6 +5,7 @@ A permutation of the result is found, not tried: a channel that is bit for bit a
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 
@@ -13,10 +14,13 @@ from qbench.diagnosis.causes.interior import Attribute, Interior
 from qbench.diagnosis.causes.padding import pads_of
 from qbench.diagnosis.causes.scene import Floats, Scene
 from qbench.errors import QbenchError
-from qbench.graph import int_attribute, ints_attribute
+from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.judging import Cause
+from qbench.numerics import dequantize
 
 _BINARY = frozenset({"Sub", "Div", "MatMul", "Pow", "Concat", "Where"})
+_COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+_NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
 _WITH_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LpNormalization"})
 
 
@@ -57,20 +61,38 @@ class OperandOrders:
             first, second = (inner.main[place] for place in places[:2])
             swapped = {**scene.operands, first: scene.operands[second], second: scene.operands[first]}
             yield _run(scene, inner, swapped, "operands exchanged")
-        for place in places[:2]:
-            name = inner.main[place]
-            constant = not inner.operands[name].feed
-            if not (scene.is_product or inner.node.op_type == "MatMul"):
-                break
-            word = "weights" if constant else "the input"
-            for words, array in orders(scene.operands[name], weights=constant):
-                if array.shape == scene.operands[name].shape:
-                    yield _run(scene, inner, {**scene.operands, name: array}, f"{word} {words}")
+        if scene.is_product or inner.node.op_type == "MatMul":
+            for name in (inner.main[place] for place in places[:2]):
+                yield from _reordered(scene, inner, name)
         if inner.node.op_type in _WITH_AXIS:
             for axis in range(scene.found.ndim):
                 yield _run(scene, inner, scene.operands, f"axis {axis}", axis=axis)
         if inner.node.op_type == "Conv":
             yield from _spread(scene, inner)
+        if inner.node.op_type == "Resize":
+            yield from _neighbours(scene, inner)
+
+
+def _reordered(scene: Scene, inner: Interior, name: str) -> Iterator[Explanation | None]:
+    """The operand ``name`` in other orders; of constant weights their integers as well."""
+    plain = scene.operands[name]
+    constant = not inner.operands[name].feed
+    word = "weights" if constant else "the input"
+    for words, array in orders(plain, weights=constant):
+        if array.shape == plain.shape:
+            yield _run(scene, inner, {**scene.operands, name: array}, f"{word} {words}")
+    for words, array in _integers(inner, name):
+        yield _run(scene, inner, {**scene.operands, name: array}, words)
+
+
+def _neighbours(scene: Scene, inner: Interior) -> Iterator[Explanation | None]:
+    """The nearest pixel by every rule of coordinates."""
+    if word_attribute(inner.node, "mode", "nearest") != "nearest":
+        return
+    for mode, nearest in product(_COORDINATES, _NEAREST):
+        words = f"the nearest by '{mode}' and '{nearest}'"
+        changed = {"coordinate_transformation_mode": mode, "nearest_mode": nearest}
+        yield _run(scene, inner, scene.operands, words, **changed)
 
 
 def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Floats]]:
@@ -96,6 +118,24 @@ def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Float
             if array.shape[1] % groups == 0 and array.shape[1] > groups:
                 split = array.reshape(array.shape[0], groups, -1, *array.shape[2:])
                 yield f"with its channels dealt out in {groups} groups", np.swapaxes(split, 1, 2).reshape(array.shape)
+
+
+def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
+    """Constant weights whose integers alone are in another order: scales and zero points of channels stay."""
+    one = inner.operands[name]
+    if one.levels is None or one.grid is None or one.grid.axis is None or one.grid.block_size:
+        return
+    plain = dict(orders(dequantize(one.levels, one.grid), weights=True))
+    groups = int_attribute(inner.node, "group", 1)
+    moved = dict(orders(one.levels, weights=True))
+    if groups > 1 and one.levels.shape[0] % groups == 0:
+        size = one.levels.shape[0] // groups
+        moved |= {f"one group {'on' if by > 0 else 'back'}": np.roll(one.levels, by, 0) for by in (size, -size)}
+    for words, levels in moved.items():
+        if levels.shape == one.levels.shape:
+            array = dequantize(levels, one.grid)
+            if words not in plain or not np.array_equal(array, plain[words]):
+                yield f"the weights' integers {words}", array
 
 
 def _permuted(scene: Scene, axis: int) -> Explanation | None:

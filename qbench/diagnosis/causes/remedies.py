@@ -15,7 +15,7 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.WRONG_BIAS: "Compare the bias that the engine reads, its order and its scale s_x · s_w with fp32's.",
         Cause.WRONG_SCALE: "Compare the multiplier of each channel with s_x · s_w / s_y, and the bits it is held in.",
         Cause.PAIR_SATURATION: "Use weights of 7 bits, unsigned weights, or the engine's precise mode here.",
-        Cause.ACCUMULATOR: "Sum in a wider register, or in parts; fewer bits of weights or levels fit the same one.",
+        Cause.ACCUMULATOR: "Sum in a wider register or in parts, and saturate where a sum becomes a level.",
         Cause.ROUNDING: "Compare the kernel's last rounding, and where it adds the zero point, with the arithmetic's.",
         Cause.ABSORBED_CLIP: "Keep the Clip behind the grid (there fusion leaves it), or let the grid end there.",
         Cause.PADDING: "Let the kernel pad with the input's zero point, on the sides and in the counts that ONNX says.",

@@ -108,7 +108,11 @@ def _constant(scene: Scene, zero: int) -> Explanation | None:
         words = f"a zero point of {zero} that is not added"
     elif zero and step == zero:
         words = f"a zero point of {zero} that is added twice"
-    return scene.weigh_levels(Cause.ROUNDING, words, scene.rounded(scene.healthy + step))
+    behind = scene.weigh_levels(Cause.ROUNDING, words, scene.rounded(scene.healthy + step))
+    clamped = (scene.healthy <= scene.lowest) | (scene.healthy >= scene.highest)
+    free = np.where(clamped & np.isfinite(scene.real), np.rint(scene.real), scene.healthy)
+    before = scene.weigh_levels(Cause.ROUNDING, f"{words}, in front of its limits,", scene.rounded(free + step))
+    return heaviest((behind, before))
 
 
 def _moved(scene: Scene, rounded: Floats) -> Floats:

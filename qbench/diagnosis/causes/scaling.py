@@ -1,15 +1,19 @@
 """Scales of another channel or for all, a multiplier of few bits, operands that are not brought to one scale."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
+import onnx_ir as ir
 
 from qbench.diagnosis.causes.explanation import Explanation, heaviest
+from qbench.diagnosis.causes.framing import counted
 from qbench.diagnosis.causes.machines import multipliers
 from qbench.diagnosis.causes.product import Product
 from qbench.diagnosis.causes.scene import Floats, Scene
+from qbench.graph import constant_value
 from qbench.judging import Cause
+from qbench.numerics import QParams, dequantize
 
 _FITTED = 0.97
 _LINEAR = frozenset({"Add", "Sub", "Concat", "Sum", "Identity", "Reshape", "Transpose", "Flatten", "AveragePool"})
@@ -41,15 +45,21 @@ class Scales:
                 "the scales in the opposite order": scales[::-1],
             }.items():
                 yield from self._scaled(scene, product, scene.along(other / scales), words)
+        for words, held in _stored(scales):
+            yield from self._scaled(scene, product, scene.along(held / scales), words)
         factor = ratio(scene, scene.real)
-        yield from self._scaled(scene, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one")
+        yield from self._scaled(
+            scene, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one", fitted=True
+        )
         yield from multipliers(scene, product)
 
-    def _scaled(self, scene: Scene, product: Product, by: Floats, words: str) -> Iterator[Explanation | None]:
+    def _scaled(
+        self, scene: Scene, product: Product, by: Floats, words: str, *, fitted: bool = False
+    ) -> Iterator[Explanation | None]:
         """Sums with their bias, or without where that is a real number."""
         if np.allclose(by, 1, rtol=1e-6, atol=0):
             return
-        share = _FITTED if by.size == 1 else 1.0
+        share = _FITTED if fitted else 1.0
         yield scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * by, share)
         if product.bias is not None:
             beside = (scene.real - product.bias) * by + product.bias
@@ -72,10 +82,29 @@ class OperandScales:
         if not feeds or inner.node.op_type not in _LINEAR | _LINEAR_TOO or len(feeds) > 8:
             return None
         if inner.node.op_type == "Mul":
-            return _whole(scene)
+            return heaviest((_whole(scene), *self._on_other_grids(scene, feeds)))
         silent = {name: scene.operands[name] * 0 for name in feeds}
         parts = [inner.run({**scene.operands, **silent, name: scene.operands[name]}) for name in feeds]
-        return heaviest(self._tried(scene, feeds, parts))
+        return heaviest((*self._tried(scene, feeds, parts), *self._on_other_grids(scene, feeds)))
+
+    def _on_other_grids(self, scene: Scene, feeds: list[str]) -> Iterator[Explanation | None]:
+        """Levels of one operand, or of all, read on the grid of another."""
+        inner = scene.interior
+        assert inner is not None
+        for of in feeds:
+            grid = inner.operands[of].grid
+            assert grid is not None
+            others = {
+                name: dequantize(scene.feeds[inner.operands[name].feed], grid)
+                for name in feeds
+                if not _same(grid, inner.operands[name].grid)
+            }
+            for name, array in others.items():
+                real = inner.run({**scene.operands, name: array})
+                yield scene.weigh_reals(Cause.WRONG_SCALE, f"'{name}' read on the grid of '{of}'", real)
+            if len(others) > 1:
+                real = inner.run({**scene.operands, **others})
+                yield scene.weigh_reals(Cause.WRONG_SCALE, f"all operands read on the grid of '{of}'", real)
 
     def _tried(self, scene: Scene, feeds: list[str], parts: Sequence[Floats]) -> Iterator[Explanation | None]:
         inner = scene.interior
@@ -103,6 +132,55 @@ class OperandScales:
         every = scene.real + sum((factor - 1) * part for factor, part in zip(factors, parts, strict=True))
         words = f"operands counted {', '.join(f'{factor:.4g}' for factor in factors)} times"
         yield scene.weigh_reals(Cause.WRONG_SCALE, words, every, _FITTED**2)
+
+
+@dataclass(frozen=True, slots=True)
+class StoredScales:
+    """The weights' scales in a shorter type, counted by the machine itself: what that moves is less than ties are."""
+
+    name: str = "scales in a shorter type"
+    by_element: bool = False
+
+    def explain(self, scene: Scene) -> Explanation | None:
+        """Of a product, where the backend says by which arithmetic it counts."""
+        product = Product.of(scene) if scene.claimed else None
+        return None if product is None else heaviest(self._tried(scene, product))
+
+    def _tried(self, scene: Scene, product: Product) -> Iterator[Explanation | None]:
+        unit = scene.captured.unit
+        for words, held in _stored(product.scales):
+            if np.array_equal(held, product.scales):
+                continue
+            model = unit.graph.clone()
+            pair = next(node for node in model.graph if node.outputs[0].name == product.weight)
+            old = pair.inputs[1]
+            array = None if old is None else constant_value(old)
+            if old is None or array is None:
+                return
+            name = f"{old.name}_in_a_shorter_type"
+            tensor = ir.tensor(held.reshape(array.shape).astype(np.float32), name=name)
+            model.graph.initializers[name] = value = ir.Value(name=name, const_value=tensor)
+            pair.replace_input_with(1, value)
+            levels = counted(replace(scene.captured, unit=replace(unit, graph=model)), scene.machine, scene.feeds)
+            if levels is not None:
+                yield scene.weigh_levels(Cause.WRONG_SCALE, words, levels)
+
+
+def _same(one: QParams, other: QParams | None) -> bool:
+    return other is not None and one.scale == other.scale and one.zero_point == other.zero_point
+
+
+def _stored(scales: Floats) -> Iterator[tuple[str, Floats]]:
+    smallest = float(np.finfo(np.float16).smallest_subnormal)
+    halves = np.maximum(scales.astype(np.float32).astype(np.float16).astype(np.float64), smallest)
+    yield "weights' scales in half precision", halves
+    yield "weights' scales in the 8 bits of bfloat16", _kept_bits(scales, 8)
+    yield "weights' scales as powers of two", np.exp2(np.rint(np.log2(scales)))
+
+
+def _kept_bits(scales: Floats, bits: int) -> Floats:
+    fraction, exponent = np.frexp(scales)
+    return np.asarray(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits))
 
 
 def ratio(scene: Scene, real: Floats) -> float:

@@ -36,6 +36,7 @@ class Unwritten:
         for axis in range(scene.found.ndim):
             lines = np.flatnonzero(scene.differing.any(axis=tuple(a for a in range(scene.found.ndim) if a != axis)))
             size = scene.found.shape[axis]
+            yield _block(scene, axis, lines)
             contiguous = int(lines[-1] - lines[0]) + 1 == len(lines)
             if contiguous and len(lines) <= max(1, _FEW * size) and size > 1:
                 where = _where(lines, size)
@@ -85,6 +86,25 @@ class Unread:
                         return
                     said = f"the {words} {left_out} of {size} slices of the input's axis {axis} not read"
                     yield scene.weigh_reals(Cause.NOT_WRITTEN, said, real)
+
+
+def _block(scene: Scene, axis: int, lines: npt.NDArray[np.int64]) -> Explanation | None:
+    """One value throughout, from the first slice that differs to the last: slices may be right there by chance."""
+    rows = np.moveaxis(scene.found, axis, 0).reshape(scene.found.shape[axis], -1)
+    value = rows[lines[0], 0]
+    same = (rows == value).all(axis=1)
+    first, last = int(lines[0]), int(lines[-1])
+    if not same[first : last + 1].all() or same.all() or rows.shape[1] < 2:
+        return None
+    while first > 0 and same[first - 1]:
+        first -= 1
+    while last + 1 < len(same) and same[last + 1]:
+        last += 1
+    region = np.zeros(scene.found.shape, bool)
+    region[(slice(None),) * axis + (slice(first, last + 1),)] = True
+    where = _where(np.arange(first, last + 1), len(rows))
+    words = f"{last + 1 - first} {where} of {len(rows)} slices of axis {axis} holding {value:g} steps throughout"
+    return scene.weigh_levels(Cause.NOT_WRITTEN, words, np.where(region, value, scene.healthy))
 
 
 def _held(scene: Scene, region: Mask, words: str) -> Explanation | None:

@@ -14,11 +14,16 @@ from qbench.diagnosis.causes.explanation import Explanation, heaviest
 from qbench.diagnosis.causes.interior import Interior
 from qbench.diagnosis.causes.ordering import orders
 from qbench.diagnosis.causes.scene import Floats, Scene
+from qbench.diagnosis.corrections import is_corrected
 from qbench.graph import constant_value, node_key
 from qbench.judging import Cause
 
+_MOST_SLICES = 4096
 _MOST_WRONG = 0.005
 """Of the weights, the share that may be off by more than a step (rounding that was learned moves a few)."""
+_ROUNDED = 1.5
+"""Of its own steps, what a rounded bias may be off."""
+_SMALL = 0.6
 _DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
     {
         **dict.fromkeys(("strides", "dilations", "group"), (Cause.LAYOUT, 1)),
@@ -55,7 +60,7 @@ class Written:
                 yield _weights(inner, weight.astype(np.float64))
             bias = constant_value(node.inputs[2]) if len(node.inputs) > 2 else None
             if bias is not None:
-                yield _bias(inner, bias.astype(np.float64).reshape(-1))
+                yield _bias(scene, inner, bias.astype(np.float64).reshape(-1))
 
 
 def _counterpart(scene: Scene, inner: Interior) -> ir.Node | None:
@@ -109,9 +114,8 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
     if share <= _MOST_WRONG:
         return None
     said = f"{share:.1%} of the weights are off by more than a step of their grid"
-    for words, other in orders(weight, weights=True):
-        if other.shape == weight.shape and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG:
-            return Explanation(cause=Cause.LAYOUT, evidence=f"the weights are written {words}; {said}", weight=1.0)
+    if (order := _order(written, weight, step)) is not None:
+        return Explanation(cause=Cause.LAYOUT, evidence=f"{order}; {said}", weight=1.0)
     at_ends = (levels == grid.qtype.qmin) | (levels == grid.qtype.qmax) | (levels == -grid.qtype.qmax)
     if at_ends[off].mean() > 0.9:
         evidence = f"{said}, nearly all of them at an end of it: their range is cut"
@@ -126,22 +130,59 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
     return Explanation(cause=cause, evidence=f"{said}; they correlate by {like:.2f} with the float ones", weight=0.8)
 
 
+def _order(written: Floats, weight: Floats, step: Floats) -> str | None:
+    """In which order the float weights stand in the graph, in words; None: in none that is known."""
+    for words, other in orders(weight, weights=True):
+        if other.shape == weight.shape and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG:
+            return f"the weights are written {words}"
+    found = (_moved(written, weight, step, axis) for axis in range(min(weight.ndim, 2)))
+    return next((words for words in found if words is not None), None)
+
+
+def _moved(written: Floats, weight: Floats, step: Floats, axis: int) -> str | None:
+    """Slices that are other slices of the float weights, in words; None where any is none of them."""
+    steps = np.broadcast_to(step, weight.shape)
+    ours, theirs, width = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (written, weight, steps))
+    off = np.flatnonzero(
+        (np.abs(ours - theirs) > 1.01 * np.maximum(width, width.max(axis=1, keepdims=True))).any(axis=1)
+    )
+    if len(off) < 2 or len(ours) > _MOST_SLICES:
+        return None
+    sizes = (ours[off] ** 2).sum(axis=1)[:, None] - 2 * ours[off] @ theirs.T + (theirs**2).sum(axis=1)[None, :]
+    origin = sizes.argmin(axis=1)
+    widest = float(steps.max())  # a slice that moved without its scale has the one of its place
+    if (np.abs(ours[off] - theirs[origin]) > 1.01 * widest).any() or np.unique(origin).size < len(off):
+        return None
+    shown = ", ".join(f"{to} ← {here}" for to, here in zip(off[:3], origin[:3], strict=True))
+    return f"{len(off)} slices of axis {axis} of the weights are others ({shown}{' …' if len(off) > 3 else ''})"
+
+
 def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:
     every = None if axis is None else tuple(a for a in range(weight.ndim) if a != axis % weight.ndim)
     energy = np.maximum((weight**2).sum(axis=every, keepdims=True), 1e-30)
     return np.asarray((written * weight).sum(axis=every, keepdims=True) / energy)
 
 
-def _bias(inner: Interior, bias: Floats) -> Explanation | None:
-    """A corrected bias is another one by design: what is left must be more than a fifth of it."""
+def _bias(scene: Scene, inner: Interior, bias: Floats) -> Explanation | None:
+    """A corrected bias is another one by design: a small change is wrong where it brings the result no nearer to fp32.
+
+    ``explained`` has fp32's own bias on the same grids, so that its error tells what the written one does.
+    """
     operand, constant = inner.operand(2), inner.constant(2)
     written = np.zeros_like(bias) if constant is None else constant.astype(np.float64).reshape(-1)
     if written.shape != bias.shape:
         return None
     off = np.abs(written - bias)
+    said = f"the bias is off by up to {off.max(initial=0) / inner.scale:.3g} steps of the result"
     if off.max(initial=0) <= inner.scale or float((off**2).sum()) < 0.04 * float((bias**2).sum()):
-        return None
-    said = f"the bias is off by up to {off.max() / inner.scale:.3g} steps of the result"
+        step = None if operand is None or operand.grid is None else np.asarray(operand.grid.scale, np.float64)
+        if step is None or scene.captured.errors.explained is None or is_corrected(scene.captured.errors):
+            return None
+        own = float((off / step).max())
+        if own <= _ROUNDED:
+            return None
+        evidence = f"{said}, {own:.3g} of its own: more than rounding makes of fp32's, and no nearer to fp32's result"
+        return Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=_SMALL)
     if operand is not None and operand.grid is not None and operand.levels is not None:
         qtype, worst = operand.grid.qtype, off > inner.scale
         at_ends = (operand.levels.reshape(-1) <= qtype.qmin) | (operand.levels.reshape(-1) >= qtype.qmax)

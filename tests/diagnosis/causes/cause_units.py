@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
+import pytest
 
 from qbench.backends import IntegerBackend, get_backend
 from qbench.diagnosis.captured import Captured
@@ -15,6 +16,7 @@ from qbench.judging import Errors, NodeErrors
 from qbench.numerics import get_arithmetic
 
 MACHINE = get_arithmetic("ort-x64")
+MACHINES = [pytest.param(MACHINE, id="claimed"), pytest.param(None, id="unknown", marks=pytest.mark.slow)]
 TEXT = {"float32": "float", "uint8": "uint8", "int8": "int8", "int32": "int32", "int64": "int64"}
 
 
@@ -62,13 +64,12 @@ class Made:
         )
         return replace(made, **changed)
 
-    def cause(self, found=None, again=None, machine=MACHINE, *, original=True, replays=(), **changed):
+    def cause(self, found=None, again=None, machine=MACHINE, *, original=True, **changed):
         """What is named, with no hypothesis that failed."""
         named = name_cause(
             self.captured(found, again, **changed),
             machine,
             original=self.original if original else None,
-            replays=replays,
         )
         assert not named.notes, named.notes
         return named

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cause_units import MACHINE, add, constant, conv, edited, gemm, grid_over, made
+from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, grid_over, made
 from test_causes_of_places import with_attributes
 
 from qbench.diagnosis import causes
@@ -31,6 +31,7 @@ def test_nothing_is_wrong_where_no_arithmetic_is_claimed(unit):
     assert unit().cause(unit().rounded(np.floor(unit().real() + 0.5)), machine=None).cause is None
 
 
+@pytest.mark.slow
 def test_single_steps_of_few_levels_are_let_pass_where_no_arithmetic_is_claimed():
     levels = conv().levels()
     inside = np.flatnonzero((levels.reshape(-1) > 5) & (levels.reshape(-1) < 250))
@@ -115,7 +116,7 @@ def test_a_limit_that_the_graph_lost(behind):
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5])
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["claimed", "unknown"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_a_range_that_is_cut(share, machine):
     for unit in (conv, gemm):
         named = unit(output=grid_over(unit().expected, share=share)).cause(machine=machine)
@@ -222,6 +223,7 @@ def test_every_cause_has_a_remedy_of_one_sentence(cause):
     assert words.endswith(".")
 
 
+@pytest.mark.slow
 def test_what_is_large_is_looked_at_in_part():
     one = conv(channels=(8, 32), size=60, samples=2, kernel=1)
     bias = constant(one.unit, "b_q")

