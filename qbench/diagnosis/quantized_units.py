@@ -105,7 +105,8 @@ def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
         InputError: a Q or DQ means nothing.
     """
     shaped = with_shapes(model)
-    quantizers = [node for node in shaped.graph if _on_one_grid(node)]
+    used = _behind_outputs(shaped)
+    quantizers = [node for node in shaped.graph if node in used and _on_one_grid(node)]
     borders = {_levels(node) for node in quantizers}
     units = (_unit(shaped, node, borders) for node in quantizers)
     return tuple(unit for unit in units if unit is not None)
@@ -116,6 +117,18 @@ def levels_without_unit(model: ir.Model, units: Sequence[QuantizedUnit]) -> tupl
     made = {unit.value for unit in units}
     names = (str(_levels(node).name) for node in model.graph if _on_one_grid(node))
     return tuple(name for name in names if name not in made)
+
+
+def _behind_outputs(model: ir.Model) -> set[ir.Node]:
+    """The nodes that an output needs: what no one reads is dropped by every engine."""
+    used: set[ir.Node] = set()
+    waiting = [value.producer() for value in model.graph.outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in used:
+            used.add(node)
+            waiting += [value.producer() for value in node.inputs if value is not None]
+    return used
 
 
 def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
