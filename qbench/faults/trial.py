@@ -195,7 +195,7 @@ class Ward:
         return evaluate(request, shared, self.reference, _HERE, timer=self.timer)
 
     def _seen(self, request: Request, shared: SharedWork, measured: Measurement) -> set[Seen]:
-        seen = self._by_verdict(measured)
+        seen = self._by_verdict(measured) - self._by_verdict(self.healthy)  # what is red anyway shows nothing
         if self.tries_effects and request.rewriting is not None and self._breaks_its_word(request, shared):
             seen.add(Seen.EFFECT)
         return seen

@@ -2,6 +2,7 @@
 
 import functools
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from qbench.evaluation import MetricUse, SharedWork, Subject
 from qbench.faults import CATALOGUE, Placed
 from qbench.faults.detection import marks, rates_of, table
 from qbench.faults.fault import Stage
+from qbench.faults.faulty_backend import with_fault
 from qbench.faults.trial import Seen, Trial, Ward
 from qbench.metrics import get_metric
 from qbench.quantization import get_schema
@@ -66,6 +68,14 @@ def test_a_wrong_profile_is_seen_by_what_it_costs():
     assert trial.stage is Stage.CALIBRATION
     assert Seen.EQUALITY not in trial.seen
     assert {Seen.AGREEMENT, Seen.DRIFT} <= trial.seen
+
+
+def test_a_gate_that_is_red_without_the_fault_sees_nothing():
+    lost = Placed(fault=CATALOGUE["last-rows-skipped"], sites=("conv1",), seed=1)
+    shaky = replace(ward(), machine=with_fault(ward().machine, lost), agreement=1.0)
+    placed = Placed(fault=CATALOGUE["weight-transposed"], sites=("conv1",), seed=1)
+    assert Seen.AGREEMENT in shaky.alarms(shaky.shared, machine=shaky.machine, twin=None, threads=1)
+    assert Seen.AGREEMENT not in shaky.try_fault(placed, samples=0).seen
 
 
 @pytest.mark.parametrize("threads", [1, 2])
