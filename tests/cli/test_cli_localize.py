@@ -137,3 +137,13 @@ def test_without_calibration_samples(spoil, qbench):
     code, _, err = qbench("localize", "digits_cnn", "--data", "digits_test", "--schema", "w8a8_asym_pc")
     assert code == 2
     assert "--schema without --calib" in err
+
+
+def test_grids_that_are_computed_at_run_time_are_no_crash(qbench, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    arguments = ("--data", "digits_test", "--schema", "w8a8_asym_pc_dyn", "--samples", "4", "--json")
+    code, out, err = qbench("localize", "digits_cnn", "--backend", "ort-cpu-precise", *arguments)
+    assert code in (0, 1), err
+    finding = json.loads(out)["finding"]
+    assert finding["nodes"]
+    assert not [note for note in finding["notes"] if "could not" in note]

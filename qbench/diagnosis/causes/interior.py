@@ -60,7 +60,7 @@ class Interior:
     def of(cls, unit: QuantizedUnit) -> "Interior | None":
         """None where no float operator stands between the pairs."""
         graph = unit.graph.graph
-        pairs = [node for node in graph if node.op_type == "DequantizeLinear"]
+        pairs = [node for node in graph if _begins(node)]
         real = next((v for node in graph for v in node.outputs if v.name == unit.real), None)
         if real is None or real.producer() in pairs or real.producer() is None:
             return None
@@ -129,6 +129,15 @@ class Interior:
             model = ir.Model(graph, ir_version=self.version)
             self._executors[key] = self._stack.enter_context(exact_backend().prepare(model))
         return self._executors[key]
+
+
+def _begins(node: ir.Node) -> bool:
+    """Whether ``node`` brings constants, or levels from outside, on a known grid; levels made inside are not edited."""
+    if node.op_type != "DequantizeLinear":
+        return False
+    levels, *grid = node.inputs
+    stands = levels is not None and (levels.producer() is None or constant_value(levels) is not None)
+    return stands and all(part is None or constant_value(part) is not None for part in grid)
 
 
 def _operand(pair: ir.Node) -> Operand:

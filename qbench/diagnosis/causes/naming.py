@@ -84,12 +84,23 @@ def name_cause(
     if captured.crash or captured.again is None:
         evidence = captured.crash or "the engine answers nothing on the piece alone"
         return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
-    changing = _changing(captured)
-    if changing is not None:
-        return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
-    scene, notes = scene_of(captured, healthy, original)
-    with nullcontext() if scene.interior is None else closing(scene.interior):
-        return _named(scene, list(notes))
+    try:
+        changing = _changing(captured)
+        if changing is not None:
+            return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
+        scene, notes = scene_of(captured, healthy, original)
+        with nullcontext() if scene.interior is None else closing(scene.interior):
+            return _named(scene, list(notes))
+    except Exception as error:  # a piece that nobody foresaw must not take the finding with it
+        return NamedCause(
+            cause=None,
+            evidence="its cause could not be looked for",
+            notes=(_failure("its cause", "looked for", error),),
+        )
+
+
+def _failure(what: str, done: str, error: Exception) -> str:
+    return f"{what} could not be {done}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
 def _named(scene: Scene, notes: list[str]) -> NamedCause:
@@ -121,9 +132,7 @@ def _tried(hypotheses: Sequence[Hypothesis], scene: Scene, notes: list[str]) -> 
         try:
             one = hypothesis.explain(thin if hypothesis.by_element else scene)
         except Exception as error:  # one that fails must not take the finding with it
-            notes.append(
-                f"{hypothesis.name} could not be tried: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
-            )
+            notes.append(_failure(hypothesis.name, "tried", error))
             continue
         if one is not None and one.weight > 0:
             found.append(one)

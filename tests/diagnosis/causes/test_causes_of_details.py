@@ -8,7 +8,7 @@ import pytest
 from cause_units import MACHINE, add, constant, conv, edited, gemm, made
 from test_causes_of_costs import graphwise
 
-from qbench.diagnosis.causes import remedy_of
+from qbench.diagnosis.causes import name_cause, naming, remedy_of
 from qbench.judging import Cause, Errors
 from qbench.numerics import Accumulator, MultiplierForm, Rounding, Scaling, Stage
 
@@ -168,3 +168,13 @@ def test_sums_that_wrap_are_told_from_levels_that_do():
     named = one.cause(one.levels(replace(MACHINE, accumulator=Accumulator(bits=14))))
     assert named.cause is Cause.ACCUMULATOR
     assert "in 14 bits" in named.evidence
+
+
+def test_a_piece_that_nobody_foresaw_is_a_note_and_no_crash(monkeypatch):
+    def broken(*_):
+        raise KeyError("levels that nobody has")
+
+    monkeypatch.setattr(naming, "scene_of", broken)
+    named = name_cause(gemm().captured(), None)
+    assert named.cause is None
+    assert named.notes == ("its cause could not be looked for: KeyError: 'levels that nobody has'",)
