@@ -11,9 +11,11 @@ from qbench.judging.margin_test import Evidence, interval_evidence, margin_evide
 from qbench.judging.paired import mcnemar_midp, paired_interval
 from qbench.judging.power import (
     changed_share,
+    deciding_by_spread,
     detectable_by_spread,
     detectable_drop,
     samples_by_spread,
+    samples_deciding,
     samples_needed,
     spread_of,
 )
@@ -30,6 +32,8 @@ class Shown:
         midp: McNemar's two-sided mid-p of "no change at all"; None of what is no share of samples.
         detectable: the smallest drop that the sample would find four times in five.
         needed: how many samples the margin would take to be shown, were nothing lost; None: no number would do.
+        deciding: how many samples like these, which lose and gain as these do, would decide what these cannot; None:
+            these decide, or no number does.
     """
 
     evidence: Evidence
@@ -39,11 +43,16 @@ class Shown:
     midp: float | None
     detectable: float
     needed: int | None
+    deciding: int | None = None
 
     def text(self, score: Score) -> str:
         """All of it in one line, of the sample of ``score``."""
         midp = "" if self.midp is None else f", any change p {self.midp:.2g} (McNemar mid-p)"
-        needs = "no number of samples shows none" if self.needed is None else f"the margin needs {self.needed}"
+        needs = "no number of samples shows none"
+        if self.needed is not None:
+            needs = f"the margin needs {self.needed} of which nothing is lost"
+        if self.deciding is not None:
+            needs += f", {self.deciding} like these decide"
         return (
             f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to {_signed(score, self.high)} "
             f"{_unit(score)}{midp}); "
@@ -64,28 +73,34 @@ def shown_by(score: Score, margin: float) -> Shown | None:
 def _by_counts(score: Score, margin: float) -> Shown:
     low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
     share = changed_share(score.losses, score.gains, score.n)
+    evidence = margin_evidence(score.losses, score.gains, score.n, margin)
+    is_open = evidence is Evidence.INCONCLUSIVE
     return Shown(
-        evidence=margin_evidence(score.losses, score.gains, score.n, margin),
+        evidence=evidence,
         low=low,
         high=high,
         interval="Bonett-Price 95 %",
         midp=mcnemar_midp(score.losses, score.gains),
         detectable=detectable_drop(share, score.n),
         needed=samples_needed(share, margin),
+        deciding=samples_deciding(share, score.drop / score.out_of, margin, score.n) if is_open else None,
     )
 
 
 def _by_resamples(score: Score, interval: tuple[float, float], margin: float) -> Shown:
     low, high = interval if score.direction is Direction.HIGHER else (-interval[1], -interval[0])
     spread = spread_of(low, high)
+    evidence = interval_evidence(low, high, margin)
+    is_open = evidence is Evidence.INCONCLUSIVE
     return Shown(
-        evidence=interval_evidence(low, high, margin),
+        evidence=evidence,
         low=low,
         high=high,
         interval="paired bootstrap 90 %",
         midp=None,
         detectable=detectable_by_spread(spread),
         needed=samples_by_spread(spread, score.n, margin),
+        deciding=deciding_by_spread(spread, score.drop / score.out_of, margin, score.n) if is_open else None,
     )
 
 

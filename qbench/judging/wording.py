@@ -78,11 +78,15 @@ def undecided(measurement: Measurement, gate: Gate) -> str:
 
 
 def wanting(measurement: Measurement, gate: Gate) -> str:
-    """What a larger sample would do about an INCONCLUSIVE loss ``gate``."""
+    """What a larger sample would do about an INCONCLUSIVE loss ``gate``: which way it would go, did nothing change."""
     score = measurement.score(gate.metric)
     assert gate.shown is not None
+    assert gate.limit is not None
     found = f"{score.metric}: {score.n} samples find a drop of {apart(score, gate.shown.detectable)}"
-    return found + ("" if gate.shown.needed is None else f", this margin needs {gate.shown.needed}")
+    if gate.shown.deciding is None:
+        return f"{found}; the loss is just the margin: more samples like these decide nothing"
+    lost = abs(score.reference_value - gate.limit) < score.drop / score.out_of
+    return f"{found}, {gate.shown.deciding} like these would {'FAIL' if lost else 'PASS'}"
 
 
 def _beside_margin(score: Score, gate: Gate) -> str:

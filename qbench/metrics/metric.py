@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import Answers
-from qbench.metrics.resampling import change_interval
+from qbench.metrics.resampling import change_interval, with_unmet
 from qbench.metrics.scores import Against, Direction, Score
 
 Labels = tuple[tuple[int, ...], ...]
@@ -85,9 +85,10 @@ def score(
     now, before = metric.count(answers, right, beside), metric.count(reference, right, beside)
     if now.out_of.sum() == 0:
         raise ValueError(f"{metric.name} has nothing to count in {len(answers)} samples")
-    own = metric.resampled
     sign = 1 if metric.direction is Direction.HIGHER else -1
     better = sign * (now.hits - before.hits)
+    resampled = metric.resampled
+    own = None if resampled is None else lambda: resampled(answers, labels or (), reference)
     return Score(
         metric=name or metric.name,
         direction=metric.direction,
@@ -101,11 +102,18 @@ def score(
         reference_hits=int(before.hits.sum()),
         losses=int((better < 0).sum()),
         gains=int((better > 0).sum()),
-        interval=_interval(metric, now, before) if own is None else own(answers, labels or (), reference),
+        interval=_interval(metric, np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1), own),
     )
 
 
-def _interval(metric: Metric, now: Counts, before: Counts) -> tuple[float, float] | None:
-    if metric.proportion or metric.against is not Against.LABELS:
+def _interval(
+    metric: Metric, rows: npt.NDArray[np.int64], own: Callable[[], tuple[float, float] | None] | None
+) -> tuple[float, float] | None:
+    """Of the change, from ``rows`` as ``change_interval`` takes them, or by the metric's ``own`` way to resample."""
+    if own is not None:
+        found = own()
+    elif metric.proportion or metric.against is not Against.LABELS:
         return None
-    return change_interval(np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1))
+    else:
+        found = change_interval(rows)
+    return None if found is None else with_unmet(found, rows)

@@ -7,9 +7,18 @@ Samples that count alike are drawn as one: how often each kind occurs in a resam
 distribution for a fraction of the work. One seed for all, so that equal counts give equal ends.
 
 A value that is no sum over samples is computed anew from every resample, drawn group by group.
+
+Few changes say little about those not met yet, and a bootstrap draws only what it has: without a change it has no width
+at all. Where fewer than ten samples changed, each end is therefore at least as far from the change as the score interval
+of a share (Wilson 1927) puts it, of what changed in units of the largest change s that was seen; of none, the whole of
+the longest sample:
+
+    k = Σ d² / s²;   change ± |wilson(k, n) − k/n| · s · n / Σ out_of       without any change z² / (n + z²) of s
 """
 
+import math
 from collections.abc import Callable, Sequence
+from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
@@ -19,16 +28,17 @@ CONFIDENCE = 0.9
 _SEED = 20260
 _BLOCK = 2_000_000
 """Draws held at once: 16 MB."""
+_FEW = 10
+"""From so many changed samples on the bootstrap is trusted alone."""
+_Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 
 
 def change_interval(rows: npt.NDArray[np.int64]) -> tuple[float, float] | None:
     """The 5 % and the 95 % point of the change, as fractions in the metric's own sense.
 
-    ``rows`` (n, 4) int64: hits and out_of now, hits and out_of before, of every sample. None of a single sample, which
-    cannot be resampled, and where a resample has nothing to count out of.
+    ``rows`` (n, 4) int64: hits and out_of now, hits and out_of before, of every sample. None where a resample has nothing
+    to count out of.
     """
-    if len(rows) < 2:
-        return None
     kinds, times = np.unique(rows, axis=0, return_counts=True)
     if len(kinds) == 1:
         change = _change(kinds.astype(np.float64))
@@ -56,6 +66,27 @@ def recomputed_interval(
     rng = np.random.Generator(np.random.PCG64(_SEED))
     draws = (np.concatenate([rng.choice(group, len(group)) for group in groups]) for _ in range(RESAMPLES))
     return _ends(np.fromiter((change(places) for places in draws), dtype=np.float64, count=RESAMPLES))
+
+
+def with_unmet(interval: tuple[float, float], rows: npt.NDArray[np.int64]) -> tuple[float, float]:
+    """``interval`` of the change, as wide as changes can make it that a sample of few has not met (see above).
+
+    ``rows`` (n, 4) as ``change_interval`` takes them, of one sample or more.
+    """
+    moved = np.abs(rows[:, 0] - rows[:, 2]).astype(np.float64)
+    if np.count_nonzero(moved) >= _FEW:
+        return interval
+    largest = float(moved.max() or max(rows[:, 1].max(), 1))
+    n, seen = len(rows), float((moved**2).sum()) / largest**2
+    tail = _farthest(seen, n) * largest * n / float(rows[:, 1].sum())
+    change = float(_change(rows.sum(axis=0, keepdims=True).astype(np.float64))[0])
+    return min(interval[0], change - tail), max(interval[1], change + tail)
+
+
+def _farthest(count: float, n: int) -> float:
+    """How far Wilson's farther limit of a share lies from the ``count`` of ``n`` that was seen; never zero."""
+    half = _Z / (n + _Z * _Z) * math.sqrt(count * (n - count) / n + _Z * _Z / 4)
+    return half + abs((count + _Z * _Z / 2) / (n + _Z * _Z) - count / n)
 
 
 def _ends(changes: npt.NDArray[np.float64]) -> tuple[float, float]:

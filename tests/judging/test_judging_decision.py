@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 from judged_numbers import NODE, agreement, expected, judged, measured, per, top1
 
@@ -17,6 +18,7 @@ from qbench.judging import (
     Tolerance,
 )
 from qbench.judging.loss import loss_gate
+from qbench.metrics import Answers, catalogue, score
 
 HALF = Tolerance(0.005, "suite smoke")
 EVEN = top1(760, losses=5, gains=5)  # of 1000: within the margin of 3.8 samples, not shown
@@ -52,11 +54,41 @@ def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it():
     assert verdict.gates[0].state is GateState.INCONCLUSIVE
     assert not verdict.outcome.is_red
     assert verdict.headline == "top1 76.00 → 75.50 %: INCONCLUSIVE, drop 0.50 pp, margin 0.38 pp"
-    assert verdict.notices == ("top1: 1000 samples find a drop of 1.01 pp, this margin needs 5555",)
+    assert verdict.notices == ("top1: 1000 samples find a drop of 1.01 pp, 55704 like these would FAIL",)
     again = f'pytest "{NODE}" again when the suite gives its model that many'
     assert verdict.remedy.startswith(again)
     few = judged(measured(FEW, agreement(470)), Expectation(whole=False), rules=by(Deciding.CI))
     assert few.remedy.startswith(f'pytest "{NODE}" again without --qbench-limit')
+
+
+def test_what_would_decide_is_more_than_what_did_not():
+    """Four losses and a gain of 400: nothing lost would need 331 samples, which these are more than."""
+    verdict = judged(
+        measured(top1(357, 400, 360, losses=4, gains=1), agreement(470)),
+        tolerance=Tolerance(0.02, "suite smoke"),
+        rules=by(Deciding.CI),
+    )
+    shown = verdict.gates[0].shown
+    assert (verdict.outcome, shown.needed) == (Outcome.INCONCLUSIVE, 333)
+    assert shown.deciding > 400
+    assert verdict.notices == (f"top1: 400 samples find a drop of 1.95 pp, {shown.deciding} like these would PASS",)
+    assert all(judged(measured(one)).gates[0].shown.deciding is None for one in (SAME, MANY))
+
+
+def test_a_loss_of_just_the_margin_is_never_decided():
+    even = judged(measured(top1(190, 200, 200)), tolerance=Tolerance(0.05, "suite smoke"), rules=by(Deciding.CI))
+    assert even.gates[0].shown.deciding is None
+    assert "more samples like these decide nothing" in even.notices[0]
+
+
+@pytest.mark.parametrize("deciding", [Deciding.CI, Deciding.STRICT])
+def test_four_samples_of_which_none_changed_are_not_shown_to_hold(deciding):
+    answers = Answers(np.tile(np.arange(10, dtype=np.int32), (4, 1)))
+    recall = score(catalogue().get("recall5"), answers, labels=((2,),) * 4, reference=answers)
+    gate = loss_gate(recall, HALF, Decision(deciding, "suite smoke"))
+    assert gate.shown.evidence is Evidence.INCONCLUSIVE
+    assert gate.state is not GateState.HOLDS
+    assert "find a drop of 0.00 pp" not in gate.detail
 
 
 def test_a_strict_decision_names_what_is_missing():

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from qbench.metrics import Against, Answers, Counts, Direction, Metric, resampling, score
+from qbench.judging import paired_interval
+from qbench.metrics import Against, AnswerKind, Answers, Counts, Direction, Metric, catalogue, resampling, score
 
 
 def counts(hits, out_of):
@@ -64,9 +65,53 @@ def test_no_change_has_no_width():
 
 
 def test_nothing_to_draw_from():
-    assert change_interval(counts([1], [4]), counts([0], [4])) is None
     rare = counts([0, 1, 0, 0], [0, 3, 0, 0])  # a resample may miss the only sample that counts out of anything
     assert change_interval(rare, counts([0, 0, 0, 0], [0, 3, 0, 0])) is None
+
+
+def found(name, ids, labels, before):
+    answers, reference = (Answers(np.array(one, dtype=np.int32)) for one in (ids, before))
+    return score(catalogue().get(name), answers, labels=tuple(labels), reference=reference)
+
+
+@pytest.mark.parametrize("n", [1, 4, 300])
+def test_nothing_changed_is_no_proof_that_nothing_will(n):
+    """As far as Tango's statistic goes for top5, which shows a margin m from z² (1 − m)/m samples on."""
+    rows = np.tile(np.arange(10), (n, 1))
+    same = found("recall5", rows, [(2,)] * n, rows)
+    unmet = 1.6448536**2 / (n + 1.6448536**2)
+    assert same.interval == pytest.approx((-unmet, unmet), rel=1e-6)
+    assert paired_interval(0, 0, n, confidence=0.9) == pytest.approx(same.interval, rel=1e-6)
+
+
+@pytest.mark.parametrize(("losses", "gains"), [(1, 0), (3, 0), (9, 0), (4, 1), (2, 2)])
+def test_few_changes_show_no_more_than_their_counts_do(losses, gains):
+    n = 400
+    now, before = np.ones(n, dtype=int), np.ones(n, dtype=int)
+    now[:losses], before[losses : losses + gains] = 0, 0
+    rows = np.stack([now, np.ones(n, dtype=int), before, np.ones(n, dtype=int)], axis=1)
+    drawn = resampling.change_interval(rows)
+    wide, tango = resampling.with_unmet(drawn, rows), paired_interval(losses, gains, n, confidence=0.9)
+    assert wide[0] <= min(drawn[0], tango[0] + 1e-4)
+    assert wide[1] >= drawn[1]
+
+
+def test_all_changed_alike_has_a_width_too():
+    low, high = resampling.with_unmet((0.25, 0.25), np.tile([1, 4, 0, 4], (4, 1)))
+    assert low < 0.25 < high
+
+
+def test_many_changes_are_left_to_the_bootstrap():
+    now, before = some_counts(300)
+    rows = np.stack([now.hits, now.out_of, before.hits, before.out_of], axis=1)
+    assert resampling.with_unmet((-0.01, 0.02), rows) == (-0.01, 0.02)
+
+
+def test_an_own_way_to_resample_is_widened_too():
+    likeness = Answers(np.array([[9], [8], [1], [2]], dtype=np.int32), kind=AnswerKind.LIKENESS)
+    same = score(catalogue().get("eer"), likeness, labels=((1,), (1,), (0,), (0,)), reference=likeness)
+    assert same.interval[0] < -0.4
+    assert same.interval[1] > 0.4
 
 
 @pytest.mark.parametrize("proportion", [True, False])

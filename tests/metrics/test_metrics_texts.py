@@ -133,7 +133,8 @@ def test_the_interval_of_an_equal_error_rate_finds_every_threshold_anew():
         return score(get_metric("eer"), likenesses(*now), labels=labels, reference=likenesses(*before))
 
     assert not found(before).proportion
-    assert found(before).interval == (0, 0)
+    unmet = 1.6448536**2 / (200 + 1.6448536**2)
+    assert found(before).interval == pytest.approx((-unmet, unmet))
     assert found(before // 2).interval == (0, 0)  # the threshold moves along: nothing is lost
     low, high = found(before + generator.integers(-200_000, 200_000, 200)).interval
     assert 0 < low < high < 0.3
