@@ -9,9 +9,9 @@ distribution for a fraction of the work. One seed for all, so that equal counts 
 A value that is no sum over samples is computed anew from every resample, drawn group by group.
 
 Few changes say little about those not met yet, and a bootstrap draws only what it has: without a change it has no width
-at all. Where fewer than ten samples changed, each end is therefore at least as far from the change as the score interval
-of a share (Wilson 1927) puts it, of what changed in units of the largest change s that was seen; of none, the whole of
-the longest sample:
+at all. Where fewer than ten samples changed, each end is therefore at least as far from the change as the score
+interval of a share (Wilson 1927) puts it, of what changed in units of the largest change s that was seen; of none, the
+whole of the longest sample:
 
     k = Σ d² / s²;   change ± |wilson(k, n) − k/n| · s · n / Σ out_of       without any change z² / (n + z²) of s
 """
@@ -36,8 +36,8 @@ _Z = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
 def change_interval(rows: npt.NDArray[np.int64]) -> tuple[float, float] | None:
     """The 5 % and the 95 % point of the change, as fractions in the metric's own sense.
 
-    ``rows`` (n, 4) int64: hits and out_of now, hits and out_of before, of every sample. None where a resample has nothing
-    to count out of.
+    ``rows`` (n, 4) int64: hits and out_of now, hits and out_of before, of every sample. None where a resample has
+    nothing to count out of.
     """
     kinds, times = np.unique(rows, axis=0, return_counts=True)
     if len(kinds) == 1:
