@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
 from qbench.cli.printing import counted, print_columns, print_json, say
-from qbench.cli.show_history import percent
+from qbench.cli.show_history import moved, valued
 from qbench.cli.trend_files import Trends, declare_trends, read_trends
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _idle(annotations: "Sequence[Annotation]", alerts: "Sequence[Alert]") -> "li
         for note in annotations
         if not any(
             note.covers(alert.cell, alert.metric)
-            and (alert.annotation == note.commit or any(one.startswith(note.commit) for one in alert.suspects))
+            and (alert.annotation == note.commit or any(one.startswith(note.commit) for one in alert.stretch))
             for alert in alerts
         )
     ]
@@ -120,9 +120,9 @@ def _headline(one: "Regression", project: str) -> str:
 
 
 def _row(alert: "Alert") -> tuple[str, ...]:
-    levels = f"{percent(alert.before)} → {percent(alert.after)}"
+    levels = f"{valued(alert, alert.before)} → {valued(alert, alert.after)}"
     where = alert.environment_class + (f" ({alert.why})" if alert.why else "")
-    return "  " + str(alert.cell), alert.metric, levels, f"{100 * (alert.after - alert.before):+.2f}", where
+    return "  " + str(alert.cell), alert.metric, levels, moved(alert, alert.after - alert.before), where
 
 
 def _facts(one: "Regression", project: str) -> dict[str, object]:

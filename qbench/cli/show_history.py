@@ -102,7 +102,7 @@ def _row(series: "Series", index: int, accepted: float | None, marks: dict[str, 
         commit,
         valued(series, point.value),
         str(point.out_of),
-        "—" if accepted is None else _apart(series, point.value - accepted),
+        "—" if accepted is None else moved(series, point.value - accepted),
         str(point.runs),
         "; ".join(marked),
     )
@@ -119,12 +119,13 @@ def _words(alert: "Alert") -> str:
     return "; ".join(filter(None, (f"{alert.kind.value} ({alert.state.value})", alert.why)))
 
 
-def valued(series: "Series", value: float) -> str:
+def valued(series: "Series | Alert", value: float) -> str:
     """A value of ``series`` in its unit: ``98.61 %``, ``35.213 dB``."""
     return percent(value) if series.unit == "%" else f"{value:.5g} {series.unit}".rstrip()
 
 
-def _apart(series: "Series", difference: float) -> str:
+def moved(series: "Series | Alert", difference: float) -> str:
+    """A difference of values of ``series``, signed: points of a share, else as the values are."""
     return f"{100 * difference:+.2f}" if series.unit == "%" else f"{difference:+.5g}"
 
 

@@ -1,7 +1,4 @@
-"""What got worse and stayed, as rows of a table: what nobody has ruled on first, and within that the worst.
-
-badness = |after − before| of a share, |after − before| / |before| of a value in another unit
-"""
+"""What got worse and stayed, as rows of a table: what nobody has ruled on first, and within that the worst."""
 
 from dataclasses import dataclass
 
@@ -44,7 +41,7 @@ class AlertRow:
 def alert_rows(report: Report) -> tuple[AlertRow, ...]:
     """The regressions of ``report``, the worst of what is new first, then the worst of the rest."""
     metrics = _metrics(report)
-    ranked = sorted(report.regressions, key=lambda found: (not found.is_new, -_badness(found.alerts[0], metrics)))
+    ranked = sorted(report.regressions, key=lambda found: (not found.is_new, -found.alerts[0].loss))
     return tuple(_row(found, metrics) for found in ranked)
 
 
@@ -54,14 +51,8 @@ def _metrics(report: Report) -> dict[str, MetricView]:
     return {metric.name: metric for metric in shown}
 
 
-def _badness(alert: Alert, metrics: dict[str, MetricView]) -> float:
-    metric = metrics.get(alert.metric)
-    is_share = metric is None or metric.unit == "%"
-    return abs(alert.after - alert.before) / (1.0 if is_share else max(abs(alert.before), 1e-9))
-
-
 def _row(found: Regression, metrics: dict[str, MetricView]) -> AlertRow:
-    worst = max(found.alerts, key=lambda alert: _badness(alert, metrics))
+    worst = found.alerts[0]
     before, after, change = _values(worst, metrics)
     return AlertRow(
         kind=found.kind.value,

@@ -8,7 +8,7 @@ another version of an engine raise neither.
 import enum
 import itertools
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qbench.judging import Cell
@@ -49,7 +49,9 @@ class Alert:
     Args:
         before, after: levels, as fractions; of a slide the accepted share and the median of the last points.
         run, commit: the first at which it is seen; the commit is empty where it is not known.
+        unit: of the levels; ``"%"`` ones are shares.
         suspects: the commits one of which did it, the earliest first; of a slide none: it has no one commit.
+        stretch: the commits behind the last good point, up to ``commit``: of a step its suspects.
         why: who said so and why, or what tells the state. annotation: the commit, as it is written in the annotation
             that is about this alert; empty where none is.
     """
@@ -63,7 +65,9 @@ class Alert:
     after: float
     run: str
     commit: str
+    unit: str = "%"
     suspects: tuple[str, ...] = ()
+    stretch: tuple[str, ...] = ()
     why: str = ""
     annotation: str = ""
 
@@ -71,6 +75,12 @@ class Alert:
     def is_new(self) -> bool:
         """Whether it is confirmed and nobody has said anything of it."""
         return self.state is State.DETECTED
+
+    @property
+    def loss(self) -> float:
+        """How much was lost: of a share, and of a value in another unit the share of what it was before."""
+        change = abs(self.after - self.before)
+        return change if self.unit == "%" else change / max(abs(self.before), 1e-9)
 
 
 def find_alerts(
@@ -89,13 +99,21 @@ def find_alerts(
         confirm: points that make a slide.
     """
     places = {commit: place for place, commit in enumerate(commits)}
-    return tuple(
-        alert
+    courses = [
+        _Course(one, accepted_value(one, accepted or {}), places, commits)
         for one in series
-        for alert in _alerts(
-            _Course(one, accepted_value(one, accepted or {}), places, commits), annotations, confirm=confirm
-        )
-    )
+        if one.points and not one.is_distance
+    ]
+    notes = [[n for n in annotations if n.covers(one.series.cell, one.series.metric)] for one in courses]
+    steps = [list(_steps(course)) for course in courses]
+    every = _stretches(itertools.chain.from_iterable(steps))
+    steps = [[_ruled(step, said, _kin(step, every)) for step in own] for own, said in zip(steps, notes, strict=True)]
+    slides = [_slide(course, own, confirm) for course, own in zip(courses, steps, strict=True)]
+    every = _stretches(filter(None, slides))
+    found: list[Alert] = []
+    for course, own, slide, said in zip(courses, steps, slides, notes, strict=True):
+        found += own if slide is None else [*own, _ruled_slide(slide, course, own, said, _kin(slide, every))]
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +130,9 @@ class _Course:
         """The median of the last points."""
         return statistics.median(point.value for point in self.series.points[-CONFIRM:])
 
-    def alert(self, kind: Kind, first_bad: int, before: float, after: float) -> Alert:
-        """A detected alert that is first seen at the point ``first_bad``."""
-        point = self.series.points[first_bad]
+    def alert(self, kind: Kind, last_good: int, first_bad: int, before: float, after: float) -> Alert:
+        """A detected alert that is first seen at the point ``first_bad``; ``last_good``: −1 where there is none."""
+        point, stretch = self.series.points[first_bad], self._stretch(last_good, first_bad)
         return Alert(
             kind=kind,
             state=State.DETECTED,
@@ -125,12 +143,35 @@ class _Course:
             after=after,
             run=point.run,
             commit=point.commit,
+            unit=self.series.unit,
+            suspects=stretch if kind is Kind.STEP else (),
+            stretch=stretch,
         )
 
-    def suspects(self, last_good: int, first_bad: int) -> tuple[str, ...]:
+    def point_of(self, commit: str, alert: Alert, kin: Collection[str]) -> int | None:
+        """The point that stands for ``commit`` (its first digits) in ``alert``; None where it is not about it.
+
+        Inside the stretches of ``kin`` that is the first bad one at least, and behind them the last that was measured
+        up to ``commit``: other machines measure other commits.
+        """
+        points = self.series.points
+        exact = next((i for i in reversed(range(len(points))) if points[i].commit.startswith(commit)), None)
+        first_bad = next(i for i, point in enumerate(points) if point.run == alert.run)
+        if any(one.startswith(commit) for one in kin):
+            return max(first_bad, exact or 0)
+        if exact is not None:
+            return exact
+        named = next((place for place, one in enumerate(self.commits) if one.startswith(commit)), -1)
+        until = [
+            i for i, p in enumerate(points[first_bad:], first_bad) if self.places.get(p.commit, named + 1) <= named
+        ]
+        return max(until, default=None)
+
+    def _stretch(self, last_good: int, first_bad: int) -> tuple[str, ...]:
         """The commits behind that of one point, up to that of another; without a main line, only the latter."""
         points = self.series.points
-        good = next((self.places[p.commit] for p in points[last_good::-1] if p.commit in self.places), None)
+        before = points[last_good::-1] if last_good >= 0 else ()
+        good = next((self.places[p.commit] for p in before if p.commit in self.places), None)
         bad = next((self.places[p.commit] for p in points[first_bad:] if p.commit in self.places), None)
         if good is not None and bad is not None and good < bad:
             return tuple(self.commits[good + 1 : bad + 1])
@@ -138,20 +179,32 @@ class _Course:
         return (commit,) if commit else ()
 
 
-def _alerts(course: _Course, annotations: Sequence[Annotation], *, confirm: int) -> Iterator[Alert]:
+_Stretches = Mapping[Cell, Sequence[tuple[str, ...]]]
+
+
+def _stretches(alerts: Iterable[Alert]) -> _Stretches:
+    found: dict[Cell, list[tuple[str, ...]]] = {}
+    for alert in alerts:
+        found.setdefault(alert.cell, []).append(alert.stretch)
+    return found
+
+
+def _kin(alert: Alert, stretches: _Stretches) -> Collection[str]:
+    """Every commit that may have done this to the cell: its stretch, and those of other machines that share a commit.
+
+    What is said of any of these commits is said of the same change.
+    """
+    own = set(alert.stretch)
+    return own.union(*(stretch for stretch in stretches[alert.cell] if not own.isdisjoint(stretch)))
+
+
+def _steps(course: _Course) -> Iterator[Alert]:
+    """The steps for the worse, before anybody has said anything of them."""
     series = course.series
-    if not series.points or series.is_distance:
-        return
-    mine = [note for note in annotations if note.covers(series.cell, series.metric)]
-    steps = []
     for before, after in itertools.pairwise(series.levels):
         is_break = after.start in series.breaks
         if not is_break and series.worsening(before.mean, after.mean) > 0:
-            steps.append(_ruled(_step(course, before, after), mine))
-    yield from steps
-    slide = _slide(course, steps, confirm)
-    if slide is not None:
-        yield _ruled_slide(slide, course, steps, mine)
+            yield _step(course, before, after)
 
 
 def _step(course: _Course, before: Level, after: Level) -> Alert:
@@ -165,8 +218,8 @@ def _step(course: _Course, before: Level, after: Level) -> Alert:
         state, why = State.FIXED, f"the old level came back with run {course.series.points[back.start].run}"
     elif course.accepted is not None and abs(after.mean - course.accepted) < least and not after.provisional:
         state, why = State.EXPECTED, "the new level is what was accepted"
-    alert = course.alert(Kind.STEP, after.start, before.mean, after.mean)
-    return replace(alert, state=state, why=why, suspects=course.suspects(before.stop - 1, after.start))
+    alert = course.alert(Kind.STEP, before.stop - 1, after.start, before.mean, after.mean)
+    return replace(alert, state=state, why=why)
 
 
 def _levels_behind(series: Series, level: Level) -> list[Level]:
@@ -190,7 +243,7 @@ def _slide(course: _Course, steps: Sequence[Alert], confirm: int) -> Alert | Non
     explained = sum(series.worsening(step.before, step.after) for step in _explaining(series, steps, loss))
     if loss - explained < least:
         return None
-    return course.alert(Kind.SLIDE, beyond, accepted, course.recent)
+    return course.alert(Kind.SLIDE, beyond - 1, beyond, accepted, course.recent)
 
 
 def _explaining(series: Series, steps: Sequence[Alert], loss: float) -> list[Alert]:
@@ -203,15 +256,17 @@ def _explaining(series: Series, steps: Sequence[Alert], loss: float) -> list[Ale
     ]
 
 
-def _ruled(alert: Alert, annotations: Sequence[Annotation]) -> Alert:
-    """``alert`` in the state of the last annotation of one of its suspects."""
+def _ruled(alert: Alert, annotations: Sequence[Annotation], kin: Collection[str]) -> Alert:
+    """``alert`` in the state of the last annotation of a commit of ``kin``."""
     for note in reversed(annotations):
-        if any(commit.startswith(note.commit) for commit in alert.suspects):
+        if any(commit.startswith(note.commit) for commit in kin):
             return _said(alert, note)
     return alert
 
 
-def _ruled_slide(alert: Alert, course: _Course, steps: Sequence[Alert], annotations: Sequence[Annotation]) -> Alert:
+def _ruled_slide(
+    alert: Alert, course: _Course, steps: Sequence[Alert], annotations: Sequence[Annotation], kin: Collection[str]
+) -> Alert:
     """``alert`` in the state that was said of a commit on the slide, unless it has slid on since then.
 
     A later step that explains itself is an alert of its own, and no further slide.
@@ -221,7 +276,7 @@ def _ruled_slide(alert: Alert, course: _Course, steps: Sequence[Alert], annotati
     places = {point.run: place for place, point in enumerate(points)}
     explaining = _explaining(series, steps, series.worsening(alert.before, alert.after))
     for note in reversed(annotations):
-        place = next((i for i in reversed(range(len(points))) if points[i].commit.startswith(note.commit)), None)
+        place = course.point_of(note.commit, alert, kin)
         if place is not None:
             later = [step for step in explaining if places[step.run] > place]
             explained = sum(series.worsening(step.before, step.after) for step in later)

@@ -73,8 +73,11 @@ def counts_of_line(line: Mapping[str, Any]) -> Iterator[Counts]:
         except KeyError:
             continue
         whole = type(hits) is type(out_of) is type(reference) is type(losses) is type(gains) is type(n) is int
-        if whole and min(counts) >= 0 and out_of and max(counts) < _LIMIT:
-            yield Counts(metric, hits, out_of, reference, losses, gains, n, _nature_of(table.get))
+        if not whole or min(out_of, losses, gains, n) < 0 or not out_of or max(map(abs, counts)) >= _LIMIT:
+            continue
+        nature = _nature_of(table.get)
+        if min(hits, reference) >= 0 or not nature.proportion:  # noise louder than the signal: below 0 dB
+            yield Counts(metric, hits, out_of, reference, losses, gains, n, nature)
 
 
 def nature_of(table: Mapping[str, Any]) -> Nature:

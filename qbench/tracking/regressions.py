@@ -32,9 +32,10 @@ class Regression:
 
 
 def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regression, ...]:
-    """One regression for each commit and state, in the order of ``commits``; then slides, one for each cell and state.
+    """One regression for each commit and state, in the order of ``commits``; then slides, which are of one cell each.
 
-    What people have ruled on is never put beside what nobody has seen.
+    What people have ruled on is never put beside what nobody has seen. All of one regression share a commit of their
+    stretches, so that a ruling on the commit of any of them is about all.
 
     Args:
         commits: the main line that the suspects were named from, the earliest first.
@@ -43,23 +44,30 @@ def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regre
     groups: list[tuple[tuple[str, ...], list[Alert]]] = []
     apart: dict[tuple[State, object], list[Alert]] = {}  # without a commit to share: slides, and runs outside git
     everything = list(alerts)
-    for alert in sorted(everything, key=lambda a: max((places.get(c, -1) for c in a.suspects), default=-1)):
-        if not alert.suspects:
+    for alert in sorted(everything, key=lambda a: max((places.get(c, -1) for c in a.stretch), default=-1)):
+        if not alert.stretch:
             key = (alert.state, alert.cell if alert.kind is Kind.SLIDE else alert.run)
             apart.setdefault(key, []).append(alert)
             continue
         for place, (shared, members) in enumerate(groups):
-            both = tuple(commit for commit in shared if commit in alert.suspects)
-            if both and members[0].state is alert.state:
+            both = tuple(commit for commit in shared if commit in alert.stretch)
+            if both and _alike(members[0], alert):
                 groups[place] = both, [*members, alert]
                 break
         else:
-            groups.append((alert.suspects, [alert]))
+            groups.append((alert.stretch, [alert]))
     found = [_regression((), members) for members in apart.values()]
     found += [_regression(shared, members) for shared, members in groups]
     return tuple(sorted(found, key=lambda one: one.kind is Kind.SLIDE))
 
 
 def _regression(suspects: tuple[str, ...], alerts: list[Alert]) -> Regression:
-    ordered = sorted(alerts, key=lambda a: (-abs(a.after - a.before), str(a.cell), a.metric, a.environment_class))
-    return Regression(kind=alerts[0].kind, suspects=suspects, alerts=tuple(ordered))
+    ordered = sorted(alerts, key=lambda a: (-a.loss, str(a.cell), a.metric, a.environment_class))
+    kind = alerts[0].kind
+    return Regression(kind=kind, suspects=suspects if kind is Kind.STEP else (), alerts=tuple(ordered))
+
+
+def _alike(one: Alert, other: Alert) -> bool:
+    """Whether both are of one kind and state; slides of one cell, too."""
+    same = one.state is other.state and one.kind is other.kind
+    return same and (one.kind is Kind.STEP or one.cell == other.cell)

@@ -64,6 +64,16 @@ def test_a_slow_slide_is_seen_beside_the_baseline(qbench, history):
     assert qbench("history", "check")[::2] == (0, "")
 
 
+def test_an_alert_is_told_in_the_unit_of_its_metric(qbench, history):
+    history.nights([3240] * 10 + [3600] * 6)
+    for path in history.folder.glob("*.jsonl"):
+        of = '"perplexity": {"unit": "per token", "proportion": false, "direction": "lower", '
+        path.write_text(path.read_text().replace('"direction":"higher"', '"x":0').replace('"top1":{', of))
+    code, out, _ = qbench("history", "check")
+    assert code == 1
+    assert "perplexity  9 per token → 10 per token  +1 " in out
+
+
 def test_an_incomplete_history_has_a_code_of_its_own(qbench, history):
     history.nights([356] * 4)
     history.nights([356], end=False, first=4)
