@@ -36,7 +36,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
-    from qbench.diagnosis import Budget, LocalizeWishes, localize
+    from qbench.diagnosis import Budget, LocalizeWishes, localize, samples_that_moved
 
     budget = Budget.begin(arguments.budget, time.perf_counter)
     told("running the cell")
@@ -46,6 +46,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
     verdict = cell.judge(measurement)
     wishes = LocalizeWishes(
         samples=arguments.samples,
+        first=samples_that_moved(measurement),
         suspects=arguments.top,
         replay=Path(arguments.replay) if arguments.replay else None,
         override=Path(arguments.overrides).stem if arguments.overrides else "",

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from qbench.diagnosis.lint import lint_products as lint_products
     from qbench.diagnosis.localizing import LocalizeWishes as LocalizeWishes
     from qbench.diagnosis.localizing import localize as localize
+    from qbench.diagnosis.localizing import samples_that_moved as samples_that_moved
     from qbench.diagnosis.operators.checking import check_operator as check_operator
     from qbench.diagnosis.operators.kernel_call import OperatorParameters as OperatorParameters
     from qbench.diagnosis.optimizer_catalogue import CaseResult as CaseResult
@@ -62,7 +63,7 @@ else:
             "lint": ("LayerLint", "ModelLint", "lint_products"),
             "operators.checking": ("check_operator",),
             "operators.kernel_call": ("OperatorParameters",),
-            "localizing": ("LocalizeWishes", "localize"),
+            "localizing": ("LocalizeWishes", "localize", "samples_that_moved"),
             "optimizer_catalogue": ("CaseResult", "OptimizerCase", "measure_case", "optimizer_cases"),
             "optimizer_effects": ("OptimizationEffect",),
             "optimizers": ("OptimizerReport", "examine_optimizers"),

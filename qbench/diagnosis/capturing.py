@@ -27,8 +27,8 @@ def capture(patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds
     Raises:
         QbenchError: a backend does not run the graph.
     """
-    asked = {(node.node, node.value): node for node in nodes}
-    chosen = [unit for unit in units.units if (unit.node, unit.stands_for) in asked]
+    asked = {node.levels: node for node in nodes}
+    chosen = [unit for unit in units.units if unit.value in asked]
     around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
     inputs = {str(value.name) for value in patient.original.graph.inputs}
     outputs = {str(value.name) for value in patient.original.graph.outputs}
@@ -53,7 +53,7 @@ def capture(patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds
             found.append(
                 Captured(
                     unit=unit,
-                    errors=asked[unit.node, unit.stands_for],
+                    errors=asked[unit.value],
                     feeds=own,
                     found=there if patient.is_watched_itself or again is None else again,
                     again=again,

@@ -43,8 +43,9 @@ class Examined:
         samples: looked at. nodes: in the order of the graph.
         unaligned: values that are not compared with fp32, and why.
         outputs: the watched run beside the untouched engine's; None: they are the same machine.
-        crashes: node → how the patient's backend fails on it alone.
-        moved: node → constants that are not what rounding makes of fp32's, with their distance in steps (rms).
+        crashes: levels → how the patient's backend fails to make them alone.
+        moved: levels → constants in front of them that are not what rounding makes of fp32's, with their distance
+            (``FreshUnit``).
     """
 
     samples: int
@@ -207,10 +208,8 @@ class Examination(Closing):
             nodes=tuple(self._node(unit, macs) for unit in self.units.units),
             unaligned=self.units.unaligned,
             outputs=None if self._engine is None else self._differences,
-            crashes={runner.unit.node: runner.crash for runner in self._runners if runner.crash},
-            moved={
-                self.units.by_value[value].node: fresh.moved for value, fresh in self.units.fresh.items() if fresh.moved
-            },
+            crashes={runner.unit.value: runner.crash for runner in self._runners if runner.crash},
+            moved={value: fresh.moved for value, fresh in self.units.fresh.items() if fresh.moved},
         )
 
     def _node(self, unit: QuantizedUnit, macs: Mapping[str, int]) -> NodeErrors:
@@ -223,6 +222,7 @@ class Examination(Closing):
             node=unit.node,
             operators=unit.operators,
             value=unit.stands_for,
+            levels=unit.value,
             macs=sum(macs.get(node_key(node), 0) for node in unit.graph.graph),
             elements=tally.cumulative.elements or tally.counting.elements,
             cumulative=cumulative,

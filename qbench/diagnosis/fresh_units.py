@@ -17,6 +17,7 @@ from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.graph import constant_value, grid_of, is_constant, node_key, producer, values_by_name
 from qbench.numerics import QParams, quantize
 
+_WEIGHT_BITS = 16
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
@@ -27,7 +28,8 @@ class FreshUnit:
     Args:
         graph: fp32 operators with rounded constants; inputs are ``feeds``.
         feeds: fp32 values in front, one for each of the unit's, in its order.
-        moved: constants that the unit has otherwise than rounding alone would make them: name → rms, in steps.
+        moved: constants that the unit has otherwise than rounding alone would make them: name → rms, in steps of
+            theirs; of a bias, which is added to the result, in steps of the result.
     """
 
     graph: ir.Model
@@ -61,7 +63,7 @@ def fresh_unit(
         piece = ir.convenience.extract(original.graph, ends, [known[unit.stands_for]])
     except ValueError as error:
         raise LookupError(f"'{unit.stands_for}' does not follow from {', '.join(feeds)} in fp32") from error
-    moved = dict(_round_constants(piece, _rounded_constants(unit))) if rounded else {}
+    moved = dict(_round_constants(piece, _rounded_constants(unit), unit.scale)) if rounded else {}
     return FreshUnit(graph=ir.Model(piece, ir_version=original.ir_version), feeds=feeds, moved=moved)
 
 
@@ -87,7 +89,7 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
 
 
 def _round_constants(
-    piece: ir.Graph, grids: Mapping[tuple[str, int], tuple[QParams, Array]]
+    piece: ir.Graph, grids: Mapping[tuple[str, int], tuple[QParams, Array]], step: float
 ) -> Iterator[tuple[str, float]]:
     """Put the constants of ``piece`` on their grids; name → how far the unit's are from these, where they are not.
 
@@ -109,15 +111,20 @@ def _round_constants(
             if theirs.shape != rounded.shape:
                 yield str(value.name), float("inf")
             else:
-                steps = (theirs.astype(np.float64) - rounded) / grid.expanded(rounded.shape)[0]
-                if (np.abs(steps) > 1).any():  # a step is what ties and corrections of rounding may move
-                    yield str(value.name), float(np.sqrt(np.mean(np.square(steps))))
+                apart, size = theirs.astype(np.float64) - rounded, grid.expanded(rounded.shape)[0]
+                if (np.abs(apart) > size).any():  # a step is what ties and corrections of rounding may move
+                    yield str(value.name), float(np.sqrt(np.mean(np.square(apart / (step if _adds(grid) else size)))))
             name = f"{value.name}_rounded_{node_key(node)}"
             held = ir.Value(name=name, const_value=ir.tensor(rounded.astype(np.float32), name=name))
             piece.initializers[name] = held
             node.replace_input_with(place, held)
     for operator, place in left:
         raise LookupError(f"fp32 has no operand {place} of '{operator}'")
+
+
+def _adds(grid: QParams) -> bool:
+    """Whether a constant on ``grid`` is a bias: weights have no more than 16 bits."""
+    return grid.qtype.bits > _WEIGHT_BITS
 
 
 def _dequantized(levels: Array, grid: QParams) -> Array:

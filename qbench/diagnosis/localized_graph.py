@@ -70,8 +70,7 @@ class LocalizedGraph(Closing):
 
     @property
     def _examined(self) -> Examined:
-        values = {unit.value: unit.stands_for for unit in self._examination.units.units}
-        return with_gains(self._counted, self._gains, values) if self._gains else self._counted
+        return with_gains(self._counted, self._gains) if self._gains else self._counted
 
     @property
     def ranked(self) -> tuple[Excessive, ...]:
@@ -122,13 +121,13 @@ class LocalizedGraph(Closing):
         if not chosen:
             return in_time
         captures = capture(self.patient, self._examination.units, [one.node for one in chosen], self._kept.joined)
-        found = {(one.errors.node, one.errors.value): one for one in captures}
+        found = {one.unit.value: one for one in captures}
         healthy, suspects = arithmetic_of(self.patient.claims or self.patient.backend), []
         for place, one in enumerate(chosen):
             if place and budget.is_over:
                 in_time = False
                 break
-            captured = found.get((one.node.node, one.node.value))
+            captured = found.get(one.node.levels)
             if captured is not None:
                 named = name_cause(captured, healthy, original=self.patient.original)
                 self.notes += (f"{self._prefix}{one.node.node}: {note}" for note in named.notes)
@@ -157,7 +156,7 @@ class LocalizedGraph(Closing):
         if named.cause is None and one.excess is not Excess.GRID:
             cause, evidence = Cause.WRONG_KERNEL, f"{one.score:.3g} steps (rms) beyond what its grid explains"
         elif named.cause is None:
-            cause, evidence = Cause.GRID, f"in float it would give the outputs {one.score:.2f} dB"
+            cause, evidence = Cause.GRID, _cost(one.node)
         else:
             cause, evidence = named.cause, named.evidence
         score = _GRAVITY * (len(Excess) - one.excess) - place
@@ -178,6 +177,13 @@ class _Driven:
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch."""
         return self._graph.run(feeds, self._pace)
+
+
+def _cost(node: NodeErrors) -> str:
+    """What the grids of ``node`` cost, in words."""
+    alone = "" if node.isolated is None else f"{node.isolated.sqnr_db:.1f} dB alone"
+    gain = "" if node.gain_db is None else f"in float it would give the outputs {node.gain_db:.2f} dB"
+    return "; ".join(filter(None, (alone, gain)))
 
 
 def _noisiness(node: NodeErrors) -> tuple[float, float]:

@@ -19,7 +19,7 @@ from qbench.diagnosis.repairing.candidates import repair_candidates
 from qbench.diagnosis.repairing.repair_of_cell import repair_cell
 from qbench.diagnosis.repairing.repeatable_cell import RepeatableCell, is_restored
 from qbench.errors import QbenchError
-from qbench.judging import Cause, Finding, Repair, Suspect, Verdict
+from qbench.judging import Cause, Finding, Measurement, Repair, Suspect, Verdict
 from qbench.zoo import Samples
 
 SAMPLES = 64
@@ -33,12 +33,15 @@ class LocalizeWishes:
     """What is asked of a localisation.
 
     Args:
-        samples: looked at, spread over the cell's main data. suspects: whose causes are named.
-        repairs: whether a repair is looked for. replay: file of the sets that were tried; None: none is kept.
+        samples: looked at, spread over the cell's main data. first: names of samples that are looked at in front of
+            others, such as those that were seen to differ; what is no name there is passed over.
+        suspects: whose causes are named. repairs: whether a repair is looked for.
+        replay: file of the sets that were tried; None: none is kept.
         override: what the schema that repairs the cell is called; empty: the cell's with ``_repaired``.
     """
 
     samples: int = SAMPLES
+    first: tuple[str, ...] = ()
     suspects: int = SUSPECTS
     repairs: bool = True
     replay: Path | None = None
@@ -71,7 +74,7 @@ def localize(
         told("examining the nodes")
         patients = patients_of(cell.request, cell.shared)
         graphs = [stack.enter_context(LocalizedGraph(one, several=len(patients) > 1)) for one in patients.values()]
-        enough = _examine(cell, graphs, _few(cell, wishes.samples), budget.share(_NODES))
+        enough = _examine(cell, graphs, _few(cell, wishes), budget.share(_NODES))
         told("naming causes")
         named = _name_causes(graphs, budget.share(_CAUSES), wishes.suspects)
         ranked = [one for graph in graphs for one in graph.likeliest]
@@ -107,9 +110,14 @@ def localize(
     )
 
 
-def _few(cell: RepeatableCell, count: int) -> Samples:
+def _few(cell: RepeatableCell, wishes: LocalizeWishes) -> Samples:
+    """The samples to look at: those that are to come first, then others, spread over the data."""
     main = next(iter(cell.request.subject.data.values()))
-    return cell.shared.samples(main if count >= len(main) else main.take(count))
+    count, places = min(wishes.samples, len(main)), {name: place for place, name in enumerate(main.sample_ids)}
+    named = [places[name] for name in wishes.first if name in places][: max(count // 2, 1)]
+    spread = [place * len(main) // count for place in range(count)]
+    chosen = list(dict.fromkeys([*named, *spread]))[:count]
+    return cell.shared.samples(main if len(chosen) == len(main) and not named else main.pick(chosen))
 
 
 class _EnoughError(Exception):
@@ -174,3 +182,9 @@ def _repaired(
             raise  # a file of another search is the user's to know
         return None, (f"no repair was found: {error}",), False
     return found.repair, found.notes, found.finished
+
+
+def samples_that_moved(measured: Measurement) -> tuple[str, ...]:
+    """The samples of a cell at which something is known to differ: beside another backend, then from fp32's answers."""
+    beside = () if measured.compared is None or not measured.compared.sample else (measured.compared.sample,)
+    return (*beside, *(name for names in measured.changed.values() for name in names))

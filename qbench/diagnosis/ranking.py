@@ -1,14 +1,17 @@
 """Which nodes exceed what their grids explain, the worst first.
 
-Four kinds of excess, in this order; within a kind by how large it is:
+Five kinds of excess, in this order; within a kind by how large it is:
 
     crash     the engine fails on the node alone
     counting  its levels are not those of the arithmetic that it claims; where it claims none, they are more than a step
               off real arithmetic, or off it by a step without a tie at more than every hundredth value
     graph     isolated² > explained²: with the fp32 operators on the very same grids less would be lost; or a constant
               that is not what rounding makes of fp32's, and brings nothing
-    grid      what its grids cost is much of what the outputs lose: in float the node would give back a fifth of it, or
-              many numbers lie beyond an end
+    trace     as counting, but less than a hundredth of a step (rms): a race, a tie
+    grid      what its grids cost is much: in float the node would give the outputs back a fifth of what they lose, or
+              a sixteenth of its own signal is noise (12 dB), or many numbers lie beyond an end
+
+Where several nodes are ruined none gives anything back alone, hence the second condition on grids.
 """
 
 import enum
@@ -18,7 +21,7 @@ from dataclasses import dataclass, replace
 
 from qbench.diagnosis.corrections import is_corrected
 from qbench.diagnosis.examining import Examined
-from qbench.judging import CountingErrors, NodeErrors
+from qbench.judging import CountingErrors, Errors, NodeErrors
 
 _OFTEN = 0.01
 """Share of values that may be off real arithmetic by a step without being ties: other machines round otherwise."""
@@ -28,8 +31,14 @@ _EXCESS = 0.1
 """Steps (rms) by which a node may exceed what its grids explain: a machine's own rounding."""
 _FIFTH_DB = 0.97
 """10 · log₁₀(1 / 0.8): what the outputs gain when a fifth of their noise goes."""
+_NOISY_DB = 12.0
+"""SQNR of a node alone below which its grids are to blame, whatever the others do."""
 _CLIPPED = 0.02
 """Share of numbers beyond an end that is worth a word."""
+_CLIPPED_DB = 10.0
+"""What a node that is clipped wholly adds to its score."""
+_TRACE = 0.01
+"""Steps (rms) of a difference that no output feels."""
 
 
 class Excess(enum.IntEnum):
@@ -38,7 +47,8 @@ class Excess(enum.IntEnum):
     CRASH = 0
     COUNTING = 1
     GRAPH = 2
-    GRID = 3
+    TRACE = 3
+    GRID = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,33 +60,27 @@ class Excessive:
     score: float
 
 
-def with_gains(examined: Examined, gains: Mapping[str, float], values: Mapping[str, str]) -> Examined:
-    """``examined`` with what the outputs gain by each node.
-
-    Args:
-        examined: without. gains: levels → dB. values: levels → the fp32 value that they stand for.
-    """
-    by_value = {values[levels]: gain for levels, gain in gains.items()}
-    nodes = tuple(replace(node, gain_db=by_value.get(node.value)) for node in examined.nodes)
-    return replace(examined, nodes=nodes)
+def with_gains(examined: Examined, gains: Mapping[str, float]) -> Examined:
+    """``examined`` with what the outputs gain by each node: ``gains``, levels → dB."""
+    return replace(examined, nodes=tuple(replace(node, gain_db=gains.get(node.levels)) for node in examined.nodes))
 
 
 def rank_nodes(examined: Examined) -> tuple[Excessive, ...]:
     """The nodes with an excess, the worst first; each once, by its gravest."""
-    found: dict[tuple[str, str], Excessive] = {}
+    found: dict[str, Excessive] = {}
     for one in sorted(_excesses(examined), key=lambda one: (one.excess, -one.score)):
-        found.setdefault((one.node.node, one.node.value), one)
+        found.setdefault(one.node.levels, one)
     return tuple(found.values())
 
 
 def _excesses(examined: Examined) -> Iterator[Excessive]:
     for node in examined.nodes:
-        if node.node in examined.crashes:
+        if node.levels in examined.crashes:
             yield Excessive(node=node, excess=Excess.CRASH, score=math.inf)
         counted = _counting(node)
         if counted > 0:
-            yield Excessive(node=node, excess=Excess.COUNTING, score=counted)
-        moved = 0.0 if is_corrected(node) else max(examined.moved.get(node.node, {}).values(), default=0.0)
+            yield Excessive(node=node, excess=Excess.COUNTING if counted > _TRACE else Excess.TRACE, score=counted)
+        moved = 0.0 if is_corrected(node) else max(examined.moved.get(node.levels, {}).values(), default=0.0)
         graph = max(_beyond_explained(node), moved)
         if graph > _EXCESS:
             yield Excessive(node=node, excess=Excess.GRAPH, score=graph)
@@ -101,14 +105,22 @@ def _is_off(counted: CountingErrors) -> bool:
 
 
 def _beyond_explained(node: NodeErrors) -> float:
-    """Steps (rms); of a real result, of a 255th of its root mean square."""
-    if node.isolated is None or node.explained is None:
+    """Steps (rms) of the isolated error beyond the explained one; of a real result 255ths of its root mean square."""
+    if node.isolated is None or node.explained is None or node.unexplained is None:
         return 0.0
-    alone, grids = (255 * one.relative if one.steps is None else one.steps for one in (node.isolated, node.explained))
-    return math.sqrt(max(alone * alone - grids * grids, 0.0))
+    alone, grids, apart = (_steps(one) for one in (node.isolated, node.explained, node.unexplained))
+    # a small difference along a large error counts for more than it is
+    return min(math.sqrt(max(alone * alone - grids * grids, 0.0)), apart)
+
+
+def _steps(errors: Errors) -> float:
+    return 255 * errors.relative if errors.steps is None else errors.steps
 
 
 def _grid(node: NodeErrors) -> float:
-    gain = node.gain_db or 0.0
-    clipped = node.clipped_low + node.clipped_high
-    return max(gain, 0.0) if gain >= _FIFTH_DB or clipped >= _CLIPPED else 0.0
+    """DB that speak against the grids of ``node``; 0: none."""
+    gain, clipped = node.gain_db or 0.0, node.clipped_low + node.clipped_high
+    lacking = 0.0 if node.isolated is None else max(_NOISY_DB - node.isolated.sqnr_db, 0.0)
+    if gain < _FIFTH_DB and not lacking and clipped < _CLIPPED:
+        return 0.0
+    return max(gain, 0.0) + lacking + (_CLIPPED_DB * clipped if clipped >= _CLIPPED else 0.0)

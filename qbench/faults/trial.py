@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from qbench.backends import Backend
-from qbench.diagnosis import Budget, LocalizeWishes, RepeatableCell, localize
+from qbench.diagnosis import Budget, LocalizeWishes, RepeatableCell, localize, samples_that_moved
 from qbench.errors import QbenchError
 from qbench.evaluation import Beside, Request, SharedWork, evaluate
 from qbench.faults.fault import Fault, Placed, ProfileFault, Stage, draw_sites
@@ -152,7 +152,7 @@ class Ward:
         trial = replace(trial, changes=changes, seen=seen)
         if not changes or not samples:
             return trial
-        return self._localized(trial, placed, self._cell(request, shared), self._verdict(measured), samples)
+        return self._localized(trial, placed, self._cell(request, shared), measured, samples)
 
     def alarms(
         self, shared: SharedWork, *, machine: Backend, twin: Backend | None, threads: int, in_order: bool = True
@@ -257,10 +257,13 @@ class Ward:
             timer=self.timer,
         )
 
-    def _localized(self, trial: Trial, placed: Placed, cell: RepeatableCell, verdict: Verdict, samples: int) -> Trial:
-        wishes, budget = LocalizeWishes(samples=samples, repairs=False), Budget.begin(None, self.timer)
+    def _localized(
+        self, trial: Trial, placed: Placed, cell: RepeatableCell, measured: Measurement, samples: int
+    ) -> Trial:
+        wishes = LocalizeWishes(samples=samples, first=samples_that_moved(measured), repairs=False)
+        budget = Budget.begin(None, self.timer)
         try:
-            finding = localize(cell, verdict, budget, wishes=wishes)
+            finding = localize(cell, self._verdict(measured), budget, wishes=wishes)
         except Exception as error:  # whatever it is: a user would have no finding
             return replace(trial, unlocalized=f"{type(error).__name__}: {error}", seconds=budget.spent)
         return _with_finding(trial, placed, finding)

@@ -49,6 +49,7 @@ class NodeErrors:
 
     Args:
         node: the operator, by the name that it has in fp32. operators: all of them, in order. value: the fp32 value.
+        levels: what the quantized graph calls its levels, which are nobody else's; empty in older records.
         macs: multiply-accumulates of one sample. elements: of the value, over all samples.
         cumulative: of the patient's own run, everything before it included; None: the value has no counterpart in fp32.
         isolated: of the patient fed with fp32 numbers, rounded to the grids in front: this node's own error.
@@ -65,6 +66,7 @@ class NodeErrors:
     node: str
     operators: tuple[str, ...]
     value: str
+    levels: str = ""
     macs: int = 0
     elements: int = 0
     cumulative: Errors | None = None

@@ -62,11 +62,12 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
 
 
 def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Finding":
-    from qbench.diagnosis import LocalizeWishes, localize
+    from qbench.diagnosis import LocalizeWishes, localize, samples_that_moved
     from qbench.suite import repeatable_cell
 
     cell = repeatable_cell(opened.bench, judged.planned, timer=time.perf_counter)
-    wishes = LocalizeWishes(suspects=3, override=_name(_axes(judged)))
+    moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
+    wishes = LocalizeWishes(first=moved, suspects=3, override=_name(_axes(judged)))
     return localize(cell, judged.verdict, budget, wishes=wishes)
 
 

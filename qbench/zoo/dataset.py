@@ -1,6 +1,6 @@
 """Raw samples with stable names: what a subject is scored or calibrated on, before any model's preprocessing."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
@@ -69,7 +69,10 @@ class Dataset:
                 expected=f"a number from 1 to {len(self)}",
                 remedy="Ask for fewer, or bring more.",
             )
-        chosen = [i * len(self) // count for i in range(count)]
+        return self.pick([i * len(self) // count for i in range(count)])
+
+    def pick(self, chosen: Sequence[int]) -> "Dataset":
+        """The samples at the places ``chosen``, in that order."""
         load = self.load
         return replace(
             self,

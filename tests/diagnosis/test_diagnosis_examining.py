@@ -109,7 +109,7 @@ def test_weights_that_rounding_does_not_explain_are_a_matter_of_the_graph():
     found = examine(patient(model=model), batches(1))
     first = rank_nodes(found)[0]
     assert (first.node.node, first.excess) == ("conv2", Excess.GRAPH)
-    assert list(found.moved) == ["conv2"]
+    assert list(found.moved) == ["relu2_quantized"]
     assert first.node.isolated.sqnr_db < first.node.explained.sqnr_db - 10
     assert first.node.counting.beyond == 0
 
@@ -122,8 +122,7 @@ def test_a_range_that_cuts_off_what_matters_is_a_matter_of_the_grid():
     sick = patient(model=model)
     found = examine(sick, batches(1))
     units = Units.of(sick)
-    values = {unit.value: unit.stands_for for unit in units.units}
-    first = rank_nodes(with_gains(found, output_gains(sick, units, batches(1)[0]), values))[0]
+    first = rank_nodes(with_gains(found, output_gains(sick, units, batches(1)[0])))[0]
     assert (first.node.node, first.excess) == ("conv2", Excess.GRID)
     assert first.node.clipped_high > 0.1
     assert first.node.gain_db > 3
@@ -205,7 +204,7 @@ def test_an_engine_that_fails_on_a_node_alone_is_the_first_suspect():
             return Crashing(engine.prepare(model, taps=taps, threads=threads), model)
 
     found = examine(patient(Sick()), batches(1))
-    assert found.crashes == {"conv2": "a broken kernel"}
+    assert found.crashes == {"relu2_quantized": "a broken kernel"}
     first = rank_nodes(found)[0]
     assert (first.node.node, first.excess) == ("conv2", Excess.CRASH)
 
@@ -321,7 +320,7 @@ def test_graphs_of_a_fixed_batch(batch, count):
         found = examination.examined()
         np.testing.assert_allclose(answered["y"], free.run(feeds)["y"], rtol=1e-4, atol=1e-5)
     assert found.samples == count
-    assert not rank_nodes(found)
+    assert all(one.excess is Excess.GRID for one in rank_nodes(found))  # other samples than it was calibrated on
     gains = output_gains(sick, Units.of(sick), feeds)
     assert set(gains) == {"b_quantized", "c_quantized", "y"}
 
@@ -347,3 +346,14 @@ def test_infinite_numbers_are_counted_and_stay_out_of_sums():
     same = CountingTally()
     same.add(x, x, None)
     assert same.differing == 0
+
+
+def test_of_several_ruined_nodes_each_is_a_suspect():
+    model = quantized()
+    for node in ("conv1", "conv2", "dense1"):
+        value, levels = constant_behind(model, node, 1, 0)
+        put(value, np.sign(levels).astype(levels.dtype) * 4)
+        scale, sizes = constant_behind(model, node, 1, 1)
+        put(scale, sizes / np.float32(8))
+    found = examine(patient(model=model), batches(1))
+    assert {one.node.node for one in rank_nodes(found)} >= {"conv1", "conv2", "dense1"}
