@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from qbench.backends import IntegerBackend
 from qbench.diagnosis.captured import Captured
+from qbench.diagnosis.causes.channels import axis_of_channels
 from qbench.diagnosis.causes.interior import Interior
 from qbench.diagnosis.causes.scene import MOST, Floats, Scene
 from qbench.diagnosis.step_causes import TIE_WIDTH
@@ -72,6 +73,7 @@ def scene_of(
         interior=interior,
         operands={} if interior is None else interior.values(captured.feeds),
         original=original,
+        result_axis=axis_of_channels(found.ndim, interior, original, unit.stands_for),
     )
     return scene, tuple(notes)
 

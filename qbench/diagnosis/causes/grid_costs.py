@@ -16,23 +16,29 @@ from qbench.judging import IDEAL_STEPS, Cause
 
 LOW_SQNR_DB = 25.0
 """Below it a grid of 8 bits costs more than it should: a Gaussian on a fitted one is left with some 40 dB."""
+_BIT_DB = 6.02
+"""20 · log₁₀ 2: what a bit more or less makes of it."""
+_USUAL_BITS = 8
 HIGH_STEPS = 1.0
 _NARROW = 1 / 8
 """Of the grid: what holds 99.8 % of the numbers must be more."""
 _APART = 4.0
 _DEAD = 0.6
 _LEAST_CLIPPED = 1e-4
+_NOTHING = 2.0**-20
+"""Of the widest channel; narrower ones are practically zero, and compared with nothing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cost:
-    """The numbers of one value: ``x`` and ``y`` in steps above the zero point, energies, and the ends of the grid."""
+    """The numbers of one value: ``x`` and ``y`` in steps above the zero point, energies, ends and bits of the grid."""
 
     x: Floats
     y: Floats
     low: float
     high: float
     axis: int
+    bits: int
 
     @classmethod
     def of(cls, scene: Scene) -> "Cost | None":
@@ -45,7 +51,7 @@ class Cost:
         x = captured.expected.astype(np.float64) / float(grid.scale)
         kept = np.where(np.isfinite(x), x, 0.0)
         y = np.where(np.isfinite(x), levels.astype(np.float64) - captured.unit.zero_point, 0.0)
-        return cls(x=kept, y=y, low=scene.lowest, high=scene.highest, axis=scene.axis)
+        return cls(x=kept, y=y, low=scene.lowest, high=scene.highest, axis=scene.axis, bits=grid.qtype.bits)
 
     @property
     def error(self) -> float:
@@ -76,7 +82,10 @@ class Cost:
         found = [_decibels(self.x[bulk], self.y[bulk])]
         if self.x.ndim > 1:
             x, y = (np.moveaxis(a, self.axis, 0).reshape(a.shape[self.axis], -1) for a in (self.x, self.y))
-            found.append(float(np.median([_decibels(a, b) for a, b in zip(x, y, strict=True)])))
+            sizes = np.abs(x).max(axis=1, initial=0.0)
+            heard = sizes > _NOTHING * sizes.max(initial=0.0)
+            channels = [_decibels(a, b) for a, b in zip(x[heard], y[heard], strict=True)]
+            found.append(float(np.median(channels)) if channels else found[0])
         return min(found)
 
     @property
@@ -87,7 +96,8 @@ class Cost:
     @property
     def is_high(self) -> bool:
         """Whether there is anything to explain."""
-        return min(self.sqnr_db, self.usual_db) < LOW_SQNR_DB or self.steps > HIGH_STEPS or self.clipping > 0.5
+        low = LOW_SQNR_DB + _BIT_DB * (self.bits - _USUAL_BITS)
+        return min(self.sqnr_db, self.usual_db) < low or self.steps > HIGH_STEPS or self.clipping > 0.5
 
     def ranges(self) -> Floats:
         """A channel: the 99th percentile of |x|."""
@@ -123,8 +133,7 @@ class GridCosts:
         ends = max(float(cost.x.min()), cost.low), min(float(cost.x.max()), cost.high)
         used, wide = float(bulk[1] - bulk[0]), ends[1] - ends[0]
         ranges = cost.ranges()
-        median = float(np.median(ranges))
-        apart = float(ranges.max()) / max(median, 1e-6)
+        median, apart = _apart(ranges)
         if ranges.size > 1 and apart >= _APART:
             evidence = (
                 f"channels differ by {apart:.3g} between the widest and the median on one grid, which leaves the "
@@ -164,8 +173,7 @@ class WeightCosts:
         rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).astype(np.float64)
         step = float(np.max(operand.grid.scale))
         share = self._share(scene, cost, step)
-        widest = rows.max(axis=1)
-        apart = float(widest.max() / max(float(np.median(widest)), 1e-30))
+        _, apart = _apart(rows.max(axis=1))
         if np.size(operand.grid.scale) == 1 and apart >= _APART:
             evidence = (
                 f"rows of the weights differ by {apart:.3g} between the widest and the median on one scale, and their "
@@ -180,6 +188,10 @@ class WeightCosts:
                 evidence=f"{evidence}, and their rounding makes up {share:.0%} of the error",
                 weight=0.9 * share,
             )
+        if operand.grid.qtype.bits < _USUAL_BITS and share > 0:
+            held = f"the weights have {operand.grid.qtype.bits} bits"
+            evidence = f"{held}, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+            return Explanation(cause=Cause.GRID, evidence=evidence, weight=share)
         return None
 
     def _share(self, scene: Scene, cost: Cost, step: float) -> float:
@@ -200,11 +212,22 @@ def coarse(scene: Scene) -> Explanation | None:
     if cost is None or not cost.is_high:
         return None
     evidence = (
-        f"{cost.steps:.3g} steps of error where ideal rounding leaves {IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); "
+        f"{cost.steps:.3g} steps of error on a grid of {cost.bits} bits, where ideal rounding leaves "
+        f"{IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); "
         f"rounding to its own grid makes up {cost.rounding:.0%} of it, "
         "the rest comes from the grids in front and of the weights"
     )
     return Explanation(cause=Cause.GRID, evidence=evidence, weight=0.3)
+
+
+def _apart(ranges: Floats) -> tuple[float, float]:
+    """The median of ``ranges`` and how many times the widest is that; those that are practically zero left out."""
+    widest = float(ranges.max(initial=0.0))
+    wide = ranges[ranges > _NOTHING * widest]
+    if not wide.size:
+        return 0.0, 1.0
+    median = float(np.median(wide))
+    return median, widest / median
 
 
 def _decibels(x: Floats, y: Floats) -> float:

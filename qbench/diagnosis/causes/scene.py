@@ -42,7 +42,7 @@ class Scene:
         interior: the float operators in between; None: there are none. operands: what they read, real.
         original: the float graph; None: it is not at hand.
         region: slices outside which a mistake is not looked for; None: everywhere.
-        channel_axis: where the arrays no longer have the shape of the result.
+        result_axis: of the result, that channels run along. channel_axis: where arrays no longer have its shape.
         count, hard_count: how many levels are ``differing`` and ``hard``.
     """
 
@@ -65,6 +65,7 @@ class Scene:
     operands: Mapping[str, Floats] = field(default_factory=dict)
     original: ir.Model | None = None
     region: Mask | None = None
+    result_axis: int = 1
     channel_axis: int | None = None
 
     count: int = field(init=False)
@@ -81,11 +82,8 @@ class Scene:
 
     @property
     def axis(self) -> int:
-        """Of the result, that channels run along."""
-        if self.channel_axis is not None:
-            return self.channel_axis
-        flat = self.found.ndim < 3 or (self.interior is not None and self.interior.node.op_type in ("Gemm", "MatMul"))
-        return self.found.ndim - 1 if flat else 1
+        """Of the arrays, that channels run along."""
+        return self.result_axis if self.channel_axis is None else self.channel_axis
 
     def along(self, values: npt.ArrayLike) -> Floats:
         """One number a channel (or one for all), so that it broadcasts against the levels."""

@@ -1,15 +1,19 @@
 """Engines that count right: what the graph says otherwise than the float graph, and what grids cost."""
 
+import re
 from dataclasses import replace
 from functools import cache
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, grid_over, made
 from test_causes_of_places import with_attributes
 
 from qbench.diagnosis import causes
 from qbench.diagnosis.causes import name_cause, naming, remedy_of
+from qbench.diagnosis.causes.channels import axis_of_channels
+from qbench.diagnosis.causes.grid_costs import Cost
 from qbench.judging import Cause
 from qbench.numerics import get_arithmetic
 
@@ -234,3 +238,56 @@ def test_what_is_large_is_looked_at_in_part():
 
 def test_the_room_shows_what_others_need():
     assert set(causes.__all__) == {"Explanation", "Hypothesis", "NamedCause", "name_cause", "remedy_of"}
+
+
+def test_channels_that_are_practically_zero_are_compared_with_nothing():
+    rng = np.random.default_rng(3)
+    weight = rng.normal(size=(16, 64, 3, 3)) * 0.05
+    weight[6:] = 0
+    weight[0] *= 60
+    weight[0] *= np.where(rng.random(weight[0].shape) < 0.05, 1, 0.001)
+    named = made("Conv", {"x": rng.normal(size=(2, 64, 7, 7))}, weight=weight, channelwise=False).cause()
+    assert named.cause is Cause.CHANNELS_DIFFER
+    ratio = float(re.search(r"differ by (\S+)", named.evidence).group(1))
+    assert 4 <= ratio < 1000
+    x = rng.normal(size=(3, 8, 9, 9))
+    x[:, 3:] = 0
+    x[:, 0] *= 3
+    assert plain(x).cause().cause is None
+
+
+def test_channels_of_three_axes_are_the_last_where_no_convolution_is_near():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3, 81, 8))
+    x[..., 3] *= 200
+    one = plain(x)
+    isolated = one.levels().copy()
+    isolated[..., [c for c in range(8) if c != 3]] = one.unit.zero_point
+    named = one.cause(isolated=isolated)
+    assert named.cause is Cause.CHANNELS_DIFFER
+    assert conv().scene()[0].axis == 1
+
+
+def test_the_axis_is_that_of_the_nearest_weights():
+    x = np.zeros((1, 4, 6), np.float32)
+    body = "a = Relu(x)\ny = Add(a, a)\n"
+    for reader, axis in (("z = MatMul(y, w)", 2), ("z = Conv<kernel_shape=[1]>(y, w)", 1), ("z = Neg(y)", 2)):
+        head = '<ir_version: 10, opset_import: ["" : 21]> net (float[1,4,6] x, float[?] w) => (float z)'
+        model = ir.from_onnx_text(f"{head} {{{body}{reader}}}")
+        assert axis_of_channels(x.ndim, None, model, "y") == axis
+    assert [axis_of_channels(rank, None, None, "y") for rank in (0, 1, 2, 3, 4)] == [0, 0, 1, 2, 1]
+
+
+@pytest.mark.parametrize(("size", "high"), [(3, {8, 16}), (1000, {16})])
+def test_what_is_noisy_depends_on_the_bits(size, high):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=4000) * size
+    y = x + rng.normal(size=x.size) / 2  # less than a step, and nothing is clipped
+    assert {b for b in (4, 8, 16) if Cost(x=x, y=y, low=-1e5, high=1e5, axis=0, bits=b).is_high} == high
+
+
+def test_few_bits_are_said():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(3, 8, 9, 9))
+    few = made("Identity", {"x": x}, grids={"x": (0.5, 128, "uint8")})
+    assert "on a grid of 8 bits" in few.cause().evidence
