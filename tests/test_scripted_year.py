@@ -31,6 +31,13 @@ def year(script, tmp_path_factory) -> tuple[Path, tuple[str, ...]]:
     return project, script.live(project)
 
 
+def test_what_is_remembered_names_no_place_of_this_machine(year):
+    project, _ = year
+    told = [path.read_text() for path in (project / "reports/history").glob("*.jsonl")]
+    assert any("pytest" in text and "suites/year.qbench.toml::" in text for text in told)
+    assert not [text for text in told if str(project) in text]
+
+
 def checked(capsys, project: Path, nights: int, tmp_path: Path, annotations: str = "") -> tuple[int, dict]:
     """(exit code, facts) of ``qbench history check`` after so many nights."""
     history = tmp_path / "history"
@@ -120,7 +127,10 @@ def test_the_calibration_rule_is_named_and_can_be_ruled_on(script, year, capsys,
     assert {alert["environment_class"] for alert in new["alerts"]} == {"board-a-fw2", "board-b-fw1"}
     note = "".join(
         f'[[annotation]]\ncommit = "{commit[:9]}"\nstate = "expected"\nauthor = "ann"\nreason = "a trial"\n'
-        for commit in (commits[script.SHORTER], commits[script.SHORTER + 1], culprit)
+        for commit in (
+            next(one for one in facts["regressions"] if one["kind"] == "slide")["alerts"][0]["commit"],
+            culprit,
+        )
     )
     (tmp_path / "ruled").mkdir()
     code, facts = checked(capsys, project, script.COMMITS, tmp_path / "ruled", note)

@@ -116,7 +116,11 @@ def measure(project: Path, machine: str, accepting: Accepting | None = None) -> 
     catalogues = gather((), suites=path.parent)
     today = FIRST_NIGHT.date()
     settings = Settings(
-        baselines=project / "baselines", suite_path=str(path), today=today, processor=machine, accepting=accepting
+        baselines=project / "baselines",
+        suite_path=path.relative_to(project).as_posix(),  # as it is typed there, in commands that reports show
+        today=today,
+        processor=machine,
+        accepting=accepting,
     )
     bench = Bench(suite, catalogues, settings)
     found = [(planned, bench.run(planned).line) for planned in expand(suite, catalogues)]

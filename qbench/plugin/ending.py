@@ -24,7 +24,7 @@ from qbench.reporting import (
     write_reports,
 )
 from qbench.suite import approve_run, load_suite, outgrown_entry_errors
-from qbench.tracking import ANNOTATIONS_FILE, Acceptance, measurement_of_line
+from qbench.tracking import ANNOTATIONS_FILE, Acceptance, accepted_lines, measurement_of_line
 
 LISTED = 12
 """Accepted cells of a model that are listed one by one; the diff of the baseline shows them all."""
@@ -86,8 +86,8 @@ def _report(recorder: Recorder) -> list[str]:
     memory = read_memory(recent.runs, options.baselines, notes, parents=parents, equivalents=same)
     said: list[str] = []
     if GITHUB in options.report:
-        reports = build_reports(recent.runs, memory=memory)
         files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
+        reports = [one for one in build_reports(recent.runs, memory=memory) if one.suite in files]  # what this job ran
         said += annotations(reports, files)
         add_step_summary(reports, os.environ.get("GITHUB_STEP_SUMMARY"))
     kinds = [kind for kind in options.report if kind != GITHUB]
@@ -130,17 +130,10 @@ def _measurements(run: OpenRun) -> list[Measurement]:
 
 
 def _told(model: str, change: Acceptance) -> list[str]:
-    """The table old → new, a line for each cell and class."""
-    told: dict[tuple[str, str], list[str]] = {}
-    for row in change.rows:
-        old = "" if row.old is None else f"{row.old} → "
-        told.setdefault((row.cell, row.environment_class), []).append(f"{row.metric} {old}{row.new}/{row.out_of}")
-    rows = [f"accepted {model}::{cell}: {', '.join(texts)} ({where})" for (cell, where), texts in told.items()]
-    if len(rows) > LISTED:
-        rows = [*rows[: LISTED - 1], f"accepted {len(rows) - LISTED + 1} more cells of {model}"]
+    """The table old → new, and what is not in it."""
     refused = [f"not accepted: {model}::{one.cell}: {one.reason}" for one in change.refusals if not one.is_listed]
     left_out = [f"left out: {model}::{one.cell}: {one.reason}" for one in change.refusals if one.is_listed]
-    return rows + refused + left_out
+    return [*accepted_lines(model, change.rows, most=LISTED), *refused, *left_out]
 
 
 def _short(path: Path, config: pytest.Config) -> str:

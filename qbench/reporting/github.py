@@ -13,7 +13,9 @@ from pathlib import Path
 from qbench.reporting.alert_table import alert_rows
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.report import Cause, Report
-from qbench.reporting.words import change_text, counted
+from qbench.reporting.timeline import Step
+from qbench.reporting.view import MetricView
+from qbench.reporting.words import change_text, counted, is_distance
 
 GROUPS = 10
 """GitHub shows ten errors and ten warnings of a step; ten in all is what a person reads."""
@@ -75,7 +77,8 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
         title = f"{report.suite}: inconclusive ({counted(len(unsure), 'cell')})"
         yield _command("warning", file, title, names + _more(len(unsure)))
     for group in report.step_groups:
-        fresh = [(key, metric, step) for key, metric, step in group.steps if step.provisional]
+        losses = (one for one in group.steps if one[2].provisional and _is_loss(one[1], one[2]))
+        fresh = sorted(losses, key=lambda one: -_size(one[1], one[2]))
         if fresh:
             lines = [
                 f"{key.name}, {metric.name}: {change_text(metric, step.after - step.before)}"
@@ -83,6 +86,17 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
             ]
             title = f"{report.suite}: possible step at {group.run.commit or group.run.started}"
             yield _command("warning", file, title, "\n".join(lines) + _more(len(fresh)))
+
+
+def _is_loss(metric: MetricView, step: Step) -> bool:
+    """Whether ``step`` is for the worse; a distance to fp32 is no score, and raises no alert over time either."""
+    return not is_distance(metric) and (step.after > step.before) is metric.lower_is_better
+
+
+def _size(metric: MetricView, step: Step) -> float:
+    """What steps are ranked by: a change of a share, or the share of a value in another unit that changed."""
+    change = abs(step.after - step.before)
+    return change if metric.unit == "%" else change / max(abs(step.before), 1e-9)
 
 
 def _told(cause: Cause) -> str:

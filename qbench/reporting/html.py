@@ -12,6 +12,7 @@ from qbench.reporting.flips import flips_svg
 from qbench.reporting.found import Found
 from qbench.reporting.found_words import decibels, found_text, node_of, rounded_count, share
 from qbench.reporting.heat_map import heat_map
+from qbench.reporting.next_steps import next_steps
 from qbench.reporting.node_chart import nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, link
 from qbench.reporting.report import Report
@@ -125,6 +126,7 @@ def _environment() -> "Environment":
         _with_outcome,
         alert_rows,
         heat_map,
+        next_steps,
         _nodes_chart,
     )
     for function in (*_WORDS, *own):

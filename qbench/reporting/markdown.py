@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from qbench.reporting.alert_table import alert_rows
 from qbench.reporting.found_words import found_text
+from qbench.reporting.next_steps import Step, next_steps
 from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.words import (
     STATES,
@@ -118,7 +119,13 @@ def _cause(cause: Cause) -> Iterable[str]:
     if rules:
         yield f"Rule: {escaped('; '.join(list(rules)[:3]))}"
     if cause.remedies:
-        yield "Next:\n\n" + "\n".join(f"- {code(remedy)}" for remedy in cause.remedies[:3])
+        yield "Next:\n\n" + "\n".join(f"- {_step(step)}" for step in next_steps(cause.remedies)[:3])
+
+
+def _step(step: Step) -> str:
+    """What is to be typed as code, what is to be said about it as words."""
+    more = f"(and {counted(step.more, 'cell')} more like these)" if step.more else ""
+    return " ".join(filter(None, (code(step.command), escaped(step.words), more)))
 
 
 def _findings(report: Report) -> Iterable[str]:

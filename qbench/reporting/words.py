@@ -5,6 +5,7 @@ values of another unit with five digits and their unit; a symbol always stands b
 colours to be read.
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable
 
@@ -94,9 +95,15 @@ def change_text(metric: MetricView, change: float | None = None, *, unit: bool =
         return "—"
     shown = metric.change if change is None else change
     if metric.unit != "%":
-        text = f"{shown:+.5g}".replace("-", MINUS)
+        text = f"{round(shown, _decimals(metric)):+.5g}".replace("-", MINUS)
         return f"{text} {metric.unit}".rstrip() if unit else text
     return points(shown) if unit else signed(100 * shown)
+
+
+def _decimals(metric: MetricView) -> int:
+    """The decimals that five digits of a value of ``metric`` have: its changes have no more."""
+    size = max(abs(metric.value), abs(metric.reference) if not is_distance(metric) else 0.0)
+    return 4 - math.floor(math.log10(size)) if size else 9
 
 
 def course_text(metric: MetricView) -> str:

@@ -58,6 +58,23 @@ def test_github_is_told_what_broke_and_in_which_suite_file(project, monkeypatch,
     assert not (project.path / "reports" / "index.html").exists()
 
 
+def test_github_is_told_of_the_suites_of_this_job_alone(project, monkeypatch, tmp_path_factory):
+    summary = tmp_path_factory.mktemp("job") / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    project.accept()
+    lines = [json.loads(line) for line in project.run_files[0].read_text().splitlines()]
+    lines[0] |= {"id": "other-night", "suite": "other", "started": "2020-01-01T00:00:00Z"}
+    cells = [line | {"suite": "other", "outcome": "failed"} for line in lines if line["type"] == "cell"]
+    (project.path / "reports/history/other.jsonl").write_text(
+        "".join(json.dumps(line) + "\n" for line in [lines[0], *cells, lines[-1]])
+    )
+    result = project.run("--qbench-report=github")
+    assert result.ret == 0
+    assert [line for line in result.outlines if line.startswith("::")] == []
+    assert "# qbench scratch" in summary.read_text()
+    assert "other" not in summary.read_text()
+
+
 @pytest.mark.parametrize("workers", [(), ("-n2",)])
 def test_junit_xml_has_the_counts_of_each_cell_as_properties(project, workers):
     project.accept()

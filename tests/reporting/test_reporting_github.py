@@ -65,6 +65,26 @@ def test_what_is_not_sure_is_a_warning():
     assert "magika::ort-cpu+w8a8_sym_pc, top1: −0.38 pp" in step
 
 
+def test_what_may_have_got_worse_is_told_worst_first_and_distances_never():
+    noise = {"n": 1000, "out_of": 1000, "reference_hits": 0, "losses": 0, "gains": 0}
+    nature = {"unit": "dB", "proportion": False, "against": "reference", "direction": "higher"}
+    losses = {"little": (0.0, 0.004), "much": (0.0, 0.1), "better": (0.1, 0.0), "same": (0.1, 0.1)}
+
+    def night(number):
+        late = number == 11
+        cells = [make_cell(model, "ort-cpu", "w8a8_sym_pc", loss[late]) for model, loss in losses.items()]
+        for cell in cells:
+            cell["metrics"]["sqnr"] = {**noise, **nature, "hits": 35_000 - 5_000 * late}
+        return make_run(cells, number)
+
+    (step,) = [c for c in annotations([build_report([night(n) for n in range(12)])]) if "possible step" in c]
+    told = read(step.split("::", 2)[2]).splitlines()
+    sizes = [float(re.search(r": −([0-9.]+) pp", line)[1]) for line in told if "pp" in line]
+    assert sizes == sorted(sizes, reverse=True)
+    assert {line.partition("::")[0] for line in told if "::" in line} == {"much", "little"}
+    assert "sqnr" not in step
+
+
 def test_a_green_run_says_nothing():
     assert annotations(build_reports(edge_histories()["one run"])) == ()
     assert annotations(build_reports([])) == ()
