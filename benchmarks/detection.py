@@ -1,6 +1,6 @@
 """Would the gates catch a real bug, and does localisation name it? Every fault of the catalogue in real subjects.
 
-    python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…] [--reruns 500] [--write]
+    python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…] [--reruns 500] [--kept FILE] [--write]
 
 One row a fault, one column a subject: by which gates it is seen, at which place localisation has its site, and whether
 the cause is right. Behind the table: rates, and false alarms of clean reruns under other threads, batch sizes, orders
@@ -9,16 +9,18 @@ Exit status 1: a fault that changes something is seen nowhere, or a clean rerun 
 """
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from clean_reruns import Reruns, count_alarms
 
 from qbench.evaluation import SharedWork, Subject
-from qbench.faults import CATALOGUE, many_operators
+from qbench.faults import CATALOGUE, Placed, Stage, many_operators
 from qbench.faults.detection import Rates, rates_of, table
 from qbench.faults.trial import Seen, Trial, Ward
 from qbench.storage import Cache
@@ -81,12 +83,44 @@ def ward_of(column: Column) -> Ward:
     )
 
 
-def trials_of(column: Column, faults: list[str], seed: int, places: int) -> Iterator[Trial]:
+class Kept:
+    """Trials in a file, a line each: what stands there is not tried again, so that a run can be cut in two."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
+        self._known = {self._key(trial): trial for trial in (_trial(json.loads(line)) for line in lines)}
+
+    def get(self, subject: str, placed: Placed) -> Trial | None:
+        """The trial of ``placed`` in ``subject``, where there was one."""
+        return self._known.get((subject, placed.fault.name, placed.sites, placed.seed))
+
+    def keep(self, trial: Trial) -> None:
+        """Write it down."""
+        if self._path is not None:
+            with self._path.open("a", encoding="utf-8") as file:
+                line = asdict(trial) | {"stage": trial.stage.value, "seen": sorted(gate.value for gate in trial.seen)}
+                file.write(json.dumps(line) + "\n")
+
+    @staticmethod
+    def _key(trial: Trial) -> tuple[str, str, tuple[str, ...], int]:
+        return (trial.subject, trial.fault, trial.sites, trial.seed)
+
+
+def _trial(line: dict[str, Any]) -> Trial:
+    more = {"sites": tuple(line["sites"]), "stage": Stage(line["stage"]), "seen": frozenset(map(Seen, line["seen"]))}
+    return Trial(**(line | more | {"suspects": tuple((node, cause) for node, cause in line["suspects"])}))
+
+
+def trials_of(column: Column, faults: list[str], seed: int, places: int, kept: Kept) -> Iterator[Trial]:
     """Every fault that has a place in the subject, at up to ``places`` of them."""
     ward = ward_of(column)
     for fault in faults:
         for placed in ward.places(CATALOGUE[fault], seed, places):
-            trial = replace(ward.try_fault(placed, samples=column.localized), subject=column.name)
+            trial = kept.get(column.name, placed)
+            if trial is None:
+                trial = replace(ward.try_fault(placed, samples=column.localized), subject=column.name)
+                kept.keep(trial)
             seen = "".join(sorted(gate.value for gate in trial.seen))
             said = ", ".join(f"{node}: {cause}" for node, cause in trial.suspects[:2])
             found = (
@@ -149,11 +183,13 @@ def main() -> int:
     parser.add_argument("--subjects", default=",".join(dict.fromkeys(one.model for one in COLUMNS)))
     parser.add_argument("--faults", default=",".join(CATALOGUE))
     parser.add_argument("--reruns", type=int, default=0, help="clean reruns to count false alarms over")
+    parser.add_argument("--kept", help="a file of trials: those that stand there are not made again")
     parser.add_argument("--write", action="store_true", help="write docs/detection.md")
     arguments = parser.parse_args()
     asked, faults = arguments.subjects.split(","), arguments.faults.split(",")
+    kept = Kept(Path(arguments.kept) if arguments.kept else None)
     columns = [one for one in COLUMNS if one.model in asked]
-    trials = [one for column in columns for one in trials_of(column, faults, arguments.seed, arguments.places)]
+    trials = [one for column in columns for one in trials_of(column, faults, arguments.seed, arguments.places, kept)]
     subjects = [column.name for column in columns]
     rates = rates_of(trials)
     reruns = count_alarms(arguments.reruns, seed=arguments.seed) if arguments.reruns else None
