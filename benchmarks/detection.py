@@ -1,6 +1,6 @@
 """Would the gates catch a real bug, and does localisation name it? Every fault of the catalogue in real subjects.
 
-    python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…] [--reruns 500] [--kept FILE] [--write]
+    python benchmarks/detection.py [--seed 2] [--places 1] [--subjects S,…] [--faults F,…] [--reruns 500] [--write]
 
 One row a fault, one column a subject: by which gates it is seen, at which place localisation has its site, and whether
 the cause is right. Behind the table: rates, and false alarms of clean reruns under other threads, batch sizes, orders
