@@ -18,7 +18,7 @@ from qbench.errors import InputError
 if TYPE_CHECKING:
     from qbench.judging import Measurement
     from qbench.suite import Suite
-    from qbench.tracking import Acceptance, Accepting, Baseline, Run
+    from qbench.tracking import Acceptance, AcceptedRow, Accepting, Baseline, Run
 
 _NO = ("", "0", "false")
 
@@ -153,42 +153,60 @@ def _accept(
 
 
 def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) -> None:
-    rows: list[dict[str, Any]] = []
-    refused = left_out = 0
-    for notice in dict.fromkeys(text for results in done.values() for result in results for text in result.notices):
+    results = [result for several in done.values() for result in several]
+    for notice in dict.fromkeys(text for result in results for text in result.notices):
         say(notice)
-    for (suite, model), results in done.items():
-        for result in results:
-            rows += [
-                {
-                    "suite": suite,
-                    "cell": f"{model}::{row.cell}",
-                    "environment_class": row.environment_class,
-                    "metric": row.metric,
-                    "old": row.old,
-                    "new": row.new,
-                    "out_of": row.out_of,
-                }
-                for row in result.rows
-            ]
-            for refusal in result.refusals:
-                word = "left out" if refusal.is_listed else "not accepted"
-                say(f"{word}: {model}::{refusal.cell}: {_in_words_of_pytest(refusal.reason, suite, model)}")
-                left_out += refusal.is_listed
-                refused += not refusal.is_listed
+    for (suite, model), several in done.items():
+        for refusal in (one for result in several for one in result.refusals):
+            word = "left out" if refusal.is_listed else "not accepted"
+            say(f"{word}: {model}::{refusal.cell}: {_in_words_of_pytest(refusal.reason, suite, model)}")
+    rows = [(suite, model, row) for (suite, model), several in done.items() for one in several for row in one.rows]
     if as_json:
-        print_json(rows)
-    elif rows:
-        header = ("cell", "class", "metric", "old", "new", "of")
-        keys = ("cell", "environment_class", "metric", "old", "new", "out_of")
-        print_columns([[_text(row[key]) for key in keys] for row in rows], header)
+        print_json([_facts(*row) for row in rows])
+    else:
+        _print_table([(model, row) for _, model, row in rows], results)
+
+
+def _facts(suite: str, model: str, row: "AcceptedRow") -> dict[str, Any]:
+    return {
+        "suite": suite,
+        "cell": f"{model}::{row.cell}",
+        "environment_class": row.environment_class,
+        "metric": row.metric,
+        "old": row.old,
+        "new": row.new,
+        "out_of": row.out_of,
+        "unit": row.unit,
+    }
+
+
+def _print_table(rows: "list[tuple[str, AcceptedRow]]", results: "list[Acceptance]") -> None:
+    """Old → new, and how many were refused, left out, or are for another ``--what``."""
+    from qbench.tracking import parts_text
+
+    listed = sum(one.is_listed for result in results for one in result.refusals)
+    refused = sum(len(result.refusals) for result in results) - listed
+    new, changed = sum(result.left_new for result in results), sum(result.left_changed for result in results)
+    if rows:
+        table = [
+            (
+                f"{model}::{row.cell}",
+                row.environment_class,
+                row.metric,
+                parts_text(row, row.old),
+                parts_text(row, row.new),
+            )
+            for model, row in rows
+        ]
+        print_columns(table, ("cell", "class", "metric", "old", "new"))
     elif not refused:
-        print("nothing to accept: no result in scope differs from its baseline")
-    if refused and not as_json:
+        print("nothing accepted" if new or changed else "nothing to accept: no result differs from its baseline")
+    _show_left(new, changed)
+    if refused:
         what = "the others" if rows else "nothing"
         print(f"{what} accepted, {counted(refused, 'cell')} refused (the reasons are above)")
-    if left_out and not as_json:
-        print(f"{counted(left_out, 'cell')} left out on purpose: listed as known bad, never accepted")
+    if listed:
+        print(f"{counted(listed, 'cell')} left out on purpose: listed as known bad, never accepted")
 
 
 def _in_words_of_pytest(reason: str, suite: str, model: str) -> str:
@@ -200,8 +218,12 @@ def _reference_command(suite: str, model: str, scope: str) -> str:
     return f'pytest "suites/{suite}.qbench.toml::{model}" --qbench-accept-fp32 --qbench-accept={scope}'
 
 
-def _text(value: object) -> str:
-    return "—" if value is None else str(value)
+def _show_left(new: int, changed: int) -> None:
+    """What another ``--what`` would take."""
+    if new:
+        print(f"{counted(new, 'cell')} without an accepted result left: --what new")
+    if changed:
+        print(f'{counted(changed, "cell")} changed and left: --what changed --reason "…"')
 
 
 COMMAND = Command(

@@ -47,12 +47,13 @@ class CellItem(pytest.Item):
         except Exception as error:
             tagged.record = finished_record(self, JudgedCell.unmeasured(self.planned, error).line)
             raise
-        tagged.record = finished_record(self, judged.line)
+        missing = self.config.stash[OPTIONS].missing
+        tagged.record = finished_record(self, judged.line | excused(judged.verdict, missing))
         if judged.verdict.outcome.is_red:
             from qbench.plugin.localizing import finding_of
 
             tagged.finding = finding_of(self._opened, judged, self.config)
-        conclude(judged.verdict, str(self.planned.cell), self.config.stash[OPTIONS].missing)
+        conclude(judged.verdict, str(self.planned.cell), missing)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
         """A red verdict in its own words; anything else with its traceback, from here on."""
@@ -91,6 +92,14 @@ def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:
 
         item.user_properties.extend(cell_facts(record).items())
     return record
+
+
+def excused(verdict: "Verdict", missing: str) -> dict[str, Any]:
+    """What a record says of a cell without anything accepted where the option ``missing`` lets that be green."""
+    from qbench.judging import Outcome
+
+    is_green = verdict.outcome is Outcome.MISSING and missing != "fail"
+    return {"excused": f"--qbench-missing={missing}"} if is_green else {}
 
 
 def conclude(verdict: "Verdict", cell: str, missing: str) -> None:

@@ -81,17 +81,19 @@ def headline_of(run: RunView, cells: Sequence[CellView], causes: Sequence[Cause]
     """One sentence: how many cells are red and why, or that all is well."""
     ran = [cell for cell in cells if cell.outcome not in (ABSENT, "unsupported")]
     red = sum(len(cause.cells) for cause in causes)
-    quarantined, unclear = (sum(cell.outcome == word for cell in cells) for word in ("quarantined", "inconclusive"))
+    counts = Counter(cell.outcome for cell in cells)
+    quarantined, unclear, excused = counts["quarantined"], counts["inconclusive"], counts["missing"]
     if not ran:
         skipped = sum(cell.outcome == "unsupported" for cell in cells)
         text = f"Nothing was measured: {counted(skipped, 'cell')} unsupported" if skipped else "Nothing was measured"
     elif red:
         why = ", ".join(f"{len(cause.cells)} {SHORT[cause.name]}" for cause in causes)
         text = f"{red} of {counted(len(ran), 'cell')} {'is' if red == 1 else 'are'} red: {why}"
-    elif quarantined or unclear:
+    elif quarantined or unclear or excused:
         others = [f"{unclear} inconclusive"] if unclear else []
+        others += [f"{excused} without a baseline"] if excused else []
         others += [f"{quarantined} in quarantine"] if quarantined else []
-        text = f"No cell is red: {', '.join([f'{len(ran) - quarantined - unclear} pass', *others])}"
+        text = f"No cell is red: {', '.join([f'{len(ran) - quarantined - unclear - excused} pass', *others])}"
     else:
         text = f"All {counted(len(ran), 'cell')} pass" if len(ran) > 1 else "The one cell passes"
     return text if run.complete else f"Incomplete run. So far: {text[0].lower()}{text[1:]}"

@@ -112,7 +112,7 @@ def read_cell(line: Mapping[str, Any]) -> CellView:
     return CellView(
         key=read_key(line),
         outcome=outcome,
-        is_red=_COLOURS.get(outcome, True),
+        is_red=_COLOURS.get(outcome, True) and not line.get("excused"),
         headline=text_of(line.get("headline")),
         rule=text_of(line.get("rule")),
         remedy=text_of(line.get("remedy")),

@@ -8,6 +8,7 @@ from qbench.tracking.acceptance import (
     accept_measurements,
     demand_whole,
 )
+from qbench.tracking.accepted_table import accepted_lines, parts_text
 from qbench.tracking.accepted_values import AcceptedLevel, AcceptedLevels, accepted_levels, accepted_value
 from qbench.tracking.alerts import Alert, Kind, State, find_alerts
 from qbench.tracking.annotations import ANNOTATIONS_FILE, Annotation, Ruling, load_annotations
@@ -72,6 +73,7 @@ __all__ = [
     "accept_measurements",
     "accept_reference",
     "accepted_levels",
+    "accepted_lines",
     "accepted_value",
     "baseline_path",
     "cell_frame",
@@ -102,6 +104,7 @@ __all__ = [
     "metrics_of_line",
     "nature_of",
     "orphan_notes",
+    "parts_text",
     "prune_leftovers",
     "read_run",
     "save_baseline",

@@ -36,7 +36,8 @@ other classes and for updates of an engine, where a few crops may move without a
 class Accepting:
     """What a run was told to accept: results of cells in ``scope`` (None: none), the fp32 reference, and why.
 
-    ``for_any``: the results are declared to hold in ``any`` environment class that has none of its own.
+    ``for_any``: the results are declared to hold in ``any`` environment class that has none of its own. What their own
+    class had is moved there where it is the same, and replaced like any other result where it is not.
     """
 
     scope: Scope | None = None
@@ -47,7 +48,10 @@ class Accepting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRow:
-    """One line of the table old → new; ``old`` is None for what was not there. ``cell`` is a slug, or ``fp32``."""
+    """One line of the table old → new; ``old`` is None for what was not there. ``cell`` is a slug, or ``fp32``.
+
+    ``unit`` is the metric's, in which people read the parts.
+    """
 
     cell: str
     environment_class: str
@@ -55,6 +59,7 @@ class AcceptedRow:
     old: int | None
     new: int
     out_of: int
+    unit: str = "%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,13 +75,16 @@ class Refusal:
 class Acceptance:
     """The new baseline, what changed in it, and what was refused. Without rows the baseline is as it was.
 
-    ``notices`` are sentences about quarantine entries that have run out.
+    ``notices`` are sentences about quarantine entries that have run out. ``left_new`` and ``left_changed`` count the
+    results that a wider scope would have taken: without anything accepted, and other than what was.
     """
 
     baseline: Baseline
     rows: tuple[AcceptedRow, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     notices: tuple[str, ...] = ()
+    left_new: int = 0
+    left_changed: int = 0
 
 
 def demand_whole(run: Run) -> None:
@@ -89,7 +97,7 @@ def demand_whole(run: Run) -> None:
     if not run.complete:
         found = "a run that was interrupted"
     elif run.damaged:
-        found = f"{run.damaged} lines that cannot be read"
+        found = f"{run.damaged} line{'' if run.damaged == 1 else 's'} that cannot be read"
     elif run.header.get("limited"):
         found = "a run over a part of the samples"
     if found:
@@ -125,6 +133,7 @@ def accept_measurements(
     """
     cells, rows, refusals = dict(baseline.cells), list[AcceptedRow](), list[Refusal]()
     ended: dict[str, str] = {}
+    left_new = left_changed = 0
     kept = {(slug, name): answers for slug, classes in baseline.kept.items() for name, answers in classes.items()}
     for measurement in sorted(measurements, key=lambda m: (m.cell, str(m.environment))):
         slug, name = measurement.cell.slug, str(measurement.environment)
@@ -142,19 +151,37 @@ def accept_measurements(
         known = cells.get(slug, AcceptedCell(accepted={}))
         target = ANY if accepting.for_any else name
         own = known.current.get(name)
-        old = known.accepted.get(target) if accepting.for_any else _predecessor(known, measurement, rules)
-        if not _is_asked_for(accepting.scope, measurement, old, is_former=target in known.former):
+        old = known.accepted.get(target, own) if accepting.for_any else _predecessor(known, measurement, rules)
+        is_moved = target not in known.accepted and own is not None and not is_change(measurement, own)
+        compared = None if accepting.for_any and is_moved else old  # nothing is replaced: the class alone is new
+        if not _is_asked_for(accepting.scope, measurement, compared, is_former=target in known.former):
+            left_new += old is None
+            left_changed += is_change(measurement, old)
             continue
         if target not in known.former and (is_change(measurement, old) or is_change(measurement, own)):
             demand_reason(f"Accepting '{measurement.cell}' in {target}", accepting.reason)
-        new = accepted_of(measurement, accepting.reason.strip() if old else "")
+        new = accepted_of(measurement, _reason(accepting, old))
         cells[slug] = _with_floors(_with_result(known, target, new, dropped=name), measurement, rules)
         kept.pop((slug, name), None)
         name = target
         kept[slug, name] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
         rows += _rows(slug, name, old, measurement.scores)
     new_baseline = replace(baseline, cells=cells, kept=_by_slug(kept)) if rows else baseline
-    return Acceptance(baseline=new_baseline, rows=tuple(rows), refusals=tuple(refusals), notices=tuple(ended.values()))
+    return Acceptance(
+        baseline=new_baseline,
+        rows=tuple(rows),
+        refusals=tuple(refusals),
+        notices=tuple(ended.values()),
+        left_new=left_new,
+        left_changed=left_changed,
+    )
+
+
+def _reason(accepting: Accepting, old: Accepted | None) -> str:
+    """What is written beside a result: why it replaces ``old``; the first of a cell needs no word."""
+    if old is None and not accepting.for_any:
+        return ""
+    return accepting.reason.strip() or ("" if old is None else old.reason)
 
 
 def _ended(entry: QuarantineEntry) -> str:
@@ -259,6 +286,7 @@ def _rows(slug: str, environment_class: str, old: Accepted | None, scores: Itera
             old=before.get(score.metric),
             new=score.hits,
             out_of=score.out_of,
+            unit=score.unit,
         )
         for score in scores
     ]

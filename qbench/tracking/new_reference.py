@@ -74,6 +74,7 @@ def accept_reference(
             old=before.get(s.metric),
             new=s.reference_hits,
             out_of=s.out_of,
+            unit=s.unit,
         )
         for s in labelled
     ]

@@ -77,6 +77,31 @@ def test_a_result_can_be_declared_for_any_class(run_file, qbench):
     assert any("for any class" in gate["detail"] for cell in json.loads(out)["cells"] for gate in cell["gates"])
 
 
+def test_changed_results_are_pointed_at_and_are_new_in_no_class(run_file, qbench):
+    assert qbench("accept", run_file)[0] == 0
+    before = json.loads(BASELINE.read_text())["cells"]
+    suite = Path(SUITE)
+    suite.write_text(suite.read_text().replace("count = 32", "count = 5"))
+    qbench("run", SUITE)
+    for options in ((), ("--any-class", "--reason", "portable")):
+        code, out, err = qbench("accept", "latest", *options)
+        assert code == 0, err
+        assert 'changed and left: --what changed --reason "…"' in out
+        assert "no result differs" not in out
+        after = json.loads(BASELINE.read_text())["cells"]
+        moved = {slug for slug in after if "any" in after[slug]["accepted"]}
+        assert bool(moved) == bool(options)
+        assert all(after[slug] == before[slug] for slug in after if slug not in moved)
+    assert len(moved) < len(before)
+    code, out, err = qbench("accept", "latest", "--any-class", "--what", "all", "--reason", "portable")
+    assert code == 0, err
+    rows = [line.split() for line in out.splitlines() if line.startswith("blobs::")]
+    assert all(row[3] != "—" and row[4] == "%" for row in rows)
+    assert len(rows) == 2 * (len(before) - len(moved))
+    stored = json.loads(BASELINE.read_text())["cells"].values()
+    assert {cell["accepted"]["any"]["reason"] for cell in stored} == {"portable"}
+
+
 def test_what_is_left_over_is_noted_in_the_run(run_file, qbench):
     assert qbench("accept", run_file)[0] == 0
     suite = Path(SUITE)

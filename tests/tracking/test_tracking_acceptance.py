@@ -11,10 +11,12 @@ from qbench.errors import IncompleteError, InputError
 from qbench.judging import Compared, Criterion, QuarantineEntry, Rules
 from qbench.metrics import Answers
 from qbench.tracking import (
+    AcceptedRow,
     Accepting,
     Scope,
     accept_measurements,
     accept_reference,
+    accepted_lines,
     baseline_path,
     demand_whole,
     save_baseline,
@@ -258,7 +260,52 @@ def test_a_result_declared_for_any_class_takes_the_place_of_its_own(known):
     again = accept(found.baseline, dataclasses.replace(measured(), environment=ELSEWHERE), scope=Scope.NEW)
     assert not again.rows  # it inherits
     with pytest.raises(InputError, match="no reason"):
-        accept(known, WORSE, scope=Scope.NEW, reason="", for_any=True)  # replaces what its class had
+        accept(known, WORSE, scope=Scope.CHANGED, reason="", for_any=True)  # replaces what its class had
+
+
+def test_what_was_accepted_of_its_class_moves_with_its_old_values_and_the_reason(known):
+    moved = accept(known, measured(), scope=Scope.NEW, reason="portable", for_any=True)
+    assert [(row.old, row.new) for row in moved.rows] == [(758, 758), (104, 104), (940, 940)]
+    assert moved.baseline.cells[SLUG].accepted["any"].reason == "portable"
+    first = accept(baseline(), measured(), scope=Scope.NEW, reason="portable", for_any=True)
+    assert [row.old for row in first.rows] == [None, None, None]
+    assert first.baseline.cells[SLUG].accepted["any"].reason == "portable"
+    replaced = accept(known, WORSE, scope=Scope.CHANGED, reason="a new kernel").baseline
+    kept = accept(replaced, WORSE, scope=Scope.NEW, reason="", for_any=True).baseline
+    assert kept.cells[SLUG].accepted["any"].reason == "a new kernel"
+
+
+@pytest.mark.parametrize(("scope", "is_taken"), [(Scope.NEW, False), (Scope.CHANGED, True), (Scope.ALL, True)])
+def test_a_changed_result_is_new_in_no_class(known, scope, is_taken):
+    found = accept(known, WORSE, scope=scope, reason="portable", for_any=True)
+    assert bool(found.rows) == is_taken
+    assert found.left_changed == (not is_taken)
+    if is_taken:
+        assert [row.old for row in found.rows] == [758, 104, 940]
+        assert set(found.baseline.cells[SLUG].accepted) == {"any"}
+    else:
+        assert found.baseline is known
+
+
+def test_what_another_scope_would_take_is_counted(known):
+    found = accept(known, WORSE, measured(slug="ort-cpu+other"), scope=Scope.IMPROVED)
+    assert (found.left_new, found.left_changed, found.rows) == (1, 1, ())
+    assert accept(known, measured(), scope=Scope.NEW).left_changed == 0
+
+
+def test_the_table_is_in_the_units_of_its_metrics():
+    decibels = AcceptedRow(
+        cell=SLUG, environment_class="any", metric="sqnr", old=2_610_584, new=2_607_154, out_of=128_000, unit="dB"
+    )
+    share = AcceptedRow(cell=SLUG, environment_class="any", metric="top1", old=None, new=353, out_of=400)
+    assert accepted_lines("m", [share, decibels], most=12) == (
+        "accepted in any:",
+        f"  m::{SLUG}  top1          — → 88.25 %",
+        f"  {' ' * len('m::' + SLUG)}  sqnr  20.395 dB → 20.368 dB",
+    )
+    many = [dataclasses.replace(share, cell=f"c{index:02}") for index in range(14)]
+    assert accepted_lines("m", many, most=12)[-1] == "  and 3 more cells of m"
+    assert len(accepted_lines("m", many, most=12)) == 13
 
 
 def test_what_is_not_finite_is_never_accepted(known):
