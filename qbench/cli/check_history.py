@@ -36,7 +36,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     alerts = find_alerts(
         trends.series, commits=trends.commits, accepted=trends.accepted, annotations=trends.annotations
     )
-    regressions = group_alerts(alerts, trends.commits)
+    regressions = sorted(group_alerts(alerts, trends.commits), key=_rank)
     incomplete = list(_incomplete(trends))
     idle = _idle(trends.annotations, alerts)
     new = [one for one in regressions if one.is_new]
@@ -53,6 +53,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     if new:
         return ExitCode.GATE_FAILED
     return ExitCode.INCOMPLETE if incomplete else ExitCode.FINE
+
+
+def _rank(one: "Regression") -> tuple[bool, bool]:
+    """What is to be looked at first, what has come back last."""
+    return not one.is_new, one.alerts[0].state.value == "fixed"
 
 
 def _incomplete(trends: Trends) -> Iterator[str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.history_files import declare_history, open_history
 from qbench.cli.printing import counted, say
-from qbench.errors import InputError, StoreError, UnavailableError
+from qbench.errors import InputError, StoreError, UnavailableError, unknown_name
 
 if TYPE_CHECKING:
     from qbench.tracking import AcceptedLevels, Annotation, History, Run, Series
@@ -50,7 +50,8 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
     files take.
 
     Raises:
-        InputError: there is no history, or a mistake in annotations or a suite. StoreError: a baseline is damaged.
+        InputError: there is no history, no such suite in it, or a mistake in annotations or a suite.
+        StoreError: a baseline is damaged.
     """
     from qbench.host import first_parents
     from qbench.tracking import ANNOTATIONS_FILE, load_annotations, main_line, measured_commit
@@ -60,6 +61,9 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
     parents = first_parents(arguments.project)
     indexed = _from_index(history, arguments.suite, cell, parents)
     runs, problems, series = indexed or _from_files(history, arguments.suite, parents)
+    if arguments.suite is not None and not runs and history.runs():
+        known = {run.suite for run in history.runs()}
+        raise unknown_name(f"Reading the history in '{arguments.history}'", "suite", arguments.suite, known)
     commits = main_line(runs, parents)
     strangers = {commit for run in runs if (commit := measured_commit(run))} - set(commits)
     if strangers:

@@ -113,6 +113,7 @@ def _change(cell: Cell, old: Mapping[str, Any] | None, new: Mapping[str, Any] | 
     if relation is Relation.CHANGED:
         why = arithmetic_change(*(_digests(line, "arithmetic").get("arithmetic", "") for line in (old, new)))
         why = why or ("the same predictions by other numbers" if same and before else "")
+        why = why or ("" if moved else _other_predictions(old, new))
     return CellChange(
         cell=cell,
         relation=relation,
@@ -121,6 +122,21 @@ def _change(cell: Cell, old: Mapping[str, Any] | None, new: Mapping[str, Any] | 
         metrics=metrics,
         why=why,
     )
+
+
+def _other_predictions(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """What two lines with equal values tell of their predictions, which are others."""
+    before, after = (_digests(line, "predictions:") for line in (old, new))
+    names = sorted(key.partition(":")[2] for key in {*before, *after} if before.get(key) != after.get(key))
+    told = f"other predictions on {', '.join(names)}, which count the same"
+    counts = (line.get("changed_count") for line in (old, new))
+    then, now = (dict(one) if isinstance(one, Mapping) else {} for one in counts)
+    turned = [
+        f"{then[name]} → {now[name]} of {name} unlike fp32"
+        for name in names
+        if then.get(name) is not None and now.get(name) is not None and then[name] != now[name]
+    ]
+    return "; ".join([told, *turned])
 
 
 def _incomparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:

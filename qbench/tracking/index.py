@@ -83,7 +83,7 @@ class HistoryIndex:
         return done
 
     def rows(self, wanted: Wanted | None = None) -> list[MetricRow]:
-        """What ``metric_rows`` gives of the history, or of what is ``wanted`` of it.
+        """What ``metric_rows`` gives of the history as the last ``update`` read it, or of what is ``wanted`` of it.
 
         Raises:
             StoreError: there is no index, or it cannot be read.
@@ -94,7 +94,7 @@ class HistoryIndex:
             return wanted_rows(connection, wanted or Wanted(), self._runs_of(connection))
 
     def frame(self, wanted: Wanted | None = None) -> "pd.DataFrame":
-        """What ``cell_frame`` gives of the history, or of what is ``wanted`` of it.
+        """What ``cell_frame`` gives of the history as the last ``update`` read it, or of what is ``wanted`` of it.
 
         Raises:
             StoreError: there is no index, or it cannot be read.

@@ -72,6 +72,12 @@ def test_distances_alone_are_listed_with_direction_and_unit(compared):
     assert compared(old, measured("two", sqnr=SQNR, kl=KL))[0] == 0
 
 
+def test_other_predictions_that_count_the_same_are_told(compared):
+    code, out, _ = compared(measured("one"), measured("two", answers="q"))
+    assert code == 1
+    assert "top1 8 of 10 (other predictions on d, which count the same)" in out
+
+
 @pytest.mark.parametrize("cut", ["old", "new"])
 def test_an_interrupted_run_ends_with_4_and_is_named(compared, cut):
     models = ("m1", "m2")

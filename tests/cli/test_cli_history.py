@@ -74,6 +74,26 @@ def test_an_alert_is_told_in_the_unit_of_its_metric(qbench, history):
     assert "perplexity  9 per token → 10 per token  +1 " in out
 
 
+def test_what_is_open_stands_before_what_is_fixed(qbench, history):
+    history.commits(9)
+    history.nights([356] * 10 + [340] * 5 + [356] * 5 + [340] * 5)
+    code, out, _ = qbench("history", "check", "--all")
+    states = [line.partition(":")[0] for line in out.splitlines() if line.startswith("step")]
+    assert (code, states) == (1, ["step, detected", "step, fixed"])
+
+
+@pytest.mark.parametrize("command", [("check",), ("show", TrendHistory.CELL)])
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_suite_that_the_history_does_not_know_is_usage(qbench, history, command, indexed):
+    history.nights([356] * 4)
+    if indexed:
+        assert qbench("history", "index")[0] == 0
+    code, _, err = qbench("history", *command, "--suite", "smokee")
+    assert code == 2
+    assert "suite" in err
+    assert "smoke" in err.replace("smokee", "")
+
+
 def test_an_incomplete_history_has_a_code_of_its_own(qbench, history):
     history.nights([356] * 4)
     history.nights([356], end=False, first=4)

@@ -165,6 +165,16 @@ def test_tables_sort_by_the_keyboard_and_say_so(site, visit):
     assert matrix.locator("tbody th a").first.text_content() == "mobilenet_v2"
 
 
+def test_a_table_sorts_wherever_its_head_is_pressed(site, visit):
+    one = visit().open(site / "cells.html")
+    head = one.page.get_by_role("columnheader", name="Change")
+    box = head.bounding_box()
+    for corner in ({"x": 2, "y": 2}, {"x": box["width"] - 2, "y": box["height"] - 2}):
+        before = head.get_attribute("aria-sort")
+        head.click(position=corner)
+        assert head.get_attribute("aria-sort") not in (None, before)
+
+
 def test_the_first_key_leads_past_the_links(site, visit):
     one = visit().open(site / "index.html")
     one.page.keyboard.press("Tab")

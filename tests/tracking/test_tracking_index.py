@@ -3,6 +3,8 @@
 import datetime
 import json
 import os
+import re
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -48,6 +50,19 @@ def test_the_index_says_what_the_files_say(tmp_path, place):
         assert len(index.rows()) == 6 * 3 * 2
         (run, *_) = index.runs()
         assert run.header == History(tmp_path / "h").runs()[0].header
+
+
+def test_what_the_documentation_does_sees_the_newest_run(tmp_path, monkeypatch):
+    text = (Path(__file__).parents[2] / "docs/history.md").read_text()
+    (snippet,) = [one for one in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "HistoryIndex" in one]
+    monkeypatch.chdir(tmp_path)
+    nights(Path("reports/history"), 3)
+    for count in (3, 5):
+        nights(Path("reports/history"), count)
+        said: dict[str, pd.DataFrame] = {}
+        exec(snippet, said)
+        runs = History(Path("reports/history")).runs()
+        assert sorted(set(said["frame"]["run"])) == sorted(run.id for run in runs)
 
 
 def test_a_reader_sees_what_another_process_has_added(tmp_path, place):

@@ -12,7 +12,7 @@ for (const table of document.querySelectorAll(".sorts")) {
     button.type = "button";
     button.append(...head.childNodes);
     head.append(button);
-    button.addEventListener("click", () => {
+    head.addEventListener("click", () => {
       const up = head.getAttribute("aria-sort") !== "ascending";
       table.querySelectorAll("[aria-sort]").forEach((other) => other.removeAttribute("aria-sort"));
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
