@@ -41,6 +41,8 @@ def finish(
     for run in recorder.runs.values():
         for sentence in leftover_sentences(session, Path(run.facts["file"])):
             recorder.note(run, sentence)
+        if sentence := empty_sentence(recorder, run):
+            recorder.note(run, sentence)
         for sentence in outgrown_sentences(session, run):
             recorder.note(run, sentence)
             recorder.problems.append(sentence)
@@ -55,6 +57,18 @@ def finish(
     if recorder.options.report and not stopped:
         said += _attempt(recorder, partial(_report, recorder))
     return said
+
+
+def empty_sentence(recorder: Recorder, run: OpenRun) -> str:
+    """Where baselines were looked for, when there is not one and a cell wanted it; empty otherwise.
+
+    The folder is the whole news: pytest's root folder moves with the paths that it is given.
+    """
+    folder = recorder.options.baselines
+    wanted = not recorder.options.accepts and any(cell.get("outcome") == "missing" for cell in run.cells)
+    if not wanted or any(folder.glob("*/*.json")):
+        return ""
+    return f"no baseline in '{folder}' (root folder of pytest: '{recorder.config.rootpath}')"
 
 
 def outgrown_sentences(session: pytest.Session, run: OpenRun) -> tuple[str, ...]:

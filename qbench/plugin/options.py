@@ -160,18 +160,26 @@ def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
         return
     if environment.get("CI", "").lower() not in ("", "0", "false") and not options.accept_in_ci:
         raise _refusal(
-            "the environment variable CI", "a person at the keyboard", "Add --qbench-accept-in-ci if you must."
+            "the environment variable CI",
+            "a person at the keyboard",
+            "Add --qbench-accept-in-ci if you must.",
+            doing="Accepting results" if options.accepts else "Pruning baselines",
         )
     if options.limit is not None:
-        raise _refusal("--qbench-limit", "a run over all samples", "Leave --qbench-limit out.")
+        raise _refusal(
+            "--qbench-limit",
+            "a run over all samples",
+            "Leave --qbench-limit out.",
+            doing="Accepting results" if options.accepts else "Pruning baselines",
+        )
     if options.accept in _REASONED and not options.reason:
         raise _refusal(
             f"--qbench-accept={options.accept} without a reason", "to be told why", 'Add --qbench-reason "…".'
         )
 
 
-def _refusal(found: str, expected: str, remedy: str) -> pytest.UsageError:
-    return pytest.UsageError(f"Accepting results: found {found}; expected {expected}. {remedy}")
+def _refusal(found: str, expected: str, remedy: str, *, doing: str = "Accepting results") -> pytest.UsageError:
+    return pytest.UsageError(f"{doing}: found {found}; expected {expected}. {remedy}")
 
 
 def _scope(text: str) -> str:

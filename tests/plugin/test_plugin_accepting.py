@@ -88,6 +88,7 @@ def test_drift_on_another_processor_is_a_notice(project, monkeypatch):
         (["--qbench-accept=new", "--qbench-limit=10"], {}, "*found --qbench-limit; expected a run over all samples.*"),
         (["--qbench-accept"], {}, "*found --qbench-accept=changed without a reason;*Add --qbench-reason*"),
         (["--qbench-accept=all"], {}, "*found --qbench-accept=all without a reason;*"),
+        (["--qbench-prune"], {"CI": "true"}, "*Pruning baselines: found the environment variable CI;*"),
         (["--qbench-accept=most"], {}, "*found 'most'; expected one of new, improved, changed, all*"),
     ],
 )
@@ -155,6 +156,7 @@ def test_what_missing_baselines_do_is_a_choice(project, choice, outcomes):
     assert result.parseoutcomes() == outcomes
     result.stdout.fnmatch_lines(["*No cell is red: 0 pass, 8 without a baseline*"])
     result.stdout.no_fnmatch_line("*are red*")
+    assert f"no baseline in '{project.path / 'baselines'}'" in " ".join(project.lines(kind="note")[0]["text"].split())
 
 
 def test_a_limited_run_is_judged_against_fp32_of_today(project):
