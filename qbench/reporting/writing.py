@@ -9,6 +9,7 @@ from qbench.reporting.assembly import build_reports
 from qbench.reporting.compared import Comparison, newest_comparison
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.memory import NOTHING, Memory
+from qbench.reporting.outdated import remove_outdated
 from qbench.reporting.places import TABS, Places, file_name
 from qbench.reporting.recent import WINDOW
 from qbench.reporting.report import Report
@@ -33,6 +34,7 @@ def write_reports(
     Args:
         kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/). Suites other than that
             of the newest run have their pages in ``suites/<suite>/`` and their PNG files in ``charts/<suite>/``.
+            Pages of an earlier report that are not among them are removed.
         problems: what was found wrong with the history as a whole, one sentence each; shown among the notices.
         window: how many of the newest runs of a suite are looked at. memory: what is known beside the runs.
 
@@ -50,6 +52,7 @@ def write_reports(
         for path, page in html_pages(reports, _comparisons(reports, history_runs)).items():
             written.append(folder / path)
             write_text(written[-1], page)
+        remove_outdated(folder, frozenset(written))
     charts: dict[tuple[str, str], str] = {}
     if "png" in chosen:
         for place, report in enumerate(reports):
