@@ -1,6 +1,7 @@
 """``qbench localize``: which node of a quantized model goes wrong, why, and what repairs it."""
 
 import argparse
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -8,6 +9,7 @@ from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.localized_cell import localize_model
 from qbench.cli.output_files import check_outputs
 from qbench.cli.printing import counted, print_columns, print_json, rough_percent, say
+from qbench.errors import InputError
 
 if TYPE_CHECKING:
     from qbench.cli.localized_cell import LocalizedCell
@@ -40,7 +42,6 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--tolerance",
         metavar="R",
         type=_tolerance,
-        default=0.005,
         help="loss relative to fp32 that the verdict admits (default: 0.005)",
     )
     parser.add_argument(
@@ -51,9 +52,14 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="samples that nodes are examined on (default: 64)",
     )
     parser.add_argument(
-        "--budget", metavar="SECONDS", type=_seconds, help="stop then with what was found (default: none)"
+        "--budget",
+        metavar="SECONDS",
+        type=_seconds,
+        help="seconds until it stops with what was found; those of the cell itself do not count (default: no end)",
     )
-    parser.add_argument("--top", metavar="K", type=count_from_one, default=5, help="nodes listed, and causes named")
+    parser.add_argument(
+        "--top", metavar="K", type=count_from_one, default=5, help="nodes listed, and causes named (default: 5)"
+    )
     parser.add_argument("--overrides", metavar="OUT.toml", help="write the schema that repairs it there")
     parser.add_argument("--html", metavar="OUT.html", help="draw the finding there, node by node, as a page by itself")
     parser.add_argument("--replay", metavar="FILE", help="remember there which nodes were tried in float, and go on")
@@ -68,11 +74,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
-    check_outputs(
-        f"Localising '{arguments.model}'",
-        {"--overrides": arguments.overrides, "--html": arguments.html, "--replay": arguments.replay},
-        (arguments.model, arguments.schema),
-    )
+    outputs = {"--overrides": arguments.overrides, "--html": arguments.html, "--replay": arguments.replay}
+    _require_folders(f"Localising '{arguments.model}'", outputs)
+    check_outputs(f"Localising '{arguments.model}'", outputs, (arguments.model, arguments.schema))
     if arguments.overrides and Path(arguments.overrides).suffix != ".toml":
         say("note: 'qbench eval --schema' takes a file whose name ends in .toml")
     found = localize_model(arguments, say)
@@ -110,11 +114,25 @@ def _seconds(text: str) -> float:
     return value
 
 
+def _require_folders(doing: str, outputs: Mapping[str, str | None]) -> None:
+    """Refuse a file in a folder that is not there: a slip of the pen must not make one."""
+    for flag, path in outputs.items():
+        if path and not Path(path).absolute().parent.is_dir():
+            raise InputError(
+                doing,
+                found=f"{flag} '{path}', in a folder that is not there",
+                expected="a folder that is there",
+                remedy=f"Make '{Path(path).parent}', or name another folder.",
+            )
+
+
 def _code(found: "LocalizedCell") -> ExitCode:
-    """1: something is wrong; 4: the budget ran out before anybody could say so; 0: nothing is."""
-    if found.finding.suspects or _fails(found):
-        return ExitCode.GATE_FAILED
-    return ExitCode.FINE if found.finding.complete else ExitCode.INCOMPLETE
+    """1: something is wrong; 4: the budget ran out before anybody could say what; 0: nothing is."""
+    finding = found.finding
+    repaired = finding.repair is not None and finding.repair.restores
+    if not finding.complete and not repaired and not any(suspect.remedy for suspect in finding.suspects):
+        return ExitCode.INCOMPLETE
+    return ExitCode.GATE_FAILED if finding.suspects or _fails(found) else ExitCode.FINE
 
 
 def _fails(found: "LocalizedCell") -> bool:
@@ -150,6 +168,9 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     finding, verdict = found.finding, found.verdict
     print(f"{finding.model} on {finding.backend} under {finding.schema}: {verdict.outcome.value}")
     print(f"  {verdict.headline}")
+    first, others = _told_first(finding)
+    for note in first:
+        print(f"  {note}")
     print(f"examined on {counted(finding.samples, 'sample')}; {finding.matched}\n")
     worst = sorted(finding.nodes, key=lambda node: _order(node, finding))[: arguments.top]
     if worst:
@@ -161,16 +182,34 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     if finding.unaligned:
         print(f"\nnot compared with fp32: {counted(len(finding.unaligned), 'value')}")
         print_columns([(f"  {one.value}", one.reason) for one in finding.unaligned[: arguments.top]])
-    for note in finding.notes:
+    for note in (*others, *_unwritten(found, arguments)):
         print(f"note: {note}")
 
 
-def _order(node: "NodeErrors", finding: "Finding") -> tuple[int, float, float]:
-    """Suspects in their order, then what would give most in float, then what is noisiest alone."""
+def _told_first(finding: "Finding") -> tuple[list[str], list[str]]:
+    """The notes on what the whole answer rests on, and the others."""
+    grave = ("the budget ran out", "WARNING")
+    first = [note for note in finding.notes if note.startswith(grave)]
+    return first, [note for note in finding.notes if note not in first]
+
+
+def _unwritten(found: "LocalizedCell", arguments: argparse.Namespace) -> Iterator[str]:
+    """The files that were asked for and that nothing was put into, and why."""
+    repair, failed = found.finding.repair, _fails(found)
+    why = "no set of nodes is known to repair it" if failed else "the cell holds: there is nothing to repair"
+    if arguments.overrides and (repair is None or not repair.restores):
+        yield f"--overrides: nothing was written; {why}"
+    if arguments.replay and repair is None:
+        yield f"--replay: nothing was written; {why}"
+
+
+def _order(node: "NodeErrors", finding: "Finding") -> tuple[int, float, float, float]:
+    """Suspects in their order, then what the engine counts otherwise, then what gives most in float, or is noisiest."""
     names = [suspect.node for suspect in finding.suspects]
     place = names.index(node.node) if node.node in names else len(names)
     alone = node.isolated or node.cumulative
-    return place, -(node.gain_db or 0.0), alone.sqnr_db if alone is not None else float("inf")
+    parted = 0.0 if node.claimed is None else node.claimed.rms_steps
+    return place, -parted, -(node.gain_db or 0.0), alone.sqnr_db if alone is not None else float("inf")
 
 
 def _row(node: "NodeErrors") -> tuple[str, ...]:
@@ -193,20 +232,20 @@ def _decibels(errors: "Errors | None") -> str:
 
 def _print_suspects(finding: "Finding") -> None:
     if not finding.suspects:
-        print(finding.headline)
+        print(finding.headline if finding.complete else "no node is suspected so far")
         return
     for suspect in finding.suspects:
         print(f"{suspect.node}: {suspect.cause.value}")
         print(f"  {suspect.evidence}")
-        print(f"  {suspect.remedy}")
+        if suspect.remedy:
+            print(f"  {suspect.remedy}")
 
 
 def _print_repair(repair: "Repair", path: str | None) -> None:
     smallest = "no fewer do" if repair.smallest else "fewer may do"
     print(f"\nrepaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}")
-    print(
-        f"  {rough_percent(repair.macs_share)} of the multiply-accumulates leave integers; {repair.probes} sets tried"
-    )
+    left, tried = rough_percent(repair.macs_share), counted(repair.probes, "set")
+    print(f"  {left} of the multiply-accumulates leave integers; {tried} tried")
     print(f"  {repair.verdict}")
     if path:
         print(f"  wrote {path}: qbench eval … --schema {path}")

@@ -36,13 +36,15 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
-    from qbench.diagnosis import Budget, LocalizeWishes, localize, samples_that_moved
+    from qbench.diagnosis import Budget, LocalizeWishes, check_replay, localize, samples_that_moved
 
-    budget = Budget.begin(arguments.budget, time.perf_counter)
-    told("running the cell")
     cell = _cell(arguments)
+    if arguments.replay:
+        check_replay(Path(arguments.replay), cell.identity())
+    told("running the cell")
     measurement = cell.measured(cell.schema)
     refuse_idle_rules(cell.schema.name, arguments.model, measurement.idle_rules)
+    _require_quantized(arguments, cell)
     verdict = cell.judge(measurement)
     wishes = LocalizeWishes(
         samples=arguments.samples,
@@ -51,6 +53,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
         replay=Path(arguments.replay) if arguments.replay else None,
         override=Path(arguments.overrides).stem if arguments.overrides else "",
     )
+    budget = Budget.begin(arguments.budget, time.perf_counter)  # what the cell itself took is not of it
     finding = localize(cell, verdict, budget, wishes=wishes, told=told)
     return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
 
@@ -73,7 +76,7 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
     shared = SharedWork(subject, cache, float_backend, str(environment_here(float_backend)))
     shared.require_float()
-    tolerance = Tolerance(arguments.tolerance, "--tolerance")
+    tolerance = Tolerance() if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
     rules = Rules(integer_macs=0.0, rule="qbench localize")
 
     def judged(measurement: "Measurement", rules: "Rules" = rules) -> "Verdict":
@@ -97,7 +100,7 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
         reference=shared.reference(),
         environment=environment_here(backend),
         judge=judged,
-        rules=digest_plain([arguments.tolerance, rules.agreement, [use.name for use in subject.metrics]]),
+        rules=digest_plain([tolerance.value, rules.agreement, [use.name for use in subject.metrics]]),
         timer=time.perf_counter,
     )
 
@@ -109,4 +112,15 @@ def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
             found="--schema without --calib",
             expected="samples: this schema takes ranges from some",
             remedy="Name data with --calib that are not scored.",
+        )
+
+
+def _require_quantized(arguments: argparse.Namespace, cell: "RepeatableCell") -> None:
+    plans = cell.shared.quantized(cell.schema, cell.request.backend.capabilities).plans
+    if not any(plan.quantized_units for plan in plans.values()):
+        raise InputError(
+            f"Localising '{arguments.model}'",
+            found=f"nothing of it is quantized under schema '{cell.schema.name}'",
+            expected="an operator that the schema quantizes: what is looked for is what quantization changes",
+            remedy="Name another schema or model; 'qbench quantize --why' says why each operator stays in float.",
         )

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from qbench.diagnosis.optimizers import OptimizerReport as OptimizerReport
     from qbench.diagnosis.optimizers import examine_optimizers as examine_optimizers
     from qbench.diagnosis.repairing.repeatable_cell import RepeatableCell as RepeatableCell
+    from qbench.diagnosis.repairing.replay import check_replay as check_replay
     from qbench.diagnosis.step_causes import StepCauses as StepCauses
 else:
     __getattr__, __dir__, __all__ = open_on_use(
@@ -68,6 +69,7 @@ else:
             "optimizer_effects": ("OptimizationEffect",),
             "optimizers": ("OptimizerReport", "examine_optimizers"),
             "repairing.repeatable_cell": ("RepeatableCell",),
+            "repairing.replay": ("check_replay",),
             "step_causes": ("StepCauses",),
         },
     )

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 
 import numpy as np
 
-from qbench.backends import Array, Feeds, get_backend, in_slices
+from qbench.backends import Array, Closing, Feeds, get_backend, in_slices
 from qbench.diagnosis.captured import Captured, Replay
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import QuantizedUnit
@@ -17,8 +17,71 @@ _ELEMENTS = 200_000
 """Of a value: of a larger one few samples will do."""
 
 
+class Capturing(Closing):
+    """The runs that nodes are captured in; a context manager that closes its engines.
+
+    Args:
+        patient: what is examined. units: its pieces. nodes: what was counted of those that may be asked for.
+        feeds: a few samples of its float graph.
+
+    Raises:
+        QbenchError: a backend does not run the graph.
+    """
+
+    def __init__(self, patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> None:
+        asked = {node.levels for node in nodes}
+        chosen = [unit for unit in units.units if unit.value in asked]
+        around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
+        inputs = {str(value.name) for value in patient.original.graph.inputs}
+        outputs = {str(value.name) for value in patient.original.graph.outputs}
+        floats = {units.stands_for[name] for name in around if name in units.aligned} - inputs - outputs
+        levels = sorted(name for name in around if name in units.by_value and name not in outputs)
+        with ExitStack() as stack:
+            float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(patient.original, taps=sorted(floats)))
+            watched = stack.enter_context(patient.watched.prepare(patient.quantized, taps=levels))
+            self._exact = {**feeds, **in_slices(float_run, patient.original).run(feeds)}
+            self._seen = {**feeds, **in_slices(watched, patient.quantized).run(feeds)}
+        self._patient, self._units = patient, units
+        self._stack = ExitStack()
+
+    def of(self, node: NodeErrors) -> Captured:
+        """``node`` at work: one of those that were named.
+
+        Raises:
+            QbenchError: a backend does not run its piece.
+        """
+        patient, units, exact, seen = self._patient, self._units, self._exact, self._seen
+        unit = units.by_value[node.levels]
+        runner = UnitRunner(patient, unit, units.fresh.get(unit.value), self._stack)
+        own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
+        real = runner.steps(own)
+        kept = _kept(unit, [*own.values(), there, real])
+        own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
+        again = runner.counted(own)
+        aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
+        fed = {name: kept(array) for name, array in units.rounded(unit, exact).items()} if aligned else own
+        isolated = runner.counted(fed)
+        return Captured(
+            unit=unit,
+            errors=node,
+            feeds=own,
+            found=there if patient.is_watched_itself or again is None else again,
+            again=again,
+            crash=runner.crash,
+            real=real.astype(np.float64),
+            fed=fed,
+            isolated=isolated,
+            expected=kept(exact[unit.stands_for]) if aligned else unit.reals(there),
+            replays=_replays(runner, own),
+        )
+
+    def close(self) -> None:
+        """Close the engines."""
+        self._stack.close()
+
+
 def capture(patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> tuple[Captured, ...]:
-    """``nodes`` of ``patient`` at work, in the order of the graph.
+    """``nodes`` of ``patient`` at work, in their order.
 
     Args:
         patient: what is examined. units: its pieces. nodes: what was counted of those that are asked for.
@@ -27,45 +90,8 @@ def capture(patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds
     Raises:
         QbenchError: a backend does not run the graph.
     """
-    asked = {node.levels: node for node in nodes}
-    chosen = [unit for unit in units.units if unit.value in asked]
-    around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
-    inputs = {str(value.name) for value in patient.original.graph.inputs}
-    outputs = {str(value.name) for value in patient.original.graph.outputs}
-    floats = {units.stands_for[name] for name in around if name in units.aligned} - inputs - outputs
-    found = []
-    with ExitStack() as stack:
-        float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(patient.original, taps=sorted(floats)))
-        levels = sorted(name for name in around if name in units.by_value and name not in outputs)
-        watched = stack.enter_context(patient.watched.prepare(patient.quantized, taps=levels))
-        exact = {**feeds, **in_slices(float_run, patient.original).run(feeds)}
-        seen = {**feeds, **in_slices(watched, patient.quantized).run(feeds)}
-        for unit in chosen:
-            runner = UnitRunner(patient, unit, units.fresh.get(unit.value), stack)
-            own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
-            real = runner.steps(own)
-            kept = _kept(unit, [*own.values(), there, real])
-            own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
-            again = runner.counted(own)
-            aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
-            fed = {name: kept(array) for name, array in units.rounded(unit, exact).items()} if aligned else own
-            isolated = runner.counted(fed)
-            found.append(
-                Captured(
-                    unit=unit,
-                    errors=asked[unit.value],
-                    feeds=own,
-                    found=there if patient.is_watched_itself or again is None else again,
-                    again=again,
-                    crash=runner.crash,
-                    real=real.astype(np.float64),
-                    fed=fed,
-                    isolated=isolated,
-                    expected=kept(exact[unit.stands_for]) if aligned else unit.reals(there),
-                    replays=_replays(runner, own),
-                )
-            )
-    return tuple(found)
+    with Capturing(patient, units, nodes, feeds) as capturing:
+        return tuple(capturing.of(node) for node in nodes)
 
 
 def _kept(unit: QuantizedUnit, arrays: Sequence[Array]) -> Callable[[Array], Array]:

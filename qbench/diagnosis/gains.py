@@ -7,7 +7,7 @@ own result is put on their grids as ever, and through those that only move numbe
 up behind them: what lies before is remembered, what lies behind is counted by the patient.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -25,7 +25,12 @@ FLOAT_BACKEND = "ort-cpu"
 
 
 def output_gains(patient: Patient, units: Units, feeds: Feeds) -> dict[str, float]:
-    """Value → gain in dB, of every unit with a counterpart in fp32.
+    """Value → gain in dB, of every unit with a counterpart in fp32: all that ``each_gain`` gives."""
+    return dict(each_gain(patient, units, feeds))
+
+
+def each_gain(patient: Patient, units: Units, feeds: Feeds) -> Generator[tuple[str, float], None, None]:
+    """(value, gain in dB) of one unit after the other that has a counterpart in fp32; whoever asks may stop.
 
     Args:
         patient: whose watched machine can be stood around; of any other nothing is known. units: its pieces.
@@ -36,13 +41,12 @@ def output_gains(patient: Patient, units: Units, feeds: Feeds) -> dict[str, floa
     """
     machine = patient.watched
     if not isinstance(machine, Watchable):
-        return {}
+        return
     feeds = filled_up(patient.original, feeds)
     memory, names = _Memory(), [str(value.name) for value in patient.original.graph.outputs]
     levels = tuple(unit.value for unit in units.units if unit.value not in names)
     with get_backend(FLOAT_BACKEND).prepare(patient.original) as run:
         wanted = in_slices(run, patient.original).run(feeds)
-    gains = {}
     with machine.surrounded(memory.around).prepare(patient.quantized, taps=levels) as executor:
         seen = {**feeds, **executor.run(feeds)}
         before = _noise(wanted, seen, names)
@@ -50,8 +54,7 @@ def output_gains(patient: Patient, units: Units, feeds: Feeds) -> dict[str, floa
         for unit in units.units:
             if unit.value in units.fresh:
                 memory.exchanged = dict(_kept_in_float(unit, units, seen))
-                gains[unit.value] = sqnr_of(before, _noise(wanted, executor.run(feeds), names))
-    return gains
+                yield unit.value, sqnr_of(before, _noise(wanted, executor.run(feeds), names))
 
 
 def _kept_in_float(unit: QuantizedUnit, units: Units, seen: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:

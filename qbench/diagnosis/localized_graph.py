@@ -1,30 +1,32 @@
 """One graph of a cell under examination: driven by the task, ranked, and the causes of its worst nodes named."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import ExitStack
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
 
 from qbench.backends import Array, Closing, Feeds
 from qbench.calibration import Rows
 from qbench.diagnosis.budget import Budget
-from qbench.diagnosis.capturing import capture
+from qbench.diagnosis.capturing import Capturing
 from qbench.diagnosis.causes import NamedCause, name_cause, remedy_of
 from qbench.diagnosis.engine.claims import arithmetic_of
-from qbench.diagnosis.engine.matching import Matched
+from qbench.diagnosis.engine.matching import Matched, bound_of
 from qbench.diagnosis.examining import Examination, Examined
-from qbench.diagnosis.gains import output_gains
+from qbench.diagnosis.gains import each_gain
 from qbench.diagnosis.kept_feeds import KeptFeeds
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.ranking import Excess, Excessive, rank_nodes, with_gains
 from qbench.diagnosis.repairing.candidates import owners_of
-from qbench.errors import QbenchError
 from qbench.judging import Cause, NodeErrors, Suspect, Unaligned
 from qbench.metrics import Differences
+from qbench.numerics import Arithmetic
 
 _GRAVITY = 1000.0
 """Between the scores of one kind of excess and the next: a crash comes before any rounding."""
+NOT_LOOKED_FOR = "its cause was not looked for"
+"""Ends the evidence of a suspect that the budget did not reach."""
 _SAMPLES = 4
 """On which gains of single nodes are measured: each costs a part of a run of them."""
 
@@ -45,7 +47,7 @@ class LocalizedGraph(Closing):
         self._examination = self._stack.enter_context(Examination(patient))
         self._kept = KeptFeeds(Rows.of(patient.original))
         self._batches = 0
-        self._gains: Mapping[str, float] = {}
+        self._gains: dict[str, float] = {}
 
     def driven(self, pace: Callable[[], None]) -> "_Driven":
         """What a task drives in place of the float graph; ``pace`` is asked before every batch but the first."""
@@ -101,48 +103,94 @@ class LocalizedGraph(Closing):
         return tuple(Unaligned(value=self._prefix + one.value, reason=one.reason) for one in found)
 
     @property
-    def matched(self) -> str:
+    def _relation(self) -> Matched:
         """How the watched run relates to the untouched engine's."""
         outputs, samples = self._counted.outputs, self.samples
-        one = Matched(
+        return Matched(
             engine=self.patient.backend.name,
             watched=self.patient.watched.name,
             samples=0 if outputs is None else samples,
             found=outputs or Differences(),
         )
-        return one.sentence
+
+    @property
+    def matched(self) -> str:
+        """How the watched run relates to the untouched engine's, in one sentence."""
+        return self._relation.sentence
+
+    @property
+    def strays(self) -> tuple[str, ...]:
+        """A warning where the watched run is so far from the engine's that its numbers may not be the engine's."""
+        found = self._relation
+        if not found.strays:
+            return ()
+        return (
+            f"WARNING: '{found.watched}' is watched, and does not answer as '{found.engine}' does "
+            f"({bound_of(found.found)}): what is said of the whole run may not hold for the engine; "
+            "what the engine itself counts otherwise, unit by unit, stands first",
+        )
+
+    @property
+    def parted(self) -> frozenset[str]:
+        """Where the watched run strays, the nodes that the engine itself counts otherwise, as ``nodes`` calls them."""
+        if not self._relation.strays:
+            return frozenset()
+        own = (Excess.CRASH, Excess.COUNTING)
+        return frozenset(self._prefix + one.node.node for one in self.ranked if one.excess in own)
 
     def name_causes(self, budget: Budget, count: int) -> bool:
-        """Name the causes of the first ``count`` nodes that are ranked; whether there was time for all of them."""
+        """Name the causes of the first ``count`` nodes that are ranked; whether there was time for all of them.
+
+        What is not reached in time, and what fails, leaves a suspect with the numbers of its node.
+        """
         if not self._kept.joined:
             return False
-        in_time = self._measure_gains(budget)
+        measured = self._measure_gains(budget)
         chosen = self.ranked[:count]
-        if not chosen:
-            return in_time
-        captures = capture(self.patient, self._examination.units, [one.node for one in chosen], self._kept.joined)
-        found = {one.unit.value: one for one in captures}
-        healthy, suspects = arithmetic_of(self.patient.claims or self.patient.backend), []
-        for place, one in enumerate(chosen):
-            if place and budget.is_over:
-                in_time = False
-                break
-            captured = found.get(one.node.levels)
-            if captured is not None:
-                named = name_cause(captured, healthy, original=self.patient.original)
-                self.notes += (f"{self._prefix}{one.node.node}: {note}" for note in named.notes)
-                suspects += self._suspect(one, named, place)
-        self.suspects = tuple(suspects)
-        return in_time
+        named = self._named(chosen, budget)
+        self.suspects = tuple(
+            self._suspect(one, place, named[place] if place < len(named) else None) for place, one in enumerate(chosen)
+        )
+        return measured and len(named) == len(chosen)
+
+    def _named(self, chosen: Sequence[Excessive], budget: Budget) -> list[NamedCause]:
+        """The causes of ``chosen``, as many as there is time for."""
+        named: list[NamedCause] = []
+        if not chosen or budget.is_over:
+            return named
+        healthy, nodes = arithmetic_of(self.patient.claims or self.patient.backend), [one.node for one in chosen]
+        try:
+            with Capturing(self.patient, self._examination.units, nodes, self._kept.joined) as capturing:
+                for node in nodes:
+                    if budget.is_over:
+                        break
+                    named.append(self._cause(node, capturing, healthy))
+        except Exception as error:  # numbers of nodes are worth saying without causes, too
+            self.notes.append(f"suspects could not be captured: {_failure(error)}")
+            return [_UNNAMED] * len(chosen)
+        return named
+
+    def _cause(self, node: NodeErrors, capturing: Capturing, healthy: Arithmetic | None) -> NamedCause:
+        try:
+            named = name_cause(capturing.of(node), healthy, original=self.patient.original)
+        except Exception as error:  # one piece that fails must not take the others' causes with it
+            self.notes.append(f"{self._prefix}{node.node} could not be captured: {_failure(error)}")
+            return _UNNAMED
+        self.notes += (f"{self._prefix}{node.node}: {note}" for note in named.notes)
+        return named
 
     def _measure_gains(self, budget: Budget) -> bool:
-        """What the outputs gain by each node alone, where there is time."""
+        """What the outputs gain by each node alone, of as many as there is time for; whether that is all."""
         if budget.is_over:
             return False
         try:
-            self._gains = output_gains(self.patient, self._examination.units, self._few())
-        except QbenchError as error:
-            self.notes.append(f"no gains of single nodes: {error}")
+            with closing(each_gain(self.patient, self._examination.units, self._few())) as gains:
+                for value, gain in gains:
+                    self._gains[value] = gain
+                    if budget.is_over:
+                        return False
+        except Exception as error:  # what was measured is kept
+            self.notes.append(f"gains of single nodes could not be measured: {_failure(error)}")
         return True
 
     def _few(self) -> Feeds:
@@ -152,16 +200,26 @@ class LocalizedGraph(Closing):
         _, _, first = next(rows.parts(feeds, rows.count(feeds)))
         return first
 
-    def _suspect(self, one: Excessive, named: NamedCause, place: int) -> list[Suspect]:
-        if named.cause is None and one.excess is not Excess.GRID:
-            cause, evidence = Cause.WRONG_KERNEL, f"{one.score:.3g} steps (rms) beyond what its grid explains"
-        elif named.cause is None:
-            cause, evidence = Cause.GRID, _cost(one.node)
-        else:
-            cause, evidence = named.cause, named.evidence
-        score = _GRAVITY * (len(Excess) - one.excess) - place
-        name, remedy = self._prefix + one.node.node, remedy_of(cause)
-        return [Suspect(node=name, cause=cause, evidence=evidence, score=score, remedy=remedy)]
+    def _suspect(self, one: Excessive, place: int, named: NamedCause | None) -> Suspect:
+        """The suspect in ``place``; ``named`` None: there was no time for its cause."""
+        cause, evidence = (None, "") if named is None else (named.cause, named.evidence)
+        if cause is None:
+            cause, evidence = self._numbers(one)
+        return Suspect(
+            node=self._prefix + one.node.node,
+            cause=cause,
+            evidence=f"{evidence}; {NOT_LOOKED_FOR}" if named is None else evidence,
+            score=_GRAVITY * (len(Excess) - one.excess) - place,
+            remedy="" if named is None else remedy_of(cause),
+        )
+
+    def _numbers(self, one: Excessive) -> tuple[Cause, str]:
+        """What the kind of excess and its numbers alone say."""
+        if one.excess is Excess.CRASH:
+            return Cause.CRASH, self._counted.crashes[one.node.levels]
+        if one.excess is Excess.GRID:
+            return Cause.GRID, _cost(one.node)
+        return Cause.WRONG_KERNEL, f"{one.score:.3g} steps (rms) beyond what its grid explains"
 
     def close(self) -> None:
         """Close the engines."""
@@ -179,11 +237,20 @@ class _Driven:
         return self._graph.run(feeds, self._pace)
 
 
+_UNNAMED = NamedCause(cause=None, evidence="")
+
+
+def _failure(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
 def _cost(node: NodeErrors) -> str:
     """What the grids of ``node`` cost, in words."""
     alone = "" if node.isolated is None else f"{node.isolated.sqnr_db:.1f} dB alone"
+    lost = node.clipped_low + node.clipped_high
+    beyond = f"{lost:.1%} of its numbers lie beyond the ends" if lost else ""
     gain = "" if node.gain_db is None else f"in float it would give the outputs {node.gain_db:.2f} dB"
-    return "; ".join(filter(None, (alone, gain)))
+    return "; ".join(filter(None, (alone, beyond, gain)))
 
 
 def _noisiness(node: NodeErrors) -> tuple[float, float]:

@@ -26,6 +26,10 @@ SAMPLES = 64
 SUSPECTS = 5
 _NODES, _CAUSES = 0.5, 0.25
 """Shares of what is left of the budget."""
+OUT_OF_BUDGET = "the budget ran out"
+"""Begins the notes that say so; they stand before all others."""
+_PROVEN = 10_000.0
+"""What being needed in float adds to a suspect's score: more than any kind of excess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,7 +82,7 @@ def localize(
         told("naming causes")
         named = _name_causes(graphs, budget.share(_CAUSES), wishes.suspects)
         ranked = [one for graph in graphs for one in graph.likeliest]
-        notes = [note for graph in graphs for note in graph.notes]
+        notes = [note for graph in graphs for note in (*graph.strays, *graph.notes)]
         finding = Finding(
             model=cell.request.cell.model,
             backend=cell.request.cell.backend,
@@ -91,9 +95,9 @@ def localize(
             suspects=_worth_saying([one for graph in graphs for one in graph.suspects], verdict),
         )
     if not enough:
-        notes.append(f"the budget ran out: only {finding.samples} of the samples were examined")
+        notes.insert(0, f"{OUT_OF_BUDGET}: only {finding.samples} of the samples were examined")
     elif not named:
-        notes.append("the budget ran out: not every suspect's cause was looked for")
+        notes.insert(0, f"{OUT_OF_BUDGET}: not every suspect's cause was looked for")
     repair: Repair | None = None
     more: tuple[str, ...] = ()
     finished = True
@@ -104,7 +108,7 @@ def localize(
         finding,
         suspects=_proven_first(graphs, finding.suspects, repair),
         repair=repair,
-        notes=(*notes, *more),
+        notes=tuple(sorted((*notes, *more), key=lambda note: not note.startswith(OUT_OF_BUDGET))),
         complete=enough and named and finished,
         seconds=round(budget.spent, 3),
     )
@@ -154,11 +158,17 @@ def _worth_saying(suspects: list[Suspect], verdict: Verdict) -> tuple[Suspect, .
 def _proven_first(
     graphs: list[LocalizedGraph], suspects: tuple[Suspect, ...], repair: Repair | None
 ) -> tuple[Suspect, ...]:
-    """``suspects`` with those in front whose return to float was seen to be needed."""
+    """``suspects`` with those in front whose return to float was seen to be needed; their scores say so, too.
+
+    Where what is watched strays from the engine, what the engine itself was seen to count otherwise stands before them.
+    """
     if repair is None or not repair.restores:
         return suspects
     proven = {name for graph in graphs for name in graph.carried_by(repair.nodes)}
-    return tuple(sorted(suspects, key=lambda one: one.node not in proven))
+    parted = {name for graph in graphs for name in graph.parted}
+    more = dict.fromkeys(proven, _PROVEN) | dict.fromkeys(parted, 2 * _PROVEN)
+    raised = (replace(one, score=one.score + more.get(one.node, 0.0)) for one in suspects)
+    return tuple(sorted(raised, key=lambda one: -one.score))
 
 
 _COSTS = frozenset({Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER})

@@ -2,7 +2,7 @@
 
 from qbench.judging.allowance import IDENTICAL, Allowance
 from qbench.judging.amounts import valued
-from qbench.judging.approving import APPROVABLE, approved
+from qbench.judging.approving import APPROVABLE, NEVER_ACCEPTED, approved
 from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.decision import Deciding, Decision
@@ -39,6 +39,7 @@ __all__ = [
     "IDEAL_STEPS",
     "IDENTICAL",
     "IMPROVED",
+    "NEVER_ACCEPTED",
     "NO_LONGER_FAILS",
     "Accepted",
     "Allowance",

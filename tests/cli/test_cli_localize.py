@@ -1,10 +1,13 @@
 """``qbench localize`` on the digits: the layer that was spoilt is named, and the file that repairs it repairs it."""
 
 import json
+import re
 
 import numpy as np
+import onnx_ir as ir
 import pytest
 
+from qbench import save_model
 from qbench.zoo import digits_arrays
 
 SPOILT = """
@@ -63,6 +66,8 @@ def test_for_people(spoil, qbench, tmp_path):
     assert 'class="suspect worst"' in page
     assert "conv2: clipping" in out
     assert "repaired by 1 operator in float (no fewer do): conv2" in out
+    assert "; 1 set tried" in out
+    assert "tolerance 0.5 % (default)" in out
     assert "wrote mended.toml" in out
     assert "0.289 is what ideal rounding leaves" in out
     table = out.split("steps rms")[1].splitlines()
@@ -111,11 +116,62 @@ def test_what_was_tried_is_not_tried_again(spoil, qbench, tmp_path):
 def test_a_budget_that_is_too_short_is_said_so(spoil, qbench):
     code, out, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2"), "--budget", "0.001", "--json")
     found = json.loads(out)["finding"]
-    assert code == 1, err  # the cell fails: that much is known
+    assert code == 4, err  # the cell fails: that much is known, and not why
     assert not found["complete"]
-    assert any("the budget ran out" in note for note in found["notes"])
-    code, out, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", "--budget", "0.001", "--json")
+    assert found["notes"][0].startswith("the budget ran out")
+    first = found["suspects"][0]
+    assert (first["node"], first["cause"], first["remedy"]) == ("conv2", "coarse grid", "")
+    assert re.fullmatch(r"[\d.]+ dB alone; .*its cause was not looked for", first["evidence"])
+    code, out, err = qbench("localize", *CELL, *FEW, "--schema", "bad.toml", "--budget", "0.001")
+    assert code == 4
+    assert "the budget ran out" in out.split("examined on")[0]
+    code, out, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", "--budget", "0.001")
     assert code == 4, err
+    assert "no node is suspected so far" in out
+
+
+def test_another_search_is_refused_before_anything_is_run(spoil, qbench, tmp_path):
+    (tmp_path / "tries.jsonl").write_text(
+        '{"type": "replay", "format": "qbench-replay/1", "identity": {"model": "another"}}\n'
+    )
+    code, _, err = qbench("localize", *CELL, *FEW, "--schema", spoil("conv2"), "--replay", "tries.jsonl")
+    assert code == 2
+    assert "another model" in " ".join(err.split())
+    assert "running" not in err
+    assert "examining" not in err
+
+
+def test_a_cell_that_holds_says_what_was_not_written(spoil, qbench, tmp_path):
+    files = ("--overrides", "mended.toml", "--replay", "tries.jsonl")
+    code, out, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", *files)
+    assert code == 0, err
+    for flag in ("--overrides", "--replay"):
+        assert f"note: {flag}: nothing was written; the cell holds" in out
+    assert not list(tmp_path.glob("*.toml"))
+    assert not list(tmp_path.glob("*.jsonl"))
+
+
+@pytest.mark.parametrize("flag", ["--overrides", "--html", "--replay"])
+def test_a_folder_that_is_not_there_is_refused(spoil, qbench, tmp_path, flag):
+    path = tmp_path / "nope" / "x.toml"
+    code, _, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", flag, path)
+    assert code == 2
+    assert "in a folder that is not there" in err
+    assert not path.parent.exists()
+
+
+def test_a_model_with_nothing_to_quantize(qbench, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    text = '<ir_version: 10, opset_import: ["" : 21]> net (float[n,4] x) => (float[n,4] y) { y = Erf(x) }'
+    save_model(ir.from_onnx_text(text), tmp_path / "erf.onnx")
+    for name, seed in (("test", 0), ("train", 1)):
+        x = np.random.default_rng(seed).normal(size=(16, 4)).astype(np.float32)
+        np.savez(tmp_path / f"{name}.npz", x=x)
+    files = ("--data", "test.npz", "--calib", "train.npz")
+    code, out, err = qbench("localize", "erf.onnx", *files, "--schema", "w8a8_asym_pc")
+    assert code == 2, out
+    assert "erf.onnx" in err
+    assert "nothing of it is quantized under schema 'w8a8_asym_pc'" in err
 
 
 @pytest.mark.parametrize(
@@ -131,6 +187,7 @@ def test_usage(spoil, qbench, arguments, sentence):
     code, _, err = qbench("localize", *CELL, *FEW, *arguments)
     assert code == 2
     assert sentence in err
+    assert "running" not in err
 
 
 def test_without_calibration_samples(spoil, qbench):

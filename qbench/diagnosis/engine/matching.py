@@ -14,6 +14,9 @@ from qbench.diagnosis.patient import Patient
 from qbench.evaluation import steps_of
 from qbench.metrics import Differences, count_differences
 
+_FAR = 0.05
+"""Of the largest output: some steps of a grid of 8 bits may be what another order of sums makes of ties."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matched:
@@ -34,6 +37,11 @@ class Matched:
         return not self.found.differing
 
     @property
+    def strays(self) -> bool:
+        """Whether they are so far apart that what is seen of the one may not hold for the other."""
+        return self.found.unbounded > 0 or self.found.relative > _FAR
+
+    @property
     def sentence(self) -> str:
         """The relation in words, for a report."""
         if not self.samples:
@@ -52,7 +60,15 @@ def bound_of(found: Differences) -> str:
     if found.unbounded:
         return f"{found.unbounded} of them without bound"
     steps = "" if found.steps is None else f"{found.steps:.3g} {'step' if found.steps == 1 else 'steps'}, "
-    return f"by at most {steps}{100 * found.relative:.2g} % of the largest"
+    return f"by at most {steps}{plain_percent(found.relative)} of the largest"
+
+
+def plain_percent(share: float) -> str:
+    """``share`` in percent, two digits at least, without powers of ten: ``0.012 %``, ``44 %``, ``180 %``."""
+    percent = float(f"{100 * share:.2g}")
+    if percent >= 10 or not percent:
+        return f"{percent:.0f} %"
+    return f"{percent:.12f}".rstrip("0").rstrip(".") + " %"
 
 
 def match_outputs(patient: Patient, batches: Iterable[Feeds]) -> Matched:

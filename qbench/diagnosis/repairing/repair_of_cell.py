@@ -10,8 +10,11 @@ from qbench.diagnosis.repairing.repeatable_cell import RepeatableCell, is_restor
 from qbench.diagnosis.repairing.replay import Probed, replayed
 from qbench.diagnosis.repairing.search import RepairSet, search_repair
 from qbench.errors import UnsupportedError
-from qbench.judging import Repair
+from qbench.judging import NEVER_ACCEPTED, Repair
 from qbench.quantization import Schema
+
+_CUT = "…"
+"""Ends a headline that was longer than a line."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +98,7 @@ def repair_cell(
         )
     nodes = frozenset(found.nodes)
     tried, schema = known(nodes), probe.schema(nodes)
-    verdict = f"{before} → {tried.said}"
+    verdict = f"{_whole(before)} → {_whole(tried.said)}"
     repair = Repair(
         nodes=found.nodes,
         restores=True,
@@ -117,6 +120,15 @@ def _comment(cell: RepeatableCell, found: RepairSet, tried: Probed, verdict: str
     cost = f"which takes {100 * tried.macs_share:.3g} % of the multiply-accumulates out of integers"
     # A text that came from outside must not end the comment.
     return " ".join(f"{cell.request.cell} is restored by {count} in float, {cost}: {verdict}.".split())
+
+
+def _whole(headline: str) -> str:
+    """What a headline says of numbers, up to the last part that is whole where its end was cut off."""
+    text = headline.removeprefix(NEVER_ACCEPTED)
+    if not text.endswith(_CUT):
+        return text
+    end = max(text.rfind(mark) for mark in ("; ", ": ", ", "))
+    return text if end < 0 else text[:end]
 
 
 def _below(floor: float, left: float) -> tuple[str, ...]:

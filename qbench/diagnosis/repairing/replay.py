@@ -78,6 +78,17 @@ def replayed(probe: Probe, path: Path | None, identity: Mapping[str, str]) -> Re
     return ReplayedProbe(probe, path, dict(_probed(path, line) for line in lines[1:] if line.get("type") == "probe"))
 
 
+def check_replay(path: Path, identity: Mapping[str, str]) -> None:
+    """Refuse the file of another search before anything is run; one that is not there is fine.
+
+    Raises:
+        InputError: the file is none of ours, or of another model, schema, data, backend or rules.
+    """
+    lines = _lines(path)
+    if lines:
+        _refuse_other(path, lines[0], identity)
+
+
 def _table(probed: Probed) -> dict[str, Any]:
     return {"restored": probed.restored, "macs_share": probed.macs_share, "said": probed.said}
 
