@@ -36,10 +36,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             say(f"'{index.name}' was no database, or a torn one: it was thrown away and made anew from the run files.")
         for problem in done.problems:
             say(problem)
-        fates = {"added": done.added, "changed": done.changed, "gone": done.gone, "kept": done.kept}
+        fates = {name: getattr(done, name) for name in ("added", "changed", "gone", "kept", "runs")}
         if arguments.json:
             print_json({"index": index.name, **fates, "unreadable": done.unreadable, "problems": list(done.problems)})
         else:
             told = f"{done.changed} changed, {done.gone} gone, {done.kept} as they were"
-            print(f"{index.name}: {counted(done.added, 'run file')} added, {told}")
+            print(f"{index.name}: {counted(done.added, 'run file')} added, {told}; {counted(done.runs, 'run')} in all")
     return ExitCode.USAGE if done.unreadable else ExitCode.FINE

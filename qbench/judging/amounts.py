@@ -1,19 +1,26 @@
 """How numbers are written in verdicts: percent with two digits, differences of shares in percentage points.
 
+Half of the last digit may stand on either side in a float (1.805 is 1.80499…), depending on how it was reached; so what
+is below a millionth of it is taken off first, and one number reads the same wherever it comes from.
+
 A value of another unit has five digits and its unit: ``35.213 dB``; a plain number has none.
 """
 
+import math
+
 from qbench.metrics import Score
+
+_DIGITS = 9
 
 
 def percent(value: float) -> str:
     """A fraction as percent: ``93.25 %``."""
-    return f"{100 * value:.2f} %"
+    return f"{_settled(100 * value):.2f} %"
 
 
 def points(difference: float) -> str:
     """A difference of fractions in percentage points: ``0.45 pp``."""
-    return f"{100 * difference:.2f} pp"
+    return f"{_settled(100 * difference):.2f} pp".replace("-", "−")
 
 
 def short_percent(value: float) -> str:
@@ -29,3 +36,9 @@ def valued(score: Score, value: float) -> str:
 def apart(score: Score, difference: float) -> str:
     """A difference of values of ``score``'s metric: ``0.45 pp``, ``1.3 dB``."""
     return points(difference) if score.unit == "%" else valued(score, difference)
+
+
+def _settled(value: float) -> float:
+    """``value`` without the rounding of its last binary digits, a tie on the side away from zero; zero has no sign."""
+    rounded = round(value, _DIGITS)
+    return rounded + math.copysign(10.0**-_DIGITS, rounded) if rounded else 0.0

@@ -245,7 +245,10 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
             outcome=Outcome.QUARANTINED,
             headline=_headline_listed(verdict.headline, entry.reason),
             rule=rule,
-            notices=(*notices, f"listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})"),
+            notices=(
+                *notices,
+                f"'{entry.cell}' is listed as {entry.measured}: {entry.reason} ({entry.owner}, {entry.expires})",
+            ),
             remedy="",
         )
     if entry.is_pattern:  # others of its cells may fail: who sees all of them tells when none does

@@ -17,7 +17,7 @@ from qbench.judging.rules import Limit, Rules
 from qbench.judging.shown import Shown, shown_by
 from qbench.judging.tolerance import Tolerance
 from qbench.judging.verdict import Gate, GateState
-from qbench.judging.wording import counted, loss_word
+from qbench.judging.wording import change_text, counted
 from qbench.metrics import Against, Direction, Score
 
 
@@ -113,7 +113,7 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) ->
     return (
         f"{score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against fp32 "
         f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}: "
-        f"{loss_word(score)} {apart(score, score.drop / score.out_of)}, {margin_text}; "
+        f"{change_text(score)}, {margin_text}; "
         f"losses {score.losses}, gains {score.gains}"
     )
 

@@ -9,7 +9,9 @@ from qbench.judging.verdict import Gate
 from qbench.metrics import Against, Direction, Score
 
 WIDTH = 100
-"""Characters of a headline: one line of a terminal beside a cell's mark."""
+"""Characters of a line of a terminal beside a cell's mark: what is counted up in a headline ends there."""
+LONGEST = 300
+"""Characters of a headline: who has less room (a terminal, pytest's short summary) cuts for itself."""
 
 
 def counted(count: int, noun: str) -> str:
@@ -17,9 +19,10 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def loss_word(score: Score) -> str:
-    """What getting worse is called: an accuracy drops, an error rate rises."""
-    return "drop" if score.direction is Direction.HIGHER else "rise"
+def change_text(score: Score) -> str:
+    """How far ``score`` moved: ``drop 0.45 pp`` or ``gain 0.03 pp``, of an error rate ``rise`` or ``fall``."""
+    worse, better = ("drop", "gain") if score.direction is Direction.HIGHER else ("rise", "fall")
+    return f"{worse if score.drop >= 0 else better} {apart(score, abs(score.drop) / score.out_of)}"
 
 
 def listed(names: Mapping[str, tuple[str, ...]], most: int = 5) -> str:
@@ -29,9 +32,9 @@ def listed(names: Mapping[str, tuple[str, ...]], most: int = 5) -> str:
 
 
 def one_line(text: str) -> str:
-    """``text`` on one line, cut to the width of a headline."""
+    """``text`` on one line, cut where it is no headline any more."""
     flat = " ".join(text.split())
-    return flat if len(flat) <= WIDTH else flat[: WIDTH - 1].rstrip() + "…"
+    return flat if len(flat) <= LONGEST else flat[: LONGEST - 1].rstrip() + "…"
 
 
 def move(score: Score) -> str:
@@ -95,5 +98,4 @@ def _beside_margin(score: Score, gate: Gate) -> str:
     margin = abs(score.reference_value - gate.limit)
     by_evidence = gate.shown is not None and gate.decided is not Deciding.POINT
     word = f"{gate.shown.evidence.value.upper()}, " if by_evidence and gate.shown is not None else ""
-    lost = apart(score, score.drop / score.out_of)
-    return f"{move(score)}: {word}{loss_word(score)} {lost}, margin {apart(score, margin)}"
+    return f"{move(score)}: {word}{change_text(score)}, margin {apart(score, margin)}"

@@ -121,9 +121,10 @@ def red_text(verdict: "Verdict", cell: str) -> str:
 
     The news comes first: pytest's short summary puts what fits of the first line behind the cell's name.
     """
-    from qbench.judging import GateState
+    from qbench.judging import NO_LONGER_FAILS, GateState
 
-    lines = [verdict.headline, f"  cell: {cell} is {verdict.outcome.value}"]
+    is_mended = verdict.headline.startswith(NO_LONGER_FAILS)
+    lines = [verdict.headline, f"  cell: {cell} {NO_LONGER_FAILS if is_mended else f'is {verdict.outcome.value}'}"]
     for gate in verdict.gates:
         mark = {GateState.HOLDS: "✓", GateState.BROKEN: "✗"}.get(gate.state, "·")
         lines.append(f"  {mark} {gate.kind}: {gate.detail}")

@@ -86,11 +86,17 @@ def _trends(
 
 
 def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]:
-    """The newest run's cells, and as absent those of the last whole run that a partial newest one left out."""
+    """The newest run's cells, and as absent those of the last whole run that a partial newest one left out.
+
+    A run that selected all of a suite of another size is of another suite than that one: it is told of by itself.
+    """
     newest = dict(past[-1])
     if not (views[-1].complete and views[-1].whole_selection):
         whole = (cells for cells, view in zip(past, views, strict=True) if view.complete and view.whole_selection)
-        for key, cell in next(reversed(list(whole)), {}).items():
+        former = next(reversed(list(whole)), {})
+        now = views[-1]
+        is_other = now.whole_selection and now.planned not in (0, len(former))
+        for key, cell in () if is_other else former.items():
             if key not in newest:
                 newest[key] = replace(cell, outcome=ABSENT, is_red=False, headline="", remedy="", notices=())
     return [newest[key] for key in sorted(newest, key=_order)]

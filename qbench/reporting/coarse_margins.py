@@ -35,11 +35,13 @@ def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
 
 
 def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[CellView, str]]) -> str:
-    names = " and ".join(dict.fromkeys(name for _, name in found))
+    metrics = dict.fromkeys(name for _, name in found)
+    names = " and ".join(metrics)
     models = list(dict.fromkeys(cell.key.model for cell, _ in found))
     where = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
     one = f"one {'sample of' if proportion else 'count of'} {thousands(out_of)} is {100 / out_of:.2g} %"
-    so = "does not gate" if proportion else "is red at any single loss"
+    does, is_ = ("does", "is") if len(metrics) == 1 else ("do", "are")
+    so = f"{does} not gate" if proportion else f"{is_} red at any single loss"
     return (
         f"{one}, more than {rule} admits: {names} {so} in {counted(len({cell.key for cell, _ in found}), 'cell')} "
         f"({where}); more samples or a wider tolerance would gate it as meant."

@@ -107,7 +107,9 @@ def _facts(cell: CellView) -> str:
     parts = [
         course_text(lead),
         margin_text(lead),
-        f"{lead.losses} losses, {lead.gains} gains" if (lead.losses or lead.gains) and not is_distance(lead) else "",
+        f"{counted(lead.losses, 'loss', 'losses')}, {counted(lead.gains, 'gain')}"
+        if (lead.losses or lead.gains) and not is_distance(lead)
+        else "",
         _wanting(cell).partition(": ")[2] if cell.outcome == "inconclusive" else "",
         red_age(cell),
     ]

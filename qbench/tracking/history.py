@@ -41,7 +41,7 @@ def parse_run(data: bytes, path: Path) -> Run:
         if line.strip():
             reading.take(line)
     if not {"id", "suite", "started"} <= reading.header.keys():
-        raise unreadable(path, f"no 'run' line that tells its id, suite and start ({reading.damaged} damaged lines)")
+        raise unreadable(path, f"no 'run' line that tells its id, suite and start ({_damaged(reading)})")
     return Run(
         header=reading.header,
         environment=reading.environment,
@@ -149,8 +149,12 @@ def _notices(path: Path, reading: _Reading) -> Iterator[str]:
         newer = "a newer qbench" if written.startswith(_FAMILY) else "something else"
         yield f"'{path}' was written by {newer} ({written}, not {FORMAT}): what is known here was read."
     if reading.damaged:
-        lines = "1 line" if reading.damaged == 1 else f"{reading.damaged} lines"
-        yield f"'{path}' has {lines} that cannot be read; the other {len(reading.cells)} cells are kept."
+        cells = f"{len(reading.cells)} cell{' is' if len(reading.cells) == 1 else 's are'}"
+        yield f"'{path}' has {_damaged(reading)}; the other {cells} kept."
+
+
+def _damaged(reading: _Reading) -> str:
+    return f"{reading.damaged} line{'' if reading.damaged == 1 else 's'} that cannot be read"
 
 
 def _refuse_constant(name: str) -> float:

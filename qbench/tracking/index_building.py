@@ -35,7 +35,8 @@ _AT_ONCE = 200_000
 class IndexUpdate:
     """What an update did: run files by fate, and a sentence for each that could not be read, or not whole.
 
-    ``unreadable`` of the files tell nothing at all. ``was_damaged``: the index was no database, and was thrown away.
+    ``unreadable`` of the files tell nothing at all; the others hold so many ``runs``, each once.
+    ``was_damaged``: the index was no database, and was thrown away.
     """
 
     added: int
@@ -44,6 +45,7 @@ class IndexUpdate:
     kept: int
     unreadable: int
     problems: tuple[str, ...]
+    runs: int = 0
     was_damaged: bool = False
 
 
@@ -117,6 +119,7 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     copies = _count_fullest(connection)
     if fates["added"] or fates["changed"] or gone:
         connection.execute(update(tables.state).values(generation=tables.state.c.generation + 1))
+    runs = connection.execute(select(func.count()).where(tables.run.c.counted)).scalar_one()
     problems = *problems_of(connection), *_disagreements(folder, copies)
     unreadable = connection.execute(select(func.count()).where(tables.run.c.id.is_(None))).scalar_one()
     return IndexUpdate(
@@ -124,6 +127,7 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
         changed=fates["changed"],
         gone=len(gone),
         kept=fates["kept"],
+        runs=runs,
         unreadable=unreadable,
         problems=problems,
     )

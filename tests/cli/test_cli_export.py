@@ -56,7 +56,11 @@ def test_a_run_that_is_not_there(qbench, history):
 
 def test_the_index_of_a_history(qbench, project, history):
     place = "reports/history/index.sqlite"
-    assert qbench("history", "index") == (0, f"{place}: 2 run files added, 0 changed, 0 gone, 0 as they were\n", "")
+    assert qbench("history", "index") == (
+        0,
+        f"{place}: 2 run files added, 0 changed, 0 gone, 0 as they were; 2 runs in all\n",
+        "",
+    )
     put(history, bad="nonsense\n")
     code, out, err = qbench("history", "index", "--json")
     assert code == 2

@@ -95,7 +95,8 @@ def test_a_strict_decision_names_what_is_missing():
     verdict = judged(measured(EVEN, agreement(470)), rules=by(Deciding.STRICT))
     assert verdict.outcome is Outcome.FAILED
     assert verdict.headline == (
-        "top1 76.00 → 76.00 %: INCONCLUSIVE, drop 0.00 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke), de…"
+        "top1 76.00 → 76.00 %: INCONCLUSIVE, drop 0.00 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke), "
+        "decision strict (model mobilenet_v2)"
     )
     assert verdict.rule == "tolerance 0.5 % (suite smoke), decision strict (model mobilenet_v2)"
 

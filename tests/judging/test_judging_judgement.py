@@ -2,12 +2,14 @@
 
 import dataclasses
 import datetime
+import re
 
 import pytest
 from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, agreement, expected, judged, measured, per, top1
 
 from qbench.judging import Expectation, GateState, Outcome, QuarantineEntry, Rules, State, Tolerance
-from qbench.judging.wording import WIDTH
+from qbench.judging.amounts import points
+from qbench.judging.wording import LONGEST
 
 NAMED = "mobilenet_v2::ort-cpu+w8a8_asym_pc"
 MODEL = NODE.rpartition("::")[0]
@@ -271,7 +273,7 @@ def test_an_fp32_difference_that_was_accepted_stays_visible():
     ],
 )
 def test_every_headline_is_one_line(verdict):
-    assert len(verdict.headline) <= WIDTH
+    assert len(verdict.headline) <= LONGEST
     assert "\n" not in verdict.headline
 
 
@@ -288,11 +290,31 @@ def test_headline_and_gate_show_one_margin():
     assert "margin 0.50 pp admits 1 sample;" in gate(verdict, "loss").detail
 
 
+@pytest.mark.parametrize(("hits", "n", "reference", "tolerance"), [(350, 400, 361, 0.02), (700, 1000, 761, 0.005)])
+def test_a_margin_of_half_a_digit_is_rounded_alike(hits, n, reference, tolerance):
+    verdict = judged(measured(top1(hits, n, reference)), tolerance=Tolerance(tolerance, "suite smoke"))
+    (told,) = re.findall(r"margin ([\d.]+) pp: ", verdict.headline)
+    assert f"margin {told} pp admits" in gate(verdict, "loss").detail
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.01805, "1.81 pp"), (0.0179 + 0.00015, "1.81 pp"), (-0.0003, "−0.03 pp")]
+)
+def test_points_are_settled_before_they_are_rounded(value, text):
+    assert points(value) == text
+    assert points(-0.0) == "0.00 pp"
+
+
+def test_a_gain_is_no_negative_drop():
+    assert "gain 0.30 pp, margin 0.38 pp" in gate(judged(measured(top1(763))), "loss").detail
+    assert "fall 0.15 pp" in gate(judged(measured(per(97))), "loss").detail
+
+
 def test_nothing_accepted_yet_is_no_notice_of_a_listed_cell():
     unknown = expected(measured(), accepted={}, cell_known=False)
     assert judged(measured(), unknown).notices == ("nothing accepted yet",)
     listed = judged(measured(top1(700)), unknown, quarantine=entry())
-    assert listed.notices == ("listed as 77.8 → 70.7: per-tensor weights (kernels, 2026-12-31)",)
+    assert listed.notices == ("'mobilenet_v2::*' is listed as 77.8 → 70.7: per-tensor weights (kernels, 2026-12-31)",)
 
 
 @pytest.mark.parametrize(

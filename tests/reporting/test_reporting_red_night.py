@@ -129,6 +129,15 @@ def test_a_margin_under_one_sample_is_told_once():
     assert coarse_notices(build_report([make_run([make_cell("m", "ort-cpu", "s1", 0.0)])]).cells) == ()
 
 
+def test_two_metrics_that_do_not_gate_are_several():
+    cell = make_cell("m", "ort-cpu", "s1", 0.0)
+    gate = cell["gates"][0] | {"state": "shown", "limit": None, "rule": "tolerance 0.05 % (suite s)"}
+    cell["metrics"]["top5"] = cell["metrics"]["top1"]
+    cell["gates"] = [gate, gate | {"metric": "top5"}]
+    (notice,) = coarse_notices(build_report([make_run([cell])]).cells)
+    assert "top1 and top5 do not gate in 1 cell (m)" in notice
+
+
 def test_a_margin_under_one_error_is_red_at_any():
     cell = make_cell("g2p_gru", "ort-cpu", "s1", 0.0)
     reference = cell["metrics"]["phoneme_error_rate"]["reference_hits"] / 12_000

@@ -1,5 +1,6 @@
 """What a report says: counts, causes in order, ages, steps at the right run, nothing for what was not measured."""
 
+import dataclasses
 from dataclasses import replace
 
 import pytest
@@ -107,6 +108,15 @@ def test_other_samples_are_a_line_and_no_step():
     trend = next(iter(build_report(runs).trends.values()))[0]
     assert trend.steps == ()
     assert [(switch.position, switch.label) for switch in trend.switches] == [(6, "other samples")]
+
+
+def test_an_interrupted_run_of_a_smaller_suite_is_counted_by_itself():
+    """What a former suite had is no cell that this run left out."""
+    former = make_run([make_cell(model, "ort-cpu", "s1", 0.0) for model in "abcd"], 0)
+    cut = make_run([make_cell("a", "ort-cpu", "s1", 0.0)], 1, complete=False)
+    for planned, tallies in ((2, {"passed": 1}), (4, {"passed": 1, "absent": 3})):
+        now = dataclasses.replace(cut, header={**cut.header, "planned": planned, "selected": planned})
+        assert dict(build_report([former, now]).tallies) == tallies
 
 
 def test_a_partial_run_shows_the_rest_as_absent_and_never_as_passed():
