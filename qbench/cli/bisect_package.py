@@ -2,6 +2,7 @@
 
 import argparse
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -71,7 +72,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     there = _environments(arguments)
     task = _task(arguments, there)
     path = Path(arguments.state or f"reports/bisect/{task.package}-{task.line[0]}-{task.line[-1]}.json")
-    notes = reopened(path, PackageNotes(task=task))
+    notes = reopened(path, PackageNotes(task=task), is_over=lambda kept: kept.ended)
     python = _programs(arguments, there)
     trial: Callable[[str], PackageTrial] = (
         CommandTrials(command=arguments.command, python=python)
@@ -88,7 +89,11 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     for end in (task.line[0], task.line[-1]):
         notes = tried(notes, end)
         _demand_tried(notes, end)
-    question = _question(notes, arguments)
+    try:
+        question = _question(notes, arguments)
+    except IncomparableError:
+        save_notes(path, replace(notes, ended=True))
+        raise
     marks = notes.marks(question)
     later = task.line[1:]
     while (version := next_commit(later, marks)) is not None:
@@ -96,6 +101,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         marks = notes.marks(question)
         left = counted(len(suspects(later, marks)), "version")
         say(f"{version} is {marks[version].value}: {notes.trials[version].says}; {left} left")
+    save_notes(path, replace(notes, ended=True))
     _print(suspects(later, marks), marks, notes, question, arguments)
     return ExitCode.FINE
 

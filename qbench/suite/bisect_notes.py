@@ -5,7 +5,7 @@ artifacts measured is measured once.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
@@ -94,8 +94,16 @@ class Notebook(Protocol):
 AnyNotes = TypeVar("AnyNotes", bound=Notebook)
 
 
-def reopened(path: Path, blank: AnyNotes) -> AnyNotes:
+def _is_never_over(_: object) -> bool:
+    return False
+
+
+def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool] = _is_never_over) -> AnyNotes:
     """The notebook at ``path`` of the kind and the task of ``blank``, or ``blank`` where there is none.
+
+    Args:
+        path: of the file. blank: what is begun.
+        is_over: whether there is nothing to go on with in a notebook, so that one of another task gives way.
 
     Raises:
         InputError: it is of another task, or no notebook.
@@ -110,14 +118,38 @@ def reopened(path: Path, blank: AnyNotes) -> AnyNotes:
             doing, found=f"a file that cannot be read ({error})", expected="JSON", remedy="Remove it to begin anew."
         ) from error
     notes = value_from_table(type(blank), table, f"'{path}'")
-    if notes.task != blank.task or notes.format != blank.format:
+    if notes.format != blank.format:
         raise InputError(
-            doing,
-            found=f"another task: {notes.task}",
-            expected=str(blank.task),
-            remedy="Give the same arguments again, name another file with --state, or remove it to begin anew.",
+            doing, found=f"notes of the format {notes.format}", expected=blank.format, remedy="Name another file."
         )
-    return notes
+    if notes.task == blank.task:
+        return notes
+    if is_over(notes):
+        return blank
+    kept, asked = _told(notes.task), _told(blank.task)
+    other = [name for name in {**kept, **asked} if kept.get(name) != asked.get(name)]
+    raise InputError(
+        doing,
+        found="another task that has not ended: " + _listed(other, kept),
+        expected="the task that is asked for: " + _listed(other, asked),
+        remedy=f"Give the same arguments again to go on with it; to begin anew, type rm '{path}' first, or name "
+        "another file with --state.",
+    )
+
+
+def _told(task: object) -> dict[str, str]:
+    """What a task says, name → words."""
+    told: dict[str, str] = {}
+    for name, value in plain(task).items():
+        if isinstance(value, Mapping):
+            told |= {str(key): str(one) for key, one in value.items()}
+        else:
+            told[name] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return {name: text for name, text in told.items() if text}
+
+
+def _listed(names: Iterable[str], told: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {told[name]}" if name in told else f"no {name}" for name in names)
 
 
 def save_notes(path: Path, notes: Notebook) -> None:

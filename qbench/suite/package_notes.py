@@ -54,11 +54,12 @@ class PackageTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageNotes:
-    """Everything known so far: what each version turned out to be."""
+    """Everything known so far: what each version turned out to be; ``ended``: there is nothing left to try."""
 
     format: str = FORMAT
     task: PackageTask
     trials: Mapping[str, PackageTrial] = field(default_factory=dict)
+    ended: bool = False
 
     def with_trial(self, version: str, trial: PackageTrial) -> "PackageNotes":
         """These, and ``trial`` of ``version``."""

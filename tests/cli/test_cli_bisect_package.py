@@ -87,9 +87,9 @@ def test_a_command_decides_and_its_notes_are_kept(qbench, releases, project):
     code, again, _ = bisect(qbench, *arguments)
     assert (code, again) == (0, out)
     assert Path("tried").read_text().split() == tried
-    code, _, err = bisect(qbench, *releases, "--", "{python}", "-c", "pass")
-    assert code == 2
-    assert "another task" in err
+    code, _, err = bisect(qbench, *releases, "--", "true")  # the one before has ended
+    assert code == 3, err
+    assert bisect(qbench, *arguments)[:2] == (0, out)  # nor is there anything to go on with in one without an answer
 
 
 def test_an_interrupted_bisection_goes_on(qbench, releases):
@@ -101,6 +101,13 @@ def test_an_interrupted_bisection_goes_on(qbench, releases):
     assert "status -9" in err
     (notes,) = Path("reports/bisect").glob("toy-*.json")
     assert set(json.loads(notes.read_text())["trials"]) == {"1.0"}
+    code, _, err = bisect(qbench, *releases, "--", "other-check")
+    assert code == 2
+    words = " ".join(err.split())
+    assert "another task that has not ended: command: {python} -c " in words
+    assert "the task that is asked for: command: other-check" in words
+    assert f"rm '{notes}'" in words
+    assert "PackageTask(" not in words
 
 
 @pytest.mark.parametrize(
