@@ -15,7 +15,7 @@ from qbench.plugin.options import OPTIONS
 
 if TYPE_CHECKING:
     from qbench.diagnosis import Budget
-    from qbench.judging import Finding
+    from qbench.judging import Finding, Verdict
     from qbench.suite import JudgedCell
 
 CELLS = 6
@@ -30,12 +30,10 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
     Args:
         opened: the suite. judged: a red cell of it.
     """
-    from qbench.judging import Outcome
-
     seconds, spent = config.stash[OPTIONS].localize, config.stash.setdefault(_SPENT, [])
     left = min(seconds, CELLS * seconds - sum(spent))
     cell = judged.planned.cell
-    if judged.verdict.outcome not in (Outcome.FAILED, Outcome.DRIFTED) or judged.measurement is None:
+    if judged.measurement is None or not _is_wrong(judged.verdict):
         return None
     if left <= 0 or cell.is_fp32:
         return None
@@ -59,6 +57,15 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
         line = finding_line(cell, finding)
     spent.append(budget.spent)
     return line
+
+
+def _is_wrong(verdict: "Verdict") -> bool:
+    """Whether something is to be found: the cell fails, drifts, or would fail if it had been accepted before."""
+    from qbench.judging import FAILING, GateState, Outcome
+
+    if verdict.outcome is not Outcome.MISSING:
+        return verdict.outcome in (Outcome.FAILED, Outcome.DRIFTED)
+    return any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates)
 
 
 def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Finding":

@@ -70,6 +70,26 @@ def test_a_red_cell_names_its_node_and_a_schema_that_repairs_it(spoilt):
     assert not any(gate["state"] == "broken" and gate["kind"] in ("loss", "floor") for gate in mended["gates"])
 
 
+def test_a_cell_that_was_never_accepted_and_would_fail_is_localised(spoilt):
+    schemas = spoilt.suite_path.parent / "schemas"
+    (schemas / "fresh.toml").write_text(SPOILT.replace("percentile(50)", "percentile(40)"))
+    (schemas / "holds.toml").write_text(SPOILT.replace("percentile(50)", "minmax"))
+    spoilt.write_suite(SUITE.replace('"w8a8_asym_pc"', '"fresh", "holds"'))
+    spoilt.run()
+    assert spoilt.outcomes()["tiny_a::ort-cpu-precise+fresh"] == "missing"
+    assert spoilt.outcomes()["tiny_a::ort-cpu-precise+holds"] == "missing"
+    found = {
+        str(cell).rpartition("+")[2]: finding for cell, finding in map(finding_of_line, spoilt.lines(kind="finding"))
+    }
+    assert set(found) == {"spoilt", "fresh"}
+    repair = found["fresh"].repair
+    assert repair.nodes == ("gemm1",)
+    for text in (repair.verdict, repair.overrides):
+        assert "never accepted" not in text
+        assert "…" not in text
+        assert "top1" in text
+
+
 def test_a_repair_that_leaves_too_little_in_integers_says_so(spoilt):
     spoilt.write_suite(SUITE.replace("integer_macs = 0.3", "integer_macs = 0.6"))
     spoilt.run()
