@@ -116,6 +116,28 @@ def test_the_operator_that_is_shown_is_one():
     assert operator.kernel(0.0) == 0
 
 
+def test_the_metric_that_is_shown_counts():
+    import numpy as np
+
+    from qbench.metrics import Answers, score
+
+    (code,) = (code for code in blocks(ROOT / "docs" / "extending.md", "python") if "near1" in code)
+    made = {}
+    exec(code, made)
+    metric = made["pytest_qbench_extension"](None).metrics["near1"]()
+    reference, answers = (Answers(np.array([[a], [b], [4]], dtype=np.int32)) for a, b in ((1, 2), (3, 3)))
+    found = score(metric, answers, labels=((1,), (2,), (1,)), reference=reference)
+    assert (found.hits, found.reference_hits, found.losses, found.gains) == (1, 2, 1, 0)
+    assert (found.n, found.out_of, found.proportion) == (3, 3, True)
+
+
+def test_every_field_of_answers():
+    from qbench.metrics import Answers
+
+    table = text("metrics.md").partition("| field of `Answers` |")[2]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == {field.name for field in fields(Answers)}
+
+
 def test_every_package_has_its_licence():
     from qbench.zoo import dataset_catalogue, model_catalogue, needed_packages
 

@@ -43,6 +43,19 @@ def pytest_in(folder: Path, *options: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+def test_runs_of_an_own_model_stay_out_of_git(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    shutil.copytree(EXAMPLES / "own-model", folder)
+    for name in ("reports/history/run.jsonl", "reports/index.html", "baselines/mine/my_net.json"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("x")
+    subprocess.run(["git", "init", "-q"], cwd=folder, check=True)
+    command = ["git", "ls-files", "--others", "--exclude-standard"]
+    listed = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True).stdout.split()
+    assert "baselines/mine/my_net.json" in listed
+    assert not [name for name in listed if name.startswith("reports/")]
+
+
 def test_an_own_model_is_accepted_and_then_watched(tmp_path: Path) -> None:
     folder = tmp_path / "own"
     shutil.copytree(EXAMPLES / "own-model", folder)
