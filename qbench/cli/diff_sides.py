@@ -1,6 +1,8 @@
 """``qbench diff``: two ways to run one model, and the first node at which they differ."""
 
 import argparse
+from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
@@ -41,6 +43,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="save the smallest input on which an engine leaves the other side's arithmetic, or the one that it "
         "claims, as an ONNX test case",
     )
+    parser.add_argument(
+        "--top",
+        metavar="K",
+        type=count_from_one,
+        default=20,
+        help="nodes listed that differ, the first ones; equal ones are counted (default: 20)",
+    )
     parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
     parser.add_argument("--json", action="store_true", help="print JSON")
 
@@ -66,7 +75,7 @@ def _print(arguments: argparse.Namespace, compared: "ComparedSides") -> None:
         print(f"\n{graph}: {_outputs(found, ranks=compared.ranks)}")
         for how in found.how:
             print(f"  {how}")
-        _print_nodes(found)
+        _print_nodes(found, arguments.top)
     if compared.case is not None:
         case, folder = compared.case
         print(f"\nsaved to {folder}: {case.sentence}")
@@ -85,21 +94,38 @@ def _outputs(found: "SideDifferences", *, ranks: bool) -> str:
     return f"{outputs.differing} of {outputs.elements} outputs differ, {bound_of(outputs)}{flips}"
 
 
-def _print_nodes(found: "SideDifferences") -> None:
+def _print_nodes(found: "SideDifferences", top: int) -> None:
     if found.nodes:
         first = found.first
         if first is None:
             print(f"\nno value differs, of {len(found.nodes)} that both have")
         else:
             print(f"\nfirst to differ: {first.node} ({first.value})")
-        print_columns([_line(node) for node in found.nodes], ("node", "value", "differ", "of", "steps", "SQNR"))
-        if any(not node.same_grid and node.largest is not None for node in found.nodes):
+            print_columns(_folded(found.nodes, top), ("node", "value", "differ", "of", "steps", "SQNR"))
+        unlike = [node for node in found.nodes if node.differing]
+        if len(unlike) > top:
+            print(f"and {len(unlike) - top} more that differ (--top lists more, --json all of them)")
+        if any(not node.same_grid and node.largest is not None for node in unlike[:top]):
             print("* on two grids, or one and none: in reals, differing by more than a step of the coarser grid")
     if found.unaligned:
         print("\nnot compared:")
         print_columns([(one.value, one.reason) for one in found.unaligned[:_UNALIGNED_SHOWN]])
         if len(found.unaligned) > _UNALIGNED_SHOWN:
             print(f"and {len(found.unaligned) - _UNALIGNED_SHOWN} more (--json lists them all)")
+
+
+def _folded(nodes: Sequence["NodeDifference"], top: int) -> list[tuple[str, ...]]:
+    """A line for each of the first ``top`` nodes that differ, and one for the equal ones in a row."""
+    lines: list[tuple[str, ...]] = []
+    left = top
+    for differs, several in groupby(nodes, key=lambda node: node.differing > 0):
+        alike = list(several)
+        if left and differs:
+            lines += map(_line, alike[:left])
+            left = max(0, left - len(alike))
+        elif left:
+            lines.append(("…", f"{counted(len(alike), 'value')} equal", "0", "", "", ""))
+    return lines
 
 
 def _line(node: "NodeDifference") -> tuple[str, ...]:

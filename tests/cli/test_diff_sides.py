@@ -84,6 +84,12 @@ def test_sides_that_differ_end_with_1_and_name_the_first_node(blobs_files, qbenc
     assert code == 1
     assert "first to differ: first (r)" in out
     assert "* on two grids" in out
+    lines = out[out.index("node  ") :].splitlines()
+    assert lines[1].split() == ["…", "1", "value", "equal", "0"]
+    assert [line.split()[0] for line in lines[2:4]] == ["first", "second"]
+    code, out, _ = qbench("diff", *FILES, *sides, "--top", "1")
+    assert "and 1 more that differ (--top lists more, --json all of them)" in out
+    assert "second" not in out
     code, out, _ = qbench("diff", *FILES, *sides, "--json")
     graph = json.loads(out)["graphs"]["model"]
     assert code == 1
