@@ -138,6 +138,14 @@ def test_every_field_of_answers():
     assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == {field.name for field in fields(Answers)}
 
 
+def test_the_fault_that_is_shown_is_put_somewhere(capsys):
+    code, *_ = blocks(ROOT / "docs" / "faults.md", "python")
+    names = {}
+    exec(code, names)
+    assert capsys.readouterr().out == "integer-ort-x64!last-rows-skipped@conv1 False\n"
+    assert names["broken"].name in code
+
+
 def test_every_package_has_its_licence():
     from qbench.zoo import dataset_catalogue, model_catalogue, needed_packages
 
