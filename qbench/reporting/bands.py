@@ -10,34 +10,57 @@ from itertools import pairwise
 
 from qbench.reporting.frame import BOTTOM, HEIGHT, LEFT, RIGHT, TOP, WIDTH, Frame, number
 from qbench.reporting.timeline import Mark, Series, Switch, Trend
+from qbench.reporting.trends import OTHER_SAMPLES, class_difference
 from qbench.reporting.view import MetricView
-from qbench.reporting.words import SYMBOLS, percent
+from qbench.reporting.words import MINUS, SYMBOLS, percent
 
-LABEL_GAP = 9.5
+LABEL_GAP = 10.5
 LETTER = 4.9
 """Width of a letter of a label, in SVG units, on average."""
 MAX_SWITCHES = 3
-"""More changes of class than this are two machines by turns: then the lines are named, not the changes."""
+"""More changes of class than this are machines by turns: then only what takes the place of another is marked."""
+_SWITCH_Y = HEIGHT - 16
 
 
 def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
     """A shade behind every second environment, a line at each change, and what is new in words."""
-    if not trend.switches or len(trend.switches) > MAX_SWITCHES:
+    switches = marked_switches(trend)
+    if not switches:
         return
-    places = [(frame.x(s.position - 1) + frame.x(s.position)) / 2 for s in trend.switches]
+    places = [(frame.x(s.position - 1) + frame.x(s.position)) / 2 for s in switches]
     edges = [float(LEFT), *places, float(WIDTH - RIGHT)]
     for left, right in list(pairwise(edges))[-2::-2]:
         yield (
             f'<rect class="environment" x="{number(left)}" y="{TOP - 12}" width="{number(right - left)}"'
             f' height="{HEIGHT - TOP - BOTTOM + 12}"/>'
         )
-    for switch, (x, label, anchor) in zip(trend.switches, _switch_labels(trend.switches, places), strict=True):
+    for switch, (x, label, anchor) in zip(switches, _switch_labels(switches, places), strict=True):
         shift = -3 if anchor == "end" else 3
-        yield f'<path class="switch" d="M{x:.1f} {TOP - 12}V{HEIGHT - 2}"/>'
+        yield f'<path class="switch" d="M{x:.1f} {TOP - 12}V{_SWITCH_Y + 1}"/>'
         yield (
-            f'<text class="label" x="{x + shift:.1f}" y="{HEIGHT - 3}" text-anchor="{anchor}">{escape(label)}'
+            f'<text class="label" x="{x + shift:.1f}" y="{_SWITCH_Y}" text-anchor="{anchor}">{escape(label)}'
             f"<title>{escape(switch.label)}</title></text>"
         )
+
+
+def marked_switches(trend: Trend) -> tuple[Switch, ...]:
+    """The changes that are marked: all where they are few, else those of class to one that takes another's place.
+
+    A machine that takes turns with others returns; one whose firmware is new comes under a new name, and the old name
+    never again.
+    """
+    if len(trend.switches) <= MAX_SWITCHES:
+        return trend.switches
+    spans = sorted((s.positions[0], s.positions[-1], s.environment_class) for s in trend.series if s.positions)
+    found = [switch for switch in trend.switches if switch.label == OTHER_SAMPLES]
+    gone: set[str] = set()
+    for first, _, name in spans:
+        ended = [(last, other) for _, last, other in spans if last < first and other not in gone]
+        if ended:
+            before = max(ended)[1]
+            gone.add(before)
+            found.append(Switch(position=first, label=class_difference(before, name)))
+    return tuple(sorted(found, key=lambda switch: switch.position)[-MAX_SWITCHES:])
 
 
 def _switch_labels(switches: Sequence[Switch], places: Sequence[float]) -> Iterable[tuple[float, str, str]]:
@@ -96,7 +119,7 @@ def levels(trend: Trend, frame: Frame) -> Iterable[str]:
 
 
 def _short(metric: MetricView, value: float) -> str:
-    return percent(value, 1).replace(" %", "") if metric.unit == "%" else f"{value:.3g}"
+    return percent(value).replace(" %", "") if metric.unit == "%" else f"{value:.5g}".replace("-", MINUS)
 
 
 def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:

@@ -8,11 +8,15 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import NamedTuple
 
-from qbench.reporting.bands import LETTER, MAX_SWITCHES, confidence_band, environment_bands, levels
+from qbench.reporting.axis import run_axis
+from qbench.reporting.bands import confidence_band, environment_bands, levels, marked_switches
 from qbench.reporting.frame import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Frame, frame_of, number
 from qbench.reporting.timeline import Series, Step, Trend
 from qbench.reporting.view import CellView, RunView
 from qbench.reporting.words import change_text, value_text
+
+_BOLD = 6.6
+"""Width of a bold digit of a step's label, in SVG units."""
 
 
 def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
@@ -31,6 +35,7 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
         parts.extend(_line(series, frame, place))
         parts.extend(_step_mark(step, trend, frame, labels.get(step)) for step in series.steps)
     parts.append(_last_mark(trend, cell, frame))
+    parts.append(run_axis(runs, frame))
     return "".join([*parts, "</svg>"])
 
 
@@ -63,9 +68,16 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
         kind = "Possible step" if step.provisional else "Step"
         text += f". {kind} of {change_text(metric, step.after - step.before)} at {run.commit or run.started}"
         text += f" ({', '.join(step.causes)})" if step.causes else ""
-    for switch in trend.switches[:MAX_SWITCHES]:
+    if len(trend.series) > 1:
+        text += f". Machines, the newest first: {', '.join(name for _, name in line_names(trend))}"
+    for switch in marked_switches(trend):
         text += f". From {runs[switch.position].started} on {switch.label}"
     return text + "."
+
+
+def line_names(trend: Trend) -> list[tuple[int, str]]:
+    """(number of its stroke, environment class) of each line of ``trend``, that of the newest run first."""
+    return [(min(place, 3), series.environment_class) for place, series in reversed(_newest_last(trend))]
 
 
 def _hover_data(trend: Trend, frame: Frame) -> str:
@@ -115,7 +127,7 @@ class _Label(NamedTuple):
 
     def span(self, x: float) -> tuple[float, float]:
         """From where to where it reaches, of a mark at ``x``."""
-        wide, mark = LETTER * len(self.text) + 2, 4 if self.above else -5
+        wide, mark = _BOLD * len(self.text) + 2, 4 if self.above else -5
         return (x + mark - wide, x + mark) if self.anchor == "end" else (x - mark, x - mark + wide)
 
 

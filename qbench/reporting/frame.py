@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from qbench.reporting.timeline import Trend
 
-WIDTH, HEIGHT = 280, 96
-LEFT, RIGHT, TOP, BOTTOM = 4, 46, 16, 16
+WIDTH, HEIGHT = 280, 109
+LEFT, RIGHT, TOP, BOTTOM = 4, 58, 16, 29
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from qbench.reporting import words
 from qbench.reporting.alert_table import alert_rows
-from qbench.reporting.chart import sparkline_svg, trend_svg
+from qbench.reporting.chart import line_names, sparkline_svg, trend_svg
 from qbench.reporting.compared import Comparison
 from qbench.reporting.flips import flips_svg
 from qbench.reporting.found import Found
@@ -126,6 +126,7 @@ def _environment() -> "Environment":
         _with_outcome,
         alert_rows,
         heat_map,
+        line_names,
         next_steps,
         _nodes_chart,
     )

@@ -15,6 +15,8 @@ from qbench.reporting.timeline import Mark, Series, Step, StepGroup, Switch, Tre
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
 from qbench.tracking import cut_levels
 
+OTHER_SAMPLES = "other samples"
+
 
 @dataclass(frozen=True, slots=True)
 class _Point:
@@ -141,7 +143,7 @@ def _switches(points: Sequence[_Point]) -> tuple[Switch, ...]:
             label = class_difference(before.environment_class, after.environment_class)
             found.append(Switch(position=after.position, label=label))
         elif before.cell.data != after.cell.data:
-            found.append(Switch(position=after.position, label="other samples"))
+            found.append(Switch(position=after.position, label=OTHER_SAMPLES))
     return tuple(found)
 
 

@@ -175,6 +175,14 @@ def test_a_table_sorts_wherever_its_head_is_pressed(site, visit):
         assert head.get_attribute("aria-sort") not in (None, before)
 
 
+def test_steps_are_read_without_scrolling_on_a_narrow_page(site, visit):
+    one = visit(NARROW).open(site / "index.html")
+    tables = one.page.locator("details[open] table.steps")
+    assert tables.count() > 0
+    assert tables.first.evaluate("table => table.parentElement.scrollWidth <= table.parentElement.clientWidth")
+    assert tables.first.locator("tbody tr").first.evaluate("row => getComputedStyle(row).display") == "flex"
+
+
 def test_the_first_key_leads_past_the_links(site, visit):
     one = visit().open(site / "index.html")
     one.page.keyboard.press("Tab")

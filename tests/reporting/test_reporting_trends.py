@@ -51,7 +51,7 @@ def test_the_reference_and_the_limit_are_those_of_each_run(report):
     )
     chart = trend_svg(trend, report.cells[0], report.runs)
     frame = frame_of(trend, 20)
-    line = re.search(r'class="fp32" d="M4 ([\d.]+)H([\d.]+)V([\d.]+)H234"', chart)
+    line = re.search(rf'class="fp32" d="M4 ([\d.]+)H([\d.]+)V([\d.]+)H{WIDTH - RIGHT}"', chart)
     assert line
     assert [float(line[1]), float(line[3])] == pytest.approx([frame.y(0.995), frame.y(0.99)], abs=0.06)
     assert frame.x(11) < float(line[2]) < frame.x(12)
