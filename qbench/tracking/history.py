@@ -101,8 +101,10 @@ def fullness(run: Run) -> tuple[bool, int]:
 
 
 def disagreement(other: Run, fuller: Run) -> list[str]:
-    """A sentence where a copy of the run ``fuller`` is not its beginning; else none."""
-    if (other.header, other.cells) == (fuller.header, fuller.cells[: len(other.cells)]):
+    """A sentence where a copy of the run ``fuller`` is neither its beginning nor torn; else none."""
+    rest = iter(fuller.cells)
+    torn = other.damaged > 0 and all(cell in rest for cell in other.cells)  # each behind the one before it
+    if other.header == fuller.header and (torn or other.cells == fuller.cells[: len(other.cells)]):
         return []
     return [f"'{other.path}' tells of run '{fuller.id}' otherwise than '{fuller.path}', which counts."]
 

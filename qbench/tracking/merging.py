@@ -1,10 +1,12 @@
 """Putting histories together: the union of their run files, by the id of each run; no file is ever written over.
 
 Copies of a run are the same when their bytes are, and one is an earlier copy of another when it is its beginning: the
-longest counts. Two that are neither are a conflict: somebody changed one. Then none is taken, whatever the order.
+longest counts. One with torn lines is a copy of another that has all its other lines, each in its place. Two that are
+none of these are a conflict: somebody changed one. Then none is taken, whatever the order.
 """
 
 import contextlib
+import json
 import os
 import re
 import tempfile
@@ -57,10 +59,9 @@ def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
     copies, problems, unread = _read(_files([*sources, target]))
     added, conflicts, same = [], [], 0
     for run_id, found in sorted(copies.items()):
-        paths = list(found.values())
-        fullest = max(paths, key=lambda path: path.stat().st_size)
-        data = _bytes(fullest)
-        odd = [path for path in paths if path != fullest and not data.startswith(_bytes(path))]
+        paths = sorted(found.values(), key=lambda path: path.stat().st_size, reverse=True)
+        fullest = next((path for path in paths if not _odd(path, paths)), paths[0])
+        data, odd = _bytes(fullest), _odd(fullest, paths)
         if odd:
             conflicts.append(
                 f"'{odd[0]}' and '{fullest}' tell of run '{run_id}' differently: neither was taken; "
@@ -71,6 +72,27 @@ def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
         else:
             added.append(_put(target, run_id, data))
     return Merge(added=tuple(added), same=same, conflicts=tuple(conflicts), problems=tuple(problems), unreadable=unread)
+
+
+def _odd(fullest: Path, paths: Sequence[Path]) -> list[Path]:
+    """Those of ``paths`` that are no copies of ``fullest``, whole, unfinished or torn."""
+    data = _bytes(fullest)
+    others = [path for path in paths if path != fullest]
+    return [path for path in others if not data.startswith(copy := _bytes(path)) and not _is_torn_copy(copy, data)]
+
+
+def _is_torn_copy(copy: bytes, whole: bytes) -> bool:
+    """Whether every line of ``copy`` that can be read stands at the same place in ``whole``."""
+    lines, known = copy.rstrip(b"\n").split(b"\n"), whole.split(b"\n")
+    same = (line == there or not _can_be_read(line) for line, there in zip(lines, known, strict=False))
+    return len(lines) <= len(known) and all(same)
+
+
+def _can_be_read(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
 
 
 def _files(places: Iterable[Path]) -> Iterator[Path]:

@@ -66,6 +66,33 @@ def test_two_that_tell_of_one_run_differently_are_named_and_left(qbench, project
     assert held(project / "all") == {content("y", 1)}
 
 
+@pytest.mark.parametrize("order", [("a", "b"), ("b", "a")])
+@pytest.mark.parametrize("line", [1, 2, 3])
+def test_a_copy_with_a_torn_line_gives_way_to_the_whole_one(qbench, project, order, line):
+    whole = content("x", 1, 2)
+    lines = whole.splitlines(keepends=True)
+    put(project / "a", x="".join([*lines[:line], lines[line][:9] + "\0" * 90 + "\n", *lines[line + 1 :]]))
+    put(project / "b", x=whole)
+    code, out, err = qbench("merge", *order, "-o", "all")
+    assert (code, out) == (0, "all: 1 run added, 0 there already\n")
+    assert "1 line that cannot be read" in err
+    assert held(project / "all") == {whole}
+    from qbench.tracking import History
+
+    put(project / "all", torn=(project / "a/x.jsonl").read_text())
+    history = History(project / "all")
+    assert [len(run.cells) for run in history.runs()] == [2]
+    assert not [problem for problem in history.problems if "otherwise" in problem]
+
+
+def test_a_torn_line_excuses_no_other_change(qbench, project):
+    lines = content("x", 1, 2).splitlines(keepends=True)
+    put(project / "a", x="".join([lines[0], "torn\n", content("x", 3).splitlines(keepends=True)[1], lines[3]]))
+    put(project / "b", x="".join(lines))
+    code, out, _ = qbench("merge", "a", "b", "-o", "all")
+    assert (code, out) == (2, "all: 0 runs added, 0 there already, 1 conflict\n")
+
+
 def test_what_is_there_is_never_written_over(qbench, project):
     put(project / "all", x=content("x", 1), other=content("q", 7))
     put(project / "a", x=content("x", 2), y=content("other", 1))
