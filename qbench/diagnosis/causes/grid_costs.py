@@ -11,6 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.diagnosis.causes.explanation import Explanation, heaviest
+from qbench.diagnosis.causes.interior import Operand
 from qbench.diagnosis.causes.scene import Floats, Scene
 from qbench.judging import IDEAL_STEPS, Cause
 
@@ -189,7 +190,7 @@ class WeightCosts:
                 weight=0.9 * share,
             )
         if operand.grid.qtype.bits < _USUAL_BITS and share > 0:
-            held = f"the weights have {operand.grid.qtype.bits} bits"
+            held = f"the weights have {_used_bits(operand)} bits"
             evidence = f"{held}, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
             return Explanation(cause=Cause.GRID, evidence=evidence, weight=share)
         return None
@@ -218,6 +219,14 @@ def coarse(scene: Scene) -> Explanation | None:
         "the rest comes from the grids in front and of the weights"
     )
     return Explanation(cause=Cause.GRID, evidence=evidence, weight=0.3)
+
+
+def _used_bits(operand: Operand) -> int:
+    """Of the levels from the lowest to the highest; a type may have more than a schema uses."""
+    assert operand.grid is not None
+    levels = np.zeros(1) if operand.levels is None else operand.levels.astype(np.float64)
+    reach = float(levels.max() - levels.min()) + 1
+    return min(operand.grid.qtype.bits, max(1, int(np.ceil(np.log2(reach)))))
 
 
 def _apart(ranges: Floats) -> tuple[float, float]:

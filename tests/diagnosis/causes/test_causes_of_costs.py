@@ -187,6 +187,7 @@ def test_a_coarse_grid_is_what_is_left():
     wide = {"x": (0.5, 128, "uint8")}  # the levels in front are what costs
     named = made("Identity", {"x": x}, grids=wide).cause()
     assert named.cause is Cause.GRID
+    assert "on a grid of 8 bits" in named.evidence
     assert "grids in front" in named.evidence
 
 
@@ -284,10 +285,3 @@ def test_what_is_noisy_depends_on_the_bits(size, high):
     x = rng.normal(size=4000) * size
     y = x + rng.normal(size=x.size) / 2  # less than a step, and nothing is clipped
     assert {b for b in (4, 8, 16) if Cost(x=x, y=y, low=-1e5, high=1e5, axis=0, bits=b).is_high} == high
-
-
-def test_few_bits_are_said():
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(3, 8, 9, 9))
-    few = made("Identity", {"x": x}, grids={"x": (0.5, 128, "uint8")})
-    assert "on a grid of 8 bits" in few.cause().evidence

@@ -1,0 +1,24 @@
+"""A node of few bits is coarse, and the bits are said."""
+
+import pytest
+from digits_patients import batches, patient
+
+from qbench.diagnosis.capturing import capture
+from qbench.diagnosis.causes import name_cause
+from qbench.diagnosis.examining import examine
+from qbench.diagnosis.unit_runs import Units
+from qbench.judging import Cause
+from qbench.numerics import get_arithmetic
+
+
+@pytest.mark.parametrize(("schema", "bits"), [("w4a8_sym_pc", 4), ("w3a8_sym_pc", 3)])
+def test_weights_of_few_bits_are_said(schema, bits):
+    of = patient(schema=schema)
+    (feeds,) = batches(1, 8)
+    nodes = [node for node in examine(of, [feeds]).nodes if node.node in ("conv1", "conv2")]
+    found = [
+        name_cause(one, get_arithmetic("ort-x64"), original=of.original)
+        for one in capture(of, Units.of(of), nodes, feeds)
+    ]
+    assert {one.cause for one in found} == {Cause.GRID}
+    assert all(f"the weights have {bits} bits, and their rounding" in one.evidence for one in found)
