@@ -41,14 +41,12 @@ def finish(
     for run in recorder.runs.values():
         for sentence in leftover_sentences(session, Path(run.facts["file"])):
             recorder.note(run, sentence)
-        if sentence := empty_sentence(recorder, run):
-            recorder.note(run, sentence)
         for sentence in outgrown_sentences(session, run):
             recorder.note(run, sentence)
             recorder.problems.append(sentence)
             exit_code = exit_code or int(pytest.ExitCode.TESTS_FAILED)
     recorder.finish(exit_code, crashes, stopped=stopped)
-    said = []
+    said = list(dict.fromkeys(filter(None, (empty_sentence(recorder, run) for run in recorder.runs.values()))))
     for run in recorder.runs.values():
         if recorder.options.accepts:
             said += _attempt(recorder, partial(_accept, run, session))
@@ -62,7 +60,8 @@ def finish(
 def empty_sentence(recorder: Recorder, run: OpenRun) -> str:
     """Where baselines were looked for, when there is not one and a cell wanted it; empty otherwise.
 
-    The folder is the whole news: pytest's root folder moves with the paths that it is given.
+    The folder is the whole news, as pytest's root folder moves with the paths that it is given; it is said and not
+    written, since a run file holds no paths of its machine.
     """
     folder = recorder.options.baselines
     wanted = not recorder.options.accepts and any(cell.get("outcome") == "missing" for cell in run.cells)
