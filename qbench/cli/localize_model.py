@@ -220,8 +220,8 @@ def _row(node: "NodeErrors") -> tuple[str, ...]:
         _decibels(node.isolated),
         "" if node.gain_db is None else f"{node.gain_db:+.2f}",
         "" if steps is None else f"{steps:.3f}",
-        f"{100 * (node.clipped_low + node.clipped_high):.2g} %",
-        f"{100 * node.ties:.2g} %",
+        rough_percent(node.clipped_low + node.clipped_high),
+        rough_percent(node.ties),
         " ".join(node.operators),
     )
 

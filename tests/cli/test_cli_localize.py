@@ -8,6 +8,8 @@ import onnx_ir as ir
 import pytest
 
 from qbench import save_model
+from qbench.cli.localize_model import _row
+from qbench.judging import NodeErrors
 from qbench.zoo import digits_arrays
 
 SPOILT = """
@@ -74,6 +76,11 @@ def test_for_people(spoil, qbench, tmp_path):
     assert table[1].startswith("conv2")
     assert table[3].startswith("steps:")
     assert "qbench: looking for a repair" in err
+
+
+def test_shares_are_plain_numbers():
+    node = NodeErrors(node="n", operators=("Add",), value="v", clipped_low=0.25, clipped_high=0.75, ties=0.0021)
+    assert _row(node)[5:7] == ("100 %", "0.21 %")
 
 
 def test_a_cell_that_holds_ends_with_0_and_nothing_to_repair(spoil, qbench, tmp_path):
