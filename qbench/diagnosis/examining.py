@@ -25,7 +25,7 @@ from qbench.judging import CountingErrors, NodeErrors, Unaligned
 from qbench.metrics import Differences, count_differences
 
 FLOAT_BACKEND = "ort-cpu"
-ALONE = 16
+ALONE = 12
 """Samples on which units are run alone; the patient's own run is looked at on all."""
 _SMALL = 1 << 20
 """Bytes of fp32 values a sample, up to which units are run alone on all."""
@@ -82,7 +82,7 @@ class Examination(Closing):
         self.samples = 0
         self._patient = patient
         self._rows = Rows.of(patient.original)
-        self._size = 1
+        self._size, self._runs_alone = 1, True
         self._tallies = {unit.value: NodeTally() for unit in self.units.units}
         self._outputs = tuple(str(value.name) for value in patient.original.graph.outputs)
         self._steps = {str(value.name): steps_of(value) for value in patient.quantized.graph.outputs}
@@ -95,8 +95,9 @@ class Examination(Closing):
             self._engine: Executor | None = None
             if not patient.is_watched_itself:
                 self._engine = self._whole(stack, patient.backend, patient, quantized=True)
+            self._alone = stack.enter_context(ExitStack())
             self._runners = [
-                UnitRunner(patient, unit, self.units.fresh.get(unit.value), stack) for unit in self.units.units
+                UnitRunner(patient, unit, self.units.fresh.get(unit.value), self._alone) for unit in self.units.units
             ]
             self._stack = stack.pop_all()
 
@@ -145,9 +146,12 @@ class Examination(Closing):
         self._size = max(1, min(_MOST, _AT_ONCE * rows // max(held, 1)))
         if self._engine is not None:
             self._count_outputs(seen, self._engine.run(part))
+        self._runs_alone &= self.samples < ALONE or held <= _SMALL * rows
+        if not self._runs_alone:
+            self._alone.close()  # two hundred sessions of a large network: their memory is wanted elsewhere
         for runner in self._runners:
             self._fold_run(runner.unit, floats, seen)
-            if self.samples < ALONE or held <= _SMALL * rows:
+            if self._runs_alone:
                 self._fold_alone(runner, floats, seen)
         self.samples += rows
         return {name: self._first(name, floats[name], rows) for name in self._outputs}

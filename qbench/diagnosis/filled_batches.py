@@ -18,9 +18,11 @@ def filled_up(model: ir.Model, feeds: Feeds) -> dict[str, Array]:
         model: the graph. feeds: its inputs by name, of one sample or more.
     """
     size = fixed_batch(model)
+    if size is None:
+        return dict(feeds)
     rows = Rows.of(model)
     count = rows.count(feeds)
-    if size is None or count == size or not count:
+    if count == size or not count:
         return dict(feeds)
     places = np.minimum(np.arange(size), count - 1)
     return {name: _taken(array, rows.inputs.get(name), places, count) for name, array in feeds.items()}

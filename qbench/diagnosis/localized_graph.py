@@ -27,7 +27,7 @@ _GRAVITY = 1000.0
 """Between the scores of one kind of excess and the next: a crash comes before any rounding."""
 NOT_LOOKED_FOR = "its cause was not looked for"
 """Ends the evidence of a suspect that the budget did not reach."""
-_SAMPLES = 4
+_SAMPLES = 2
 """On which gains of single nodes are measured: each costs a part of a run of them."""
 
 
