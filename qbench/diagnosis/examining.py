@@ -25,7 +25,7 @@ from qbench.judging import CountingErrors, NodeErrors, Unaligned
 from qbench.metrics import Differences, count_differences
 
 FLOAT_BACKEND = "ort-cpu"
-ALONE = 12
+ALONE = 8
 """Samples on which units are run alone; the patient's own run is looked at on all."""
 _SMALL = 1 << 20
 """Bytes of fp32 values a sample, up to which units are run alone on all."""

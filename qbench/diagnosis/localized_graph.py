@@ -143,6 +143,7 @@ class LocalizedGraph(Closing):
 
         What is not reached in time, and what fails, leaves a suspect with the numbers of its node.
         """
+        self._examination.close()  # what it counted stays; its engines need not stand beside those of captures
         if not self._kept.joined:
             return False
         measured = self._measure_gains(budget)
