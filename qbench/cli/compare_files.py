@@ -16,8 +16,10 @@ _PRECEDENCE = """
 of several codes the first of these is given:
   2  A or B is no run, or there is none of that name
   3  not one cell is in both and may be compared
-  1  a cell answers otherwise, has another metric, or ended otherwise: what was found stands, whatever is missing
-  4  A or B was interrupted, or lines of it cannot be read; what could be compared is the same
+  1  a cell answers otherwise, has another metric, or ended otherwise:
+     what was found stands, whatever is missing
+  4  A or B was interrupted, or lines of it cannot be read;
+     what could be compared is the same
   0  both are whole, and what could be compared is the same
 """
 

@@ -168,8 +168,7 @@ def _table(arguments: argparse.Namespace, compared: "ComparedSides") -> dict[str
 COMMAND = Command(
     name="diff",
     summary="say at which node two ways to run one model begin to differ",
-    example="qbench diff net.onnx --data test.npz --calib train.npz --left 'backend=ort-cpu schema=w8a8_asym_pc' "
-    "--right backend=ort-cpu-noopt",
+    example="qbench diff int8.onnx --data test.npz --right backend=ort-cpu-noopt",
     declare=declare,
     execute=execute,
 )

@@ -255,8 +255,8 @@ def _print_repair(repair: "Repair", path: str | None) -> None:
 
 COMMAND = Command(
     name="localize",
-    summary="find the node of a quantized model that goes wrong, the cause, and what repairs it",
-    example="qbench localize net.onnx --backend ort-cpu --schema w8a8_asym_pt --data test.npz --calib train.npz",
+    summary="find the node that goes wrong when quantized, its cause, and a repair",
+    example="qbench localize net.onnx --schema w8a8_asym_pt --data a.npz --calib b.npz",
     declare=declare,
     execute=execute,
 )
