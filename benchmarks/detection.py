@@ -84,9 +84,13 @@ def ward_of(column: Column) -> Ward:
 
 
 class Kept:
-    """Trials in a file, a line each: what stands there is not tried again, so that a run can be cut in two."""
+    """Trials in a file, a line each: what stands there is not tried again, so that a run can be cut in two.
 
-    def __init__(self, path: Path | None) -> None:
+    ``is_all``: nothing else is tried at all.
+    """
+
+    def __init__(self, path: Path | None, *, is_all: bool = False) -> None:
+        self.is_all = is_all
         self._path = path
         lines = path.read_text(encoding="utf-8").splitlines() if path is not None and path.exists() else []
         self._known = {self._key(trial): trial for trial in (_trial(json.loads(line)) for line in lines)}
@@ -118,6 +122,8 @@ def trials_of(column: Column, faults: list[str], seed: int, places: int, kept: K
     for fault in faults:
         for placed in ward.places(CATALOGUE[fault], seed, places):
             trial = kept.get(column.name, placed)
+            if trial is None and kept.is_all:
+                continue
             if trial is None:
                 trial = replace(ward.try_fault(placed, samples=column.localized), subject=column.name)
                 kept.keep(trial)
@@ -184,10 +190,11 @@ def main() -> int:
     parser.add_argument("--faults", default=",".join(CATALOGUE))
     parser.add_argument("--reruns", type=int, default=0, help="clean reruns to count false alarms over")
     parser.add_argument("--kept", help="a file of trials: those that stand there are not made again")
+    parser.add_argument("--only-kept", action="store_true", help="try nothing that does not stand in that file")
     parser.add_argument("--write", action="store_true", help="write docs/detection.md")
     arguments = parser.parse_args()
     asked, faults = arguments.subjects.split(","), arguments.faults.split(",")
-    kept = Kept(Path(arguments.kept) if arguments.kept else None)
+    kept = Kept(Path(arguments.kept) if arguments.kept else None, is_all=arguments.only_kept)
     columns = [one for one in COLUMNS if one.model in asked]
     trials = [one for column in columns for one in trials_of(column, faults, arguments.seed, arguments.places, kept)]
     subjects = [column.name for column in columns]
