@@ -56,6 +56,8 @@ def fresh_unit(
     for name in (*feeds, unit.stands_for):
         if name not in known:
             raise LookupError(f"fp32 has no value '{name}'")
+    if any(node.op_type == "DynamicQuantizeLinear" for node in unit.graph.graph):
+        raise LookupError(f"grids in front of '{unit.value}' are computed at run time")
     if unit.stands_for in feeds:
         raise LookupError(f"'{unit.value}' only changes the grid of '{unit.stands_for}'")
     ends = [known[name] for name in dict.fromkeys(feeds)]

@@ -357,3 +357,10 @@ def test_of_several_ruined_nodes_each_is_a_suspect():
         put(scale, sizes / np.float32(8))
     found = examine(patient(model=model), batches(1))
     assert {one.node.node for one in rank_nodes(found)} >= {"conv1", "conv2", "dense1"}
+
+
+def test_a_unit_whose_grids_are_computed_at_run_time_is_not_explained():
+    found = examine(patient(schema="w8a8_asym_pc_dyn"), batches(1))
+    (reason,) = {one.reason for one in found.unaligned}
+    assert "computed at run time" in reason
+    assert not rank_nodes(found)
