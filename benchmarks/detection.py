@@ -158,6 +158,14 @@ def rate_lines(rates: Rates) -> list[str]:
     return lines
 
 
+def _about(reruns: Reruns) -> list[str]:
+    return [
+        reruns.sentence,
+        "(d) asks for identical predictions, and engines that count in floats give other last bits for other sizes of a",
+        "run; qbench itself always runs eight samples, these reruns one, three or eight.",
+    ]
+
+
 def page(rows: list[tuple[str, ...]], subjects: list[str], rates: Rates, reruns: Reruns | None, seed: int) -> str:
     """docs/detection.md."""
     head = ("fault", "stage", "seen in the world", *subjects)
@@ -168,10 +176,11 @@ def page(rows: list[tuple[str, ...]], subjects: list[str], rates: Rates, reruns:
         "by every gate; the suspects of localisation stand beside. This page is written by `make detection` (seed",
         f"{seed}; rules were tuned on another). A cell says by which gates the fault is seen, at which place",
         "localisation has its node, and whether the cause it names is right. (d) needs an accepted result of the same",
-        "environment class; all others need none.",
+        "environment class; all others need none. An empty cell: the network has no place for the fault, or it was not",
+        "tried in the run that wrote the page.",
         "",
         *rate_lines(rates),
-        *([] if reruns is None else ["", reruns.sentence]),
+        *([] if reruns is None else ["", *_about(reruns)]),
         "",
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
