@@ -161,8 +161,8 @@ def rate_lines(rates: Rates) -> list[str]:
 def _about(reruns: Reruns) -> list[str]:
     return [
         reruns.sentence,
-        "(d) asks for identical predictions, and engines that count in floats give other last bits for other sizes of a",
-        "run; qbench itself always runs eight samples, these reruns one, three or eight.",
+        "(d) asks for identical predictions, and engines that count in floats give other last bits for other sizes of",
+        "a run; qbench itself always runs eight samples, these reruns one, three or eight.",
     ]
 
 
