@@ -20,7 +20,7 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Closing, Executor, Feeds
 from qbench.evaluation import SharedWork, Subject
-from qbench.faults.trial import Ward
+from qbench.faults.trial import Seen, Ward
 from qbench.storage import Cache
 from qbench.suite import gather, load_suite, make_subject
 from qbench.zoo import Dataset
@@ -145,10 +145,10 @@ def count_alarms(count: int, *, seed: int) -> Reruns:
 
 
 def main() -> int:
-    """Count and print; 1 when there was an alarm."""
+    """Count and print; 1 when a gate that needs no accepted result raised an alarm."""
     reruns = count_alarms(int(sys.argv[1]) if len(sys.argv) > 1 else 500, seed=1)
     print(reruns.sentence)
-    return 1 if reruns.alarms else 0
+    return 1 if set(reruns.alarms) - {Seen.DRIFT.value} else 0
 
 
 if __name__ == "__main__":
