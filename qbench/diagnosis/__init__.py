@@ -1,4 +1,4 @@
-"""Where and why: what can go wrong in a quantized graph, before anything runs; one operator on trial."""
+"""Where and why: the node at which a cell goes wrong, its cause and repair; any two sides; what can go wrong at all."""
 
 from typing import TYPE_CHECKING
 

@@ -7,12 +7,13 @@ import numpy as np
 
 from qbench.backends import Array, Closing, Feeds, get_backend, in_slices
 from qbench.diagnosis.captured import Captured, Replay
+from qbench.diagnosis.filled_batches import filled_up
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import QuantizedUnit
-from qbench.diagnosis.unit_runs import UnitRunner, Units
+from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units
+from qbench.graph import fixed_batch
 from qbench.judging import NodeErrors
 
-FLOAT_BACKEND = "ort-cpu"
 _ELEMENTS = 200_000
 """Of a value: of a larger one few samples will do."""
 
@@ -29,6 +30,7 @@ class Capturing(Closing):
     """
 
     def __init__(self, patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> None:
+        feeds = filled_up(patient.original, feeds)
         asked = {node.levels for node in nodes}
         chosen = [unit for unit in units.units if unit.value in asked]
         around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
@@ -41,7 +43,7 @@ class Capturing(Closing):
             watched = stack.enter_context(patient.watched.prepare(patient.quantized, taps=levels))
             self._exact = {**feeds, **in_slices(float_run, patient.original).run(feeds)}
             self._seen = {**feeds, **in_slices(watched, patient.quantized).run(feeds)}
-        self._patient, self._units = patient, units
+        self._patient, self._units, self._is_fixed = patient, units, fixed_batch(patient.original) is not None
         self._stack = ExitStack()
 
     def of(self, node: NodeErrors) -> Captured:
@@ -55,7 +57,7 @@ class Capturing(Closing):
         runner = UnitRunner(patient, unit, units.fresh.get(unit.value), self._stack)
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
-        kept = _kept(unit, [*own.values(), there, real])
+        kept = _whole if self._is_fixed else _kept(unit, [*own.values(), there, real])
         own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
         again = runner.counted(own)
         aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
@@ -92,6 +94,11 @@ def capture(patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds
     """
     with Capturing(patient, units, nodes, feeds) as capturing:
         return tuple(capturing.of(node) for node in nodes)
+
+
+def _whole(array: Array) -> Array:
+    """Of a graph of a fixed batch nothing can be left out: its pieces take no other."""
+    return array
 
 
 def _kept(unit: QuantizedUnit, arrays: Sequence[Array]) -> Callable[[Array], Array]:

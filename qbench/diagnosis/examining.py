@@ -17,14 +17,13 @@ from qbench.diagnosis.filled_batches import filled_up
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.tallies import NodeTally
-from qbench.diagnosis.unit_runs import UnitRunner, Units
+from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units
 from qbench.errors import InputError
 from qbench.evaluation import steps_of
 from qbench.graph import fixed_batch, node_key, node_macs
 from qbench.judging import CountingErrors, NodeErrors, Unaligned
 from qbench.metrics import Differences, count_differences
 
-FLOAT_BACKEND = "ort-cpu"
 ALONE = 8
 """Samples on which units are run alone; the patient's own run is looked at on all."""
 _SMALL = 1 << 20

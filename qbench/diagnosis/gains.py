@@ -18,10 +18,8 @@ from qbench.diagnosis.fresh_units import fresh_unit
 from qbench.diagnosis.patient import Patient, Watchable
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.tallies import ErrorTally, sqnr_of
-from qbench.diagnosis.unit_runs import Units, exact_backend
+from qbench.diagnosis.unit_runs import FLOAT_BACKEND, Units, exact_backend
 from qbench.interpreter import Run
-
-FLOAT_BACKEND = "ort-cpu"
 
 
 def output_gains(patient: Patient, units: Units, feeds: Feeds) -> dict[str, float]:

@@ -15,6 +15,8 @@ from qbench.errors import QbenchError
 from qbench.graph import node_key, values_by_name, with_shapes
 from qbench.judging import Unaligned
 
+FLOAT_BACKEND = "ort-cpu"
+"""Runs the float graph beside the quantized one."""
 EXACT = "ort-cpu-noopt"
 """Runs single operators in float32 as they stand in the graph."""
 

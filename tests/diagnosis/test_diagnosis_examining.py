@@ -325,6 +325,16 @@ def test_graphs_of_a_fixed_batch(batch, count):
     assert set(gains) == {"b_quantized", "c_quantized", "y"}
 
 
+@pytest.mark.parametrize(("batch", "count"), [(1, 6), (4, 6), (4, 2)])
+def test_nodes_of_a_fixed_batch_are_captured_on_as_many_samples(batch, count):
+    sick, feeds = chain(batch, {"x": numbers(batch, 2, 6, 6)}), {"x": numbers(count, 2, 6, 6)}
+    nodes = [node for node in examine(sick, [feeds]).nodes if node.node == "conv"]
+    (one,) = capture(sick, Units.of(sick), nodes, feeds)
+    assert one.crash == ""
+    assert len(one.found) == len(one.expected) == batch
+    assert (one.found == one.again).all()
+
+
 @pytest.mark.parametrize("schema", ["w4a8_sym_b16", "w8a8_sym_pc_pow2"])
 def test_weights_in_blocks_are_explained_by_their_blocks(schema):
     feeds = {"x": numbers(8, 2, 6, 6)}
