@@ -1,6 +1,7 @@
 """``qbench compare``: what is listed with direction and unit, and which exit code comes before which."""
 
 import json
+import re
 
 import pytest
 from test_cli_merge import END, RUN, put
@@ -106,7 +107,5 @@ def test_which_code_comes_first(compared, qbench):
     assert code == 3
     assert "interrupted" in err
     code, out, _ = qbench("compare", "--help")
-    rows = [
-        line.split()[0] for line in out.partition("the first of these is given")[2].splitlines() if line[:2] == "  "
-    ]
+    rows = re.findall(r"^  (\S)", out.partition("the first of these is given")[2], re.MULTILINE)
     assert (code, rows) == (0, ["2", "3", "1", "4", "0"])
