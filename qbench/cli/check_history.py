@@ -62,12 +62,17 @@ def _rank(one: "Regression") -> tuple[bool, bool]:
 
 def _incomplete(trends: Trends) -> Iterator[str]:
     """Why what is not there might be missed."""
+    from qbench.tracking import lacking_shares
+
     yield from trends.problems
     if not trends.runs:
         yield "the history holds no run"
     for run in {run.suite: run for run in trends.runs}.values():
         if not run.complete:
             yield f"the last run of '{run.suite}' ({run.id}) was interrupted: what it did not measure is not checked"
+        if lacking := lacking_shares(run.header):
+            shares = f"share{'' if len(lacking) == 1 else 's'} {', '.join(lacking)}"
+            yield f"the last night of '{run.suite}' ({run.id}) lacks {shares}: what was due there is not checked"
 
 
 def _idle(annotations: "Sequence[Annotation]", alerts: "Sequence[Alert]") -> "list[Annotation]":

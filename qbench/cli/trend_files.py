@@ -30,6 +30,7 @@ class Trends:
     """Everything a trend is made of.
 
     Args:
+        runs: the shards of one night are one.
         problems: sentences about run files that could not be read, or not whole.
         commits: the main line, the earliest first: git's, or where that knows none of them that of the runs.
     """
@@ -85,15 +86,15 @@ _Read = tuple["tuple[Run, ...]", tuple[str, ...], "tuple[Series, ...]"]
 
 
 def _from_files(history: "History", suite: str | None, parents: Sequence[str]) -> _Read:
-    from qbench.tracking import main_line, trend_series
+    from qbench.tracking import joined_shards, main_line, trend_series
 
-    runs = history.runs(suite)
+    runs = joined_shards(history.runs(suite))
     return runs, history.problems, trend_series(runs, commits=main_line(runs, parents))
 
 
 def _from_index(history: "History", suite: str | None, cell: str | None, parents: Sequence[str]) -> _Read | None:
     """What the index in the history folder says, brought up to date; None where there is none that can say it."""
-    from qbench.tracking import INDEX_FILE, HistoryIndex, Wanted, main_line
+    from qbench.tracking import INDEX_FILE, HistoryIndex, Wanted, joined_shards, main_line
 
     place = history.folder / INDEX_FILE
     if not place.is_file():
@@ -106,7 +107,7 @@ def _from_index(history: "History", suite: str | None, cell: str | None, parents
     try:
         with HistoryIndex(str(place)) as index:
             done = index.update(history.folder)
-            runs = index.starts(suite)
+            runs = joined_shards(index.starts(suite))
             series = index.series(wanted, commits=main_line(runs, parents))
     except (StoreError, UnavailableError, InputError) as error:
         say(f"{error} The run files are read instead.")

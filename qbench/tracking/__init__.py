@@ -30,7 +30,7 @@ from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
 from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
 from qbench.tracking.scope import Scope
-from qbench.tracking.shards import joined_shards, shard_groups
+from qbench.tracking.shards import joined_shards, lacking_shares, shard_groups
 from qbench.tracking.trend import Point, Series, cut_levels, trend_series
 from qbench.tracking.wanted import Wanted
 from qbench.tracking.writing import RunWriter
@@ -92,6 +92,7 @@ __all__ = [
     "group_alerts",
     "in_commit_order",
     "joined_shards",
+    "lacking_shares",
     "leftover_notes",
     "load_accepted",
     "load_annotations",

@@ -13,17 +13,21 @@ from qbench.judging import Cell
 from qbench.tracking.counts import Nature
 from qbench.tracking.index_queries import RESULTS_OF, Context, contexts_of, started_runs, wanted_series
 from qbench.tracking.ordering import measured_commit
+from qbench.tracking.shards import joined_shards, shard_groups
 from qbench.tracking.trend import CONFIRM, Course, Point, Series, TrendKey, data_of, in_order, series_of
 from qbench.tracking.wanted import Wanted
 
 
 def wanted_trends(connection: Connection, wanted: Wanted, commits: Sequence[str]) -> tuple[Series, ...]:
     """The series that are ``wanted``, sorted, with their levels; ``commits`` as of ``trend_series``."""
-    runs = started_runs(connection)
-    keys = {run.id: key for key, run in runs.items()}
+    started = started_runs(connection)
+    keys, runs = tuple(started), tuple(started.values())
+    groups = shard_groups([run.header for run in runs])
+    night_of = {run.id: group for run, group in zip(joined_shards(runs), groups, strict=True)}
     nights = {
-        keys[run.id]: (place, run.id, str(run.header.get("started", "")), measured_commit(run))
-        for place, run in enumerate(in_order(runs.values(), commits))
+        keys[shard]: (place, run.id, str(run.header.get("started", "")), measured_commit(run))
+        for place, run in enumerate(in_order(runs, commits))
+        for shard in night_of[run.id]
     }
     contexts = contexts_of(connection)
     found: dict[TrendKey, Course] = {}

@@ -41,6 +41,15 @@ def joined_shards(runs: Sequence[Run]) -> tuple[Run, ...]:
     return tuple(_joined([runs[place] for place in group]) for group in shard_groups([run.header for run in runs]))
 
 
+def lacking_shares(header: Mapping[str, Any]) -> tuple[str, ...]:
+    """The shares of a suite, as ``2/3``, that the night of ``header`` (a ``run`` line) does not hold; of most none."""
+    shares = str(header.get("shard", "")).split()
+    count = shares[0].partition("/")[2] if shares else ""
+    if not count.isdecimal() or header.get("selected") == header.get("planned"):  # an empty share writes no file
+        return ()
+    return tuple(share for share in (f"{place}/{count}" for place in range(1, int(count) + 1)) if share not in shares)
+
+
 def _start(header: Mapping[str, Any]) -> tuple[str, str]:
     return str(header.get("started", "")), str(header.get("id", ""))
 
@@ -70,6 +79,8 @@ def _joined(runs: Sequence[Run]) -> Run:
     selected = sum(int(run.header.get("selected") or 0) for run in runs)
     whole = selected == first.header.get("planned") and first.header.get("limited") is None
     header = {key: value for key, value in first.header.items() if key != "shard"}
+    if selected != first.header.get("planned"):
+        header["shard"] = " ".join(str(run.header["shard"]) for run in runs)
     processors = dict.fromkeys(str(run.environment.get("processor", "")) for run in runs)
     return replace(
         first,

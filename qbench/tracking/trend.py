@@ -2,7 +2,7 @@
 
 Classes are never mixed: two machines that take turns are two flat series, not one that jumps, and a new version of an
 engine begins a series of its own. Other samples or labels begin a new stretch, drawn as a line with a label and never
-as a step. Several runs of one commit are one point, their median.
+as a step. The shards of one night are one run; several runs of one commit are one point, their median.
 """
 
 import itertools
@@ -15,6 +15,7 @@ from qbench.tracking.change_points import Level, find_levels
 from qbench.tracking.counts import Nature, counts_of_line, data_digests
 from qbench.tracking.ordering import in_commit_order, measured_commit, started_and_id
 from qbench.tracking.runs import Run, cell_of_line
+from qbench.tracking.shards import joined_shards
 
 CONFIRM = 3
 """Points that make a level."""
@@ -113,8 +114,9 @@ class Course:
 
 
 def in_order(runs: Iterable[Run], commits: Sequence[str]) -> Sequence[Run]:
-    """``runs`` in the order of ``commits``; without these by time."""
-    return in_commit_order(runs, commits) if commits else sorted(runs, key=started_and_id)
+    """``runs``, the shards of one night as one, in the order of ``commits``; without these by time."""
+    joined = joined_shards(tuple(runs))
+    return in_commit_order(joined, commits) if commits else sorted(joined, key=started_and_id)
 
 
 def data_of(metric: str, data: Mapping[str, str]) -> str:

@@ -102,6 +102,36 @@ def test_an_incomplete_history_has_a_code_of_its_own(qbench, history):
     assert "was interrupted" in err
 
 
+@pytest.mark.parametrize("indexed", [False, True])
+def test_the_shards_of_a_night_are_one_run(qbench, history, indexed):
+    for commit in range(3):
+        history.shards(356, commit=commit)
+    if indexed:
+        assert qbench("history", "index")[0] == 0
+    assert qbench("history", "check") == (0, "no new regression in 2 trends over 3 runs\n", "")
+    (shown,) = json.loads(qbench("history", "show", "model2::ort-cpu+w8a8_asym_pc", "--json")[1])
+    assert [len(point["run"].split()) for point in shown["points"]] == [2, 2, 2]
+    assert shown["points"][0]["started"].startswith("2026-01-01T04")
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_a_night_that_was_cut_on_one_machine_or_lacks_one_is_incomplete(qbench, history, indexed):
+    history.shards(356, commit=0, shares=("1/2",))
+    history.shards(356, commit=1, cut=("1/2",))
+    if indexed:
+        assert qbench("history", "index")[0] == 0
+    code, out, err = qbench("history", "check")
+    assert (code, "over 2 runs" in out) == (4, True)
+    assert "was interrupted: what it did not measure is not checked" in err
+    assert "lacks" not in err
+    history.shards(356, commit=2, shares=("2/2",))
+    code, _, err = qbench("history", "check")
+    assert code == 4
+    assert "lacks share 1/2: what was due there is not checked" in err
+    history.shards(356, commit=3)
+    assert qbench("history", "check")[::2] == (0, "")
+
+
 def test_a_damaged_file_is_told_and_a_regression_is_still_red(qbench, history):
     history.nights([356] * 10 + [340] * 6)
     (history.folder / "rubbish.jsonl").write_text("{")

@@ -51,6 +51,18 @@ class TrendHistory:
             writer.write(self._line(count, environment))
             writer.close(exit_code=0) if end else writer.abandon()
 
+    def shards(self, hits: int, *, commit: int, shares=("1/2", "2/2"), cut=()) -> None:
+        """A night of ``commit`` on several machines, each with a model of its own; those ``cut`` were interrupted."""
+        for number, share in enumerate(shares):
+            started = START + datetime.timedelta(days=self._days, hours=number)
+            sha = self.hashes[commit]
+            facts = {"suite": "smoke", "commit": {"sha": sha, "dirty": False}, "shard": share}
+            facts |= {"planned": 2, "selected": 1, "complete_selection": False, "limited": None, "select": ""}
+            writer = RunWriter.open(self.folder, facts, started=started, commit=sha, token="aa")
+            writer.write(self._line(hits, CLASS) | {"model": f"model{share[0]}"})
+            writer.abandon() if share in cut else writer.close(exit_code=0)
+        self._days += 1
+
     def annotate(self, commit: str, state: str) -> None:
         """Add an annotation."""
         table = {"commit": commit, "state": state, "author": "ann", "reason": "because"}

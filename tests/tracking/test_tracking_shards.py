@@ -4,7 +4,7 @@ import pytest
 from tracked_results import line, measured
 
 from qbench.judging import EnvironmentClass
-from qbench.tracking import Run, joined_shards, shard_groups
+from qbench.tracking import Run, joined_shards, lacking_shares, shard_groups, trend_series
 
 SHA = "a" * 40
 
@@ -78,3 +78,18 @@ def test_two_nights_at_one_commit_and_runs_without_one():
     assert shard_groups([nights[3], nights[0], nights[2], nights[1]]) == ((1, 3), (2, 0))
     assert shard_groups([header(1, commit=None), header(2, commit=None)]) == ((0,), (1,))
     assert shard_groups([]) == ()
+
+
+def test_what_a_night_lacks_is_told_by_its_shares():
+    (night,) = joined_shards([shard(1, selected=3), shard(3, selected=3)])
+    assert lacking_shares(night.header) == ("2/3",)
+    assert lacking_shares(header(2)) == ("1/3", "3/3")
+    assert lacking_shares(header(2, selected=10)) == ()  # the other shares hold no model, and wrote nothing
+    (whole,) = joined_shards([shard(1), shard(2)])
+    assert lacking_shares(whole.header) == ()
+    assert lacking_shares(header(0)) == lacking_shares({"shard": "some"}) == ()
+
+
+def test_trends_take_the_shards_of_a_night_for_one_run():
+    night = [shard(1), shard(2, start="2026-11-21T03:00:00Z")]
+    assert trend_series(night) == trend_series(joined_shards(night))
