@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from qbench.reporting import Line
 
 
-_LEAST_ROOM, _TENS = 20, 10
+_LEAST_ROOM = 20
 
 
 def print_json(value: object) -> None:
@@ -42,8 +42,9 @@ def counted(count: int, noun: str) -> str:
 
 def rough_percent(share: float) -> str:
     """A share to two digits: ``100 %``, ``12 %``, ``0.034 %``."""
-    percent = float(f"{100 * share:.2g}")
-    return f"{percent:.0f} %" if percent >= _TENS else f"{percent:g} %"
+    from qbench.judging import rough_percent as written
+
+    return written(share)
 
 
 def _folded(text: str, lead: str, width: int | None) -> list[str]:

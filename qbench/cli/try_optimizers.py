@@ -153,7 +153,7 @@ def _difference(differences: Any, causes: "StepCauses | None") -> str:  # noqa: 
     if not differences.differing:
         return "the same"
     share = rough_percent(differences.differing / differences.elements)
-    return f"{share} differ, by {differences.relative:.2g} of the largest at most (no grid)"
+    return f"{share} differ, by {rough_percent(differences.relative)} of the largest at most (no grid)"
 
 
 def _causes(causes: "StepCauses") -> str:

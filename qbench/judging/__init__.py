@@ -1,7 +1,7 @@
 """Scores → verdict: integers in, an outcome with its rule and its numbers out."""
 
 from qbench.judging.allowance import IDENTICAL, Allowance
-from qbench.judging.amounts import valued
+from qbench.judging.amounts import rough_percent, valued
 from qbench.judging.approving import APPROVABLE, NEVER_ACCEPTED, approved
 from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.compared import Compared, FirstNode
@@ -93,6 +93,7 @@ __all__ = [
     "parts_of_counts",
     "parts_of_scores",
     "resolve_tolerance",
+    "rough_percent",
     "samples_needed",
     "support_lost",
     "valued",

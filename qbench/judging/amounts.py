@@ -3,6 +3,8 @@
 Half of the last digit may stand on either side in a float (1.805 is 1.80499…), depending on how it was reached; so what
 is below a millionth of it is taken off first, and one number reads the same wherever it comes from.
 
+What is to be compared by eye and not to be gated by has two digits, however large or small it is.
+
 A value of another unit has five digits and its unit: ``35.213 dB``; a plain number has none.
 """
 
@@ -11,6 +13,8 @@ import math
 from qbench.metrics import Score
 
 _DIGITS = 9
+
+_WHOLE, _HUNDREDTH = 10, 0.01
 
 
 def percent(value: float) -> str:
@@ -28,6 +32,14 @@ def short_percent(value: float) -> str:
     return f"{100 * value:g} %"
 
 
+def rough_percent(share: float) -> str:
+    """A share to two digits, never as a power of ten: ``100 %``, ``12 %``, ``0.034 %``."""
+    hundred = float(f"{100 * share:.2g}")
+    if abs(hundred) >= _WHOLE or not hundred:
+        return f"{hundred:.0f} %"
+    return f"{hundred:.15f}".rstrip("0").rstrip(".") + " %"
+
+
 def valued(score: Score, value: float) -> str:
     """A value of ``score``'s metric in its unit: ``93.25 %``, ``35.213 dB``."""
     return percent(value) if score.unit == "%" else f"{value:.5g} {score.unit}".rstrip()
@@ -36,6 +48,13 @@ def valued(score: Score, value: float) -> str:
 def apart(score: Score, difference: float) -> str:
     """A difference of values of ``score``'s metric: ``0.45 pp``, ``1.3 dB``."""
     return points(difference) if score.unit == "%" else valued(score, difference)
+
+
+def steps_text(steps: float) -> str:
+    """``1 step``, ``0.5 steps``; to a hundredth, or two digits of what is less."""
+    far = steps == 0 or steps >= _HUNDREDTH
+    text = f"{steps:.2f}".rstrip("0").rstrip(".") if far else f"{steps:.2g}"
+    return f"{text} step" if text == "1" else f"{text} steps"
 
 
 def _settled(value: float) -> float:

@@ -8,11 +8,10 @@ It is today's run beside today's run of the other backend, so nothing of it is s
 
 from dataclasses import dataclass
 
+from qbench.judging.amounts import steps_text
 from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.verdict import Gate, GateState
 from qbench.judging.wording import counted
-
-_HUNDREDTH = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,12 +81,6 @@ def unequal_text(compared: Compared) -> str:
     if compared.first is not None and compared.first.origin:
         text += f", first at '{compared.first.origin}'"
     return text
-
-
-def steps_text(steps: float) -> str:
-    """``1 step``, ``0.5 steps``; to a hundredth, or two digits of what is less."""
-    text = f"{round(steps, 2):g}" if steps == 0 or steps >= _HUNDREDTH else f"{steps:.2g}"
-    return f"{text} step" if text == "1" else f"{text} steps"
 
 
 def _detail(compared: Compared) -> str:

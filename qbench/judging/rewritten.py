@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from qbench.judging.amounts import rough_percent, steps_text
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassNote:
@@ -28,7 +30,7 @@ class PassNote:
         did = f"{self.name} ({self.effect}): {nodes} {'more' if self.removed < 0 else 'fewer'}"
         if not self.elements:
             return did
-        far = f"{100 * self.relative:.2g} % of the largest" if self.steps is None else f"{self.steps:.3g} steps"
+        far = f"{rough_percent(self.relative)} of the largest" if self.steps is None else steps_text(self.steps)
         return f"{did}, moves {self.differing} of {self.elements} outputs" + (
             f" by up to {far}" if self.differing else ""
         )

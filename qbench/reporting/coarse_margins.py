@@ -5,6 +5,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from qbench.judging import rough_percent
 from qbench.reporting.view import ABSENT, CellView, MetricView
 from qbench.reporting.words import counted, thousands
 
@@ -39,7 +40,7 @@ def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[Ce
     names = " and ".join(metrics)
     models = list(dict.fromkeys(cell.key.model for cell, _ in found))
     where = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
-    one = f"one {'sample of' if proportion else 'count of'} {thousands(out_of)} is {100 / out_of:.2g} %"
+    one = f"one {'sample of' if proportion else 'count of'} {thousands(out_of)} is {rough_percent(1 / out_of)}"
     does, is_ = ("does", "is") if len(metrics) == 1 else ("do", "are")
     so = f"{does} not gate" if proportion else f"{is_} red at any single loss"
     return (

@@ -6,11 +6,13 @@ repaired by keeping 1 node in float (Conv_17), 3 % of MACs
 
 from collections.abc import Iterator
 
-from qbench.judging import Errors, Finding, NodeErrors, Repair, Suspect
+from qbench.judging import Errors, Finding, NodeErrors, Repair, Suspect, rough_percent
 from qbench.reporting.words import MINUS, counted
 
 _LEAST_CLIPPED = 0.005
 """Share of clipped numbers below which a line says nothing of them."""
+_LEAST = 0.0001
+"""Share below which its digits say nothing any more."""
 _NAMED = 3
 """Nodes of a repair that are named; of more the number."""
 
@@ -49,10 +51,7 @@ def decibels(errors: Errors | None) -> str:
 
 def share(value: float) -> str:
     """A share in percent, to two digits: ``31 %``, ``0.4 %``, ``< 0.01 %``."""
-    hundred = 100 * value
-    if 0 < hundred < 0.01:
-        return "< 0.01 %"
-    return f"{hundred:.0f} %" if hundred >= 10 or not hundred else f"{hundred:.2g} %"
+    return "< 0.01 %" if 0 < value < _LEAST else rough_percent(value)
 
 
 def rounded_count(count: int) -> str:

@@ -9,7 +9,7 @@ lost, 0.289 steps are what ideal rounding leaves, and 0.97 dB of gain is a fifth
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from qbench.judging import CountingErrors, Errors, Finding, NodeErrors
+from qbench.judging import CountingErrors, Errors, Finding, NodeErrors, rough_percent
 from qbench.reporting.found_words import share
 from qbench.reporting.words import MINUS
 
@@ -120,7 +120,7 @@ def _fields(column: Column, nodes: Sequence[NodeErrors]) -> list[Field]:
 
 
 def _limit(value: float, unit: str) -> str:
-    return f"{100 * value:.2g} %" if unit == "%" else f"{value:g}"
+    return rough_percent(value) if unit == "%" else f"{value:g}"
 
 
 def _db(errors: Errors | None) -> float | None:

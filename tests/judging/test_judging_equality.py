@@ -6,7 +6,7 @@ import pytest
 from judged_numbers import agreement, expected, judged, measured, top1
 
 from qbench.judging import Compared, Criterion, Expectation, FirstNode, GateState, Outcome, QuarantineEntry, holds
-from qbench.judging.equality import steps_text
+from qbench.judging.amounts import steps_text
 from qbench.judging.wording import WIDTH
 from qbench.tracking import cell_line, measurement_of_line
 
@@ -55,6 +55,7 @@ def test_both_limits_must_hold_and_nan_is_near_nothing(changes, criterion, held)
         (1.00391, "1 step"),
         (0.00312, "0.0031 steps"),
         (70000.0, "70000 steps"),
+        (2.0**31 - 0.5, "2147483647.5 steps"),
     ],
 )
 def test_steps_are_rounded_for_reading_alone(steps, said):

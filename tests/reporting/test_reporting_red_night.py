@@ -129,6 +129,15 @@ def test_a_margin_under_one_sample_is_told_once():
     assert coarse_notices(build_report([make_run([make_cell("m", "ort-cpu", "s1", 0.0)])]).cells) == ()
 
 
+def test_one_of_one_is_a_hundred_per_cent():
+    cell = make_cell("m", "ort-cpu", "s1", 0.0)
+    cell["gates"] = [cell["gates"][0] | {"state": "shown", "limit": None, "rule": "tolerance 0.05 % (suite s)"}]
+    for counts in cell["metrics"].values():
+        counts |= {"n": 1, "out_of": 1, "hits": 1, "reference_hits": 1, "losses": 0, "gains": 0}
+    (notice,) = coarse_notices(build_report([make_run([cell])]).cells)
+    assert notice.startswith("one sample of 1 is 100 %, more than")
+
+
 def test_two_metrics_that_do_not_gate_are_several():
     cell = make_cell("m", "ort-cpu", "s1", 0.0)
     gate = cell["gates"][0] | {"state": "shown", "limit": None, "rule": "tolerance 0.05 % (suite s)"}

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from qbench.backends import Backend, Feeds, in_slices
 from qbench.diagnosis.patient import Patient
 from qbench.evaluation import steps_of
+from qbench.judging import rough_percent
 from qbench.metrics import Differences, count_differences
 
 _FAR = 0.05
@@ -60,15 +61,7 @@ def bound_of(found: Differences) -> str:
     if found.unbounded:
         return f"{found.unbounded} of them without bound"
     steps = "" if found.steps is None else f"{found.steps:.3g} {'step' if found.steps == 1 else 'steps'}, "
-    return f"by at most {steps}{plain_percent(found.relative)} of the largest"
-
-
-def plain_percent(share: float) -> str:
-    """``share`` in percent, two digits at least, without powers of ten: ``0.012 %``, ``44 %``, ``180 %``."""
-    percent = float(f"{100 * share:.2g}")
-    if percent >= 10 or not percent:
-        return f"{percent:.0f} %"
-    return f"{percent:.12f}".rstrip("0").rstrip(".") + " %"
+    return f"by at most {steps}{rough_percent(found.relative)} of the largest"
 
 
 def match_outputs(patient: Patient, batches: Iterable[Feeds]) -> Matched:
