@@ -7,6 +7,7 @@ from types import MappingProxyType
 
 from qbench.backends import Backend, Executor, Ruled
 from qbench.errors import InputError, UnsupportedError
+from qbench.evaluation.calibrated import calibrated_ranges
 from qbench.evaluation.compared import Comparison
 from qbench.evaluation.request import MetricUse, Request, Subject
 from qbench.evaluation.rewriting import rewrite_note, rewrite_quantized
@@ -75,6 +76,7 @@ def evaluate(
         compared=compared,
         kept={name: packed_answers(given) for name, given in answers.items()} if request.keeps_answers else {},
         rewritten=rewritten,
+        calibrated=calibrated_ranges(request, shared),
     )
 
 

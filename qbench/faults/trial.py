@@ -10,7 +10,7 @@ request, and the same road is run:
 Gates: (a) the relative 0.5 % rule on top-1, or what stands for it; (b) all metrics with labels, by Tango's interval or
 the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what was accepted on any class; (d) other
 predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the machine; (f)
-the effect that passes claim, tried.
+the effect that passes claim, tried; (g) the ranges that were calibrated, by those that were accepted on any class.
 """
 
 import datetime
@@ -61,6 +61,7 @@ class Seen(enum.Enum):
     DRIFT = "d"
     EQUALITY = "e"
     EFFECT = "f"
+    CALIBRATION = "g"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,6 +218,8 @@ class Ward:
             seen.add(Seen.AGREEMENT)
         if any(gate.kind == "equality" and gate.state is GateState.BROKEN for gate in point.gates):
             seen.add(Seen.EQUALITY)
+        if point.moved:
+            seen.add(Seen.CALIBRATION)
         if _predictions(measured) != _predictions(self.healthy):
             seen.add(Seen.DRIFT)
         return seen
@@ -228,9 +231,11 @@ class Ward:
             for score in self.healthy.scores
             if score.has_floor
         }
+        by = self.healthy.calibrated
+        calibrations = {} if by is None else {by.key: by.ranges}
         return judge(
             measured,
-            Expectation(cell_known=True, floors=floors if decision is None else {}),
+            Expectation(cell_known=True, floors=floors if decision is None else {}, calibrations=calibrations),
             tolerance=Tolerance(),
             rules=rules,
             criterion=Criterion(backend=measured.compared.backend) if measured.compared is not None else None,

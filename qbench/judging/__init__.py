@@ -3,6 +3,7 @@
 from qbench.judging.allowance import IDENTICAL, Allowance
 from qbench.judging.amounts import rough_percent, valued
 from qbench.judging.approving import APPROVABLE, NEVER_ACCEPTED, approved
+from qbench.judging.calibrated import moved_ranges
 from qbench.judging.cell import FP32, GIVEN, Cell
 from qbench.judging.compared import Compared, FirstNode
 from qbench.judging.decision import Deciding, Decision
@@ -15,7 +16,7 @@ from qbench.judging.improvement import IMPROVED
 from qbench.judging.judgement import NO_LONGER_FAILS, judge, support_lost
 from qbench.judging.loss import least_agreement
 from qbench.judging.margin_test import Evidence, margin_evidence
-from qbench.judging.measurement import Measurement
+from qbench.judging.measurement import Calibrated, Measurement
 from qbench.judging.multiplicity import benjamini_hochberg
 from qbench.judging.node_errors import IDEAL_STEPS, CountingErrors, Errors, NodeErrors
 from qbench.judging.paired import loss_midp, mcnemar_midp, paired_interval
@@ -26,7 +27,7 @@ from qbench.judging.rewritten import PassNote, RewriteNote
 from qbench.judging.rules import Limit, Rules
 from qbench.judging.shown import Shown
 from qbench.judging.tolerance import DEFAULT_TOLERANCE, Tolerance, resolve_tolerance
-from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
+from qbench.judging.verdict import FAILING, Gate, GateState, MovedRange, Outcome, Verdict
 
 __all__ = [
     "ANY",
@@ -43,6 +44,7 @@ __all__ = [
     "NO_LONGER_FAILS",
     "Accepted",
     "Allowance",
+    "Calibrated",
     "Cause",
     "Cell",
     "Compared",
@@ -61,6 +63,7 @@ __all__ = [
     "Limit",
     "LossParts",
     "Measurement",
+    "MovedRange",
     "NodeErrors",
     "Outcome",
     "Part",
@@ -89,6 +92,7 @@ __all__ = [
     "loss_midp",
     "margin_evidence",
     "mcnemar_midp",
+    "moved_ranges",
     "paired_interval",
     "parts_of_counts",
     "parts_of_scores",

@@ -47,6 +47,7 @@ class Expectation:
         accepted: environment class, as text → what was approved there.
         kept: environment class → data set → the answers accepted there, where they are kept.
         floors: metric against the reference → least hits.
+        calibrations: key of a calibration → value → the (low, high) that was accepted (``Calibrated``).
         cell_known: whether anything was ever accepted for this cell, in whatever class.
         whole: whether all samples were scored: a few cannot show that a known-bad cell no longer fails.
         stored: whether results of the cell are kept at all; those that another backend alone judges are not.
@@ -58,6 +59,7 @@ class Expectation:
     accepted: Mapping[str, Accepted] = field(default_factory=dict)
     kept: Mapping[str, Mapping[str, "Answers"]] = field(default_factory=dict, compare=False)
     floors: Mapping[str, int] = field(default_factory=dict)
+    calibrations: Mapping[str, Mapping[str, tuple[float, float]]] = field(default_factory=dict)
     cell_known: bool = True
     whole: bool = True
     stored: bool = True

@@ -2,9 +2,9 @@
 
 In this order: too little of it planned in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on this
 class of processor; a baseline that cannot judge it → STALE or MISSING; loss, agreement or equality with another backend
-→ FAILED, the last also without a baseline; not the accepted result of this class → DRIFTED; and last the quarantine
-list, which excuses these two, and is red itself when it has run out or names one cell that does not fail. Whether a
-pattern of cells is still needed no single cell can tell.
+→ FAILED, the last also without a baseline; not the accepted calibration, or not the accepted result of this class →
+DRIFTED; and last the quarantine list, which excuses these two, and is red itself when it has run out or names one cell
+that does not fail. Whether a pattern of cells is still needed no single cell can tell.
 """
 
 import datetime
@@ -13,6 +13,7 @@ from dataclasses import replace
 from qbench.judging import remedies
 from qbench.judging.amounts import percent, short_percent
 from qbench.judging.approving import NEVER_ACCEPTED
+from qbench.judging.calibrated import CHANGED, calibration_gates, moves_of
 from qbench.judging.cell import Cell
 from qbench.judging.drift import drift_gates, reference_gate
 from qbench.judging.equality import Criterion, equality_gate, unequal_text
@@ -65,10 +66,12 @@ def judge(
         return _unequal(verdict, measurement) if _are_broken(beside) else verdict
     scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
     shares = [] if share is None else [share]
-    gates = (*scores, *shares, *beside, *_memory_gates(measurement, expectation, rules))
+    moved = moves_of(measurement, expectation, rules)
+    calibration = calibration_gates(measurement, expectation, rules, moved)
+    gates = (*scores, *shares, *beside, *calibration, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
-    verdict = _by_gates(measurement, gates, rule, node_id, whole=expectation.whole)
+    verdict = replace(_by_gates(measurement, gates, rule, node_id, whole=expectation.whole), moved=moved)
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
@@ -211,14 +214,20 @@ def _by_gates(measurement: Measurement, gates: tuple[Gate, ...], rule: str, node
         outcome, headline = Outcome.FAILED, breach(measurement, broken)
         remedy = remedies.failed(node_id, drifted=drifted, floor=broken.kind == "floor")
     else:
-        outcome, headline, remedy = Outcome.DRIFTED, broken.detail, remedies.changed(node_id)
+        cause = CHANGED if broken.kind == "calibration" else ""
+        outcome, headline, remedy = Outcome.DRIFTED, f"{cause}{broken.detail}", remedies.changed(node_id)
     return Verdict(
         outcome=outcome,
         headline=one_line(headline),
         rule=rule if broken is None else broken.rule,
         gates=gates,
         notices=(
-            *(g.detail for g in gates if g.kind in ("drift", "reference") and g.state in _NOTICED),
+            *(g.detail for g in gates if g.kind in ("drift", "reference", "calibration") and g.state in _NOTICED),
+            *(
+                CHANGED + g.detail
+                for g in gates
+                if g.kind == "calibration" and g.state is GateState.BROKEN and g is not broken
+            ),
             *(wanting(measurement, gate) for gate in open_),
             *(() if measurement.rewritten is None else measurement.rewritten.notices),
         ),

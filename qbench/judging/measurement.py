@@ -11,6 +11,18 @@ from qbench.metrics import Score
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Calibrated:
+    """What a cell was calibrated by: ``key`` is ``passes[+variant]``, the canonical passes and the suite's variant.
+
+    ``ranges``: value of the float graph → the (least, greatest) number that was seen there, five digits of each, in the
+    order of the graph; the name of a value begins with that of its graph (``decoder::x``) where there are several.
+    """
+
+    key: str
+    ranges: Mapping[str, tuple[float, float]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
     """Numbers of one cell, before anyone judges them.
 
@@ -32,6 +44,7 @@ class Measurement:
         kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite compares digests.
         compared: what was counted beside another backend; None: the cell is compared with nobody.
         rewritten: what passes did behind the quantizer; None: none ran.
+        calibrated: the ranges that the schema's grids come from; None: it asks for none.
     """
 
     cell: Cell
@@ -50,6 +63,7 @@ class Measurement:
     compared: Compared | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
     rewritten: RewriteNote | None = None
+    calibrated: Calibrated | None = None
 
     @property
     def planned_share(self) -> float:

@@ -51,7 +51,7 @@ class Gate:
     """One question asked of a measurement.
 
     ``loss`` of a metric, agreement ``floor``, ``limit`` of a distance to fp32, ``equality`` with another backend,
-    ``drift``, ``integer`` share.
+    ``calibration``, ``drift``, ``integer`` share.
 
     ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which it is broken, the exact margin away from fp32; None when the gate
@@ -70,8 +70,30 @@ class Gate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MovedRange:
+    """A value of the float graph whose calibrated (low, high) is ``after``, and was accepted as ``before``.
+
+    ``apart``: by which share of the wider of the two; see ``calibrated``.
+    """
+
+    value: str
+    before: tuple[float, float]
+    after: tuple[float, float]
+    apart: float
+
+    @property
+    def text(self) -> str:
+        """``−2 … 6 → −2 … 1.5``."""
+        ends = (f"{low:.4g} … {high:.4g}" for low, high in (self.before, self.after))
+        return " → ".join(ends).replace("-", "−")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``headline`` is one line for a table; ``remedy`` the command or act that comes next, empty when green."""
+    """``headline`` is one line for a table; ``remedy`` the command or act that comes next, empty when green.
+
+    ``moved``: the values that were calibrated otherwise than accepted, in the order of the graph.
+    """
 
     outcome: Outcome
     headline: str
@@ -79,3 +101,4 @@ class Verdict:
     gates: tuple[Gate, ...] = ()
     notices: tuple[str, ...] = ()
     remedy: str = ""
+    moved: tuple[MovedRange, ...] = ()

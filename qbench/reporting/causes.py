@@ -17,6 +17,7 @@ TITLES = {
     "equality": "Is not what another backend is",
     "failed": "Fails for another reason",
     "expired": "Fails, and the date of its quarantine entry has passed",
+    "calibration": "Was calibrated otherwise than accepted",
     "drifted": "Differs from its accepted result",
     "stale": "Its baseline is of another model, data or preprocessing",
     "missing": "Has no baseline yet",
@@ -34,6 +35,7 @@ SHORT = {
     "equality": "unequal to another backend",
     "failed": "for another reason",
     "expired": "past the date of its quarantine entry",
+    "calibration": "calibrated otherwise",
     "drifted": "drifted",
     "stale": "with a stale baseline",
     "missing": "without a baseline",
@@ -43,15 +45,17 @@ SHORT = {
 
 
 def cause_name(cell: CellView) -> str:
-    """The kind of reason ``cell`` is red for: its outcome, or for a failed one the kind of its first broken gate."""
+    """The kind of reason ``cell`` is red for: its outcome, or where that says more the kind of its first broken gate."""
+    first = next((gate for gate in cell.gates if gate.state == "broken"), None)
     if cell.outcome == "failed":
-        first = next((gate for gate in cell.gates if gate.state == "broken"), None)
         if first is None or first.kind not in ("loss", "floor", "limit", "equality"):
             return "failed"
         strict = first.kind == "loss" and "decision strict" in first.rule
         return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind
     if cell.outcome == "drifted" and cell.headline.startswith(IMPROVED):
         return "improved"
+    if cell.outcome == "drifted" and first is not None and first.kind == "calibration":
+        return "calibration"
     if cell.outcome == "expired" and cell.headline.startswith(NO_LONGER_FAILS):
         return "mended"
     return cell.outcome if cell.outcome in TITLES else "failed"

@@ -100,9 +100,10 @@ def _facts(cell: CellView) -> str:
         return cell.headline
     if cell.is_unequal and cell.equality is not None:
         return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
-    drift = next((gate.detail for gate in cell.gates if gate.kind == "drift" and gate.state == "broken"), "")
-    if drift and cell.outcome == "drifted":
-        return ", ".join(filter(None, [drift, red_age(cell)]))
+    moved = (gate for gate in cell.gates if gate.kind in ("calibration", "drift") and gate.state == "broken")
+    first = next(moved, None)
+    if first is not None and cell.outcome == "drifted":
+        return ", ".join(filter(None, [first.detail, red_age(cell)]))
     lead = cell.lead
     parts = [
         course_text(lead),

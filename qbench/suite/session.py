@@ -37,7 +37,7 @@ from qbench.suite.passes import rewriting_of
 from qbench.suite.stored_baselines import StoredBaselines
 from qbench.suite.subjects import make_subject
 from qbench.suite.suite import CalibrationChoice, Suite
-from qbench.tracking import Acceptance, Accepting, Baseline, accept_measurements, accept_reference
+from qbench.tracking import Acceptance, Accepting, Baseline, accept_measurements, accept_reference, is_taken
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -295,6 +295,4 @@ class Bench:
         if self._settings.accepting is None or verdict.outcome not in APPROVABLE:
             return verdict
         acceptance = self.acceptance(planned, [measurement])
-        if acceptance is None or not any(row.cell == planned.cell.slug for row in acceptance.rows):
-            return verdict
-        return approved(verdict)
+        return verdict if acceptance is None or not is_taken(acceptance, measurement, verdict) else approved(verdict)

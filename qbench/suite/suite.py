@@ -26,6 +26,7 @@ from qbench.suite.limits import layered_limits, refuse_no_numbers
 from qbench.suite.operator_tables import lines_of_operators, with_operators
 from qbench.suite.partners import refuse_other_data, with_borrowed
 from qbench.suite.passes import refuse_unknown
+from qbench.suite.shares import SHARES, layered_share, refuse_no_shares
 
 SUFFIX = ".qbench.toml"
 QUARANTINE_SUFFIX = ".quarantine.toml"
@@ -59,10 +60,10 @@ class ModelTable:
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
     (first match wins); ``equal_to`` and ``close_to`` name another backend in the same style (``criteria``), and in it
     ``decision``, ``flips`` and ``probabilities`` are set (``layered``).
-    ``agreement``, ``integer_macs``, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same
-    metrics. ``samples`` scores that many of the data, spread evenly. A variant replaces settings
-    (``calibration.count``, ``calibration.data``) and may name its own ``schemas`` and ``backends``. ``fp32`` names the
-    float model that this one is a quantized form of, or is false where it has none (``partners``).
+    Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same metrics. ``samples``
+    scores that many of the data, spread evenly. A variant replaces settings (``calibration.count``,
+    ``calibration.data``) and may name its own ``schemas`` and ``backends``. ``fp32`` names the float model that this
+    one is a quantized form of, or is false where it has none (``partners``).
     """
 
     id: str
@@ -81,6 +82,7 @@ class ModelTable:
     agreement: float | None = None
     limits: Mapping[str, float] = field(default_factory=dict)
     integer_macs: float | None = None
+    ranges: float | None = None
     samples: int | None = None
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     fp32: str | bool = ""
@@ -93,7 +95,7 @@ class ModelTable:
             values = [t if isinstance(t, float) else t.value for t in self.tolerance.values()]
         for value in values:
             Tolerance(value)  # refuses the impossible
-        Rules(agreement=self.agreement or 0.0, integer_macs=self.integer_macs or 0.0)  # likewise
+        refuse_no_shares(self)
         refuse_unknown(f"model {self.id}", self.passes or ())
         refuse_no_numbers(self.limits)
         self.asked()
@@ -129,6 +131,7 @@ class SuiteTable:
     Args:
         tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
             multiply-accumulates in integers. agreement: least share of samples answered as fp32 does.
+        ranges: share of its width by which a calibrated range may be other than accepted.
         limits: of distances to fp32 (``limits``).
         backends, schemas: what models are crossed with. passes: policies of rewriting that quantized cells are crossed
             with (``suite.passes``); none: as they were written. fp32: whether each backend also runs the float model.
@@ -148,6 +151,7 @@ class SuiteTable:
     equivalents: tuple[tuple[str, ...], ...] = ()
     integer_macs: float = 0.5
     agreement: float = 0.85
+    ranges: float = 0.01
     limits: Mapping[str, float] = field(default_factory=dict)
     backends: tuple[str, ...] = ()
     schemas: tuple[str, ...] = ()
@@ -158,9 +162,7 @@ class SuiteTable:
 
     def __post_init__(self) -> None:
         Tolerance(0.0 if self.tolerance is None else self.tolerance)
-        for name in ("integer_macs", "agreement"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ValueError(f"{name} = {getattr(self, name)}, which is no share between 0 and 1")
+        refuse_no_shares(self)
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads}")
         refuse_no_numbers(self.limits)
@@ -204,13 +206,18 @@ class Suite:
     def rules(self, model: str) -> Rules:
         """The numbers beside the tolerance that cells of ``model`` are judged by: the suite's, or its own."""
         table = next((table for table in self.models if table.id == model), None)
-        agreement, macs = (None, None) if table is None else (table.agreement, table.integer_macs)
         suite, own = f"suite {self.name}", f"model {model}"
+        layers = ((suite, self.table), (own, table))
+        (integer_macs, rule), (agreement, agreement_rule), (ranges, ranges_rule) = (
+            layered_share(name, *layers) for name in SHARES
+        )
         return Rules(
-            integer_macs=self.table.integer_macs if macs is None else macs,
-            agreement=self.table.agreement if agreement is None else agreement,
-            rule=suite if macs is None else own,
-            agreement_rule=suite if agreement is None else own,
+            integer_macs=integer_macs,
+            agreement=agreement,
+            ranges=ranges,
+            rule=rule,
+            agreement_rule=agreement_rule,
+            ranges_rule=ranges_rule,
             limits=layered_limits((suite, self.table.limits), (own, {} if table is None else table.limits)),
             equivalents=self.table.equivalents,
         )

@@ -2,12 +2,13 @@
 
 from qbench.tracking.acceptance import (
     Acceptance,
-    AcceptedRow,
     Accepting,
     Refusal,
     accept_measurements,
     demand_whole,
+    is_taken,
 )
+from qbench.tracking.accepted_row import AcceptedRow
 from qbench.tracking.accepted_table import accepted_lines, parts_text
 from qbench.tracking.accepted_values import AcceptedLevel, AcceptedLevels, accepted_levels, accepted_value
 from qbench.tracking.alerts import Alert, Kind, State, find_alerts
@@ -91,6 +92,7 @@ __all__ = [
     "finding_of_line",
     "group_alerts",
     "in_commit_order",
+    "is_taken",
     "joined_shards",
     "lacking_shares",
     "leftover_notes",

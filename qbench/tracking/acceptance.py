@@ -9,21 +9,26 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from qbench.errors import IncompleteError, InputError
+from qbench.errors import IncompleteError
 from qbench.judging import (
     ANY,
     Accepted,
     Cell,
     Criterion,
+    GateState,
     Measurement,
+    Outcome,
     QuarantineEntry,
     Rules,
+    Verdict,
     broken_text,
     inherited,
     least_agreement,
 )
 from qbench.metrics import Answers, Score, unpacked_answers
+from qbench.tracking.accepted_row import AcceptedRow, demand_reason
 from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers
+from qbench.tracking.calibrations import TakenCalibrations, calibration_name
 from qbench.tracking.runs import Run
 from qbench.tracking.scope import Scope, accepted_of, is_change, is_in_scope
 
@@ -44,22 +49,6 @@ class Accepting:
     fp32: bool = False
     reason: str = ""
     for_any: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AcceptedRow:
-    """One line of the table old → new; ``old`` is None for what was not there. ``cell`` is a slug, or ``fp32``.
-
-    ``unit`` is the metric's, in which people read the parts.
-    """
-
-    cell: str
-    environment_class: str
-    metric: str
-    old: int | None
-    new: int
-    out_of: int
-    unit: str = "%"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -134,6 +123,9 @@ def accept_measurements(
     cells, rows, refusals = dict(baseline.cells), list[AcceptedRow](), list[Refusal]()
     ended: dict[str, str] = {}
     left_new = left_changed = 0
+    calibrations = TakenCalibrations(
+        baseline.calibrations, accepting.scope, limit=rules.ranges, reason=accepting.reason
+    )
     kept = {(slug, name): answers for slug, classes in baseline.kept.items() for name, answers in classes.items()}
     for measurement in sorted(measurements, key=lambda m: (m.cell, str(m.environment))):
         slug, name = measurement.cell.slug, str(measurement.environment)
@@ -154,7 +146,9 @@ def accept_measurements(
         old = known.accepted.get(target, own) if accepting.for_any else _predecessor(known, measurement, rules)
         is_moved = target not in known.accepted and own is not None and not is_change(measurement, own)
         compared = None if accepting.for_any and is_moved else old  # nothing is replaced: the class alone is new
-        if not _is_asked_for(accepting.scope, measurement, compared, is_former=target in known.former):
+        taken = _is_asked_for(accepting.scope, measurement, compared, is_former=target in known.former)
+        rows += calibrations.take(measurement.calibrated, with_cell=taken)
+        if not taken:
             left_new += old is None
             left_changed += is_change(measurement, old)
             continue
@@ -166,15 +160,26 @@ def accept_measurements(
         name = target
         kept[slug, name] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
         rows += _rows(slug, name, old, measurement.scores)
-    new_baseline = replace(baseline, cells=cells, kept=_by_slug(kept)) if rows else baseline
+    changed = replace(baseline, cells=cells, kept=_by_slug(kept), calibrations=calibrations.accepted)
     return Acceptance(
-        baseline=new_baseline,
+        baseline=changed if rows else baseline,
         rows=tuple(rows),
         refusals=tuple(refusals),
         notices=tuple(ended.values()),
-        left_new=left_new,
-        left_changed=left_changed,
+        left_new=left_new + len(calibrations.left_new),
+        left_changed=left_changed + len(calibrations.left_moved),
     )
+
+
+def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict) -> bool:
+    """Whether what ``verdict`` is red for stands in the new baseline: the cell's result, its calibration, or both."""
+    taken = {row.cell for row in acceptance.rows}
+    if verdict.moved and (measurement.calibrated is None or calibration_name(measurement.calibrated.key) not in taken):
+        return False
+    if measurement.cell.slug in taken:
+        return True
+    drifted = any(gate.kind == "drift" and gate.state is GateState.BROKEN for gate in verdict.gates)
+    return bool(verdict.moved) and verdict.outcome is Outcome.DRIFTED and not drifted
 
 
 def _reason(accepting: Accepting, old: Accepted | None) -> str:
@@ -198,22 +203,6 @@ def _by_slug(kept: Mapping[tuple[str, str], Mapping[str, Answers]]) -> KeptAnswe
         if answers:
             found.setdefault(slug, {})[name] = answers
     return found
-
-
-def demand_reason(doing: str, reason: str) -> None:
-    """Refuse to replace anything without a word about why.
-
-    Raises:
-        InputError: the reason has no letter and no digit: it is blank, or the placeholder of a printed command.
-    """
-    if not any(character.isalnum() for character in reason):
-        raise InputError(
-            doing,
-            found="no reason for replacing what was accepted"
-            + (f", only '{reason.strip()}'" if reason.strip() else ""),
-            expected="one in words",
-            remedy='Add --qbench-reason "…" and say in it why the results changed.',
-        )
 
 
 def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) -> str:

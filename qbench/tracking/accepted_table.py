@@ -5,7 +5,7 @@ A metric counts in whole parts (a decibel is a thousand of them a sample), which
 
 from collections.abc import Iterable
 
-from qbench.tracking.acceptance import AcceptedRow
+from qbench.tracking.accepted_row import AcceptedRow
 
 NOTHING = "—"
 

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from qbench.judging import Accepted, Cell, Expectation, State
 from qbench.metrics import AnswerKind, Answers
+from qbench.tracking.calibrations import Calibrations
 
 KeptAnswers = Mapping[str, Mapping[str, Mapping[str, Answers]]]
 """Slug → environment class → data set → answers."""
@@ -60,6 +61,7 @@ class Baseline:
         metrics: metric against labels → hits of the reference.
         data: data set → its identity. stored: data set → the fp32 answers.
         cells: ``backend+schema[+variant]`` → what was accepted.
+        calibrations: key of a calibration → value → the accepted (low, high), which all machines see.
         kept: slug → environment class → data set → the accepted answers, of the results that name their digests.
     """
 
@@ -72,6 +74,7 @@ class Baseline:
     data: Mapping[str, StoredData]
     stored: Mapping[str, Answers]
     cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
+    calibrations: Calibrations = field(default_factory=dict)
     kept: KeptAnswers = field(default_factory=dict)
 
     def answers(self) -> Mapping[str, Answers]:
@@ -81,7 +84,7 @@ class Baseline:
     def lent(self, model: str, own: "Baseline | None") -> "Baseline":
         """This reference as that of ``model``, which is this network quantized, with the cells that ``own`` holds."""
         cells, kept = ({}, {}) if own is None else (own.cells, own.kept)
-        return replace(self, model=model, cells=cells, kept=kept)
+        return replace(self, model=model, cells=cells, kept=kept, calibrations={})
 
     def stale(self, digests: Mapping[str, str], samples: Mapping[str, int] = MappingProxyType({})) -> str:
         """What is not as it was when the reference was made, in words; empty when everything is.
@@ -138,6 +141,7 @@ class Baseline:
             accepted={} if known is None else known.current,
             kept=self.kept.get(cell.slug, {}),
             floors={} if known is None or trusted else known.floors,
+            calibrations=self.calibrations,
             cell_known=known is not None,
         )
 

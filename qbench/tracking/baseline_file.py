@@ -18,6 +18,7 @@ from qbench.errors import InputError, StoreError
 from qbench.metrics import Answers
 from qbench.storage import json_text, plain, value_from_table, write_bytes, write_text
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
+from qbench.tracking.calibrations import Calibrations, range_of_word, range_word
 from qbench.tracking.kept_file import kept_path, load_kept, save_kept
 from qbench.tracking.stored_arrays import damaged, packed_arrays, read_arrays
 
@@ -50,6 +51,7 @@ class _File:
     fp32: _Fp32
     data: Mapping[str, StoredData]
     cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
+    calibrations: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
 def baseline_path(folder: Path, suite: str, model: str) -> Path:
@@ -75,6 +77,7 @@ def load_baseline(path: Path) -> Baseline:
         data=file.data,
         stored=_answers(path, file.data),
         cells=file.cells,
+        calibrations=_calibrations(path, file.calibrations),
         kept=load_kept(path, file.cells, file.data),
     )
 
@@ -127,6 +130,10 @@ def save_baseline(path: Path, baseline: Baseline) -> bool:
 
 def _table(baseline: Baseline) -> dict[str, Any]:
     cells = {slug: _cell(cell) for slug, cell in baseline.cells.items()}
+    words = {
+        key: {value: range_word(ends) for value, ends in ranges.items()}
+        for key, ranges in baseline.calibrations.items()
+    }
     return {
         "format": FORMAT,
         "model": {"id": baseline.model, "digest": baseline.model_digest},
@@ -138,7 +145,14 @@ def _table(baseline: Baseline) -> dict[str, Any]:
         },
         "data": plain(baseline.data),
         "cells": cells,
-    }
+    } | ({"calibrations": words} if words else {})
+
+
+def _calibrations(path: Path, words: Mapping[str, Mapping[str, str]]) -> Calibrations:
+    try:
+        return {key: {value: range_of_word(word) for value, word in held.items()} for key, held in words.items()}
+    except ValueError as error:
+        raise damaged(path, f"a calibrated range that is none ({error})", "two numbers, the lower first") from error
 
 
 def _cell(cell: AcceptedCell) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Accepting today's fp32 answers as the reference of a model; a pure function from a Baseline to a new one.
 
 What was accepted for cells of another model or other data no longer judges anything: it is kept, marked as of a former
-one, until its class is measured again or it is pruned (``leftovers``).
+one, until its class is measured again or it is pruned (``leftovers``). Calibrations of another model are forgotten.
 """
 
 from collections.abc import Mapping
@@ -10,7 +10,8 @@ from dataclasses import replace
 from qbench.errors import InputError
 from qbench.judging import Measurement
 from qbench.metrics import Against, Answers
-from qbench.tracking.acceptance import Acceptance, AcceptedRow, demand_reason
+from qbench.tracking.acceptance import Acceptance
+from qbench.tracking.accepted_row import AcceptedRow, demand_reason
 from qbench.tracking.baseline import Baseline, StoredData
 
 
@@ -58,12 +59,15 @@ def accept_reference(
         stored=answers,
         cells={} if baseline is None else baseline.cells,
         kept={} if baseline is None else baseline.kept,
+        calibrations={} if baseline is None else baseline.calibrations,
     )
     if baseline is not None:
         if _same_reference(baseline, new):
             return Acceptance(baseline=baseline)
         if _is_other_subject(baseline, new):
-            new = replace(new, cells={slug: cell.outdated() for slug, cell in baseline.cells.items()})
+            outdated = {slug: cell.outdated() for slug, cell in baseline.cells.items()}
+            is_other_model = _identity(baseline) != _identity(new)
+            new = replace(new, cells=outdated, calibrations={} if is_other_model else baseline.calibrations)
         demand_reason(f"Accepting a new fp32 reference of '{measurement.cell.model}'", reason)
     before = {} if baseline is None else baseline.metrics
     rows = [
@@ -89,6 +93,9 @@ def _same_reference(old: Baseline, new: Baseline) -> bool:
 
 def _is_other_subject(old: Baseline, new: Baseline) -> bool:
     """Whether another model, preprocessing or data is behind it: a reference may also move with an engine's version."""
-    same = old.model_digest == new.model_digest and old.preprocessing == new.preprocessing
     shared = old.data.keys() & new.data.keys()
-    return not same or any(old.data[name].digest != new.data[name].digest for name in shared)
+    return _identity(old) != _identity(new) or any(old.data[name].digest != new.data[name].digest for name in shared)
+
+
+def _identity(baseline: Baseline) -> tuple[str, str]:
+    return baseline.model_digest, baseline.preprocessing

@@ -19,6 +19,7 @@ from qbench.errors import InputError
 from qbench.judging import Cell, Compared, EnvironmentClass, FirstNode, Measurement, PassNote, RewriteNote, Verdict
 from qbench.metrics import Against, Direction, Score
 from qbench.storage import plain
+from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
 
 FORMAT = "qbench-run/1"
 
@@ -117,6 +118,8 @@ def cell_line(cell: Cell, verdict: Verdict, measurement: Measurement | None) -> 
         line["compared"] = plain(measurement.compared)
     if measurement.rewritten is not None:
         line["rewritten"] = plain(measurement.rewritten)
+    if measurement.calibrated is not None:
+        line["calibrated"] = packed_calibration(measurement.calibrated)
     if measurement.idle_rules:
         line["idle_rules"] = list(measurement.idle_rules)
     return line
@@ -164,6 +167,7 @@ def measurement_of_line(line: Mapping[str, Any]) -> Measurement | None:
             compared=_compared(line.get("compared")),
             kept=dict(line.get("kept", {})),
             rewritten=_rewritten(line.get("rewritten")),
+            calibrated=unpacked_calibration(line.get("calibrated")),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(

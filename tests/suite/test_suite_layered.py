@@ -123,7 +123,10 @@ def test_a_pattern_about_no_cell_is_refused(tmp_path: Path, line: str, where: in
 def test_equivalents_reach_every_model(tmp_path: Path) -> None:
     found = suite(tmp_path, 'equivalents = [["x64-avx2", "x64-avx512-vnni"], ["arm*"]]')
     assert found.rules("net_b") == Rules(
-        equivalents=(("x64-avx2", "x64-avx512-vnni"), ("arm*",)), rule="suite small", agreement_rule="suite small"
+        equivalents=(("x64-avx2", "x64-avx512-vnni"), ("arm*",)),
+        rule="suite small",
+        agreement_rule="suite small",
+        ranges_rule="suite small",
     )
 
 

@@ -1,0 +1,83 @@
+"""Another calibration, from a suite to the terminal: told on every machine, accepted once, never by the way."""
+
+import json
+
+import pytest
+
+SUITE = """
+[suite]
+backends = ["ort-cpu"]
+schemas = ["w8a8_asym_pc", "w8a8_sym_pc"]
+fp32 = false
+agreement = 0.5
+tolerance = 0.5
+
+[[model]]
+id = "tiny_a"
+data = "points"
+calibration = {{ data = "spare", count = {count} }}
+metrics = ["top1", "agreement"]
+"""
+CHANGED = ("--qbench-accept=changed", "--qbench-reason", "fewer samples suffice")
+
+
+def known(project):
+    path = project.path / "baselines" / "scratch" / "tiny_a.json"
+    return json.loads(path.read_text())["calibrations"]
+
+
+@pytest.fixture
+def recalibrated(project):
+    project.write_suite(SUITE.format(count=64))
+    assert project.accept().parseoutcomes() == {"accepted": 2}
+    assert project.run().parseoutcomes() == {"passed": 2}
+    project.write_suite(SUITE.format(count=16))
+    return project
+
+
+def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
+    before = known(recalibrated)
+    assert set(before) == {"default"}
+    assert set(before["default"]) >= {"x", "h2"}
+    monkeypatch.setenv("FAKE_PROCESSOR", "other-test")
+    result = recalibrated.run()
+    assert result.parseoutcomes() == {"failed": 2}
+    result.stdout.fnmatch_lines(["*calibration changed: * ranges moved, the first that of 'x', −* … * → −* … *"])
+    result.stdout.fnmatch_lines(["≠ Was calibrated otherwise than accepted (2 cells)"])
+    assert set(recalibrated.outcomes().values()) == {"drifted"}
+
+    result = recalibrated.run(*CHANGED)
+    assert result.parseoutcomes() == {"accepted": 2}
+    result.stdout.fnmatch_lines(["*tiny_a::calibration default  ranges (* moved)  * values → * values*"])
+    assert known(recalibrated) != before
+    assert recalibrated.run().parseoutcomes() == {"passed": 2}
+
+
+def test_it_is_why_predictions_drift_and_new_does_not_take_it(recalibrated):
+    result = recalibrated.run()
+    result.stdout.fnmatch_lines(["*calibration changed: *"])
+    before = known(recalibrated)
+    assert recalibrated.run("--qbench-accept=new").parseoutcomes() == {"failed": 2}
+    assert known(recalibrated) == before
+    assert recalibrated.run(*CHANGED).parseoutcomes() == {"accepted": 2}
+    assert recalibrated.run().parseoutcomes() == {"passed": 2}
+
+
+def test_a_cell_that_is_new_here_stays_red_until_its_calibration_is_accepted(recalibrated, monkeypatch):
+    monkeypatch.setenv("FAKE_PROCESSOR", "other-test")
+    assert recalibrated.run("--qbench-accept=new").parseoutcomes() == {"failed": 2}
+    assert recalibrated.run().parseoutcomes() == {"failed": 2}
+
+
+def test_a_suite_may_admit_it(recalibrated, monkeypatch):
+    monkeypatch.setenv("FAKE_PROCESSOR", "other-test")
+    recalibrated.write_suite(SUITE.format(count=16).replace("fp32 = false", "fp32 = false\nranges = 1.0"))
+    assert recalibrated.run().parseoutcomes() == {"passed": 2}
+
+
+def test_a_run_made_elsewhere_brings_its_calibration(recalibrated):
+    from qbench.cli.program import main
+
+    recalibrated.run()
+    assert main(["accept", str(recalibrated.run_files[-1]), "--what", "changed", "--reason", "fewer"]) == 0
+    assert recalibrated.run().parseoutcomes() == {"passed": 2}
