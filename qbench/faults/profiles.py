@@ -80,7 +80,7 @@ def _fault(
     summary: str,
     story: Story,
     profiled: Callable[[Profile, str, Random], Statistics],
-    *causes: Cause,
+    cause: Cause,
 ) -> Fault:
     def fits(node: ir.Node) -> bool:
         return is_requantized(node) and not operator_facts(node).moved  # what moves numbers keeps the grid in front
@@ -90,7 +90,7 @@ def _fault(
         summary=summary,
         story=story,
         stage=Stage.CALIBRATION,
-        causes=causes,
+        causes=(Cause.CALIBRATION, cause),
         fits=fits,
         injection=ProfileFault(profiled),
     )
@@ -131,7 +131,6 @@ FAULTS = (
         Story("PaddlePaddle/Paddle#31103", "Scales of outputs were handed on to the wrong operators, and int8 failed."),
         _of_another,
         Cause.CLIPPING,
-        Cause.DEAD_RANGE,
     ),
     _fault(
         "calibrated-unnormalized",
@@ -139,7 +138,6 @@ FAULTS = (
         Story("pytorch/glow#2009", "How pictures were normalized cost more accuracy than quantizing did."),
         _scaled(_UNNORMALIZED),
         Cause.DEAD_RANGE,
-        Cause.RANGE_OUTLIER,
     ),
     _fault(
         "outlier-in-calibration",
@@ -147,7 +145,6 @@ FAULTS = (
         Story("Samsung/ONE#7236", "The lowest float, which padded a pool, would have become part of a recorded range."),
         _with_outlier,
         Cause.RANGE_OUTLIER,
-        Cause.DEAD_RANGE,
     ),
 )
 """Those of this file."""

@@ -45,6 +45,8 @@ class Cause(enum.Enum):
     """The engine fails on the node alone."""
     WRONG_KERNEL = "other numbers than its arithmetic"
     """The node computes something else than it claims, by none of the rules above."""
+    CALIBRATION = "calibration changed"
+    """Its range is another than the one that was accepted."""
     GRID = "coarse grid"
     """Nothing is wrong: the node needs more levels than it has."""
 

@@ -45,7 +45,7 @@ SHORT = {
 
 
 def cause_name(cell: CellView) -> str:
-    """The kind of reason ``cell`` is red for: its outcome, or where that says more the kind of its first broken gate."""
+    """The kind of reason ``cell`` is red for: its outcome, or the kind of its first broken gate if that says more."""
     first = next((gate for gate in cell.gates if gate.state == "broken"), None)
     if cell.outcome == "failed":
         if first is None or first.kind not in ("loss", "floor", "limit", "equality"):

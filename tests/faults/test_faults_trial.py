@@ -67,7 +67,16 @@ def test_a_wrong_profile_is_seen_by_what_it_costs():
     trial = trial_at("range-of-another-value", "dense1")
     assert trial.stage is Stage.CALIBRATION
     assert Seen.EQUALITY not in trial.seen
-    assert {Seen.AGREEMENT, Seen.DRIFT} <= trial.seen
+    assert {Seen.AGREEMENT, Seen.DRIFT, Seen.CALIBRATION} <= trial.seen
+    assert (trial.hit, trial.named) == (1, True)
+    assert trial.suspects[0] == ("dense1", "calibration changed")
+
+
+def test_a_profile_that_costs_nothing_is_seen_by_its_ranges():
+    trial = trial_at("calibrated-on-one-sample", "conv1")
+    assert Seen.CALIBRATION in trial.seen
+    assert not trial.seen & {Seen.RULE, Seen.STATISTICS, Seen.AGREEMENT, Seen.EQUALITY}
+    assert trial.found
 
 
 def test_a_gate_that_is_red_without_the_fault_sees_nothing():
