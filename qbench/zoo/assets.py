@@ -12,12 +12,8 @@ say so, and a suite asks for a package once for each cell.
 import contextlib
 import functools
 import os
-import shutil
 import zipfile
-from collections.abc import Iterator
 from pathlib import Path
-
-from filelock import FileLock
 
 from qbench.errors import StoreError, UnavailableError
 from qbench.storage import Cache, digest_bytes
@@ -50,7 +46,7 @@ def fetch_package(package: Pinned, cache: Cache | None = None, *, progress: Prog
     refusals = _refusals(cache)
     if known := refusals.get(package):
         raise known.with_traceback(None)
-    with _alone(cache, package):
+    with cache.alone(_KIND, package.sha256):  # two workers download it once
         if not _is_sound(path, package):  # else another process got it while we waited
             path.unlink(missing_ok=True)
             try:
@@ -118,37 +114,14 @@ def _is_sound(path: Path, package: Pinned) -> bool:
         ) from error
 
 
-@contextlib.contextmanager
-def _alone(cache: Cache, package: Pinned) -> Iterator[None]:
-    """Held by one process at a time for each package, so that two workers download it once."""
-    try:
-        (cache.folder / _KIND).mkdir(parents=True, exist_ok=True)
-        lock = FileLock(cache.folder / _KIND / f"{package.sha256}.lock")
-        lock.acquire()
-    except OSError as error:
-        raise StoreError(
-            f"Making room in the cache for package '{package.requirement}'",
-            found=error.strerror or str(error),
-            expected=f"a writable folder '{cache.folder}'",
-            remedy="Make it writable, or set QBENCH_CACHE to another folder.",
-        ) from error
-    try:
-        yield
-    finally:
-        lock.release()
-
-
 def _download(package: Pinned, cache: Cache, progress: Progress | None) -> None:
-    # One fixed folder for each package: what a killed download left is removed by the next, not kept for ever.
-    folder = cache.folder / _KIND / f".downloading-{package.sha256}"
-    shutil.rmtree(folder, ignore_errors=True)
-    try:
+    def make(path: Path) -> None:
         with contextlib.nullcontext(progress) if progress else terminal_bar(package) as listener:
-            archive = package.download(folder, listener)
+            archive = package.download(path.with_name("download"), listener)
         _verify(package, archive)
-        cache.entry(_KIND, package.file_name, lambda path: os.replace(archive, path))
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        os.replace(archive, path)
+
+    cache.entry(_KIND, package.file_name, make)
 
 
 def _verify(package: Pinned, archive: Path) -> None:

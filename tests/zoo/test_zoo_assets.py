@@ -211,7 +211,7 @@ def test_a_killed_download_leaves_no_entry_and_the_next_one_clears_up(
 ) -> None:
     fake_pip.behave("(target / 'half.whl').write_bytes(b'half'); time.sleep(60)")
     with fetching(cache, package, fake_pip) as process:
-        wait_for(lambda: any((cache.folder / "packages").glob(".downloading-*/wheel/half.whl")))
+        wait_for(lambda: any((cache.folder / "packages").glob(".making-*/download/wheel/half.whl")))
         process.send_signal(signal.SIGKILL)
     os.kill(fake_pip.calls()[0], signal.SIGKILL)  # the fake client of our own killed process
     assert not (cache.folder / "packages" / f"{package.sha256}.whl").exists()

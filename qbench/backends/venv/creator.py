@@ -11,9 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from filelock import FileLock
-
-from qbench.errors import InputError, NotFetchedError, StoreError, UnavailableError
+from qbench.errors import InputError, NotFetchedError, UnavailableError
 from qbench.storage import Cache, digest_plain
 
 _KIND = "pythons"
@@ -26,7 +24,7 @@ _PIP = ("--no-input", "--disable-pip-version-check", "--quiet", "--no-color", "-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentMaker:
-    """Makes environments of the Python ``base``, that of this process if nothing is said, and keeps them in ``cache``."""
+    """Makes environments of the Python ``base``, of this process if nothing is said, and keeps them in ``cache``."""
 
     cache: Cache = field(default_factory=Cache.default)
     base: Path = field(default_factory=lambda: Path(sys.executable))
@@ -43,24 +41,11 @@ class EnvironmentMaker:
         program = self.cache.folder / _KIND / key / "bin" / "python"
         if program.exists():
             return program
-        with self._alone(key):
+        with self.cache.alone(_KIND, key):  # two workers make an environment once
             if not program.exists():
                 shutil.rmtree(program.parent.parent, ignore_errors=True)  # its base Python is gone: a link to nothing
                 self.cache.entry(_KIND, key, lambda folder: self._install(folder, tuple(requirements)))
         return program
-
-    def _alone(self, key: str) -> FileLock:
-        """Held by one process at a time, so that two workers make an environment once."""
-        try:
-            (self.cache.folder / _KIND).mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StoreError(
-                "Making room in the cache for an environment",
-                found=error.strerror or str(error),
-                expected=f"a writable folder '{self.cache.folder}'",
-                remedy="Make it writable, or set QBENCH_CACHE to another folder.",
-            ) from error
-        return FileLock(self.cache.folder / _KIND / f"{key}.lock")
 
     def _install(self, folder: Path, requirements: tuple[str, ...]) -> None:
         doing = f"Making an environment with {', '.join(requirements)}"
