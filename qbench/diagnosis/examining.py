@@ -7,7 +7,7 @@ through each unit alone; only sums are kept (``tallies``).
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -45,6 +45,7 @@ class Examined:
         crashes: levels → how the patient's backend fails to make them alone.
         moved: levels → constants in front of them that are not what rounding makes of fp32's, with their distance
             (``FreshUnit``).
+        broken: levels → steps (rms) by which a pass moved them though it promised not to.
     """
 
     samples: int
@@ -53,6 +54,7 @@ class Examined:
     outputs: Differences | None
     crashes: Mapping[str, str]
     moved: Mapping[str, Mapping[str, float]]
+    broken: Mapping[str, float] = field(default_factory=dict)
 
 
 def examine(patient: Patient, batches: Iterable[Feeds], *, float_backend: Backend | None = None) -> Examined:

@@ -1,13 +1,14 @@
 """One graph of a cell under examination: driven by the task, ranked, and the causes of its worst nodes named."""
 
 import math
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import replace
 from functools import cached_property
 
 from qbench.backends import Array, Closing, Feeds
 from qbench.calibration import Rows
+from qbench.diagnosis.broken_passes import BrokenPass, broken_passes
 from qbench.diagnosis.budget import Budget
 from qbench.diagnosis.capturing import Capturing
 from qbench.diagnosis.causes import NamedCause, name_cause, remedy_of
@@ -48,6 +49,7 @@ class LocalizedGraph(Closing):
         self._kept = KeptFeeds(Rows.of(patient.original))
         self._batches = 0
         self._gains: dict[str, float] = {}
+        self._broken: Mapping[str, BrokenPass] = {}
 
     def driven(self, pace: Callable[[], None]) -> "_Driven":
         """What a task drives in place of the float graph; ``pace`` is asked before every batch but the first."""
@@ -72,7 +74,8 @@ class LocalizedGraph(Closing):
 
     @property
     def _examined(self) -> Examined:
-        return with_gains(self._counted, self._gains) if self._gains else self._counted
+        broken = {levels: one.counted.rms_steps for levels, one in self._broken.items()}
+        return with_gains(replace(self._counted, broken=broken), self._gains)
 
     @property
     def ranked(self) -> tuple[Excessive, ...]:
@@ -146,6 +149,7 @@ class LocalizedGraph(Closing):
         self._examination.close()  # what it counted stays; its engines need not stand beside those of captures
         if not self._kept.joined:
             return False
+        self._try_passes(budget)
         measured = self._measure_gains(budget)
         chosen = self.ranked[:count]
         named = self._named(chosen, budget)
@@ -174,11 +178,28 @@ class LocalizedGraph(Closing):
     def _cause(self, node: NodeErrors, capturing: Capturing, healthy: Arithmetic | None) -> NamedCause:
         try:
             named = name_cause(capturing.of(node), healthy, original=self.patient.original)
+            if node.levels in self._broken and not named.is_mistake:
+                named = self._by_pass(node, healthy) or named
         except Exception as error:  # one piece that fails must not take the others' causes with it
             self.notes.append(f"{self._prefix}{node.node} could not be captured: {_failure(error)}")
             return _UNNAMED
         self.notes += (f"{self._prefix}{node.node}: {note}" for note in named.notes)
         return named
+
+    def _by_pass(self, node: NodeErrors, healthy: Arithmetic | None) -> NamedCause | None:
+        """Why ``node`` is not what the graph before a pass makes of it; None: by no rule that is known."""
+        captured = self._broken[node.levels].captured(node)
+        named = None if captured is None else name_cause(captured, healthy)
+        return named if named is not None and named.is_mistake else None
+
+    def _try_passes(self, budget: Budget) -> None:
+        """Hold the passes of the cell, where there are any, to what they promise."""
+        if self.patient.rewriting is None or budget.is_over:
+            return
+        try:
+            self._broken = broken_passes(self.patient, self._kept.joined, budget)
+        except Exception as error:  # what else is known is worth saying
+            self.notes.append(f"what passes changed could not be looked at: {_failure(error)}")
 
     def _measure_gains(self, budget: Budget) -> bool:
         """What the outputs gain by each node alone, of as many as there is time for; whether that is all."""
@@ -204,14 +225,20 @@ class LocalizedGraph(Closing):
     def _suspect(self, one: Excessive, place: int, named: NamedCause | None) -> Suspect:
         """The suspect in ``place``; ``named`` None: there was no time for its cause."""
         cause, evidence = (None, "") if named is None else (named.cause, named.evidence)
+        broken = self._broken.get(one.node.levels) if one.excess is Excess.PASS else None
+        if broken is not None and (named is None or not named.is_mistake):
+            cause, evidence = Cause.WRONG_KERNEL, broken.sentence
+        elif broken is not None:
+            evidence = f"{evidence}; {broken.sentence}"
         if cause is None:
             cause, evidence = self._numbers(one)
+        remedy = "" if named is None else remedy_of(cause)
         return Suspect(
             node=self._prefix + one.node.node,
             cause=cause,
             evidence=f"{evidence}; {NOT_LOOKED_FOR}" if named is None else evidence,
             score=_GRAVITY * (len(Excess) - one.excess) - place,
-            remedy="" if named is None else remedy_of(cause),
+            remedy=remedy if broken is None else broken.remedy,
         )
 
     def _numbers(self, one: Excessive) -> tuple[Cause, str]:

@@ -7,25 +7,30 @@ A node's numbers take half of the budget at most, and causes a quarter of what i
 goes to the repair. When a budget runs out, what was found until then is the finding, and it says so.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qbench.diagnosis.budget import Budget
+from qbench.diagnosis.causes import OF_GRIDS
 from qbench.diagnosis.localized_graph import LocalizedGraph
+from qbench.diagnosis.moved_samples import samples_that_passes_move
 from qbench.diagnosis.patients import patients_of, quantized_of
+from qbench.diagnosis.recalibrated import recalibrated_first
 from qbench.diagnosis.repairing.candidates import repair_candidates
 from qbench.diagnosis.repairing.repair_of_cell import repair_cell
 from qbench.diagnosis.repairing.repeatable_cell import RepeatableCell, is_restored
 from qbench.errors import QbenchError
-from qbench.judging import Cause, Finding, Measurement, Repair, Suspect, Verdict
+from qbench.judging import Finding, Measurement, Repair, Suspect, Verdict
 from qbench.zoo import Samples
 
 SAMPLES = 64
 SUSPECTS = 5
 _NODES, _CAUSES = 0.5, 0.25
 """Shares of what is left of the budget."""
+_MOVED = 0.2
+"""Of the nodes' share, what looking for samples may take that passes move."""
 OUT_OF_BUDGET = "the budget ran out"
 """Begins the notes that say so; they stand before all others."""
 _PROVEN = 10_000.0
@@ -78,7 +83,15 @@ def localize(
         told("examining the nodes")
         patients = patients_of(cell.request, cell.shared)
         graphs = [stack.enter_context(LocalizedGraph(one, several=len(patients) > 1)) for one in patients.values()]
-        enough = _examine(cell, graphs, _few(cell, wishes), budget.share(_NODES))
+        share = budget.share(_NODES)
+        moved = samples_that_passes_move(
+            patients,
+            cell.request.subject.model.task,
+            _main(cell),
+            count=wishes.samples // 2,
+            budget=share.share(_MOVED),
+        )
+        enough = _examine(cell, graphs, _few(cell, wishes.samples, (*moved, *wishes.first)), share)
         told("naming causes")
         named = _name_causes(graphs, budget.share(_CAUSES), wishes.suspects)
         ranked = [one for graph in graphs for one in graph.likeliest]
@@ -106,7 +119,12 @@ def localize(
         repair, more, finished = _repaired(cell, verdict, ranked, budget, wishes)
     return replace(
         finding,
-        suspects=_proven_first(graphs, finding.suspects, repair),
+        suspects=recalibrated_first(
+            _proven_first(graphs, finding.suspects, repair),
+            verdict.moved,
+            {name: patient.original for name, patient in patients.items()},
+            most=wishes.suspects,
+        ),
         repair=repair,
         notes=tuple(sorted((*notes, *more), key=lambda note: not note.startswith(OUT_OF_BUDGET))),
         complete=enough and named and finished,
@@ -114,13 +132,18 @@ def localize(
     )
 
 
-def _few(cell: RepeatableCell, wishes: LocalizeWishes) -> Samples:
-    """The samples to look at: those that are to come first, then others, spread over the data."""
+def _main(cell: RepeatableCell) -> Samples:
+    return cell.shared.samples(next(iter(cell.request.subject.data.values())))
+
+
+def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:
+    """``count`` samples to look at: half of them such as are to come ``first``, then others, spread over the data."""
     main = next(iter(cell.request.subject.data.values()))
-    count, places = min(wishes.samples, len(main)), {name: place for place, name in enumerate(main.sample_ids)}
-    named = [places[name] for name in wishes.first if name in places][: max(count // 2, 1)]
-    spread = [place * len(main) // count for place in range(count)]
-    chosen = list(dict.fromkeys([*named, *spread]))[:count]
+    count, places = min(count, len(main)), {name: place for place, name in enumerate(main.sample_ids)}
+    named = list(dict.fromkeys(places[name] for name in first if name in places))[: max(count // 2, 1)]
+    left = [place for place in range(len(main)) if place not in frozenset(named)]
+    more = count - len(named)
+    chosen = [*named, *(left[place * len(left) // more] for place in range(more))]
     return cell.shared.samples(main if len(chosen) == len(main) and not named else main.pick(chosen))
 
 
@@ -152,7 +175,7 @@ def _name_causes(graphs: list[LocalizedGraph], budget: Budget, suspects: int) ->
 def _worth_saying(suspects: list[Suspect], verdict: Verdict) -> tuple[Suspect, ...]:
     """The worst first; of a cell that does not fail only what is wrong, not what its grids cost."""
     ordered = sorted(suspects, key=lambda one: -one.score)
-    return tuple(one for one in ordered if one.cause not in _COSTS or not is_restored(verdict))
+    return tuple(one for one in ordered if one.cause not in OF_GRIDS or not is_restored(verdict))
 
 
 def _proven_first(
@@ -169,10 +192,6 @@ def _proven_first(
     more = dict.fromkeys(proven, _PROVEN) | dict.fromkeys(parted, 2 * _PROVEN)
     raised = (replace(one, score=one.score + more.get(one.node, 0.0)) for one in suspects)
     return tuple(sorted(raised, key=lambda one: -one.score))
-
-
-_COSTS = frozenset({Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER})
-"""What a grid costs that was chosen so; a cell that holds can afford it."""
 
 
 def _repaired(

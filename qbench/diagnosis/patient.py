@@ -10,6 +10,7 @@ from typing import Protocol, runtime_checkable
 import onnx_ir as ir
 
 from qbench.backends import Backend
+from qbench.evaluation import Rewriting
 from qbench.interpreter import Around
 
 
@@ -25,6 +26,7 @@ class Patient:
         watched: runs it with taps that change nothing; ``backend`` itself where that is an integer machine.
         claims: a machine that counts as ``backend`` should, where that is known and another one than ``watched``.
         threads: of one engine.
+        written, rewriting: the graph that the quantizer wrote, and what made ``quantized`` of it; None: nothing did.
     """
 
     model: str
@@ -36,6 +38,8 @@ class Patient:
     watched: Backend
     claims: Backend | None = None
     threads: int = 1
+    written: ir.Model | None = None
+    rewriting: Rewriting | None = None
 
     @property
     def is_watched_itself(self) -> bool:

@@ -20,18 +20,22 @@ def quantized_of(request: Request, shared: SharedWork) -> Quantized:
         InputError: the cell runs the float model.
         QbenchError: they cannot be made.
     """
+    written = _written(request, shared)
+    return written if request.rewriting is None else rewrite_quantized(written, request.rewriting).quantized
+
+
+def _written(request: Request, shared: SharedWork) -> Quantized:
+    """Before any passes of the request."""
     if request.cell.is_given:
-        written = shared.given
-    elif request.schema is None:
+        return shared.given
+    if request.schema is None:
         raise InputError(
             f"Localising '{request.cell}'",
             found="the float model",
             expected="a quantized one: what is looked for is what quantization changes",
             remedy="Name a schema.",
         )
-    else:
-        written = shared.quantized(request.schema, request.backend.capabilities)
-    return written if request.rewriting is None else rewrite_quantized(written, request.rewriting).quantized
+    return shared.quantized(request.schema, request.backend.capabilities)
 
 
 def patients_of(request: Request, shared: SharedWork) -> Mapping[str, Patient]:
@@ -45,6 +49,7 @@ def patients_of(request: Request, shared: SharedWork) -> Mapping[str, Patient]:
         QbenchError: its graphs cannot be made.
     """
     quantized = quantized_of(request, shared)
+    written = {} if request.rewriting is None else _written(request, shared).models
     watched = watched_for(request.backend)
     if request.schema is None:
         originals = {name: plannable(model) for name, model in shared.given.models.items()}
@@ -61,6 +66,8 @@ def patients_of(request: Request, shared: SharedWork) -> Mapping[str, Patient]:
             watched=watched,
             claims=claimed_by(request),
             threads=request.threads,
+            written=written.get(name),
+            rewriting=request.rewriting,
         )
         for name, model in quantized.models.items()
     }

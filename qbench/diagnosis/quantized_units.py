@@ -112,6 +112,18 @@ def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
     return tuple(unit for unit in units if unit is not None)
 
 
+def whole_unit(model: ir.Model, value: str) -> QuantizedUnit | None:
+    """All of ``model`` as the piece that makes ``value``, its output, with the levels inside; None: none can be cut.
+
+    Raises:
+        InputError: a Q or DQ means nothing.
+    """
+    shaped = with_shapes(model)
+    for node in (one for one in shaped.graph if _on_one_grid(one) and _levels(one).name == value):
+        return _unit(shaped, node, {_levels(node)})
+    return next((_real_unit(shaped, one, set()) for one in shaped.graph.outputs if one.name == value), None)
+
+
 def levels_without_unit(model: ir.Model, units: Sequence[QuantizedUnit]) -> tuple[str, ...]:
     """The values on one grid of ``model`` that none of ``units`` makes."""
     made = {unit.value for unit in units}

@@ -1,10 +1,11 @@
 """Which nodes exceed what their grids explain, the worst first.
 
-Five kinds of excess, in this order; within a kind by how large it is:
+Six kinds of excess, in this order; within a kind by how large it is:
 
     crash     the engine fails on the node alone
     counting  its levels are not those of the arithmetic that it claims; where it claims none, they are more than a step
               off real arithmetic, or off it by a step without a tie at more than every hundredth value
+    pass      a pass that promised not to move its levels, or not so far, made others of it
     graph     isolated² > explained²: with the fp32 operators on the very same grids less would be lost; or a constant
               that is not what rounding makes of fp32's, and brings nothing
     trace     as counting, but less than a hundredth of a step (rms): a race, a tie
@@ -46,9 +47,10 @@ class Excess(enum.IntEnum):
 
     CRASH = 0
     COUNTING = 1
-    GRAPH = 2
-    TRACE = 3
-    GRID = 4
+    PASS = 2
+    GRAPH = 3
+    TRACE = 4
+    GRID = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +82,9 @@ def _excesses(examined: Examined) -> Iterator[Excessive]:
         counted = _counting(node)
         if counted > 0:
             yield Excessive(node=node, excess=Excess.COUNTING if counted > _TRACE else Excess.TRACE, score=counted)
+        broken = examined.broken.get(node.levels, 0.0)
+        if broken > 0:
+            yield Excessive(node=node, excess=Excess.PASS, score=broken)
         moved = 0.0 if is_corrected(node) else max(examined.moved.get(node.levels, {}).values(), default=0.0)
         graph = max(_beyond_explained(node), moved)
         if graph > _EXCESS:

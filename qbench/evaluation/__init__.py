@@ -2,6 +2,7 @@
 
 from qbench.evaluation.feed_recorder import recorded_feeds
 from qbench.evaluation.kept_answers import KeptAnswers
+from qbench.evaluation.noted_samples import NotedSamples
 from qbench.evaluation.output_steps import OutputSteps, steps_of
 from qbench.evaluation.request import Beside, MetricUse, Request, Subject
 from qbench.evaluation.rewriting import rewrite_quantized
@@ -13,6 +14,7 @@ __all__ = [
     "Beside",
     "KeptAnswers",
     "MetricUse",
+    "NotedSamples",
     "OutputSteps",
     "Quantized",
     "Request",

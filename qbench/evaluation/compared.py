@@ -6,20 +6,21 @@ but counts, and the first batch on which the two differ.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Executor, Feeds
 from qbench.errors import InputError, QbenchError
+from qbench.evaluation.noted_samples import NotedSamples
 from qbench.evaluation.output_steps import OutputSteps, steps_of
 from qbench.evaluation.parting import first_parting
 from qbench.evaluation.request import Beside, Request
 from qbench.evaluation.shared import prepare_runners
 from qbench.judging import Compared, FirstNode, holds
 from qbench.metrics import Differences, count_differences, unequal
-from qbench.zoo import BATCH, Samples
+from qbench.zoo import Samples
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,19 +32,6 @@ class _Parting:
     feeds: Feeds
     ours: Mapping[str, Array]
     theirs: Mapping[str, Array]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Noted(Samples):
-    """Samples that tell ``note`` the names of each batch before it is used."""
-
-    note: Callable[[Sequence[str]], None]
-
-    def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
-        """Feeds, ``size`` samples at a time."""
-        for place, feeds in enumerate(Samples.batches(self, size)):
-            self.note(self.ids[place * size : (place + 1) * size])
-            yield feeds
 
 
 class Comparison:
@@ -78,8 +66,7 @@ class Comparison:
 
     def noted(self, samples: Samples) -> Samples:
         """``samples`` whose batches are known by name while they run."""
-        values = {field.name: getattr(samples, field.name) for field in fields(samples)}
-        return _Noted(**values, note=self._note)
+        return NotedSamples.of(samples, self._note)
 
     def finished(self) -> Compared:
         """What was counted; where more differs than may, with the node at which it begins."""

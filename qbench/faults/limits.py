@@ -192,13 +192,14 @@ def _fault(
     story: Story,
     edit: Callable[[ir.Node, Random], None],
     fits: Callable[[ir.Node], bool],
+    *more: Cause,
 ) -> Fault:
     return Fault(
         name=name,
         summary=summary,
         story=story,
         stage=Stage.PASS,
-        causes=(Cause.ABSORBED_CLIP,),
+        causes=(Cause.ABSORBED_CLIP, *more),
         fits=fits,
         injection=GraphEdit(edit),
     )
@@ -234,6 +235,7 @@ FAULTS = (
         Story("pytorch/glow#5729", "Merging a chain of rescales forgot that each of them saturates."),
         _last_range,
         _is_narrower,
+        Cause.ROUNDING,  # of numbers that no grid holds back the first rounding is all that is gone
     ),
 )
 """Those of this file."""

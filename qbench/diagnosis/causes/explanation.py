@@ -39,6 +39,15 @@ class NamedCause:
     others: tuple[Explanation, ...] = ()
     notes: tuple[str, ...] = ()
 
+    @property
+    def is_mistake(self) -> bool:
+        """Whether it says what is wrong: something is, by a rule that is known, and it is not what a grid costs."""
+        return self.cause is not None and self.cause is not Cause.WRONG_KERNEL and self.cause not in OF_GRIDS
+
+
+OF_GRIDS = frozenset({Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER})
+"""What a grid costs that was chosen so; a cell that holds can afford it."""
+
 
 def heaviest(found: Iterable[Explanation | None]) -> Explanation | None:
     """The first of the heaviest; it stops at one that is sure."""

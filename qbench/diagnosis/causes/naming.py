@@ -12,6 +12,7 @@ import onnx_ir as ir
 
 from qbench.diagnosis.captured import Captured
 from qbench.diagnosis.causes.biasing import Biases
+from qbench.diagnosis.causes.chaining import Chains
 from qbench.diagnosis.causes.explanation import SURE, Explanation, NamedCause
 from qbench.diagnosis.causes.fitting import Lines
 from qbench.diagnosis.causes.framing import scene_of
@@ -43,6 +44,7 @@ _LOCAL = 0.95
 
 COUNTING: tuple[Hypothesis, ...] = (
     Repeating(),
+    Chains(),
     Pairs(),
     Roundings(),
     ResultOrders(),

@@ -17,7 +17,7 @@ from qbench.passes.effect_check.verdicts import Array, Counterexample, PassVerdi
 _BY_ONNX = frozenset({"qdq", "ideal"})
 """Machines that quantize reals by ONNX's own rule."""
 _Feeds = Mapping[str, Array]
-_OF_KERNELS = (BatchError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError)
+KERNEL_ERRORS = (BatchError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError)
 """What kernels raise for what they cannot compute."""
 
 
@@ -83,12 +83,12 @@ def judged(asked: Question, machines: tuple[Machine, ...]) -> RegionVerdict:
         try:
             before = running(region.before, machine)
             before(trials.batches[0])
-        except (UnsupportedError, *_OF_KERNELS) as error:
+        except (UnsupportedError, *KERNEL_ERRORS) as error:
             notes.append(f"{machine_name(machine)} cannot run it ({error})")
             continue
         try:
             found = _on_one(asked, _Pair(machine, region.output, before, running(region.after, machine)), seen)
-        except (QbenchError, *_OF_KERNELS) as error:
+        except (QbenchError, *KERNEL_ERRORS) as error:
             words = str(error) if isinstance(error, (QbenchError, BatchError)) else f"{type(error).__name__}: {error}"
             note = f"the graph after it does not run: '{region.output}' ({machine_name(machine)}): {words}"
             return RegionVerdict(region.output, PassVerdict.REFUTED, 0, note=note)
@@ -125,7 +125,7 @@ def _small(asked: Question, pair: _Pair, feeds: _Feeds, cases: Array | None) -> 
     def fails(tried: _Feeds) -> bool:
         try:
             return bool(asked.yardstick.wrong(*pair.run(tried)).any())
-        except _OF_KERNELS:
+        except KERNEL_ERRORS:
             return False  # made small it is no input of the graph any more
 
     if cases is not None:
