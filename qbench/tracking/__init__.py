@@ -14,7 +14,7 @@ from qbench.tracking.accepted_values import AcceptedLevel, AcceptedLevels, accep
 from qbench.tracking.alerts import Alert, Kind, State, find_alerts
 from qbench.tracking.annotations import ANNOTATIONS_FILE, Annotation, Ruling, load_annotations
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
-from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_accepted, load_baseline, save_baseline
+from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_baseline, save_baseline
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
 from qbench.tracking.counts import Nature, metrics_of_line, nature_of
@@ -96,7 +96,6 @@ __all__ = [
     "joined_shards",
     "lacking_shares",
     "leftover_notes",
-    "load_accepted",
     "load_annotations",
     "load_baseline",
     "main_line",

@@ -82,13 +82,14 @@ def load_baseline(path: Path) -> Baseline:
     )
 
 
-def load_accepted(path: Path) -> Mapping[str, AcceptedCell]:
-    """What the baseline at ``path`` holds for its cells, without reading any answers.
+def load_held(path: Path) -> tuple[Mapping[str, AcceptedCell], tuple[str, ...]]:
+    """What the baseline at ``path`` holds for its cells, and the keys of its calibrations; no answers are read.
 
     Raises:
         StoreError: as ``load_baseline``.
     """
-    return _parsed(path).cells
+    file = _parsed(path)
+    return file.cells, tuple(file.calibrations)
 
 
 def delete_baseline(path: Path) -> None:

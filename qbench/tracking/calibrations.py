@@ -78,6 +78,11 @@ def calibration_name(key: str) -> str:
     return f"calibration {key}"
 
 
+def variant_of_key(key: str) -> str:
+    """The suite's variant whose calibration is called ``key``; empty for that of the model itself."""
+    return key.partition("+")[2]
+
+
 def range_word(ends: tuple[float, float]) -> str:
     """``-1.25 6``: a measurement has five digits of each end."""
     return f"{ends[0]:.5g} {ends[1]:.5g}"

@@ -4,14 +4,15 @@ They are listed by every run that knows its whole suite, and removed on request 
 back tomorrow, and a class that nobody measured anew may only be waiting for its machine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from qbench.errors import StoreError
 from qbench.judging import Cell
 from qbench.tracking.baseline import Baseline
-from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_accepted, load_baseline, save_baseline
+from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_baseline, load_held, save_baseline
+from qbench.tracking.calibrations import calibration_name, variant_of_key
 
 _NAMED = 3
 
@@ -21,7 +22,7 @@ class Leftover:
     """One thing that nothing uses.
 
     Args:
-        suite, model: whose baseline. cell: its slug; empty: the whole file.
+        suite, model: whose baseline. cell: its slug, or a ``calibration`` with its key; empty: the whole file.
         environment_class: the class whose result is of a former model or former data; empty: all that is known of it.
     """
 
@@ -41,7 +42,13 @@ class Leftover:
         """One clause."""
         if self.environment_class:
             return "of a former model or former data"
-        return f"no such {'cell' if self.cell else 'model'} in the suite '{self.suite}'"
+        kind = "variant" if self.is_calibration else "cell" if self.cell else "model"
+        return f"no such {kind} in the suite '{self.suite}'"
+
+    @property
+    def is_calibration(self) -> bool:
+        """Whether it is what a variant was calibrated by."""
+        return self.cell.startswith(calibration_name(""))
 
 
 def find_leftovers(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[Leftover, ...]:
@@ -60,12 +67,15 @@ def find_leftovers(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[Lef
             found.append(Leftover(suite=suite, model=model))
             continue
         try:
-            known = load_accepted(path)
+            known, calibrations = load_held(path)
         except StoreError:
             continue
         for slug, held in known.items():
             classes = held.former if slug in slugs[model] else ("",)
             found += [Leftover(suite=suite, model=model, cell=slug, environment_class=name) for name in classes]
+        variants = {"+".join(slug.split("+")[2:]) for slug in slugs[model]}
+        lost = (calibration_name(key) for key in calibrations if variant_of_key(key) not in variants)
+        found += [Leftover(suite=suite, model=model, cell=name) for name in lost]
     return tuple(sorted(found))
 
 
@@ -109,9 +119,13 @@ def prune_leftovers(folder: Path, leftovers: Iterable[Leftover]) -> None:
             save_baseline(path, _without(load_baseline(path), several))
 
 
-def _without(baseline: Baseline, leftovers: Iterable[Leftover]) -> Baseline:
+def _without(baseline: Baseline, leftovers: Sequence[Leftover]) -> Baseline:
     cells, kept = dict(baseline.cells), {slug: dict(classes) for slug, classes in baseline.kept.items()}
+    lost = {one.cell for one in leftovers if one.is_calibration}
+    calibrations = {key: held for key, held in baseline.calibrations.items() if calibration_name(key) not in lost}
     for one in leftovers:
+        if one.is_calibration:
+            continue
         if not one.environment_class or cells[one.cell].accepted.keys() == {one.environment_class}:
             del cells[one.cell]
             kept.pop(one.cell, None)
@@ -120,4 +134,4 @@ def _without(baseline: Baseline, leftovers: Iterable[Leftover]) -> Baseline:
         left = {key: accepted for key, accepted in cell.accepted.items() if key != name}
         cells[one.cell] = replace(cell, accepted=left, former=tuple(n for n in cell.former if n != name))
         kept.get(one.cell, {}).pop(name, None)
-    return replace(baseline, cells=cells, kept=kept)
+    return replace(baseline, cells=cells, kept=kept, calibrations=calibrations)

@@ -92,3 +92,19 @@ def test_folders_without_a_suite_are_named_and_nothing_more(folder, tmp_path):
 
 def test_leftovers_sort_by_what_they_are():
     assert Leftover(suite="s", model="a") < Leftover(suite="s", model="a", cell="x") < Leftover(suite="s", model="b")
+
+
+def test_what_a_lost_variant_was_calibrated_by_goes_with_it(folder):
+    path = baseline_path(folder, "smoke", "mobilenet_v2")
+    ranges = {"x": (0.0, 1.0)}
+    by_key = dict.fromkeys(("default", "default+calib32", "default+calib8", "none"), ranges)
+    save_baseline(path, dataclasses.replace(load_baseline(path), calibrations=by_key))
+    cells = [*CELLS, Cell("smoke", "mobilenet_v2", "ort-cpu", "w8a8_asym_pc", "calib32")]
+    found = [one for one in find_leftovers(folder, "smoke", cells) if one.is_calibration]
+    assert [(one.name, one.why) for one in found] == [
+        ("mobilenet_v2::calibration default+calib8", "no such variant in the suite 'smoke'")
+    ]
+    before = load_baseline(path).cells
+    prune_leftovers(folder, found)
+    after = load_baseline(path)
+    assert (list(after.calibrations), after.cells) == (["default", "default+calib32", "none"], before)
