@@ -9,12 +9,13 @@ A value of another unit has five digits and its unit: ``35.213 dB``; a plain num
 """
 
 import math
+from decimal import Decimal
 
 from qbench.metrics import Score
 
 _DIGITS = 9
 
-_WHOLE, _HUNDREDTH = 10, 0.01
+_HUNDREDTH = 0.01
 
 
 def percent(value: float) -> str:
@@ -34,10 +35,7 @@ def short_percent(value: float) -> str:
 
 def rough_percent(share: float) -> str:
     """A share to two digits, never as a power of ten: ``100 %``, ``12 %``, ``0.034 %``."""
-    hundred = float(f"{100 * share:.2g}")
-    if abs(hundred) >= _WHOLE or not hundred:
-        return f"{hundred:.0f} %"
-    return f"{hundred:.15f}".rstrip("0").rstrip(".") + " %"
+    return f"{Decimal(f'{100 * share:.2g}'):f} %"
 
 
 def valued(score: Score, value: float) -> str:
