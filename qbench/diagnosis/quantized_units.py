@@ -201,7 +201,7 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
     ends = Ends.of_grid(lowest, highest, int(grid.zero_point))
     stands_for = _first_real(source)
     maker = source.producer()
-    if (limits := _limits(maker, float(grid.scale))) is not None and maker is not None:
+    if (limits := limits_of(maker, float(grid.scale))) is not None and maker is not None:
         ends, source = ends.within(*limits), maker.inputs[0]
     return QuantizedUnit(
         value=str(levels.name),
@@ -270,7 +270,7 @@ def _behind(levels: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]) -> 
     return list(feeds), nodes
 
 
-def _limits(node: ir.Node | None, scale: float) -> tuple[float, float] | None:
+def limits_of(node: ir.Node | None, scale: float) -> tuple[float, float] | None:
     """What a Relu or Clip with constant ends lets through, in steps; None of any other node."""
     if node is None or node.domain or node.op_type not in {"Relu", "Clip"}:
         return None

@@ -15,6 +15,7 @@ from qbench.diagnosis.causes.biasing import Biases
 from qbench.diagnosis.causes.chaining import Chains
 from qbench.diagnosis.causes.explanation import SURE, Explanation, NamedCause
 from qbench.diagnosis.causes.fitting import Lines
+from qbench.diagnosis.causes.float_limits import FloatLimits
 from qbench.diagnosis.causes.framing import scene_of
 from qbench.diagnosis.causes.grid_costs import Cost, GridCosts, WeightCosts, coarse
 from qbench.diagnosis.causes.hypothesis import Hypothesis
@@ -65,7 +66,7 @@ COUNTING: tuple[Hypothesis, ...] = (
 )
 """Why an engine counts otherwise; of equal weights the first."""
 
-COSTS: tuple[Hypothesis, ...] = (Written(), OwnPairs(), Misplaced(), GridCosts(), WeightCosts())
+COSTS: tuple[Hypothesis, ...] = (Written(), FloatLimits(), OwnPairs(), Misplaced(), GridCosts(), WeightCosts())
 """Why a graph that is counted right is off all the same."""
 
 

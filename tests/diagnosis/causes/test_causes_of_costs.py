@@ -116,7 +116,19 @@ def test_a_limit_that_the_graph_lost(behind):
     for original in (True, False):
         named = one.cause(original=original)
         assert named.cause is Cause.ABSORBED_CLIP
-        assert "where fp32 is limited" in named.evidence
+        assert re.search("where fp32 is limited|limit is .* in the quantized graph", named.evidence)
+
+
+@pytest.mark.parametrize("behind", ["Clip(0.0, 23.0)", "Clip(0.0, 21.0)"])
+def test_another_limit_that_few_numbers_reach(behind):
+    """It costs too little to show in the result, and stands in both graphs."""
+    wide = conv(behind="Clip(0.0, 22.0)", output=(0.1, 0, "uint8"))
+    one = replace(wide, unit=conv(behind=behind, output=(0.1, 0, "uint8")).unit)
+    assert one.cause(original=False).cause is not Cause.ABSORBED_CLIP
+    named = one.cause()
+    assert named.cause is Cause.ABSORBED_CLIP
+    assert "the upper limit is " in named.evidence
+    assert wide.cause().cause is None
 
 
 @pytest.mark.parametrize("share", [0.3, 0.5])
@@ -238,7 +250,7 @@ def test_what_is_large_is_looked_at_in_part():
 
 
 def test_the_room_shows_what_others_need():
-    assert set(causes.__all__) == {"Explanation", "Hypothesis", "NamedCause", "name_cause", "remedy_of"}
+    assert set(causes.__all__) == {"OF_GRIDS", "Explanation", "Hypothesis", "NamedCause", "name_cause", "remedy_of"}
 
 
 def test_channels_that_are_practically_zero_are_compared_with_nothing():
