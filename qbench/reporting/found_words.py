@@ -20,11 +20,14 @@ _NAMED = 3
 def found_text(finding: Finding) -> str:
     """The worst node with its numbers and its cause, and what repairs the cell."""
     first = next(iter(finding.suspects), None)
-    if first is None:
-        known = finding.notes[0] if finding.notes and not finding.complete else "no node is suspected"
-    else:
-        known = ", ".join(_worst(finding, first))
     repair = repair_text(finding.repair)
+    if first is not None:
+        known = ", ".join(_worst(finding, first))
+    elif finding.notes and not finding.complete:
+        known = finding.notes[0]
+        repair = repair if finding.repair is not None and finding.repair.restores else ""  # the note says why not
+    else:
+        known = "no node is suspected"
     return f"{known}; {repair}" if repair else known
 
 

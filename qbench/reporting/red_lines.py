@@ -1,6 +1,6 @@
 """What is red, for a terminal: by cause, worst first, with the rule, where it was set, and what to type next."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from qbench.reporting.line import COMMAND, Line, wrapped
@@ -89,10 +89,24 @@ def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
         else:
             yield from (Line(f"  {name}") for name in names)
             yield from wrapped(facts, width, "plain", indent=6)
-        for found in dict.fromkeys(cell.found for cell in alike if cell.found):
-            yield from wrapped(found, width, "warn", indent=6)
+        for text in _findings(alike):
+            yield from wrapped(text, width, "warn", indent=6)
     if len(cause.cells) > len(shown):
         yield Line(f"  and {counted(len(cause.cells) - len(shown), 'cell')} more", "muted")
+
+
+def _findings(cells: Sequence[CellView]) -> Iterator[str]:
+    """What localisation says of ``cells``, which is told by what sets them apart where it says several things."""
+    found: dict[str, list[CellView]] = {}
+    for cell in cells:
+        if cell.found:
+            found.setdefault(cell.found, []).append(cell)
+    axes = [(cell.key.model, cell.key.backend, cell.key.column) for cell in cells]
+    apart = [place for place, names in enumerate(zip(*axes, strict=True)) if len(set(names)) > 1]
+    label = {cell.key: " ".join(names[place] for place in apart) for cell, names in zip(cells, axes, strict=True)}
+    for text, alike in found.items():
+        whose = "" if len(alike) == len(cells) else ", ".join(label[cell.key] for cell in alike) + ": "
+        yield whose + text
 
 
 def _facts(cell: CellView) -> str:

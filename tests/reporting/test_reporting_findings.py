@@ -139,6 +139,7 @@ def test_a_finding_in_one_line(finding):
     assert found_text(healthy) == "no node is suspected"
     broken = replace(healthy, complete=False, notes=("could not be localised: no time",))
     assert found_text(broken) == "could not be localised: no time"
+    assert found_text(replace(broken, repair=vain)) == found_text(broken)
     crashed = Suspect(node="gone", cause=Cause.CRASH, evidence="it ends")
     assert found_text(replace(healthy, suspects=(crashed,))) == "worst: gone, cause: engine crash"
 

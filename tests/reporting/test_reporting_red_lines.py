@@ -1,12 +1,16 @@
 """What stands under a cause: one command for several cells, words apart from it, the file and the key of the rule."""
 
+from dataclasses import replace
+
 import pytest
+from reporting_findings import make_finding
 from reporting_histories import make_cell, make_run
 
-from qbench.reporting import styled_lines
+from qbench.reporting import build_report, styled_lines
 from qbench.reporting.line import wrapped
 from qbench.reporting.next_steps import Step, next_steps
 from qbench.reporting.rule_places import place_of
+from qbench.tracking import cell_of_line, finding_line
 
 ACCEPT = '--qbench-accept=changed --qbench-reason "…"'
 
@@ -82,3 +86,22 @@ def test_one_fault_of_many_cells_is_said_once():
     text = [line.text for line in styled_lines(make_run(cells), 80)]
     assert sum("no such thing" in line for line in text) == 1
     assert [line for line in text if line.startswith("  m::")] == [f"  m::ort-cpu+s{i}" for i in range(3)]
+
+
+def test_of_cells_that_lose_alike_each_finding_says_whose_it_is():
+    lines = [make_cell("mobilenet_v2", backend, "s1", 0.02) for backend in ("ort-cpu", "ort-noopt", "engine")]
+    found = make_finding(12, (9,))
+    findings = (found, found, replace(found, suspects=(), repair=None))
+    told = [
+        finding_line(cell_of_line(line), replace(one, backend=line["backend"], schema="s1"))
+        for line, one in zip(lines, findings, strict=True)
+    ]
+
+    def said(count: int) -> list[str]:
+        run = replace(make_run(lines[:count]), findings=tuple(told[:count]))
+        shown = [line.text.strip() for line in styled_lines(build_report([run]), 300)]
+        return [text for text in shown if "worst: " in text or "no node is suspected" in text]
+
+    (alike,) = said(2)
+    assert alike.startswith("worst: ")
+    assert sorted(said(3)) == ["engine: no node is suspected", f"ort-cpu, ort-noopt: {alike}"]
