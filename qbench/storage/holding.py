@@ -1,18 +1,20 @@
-"""Who is at work in a folder: locks of the kernel, which end with their process, however that ends.
+"""Who is at work in a folder: locks that end with their process, however that ends.
 
 A folder is made aside and held, a name is held by one process at a time. What nobody holds any more was left by a
-process that was killed; the next one that makes something there sweeps it.
+process that was killed; the next one that makes something there sweeps it. Whoever takes the file of a lock away holds
+it, and whoever waits for it then waits for the next one.
 """
 
 import contextlib
-import fcntl
 import os
+import secrets
 import shutil
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-_MAKING, _HELD, _LOCK = ".making-", ".held", ".lock"
+from filelock import FileLock
+
+_MAKING, _LOCK = ".making-", ".lock"
 
 
 @contextlib.contextmanager
@@ -22,19 +24,13 @@ def made_aside(folder: Path) -> Iterator[Path]:
     Raises:
         OSError: ``folder`` cannot be written.
     """
-    descriptor = None
-    while descriptor is None:  # else it was swept in the moment before it was held
-        work = Path(tempfile.mkdtemp(prefix=_MAKING, dir=folder))
-        try:
-            descriptor = _hold(work / _HELD)
-        except FileNotFoundError:
-            continue
-        except OSError:
-            descriptor = os.open(work, os.O_RDONLY)  # a disk without locks: nobody sweeps there either
-    try:
+    work = folder / f"{_MAKING}{secrets.token_hex(8)}"
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a disk without locks: nobody sweeps there either
+            stack.enter_context(alone(folder, work.name))
+        work.mkdir()
+        stack.callback(shutil.rmtree, work, ignore_errors=True)
         yield work
-    finally:
-        _remove(work, descriptor)
 
 
 @contextlib.contextmanager
@@ -45,54 +41,28 @@ def alone(folder: Path, name: str) -> Iterator[None]:
         OSError: ``folder`` cannot be written, or its disk knows no locks.
     """
     path = folder / f"{name}{_LOCK}"
-    descriptor = None
-    while descriptor is None:  # else the one before us took the file away with the name
-        descriptor = _hold(path, wait=True)
-    try:
-        yield
-    finally:
-        _remove(path, descriptor)
+    with FileLock(path):
+        try:
+            yield
+        finally:
+            _take_away(path)
 
 
 def sweep(folder: Path) -> None:
-    """Remove what was made aside in ``folder``, and the files of names, that nobody holds any more."""
+    """Remove what was made aside in ``folder``, and the files of locks, that nobody holds any more."""
     with os.scandir(folder) as entries:
-        left = [entry for entry in entries if entry.name.startswith(_MAKING) or entry.name.endswith(_LOCK)]
-    for entry in left:
-        path = Path(entry.path)
-        with contextlib.suppress(OSError):  # it is of another user, or gone by now
-            descriptor = _hold(path / _HELD if entry.is_dir(follow_symlinks=False) else path)
-            if descriptor is not None:
-                _remove(path, descriptor)
+        names = [entry.name for entry in entries]
+    for name in dict.fromkeys(
+        one.removesuffix(_LOCK) for one in names if one.startswith(_MAKING) or one.endswith(_LOCK)
+    ):
+        path = folder / f"{name}{_LOCK}"
+        with contextlib.suppress(OSError), FileLock(path, blocking=False):  # held by others, of another user, or gone
+            if name.startswith(_MAKING):
+                shutil.rmtree(folder / name, ignore_errors=True)
+            _take_away(path)
 
 
-def _hold(path: Path, *, wait: bool = False) -> int | None:
-    """A descriptor of the file at ``path``, made if there is none, which holds it until it is closed.
-
-    None where somebody else holds it, or took it away meanwhile.
-
-    Raises:
-        OSError: its folder is gone or cannot be written, or its disk knows no locks.
-    """
-    with contextlib.ExitStack() as stack:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        stack.callback(os.close, descriptor)
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
-            if not os.path.samestat(path.lstat(), os.fstat(descriptor)):
-                return None
-        except (BlockingIOError, FileNotFoundError):
-            return None
-        stack.pop_all()
-    return descriptor
-
-
-def _remove(path: Path, descriptor: int) -> None:
-    """Take ``path`` away and only then let it go, so that nobody finds it between the two and holds what is doomed."""
-    if path.is_dir():
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        path.unlink(missing_ok=True)
-    os.close(descriptor)
+def _take_away(path: Path) -> None:
+    """Remove the file of a lock that is held; some systems keep what is open."""
     with contextlib.suppress(OSError):
-        path.rmdir()  # a network's disk keeps a folder while a file of it is open
+        path.unlink()
