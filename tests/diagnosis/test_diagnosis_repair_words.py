@@ -1,8 +1,9 @@
-"""What an override file says of the cell that it repairs: whole clauses."""
+"""What is said of a repair: whole clauses, and how far a budget reached."""
 
 import pytest
 
-from qbench.diagnosis.repairing.repair_of_cell import _whole
+from qbench.diagnosis.repairing.repair_of_cell import _notes, _whole
+from qbench.diagnosis.repairing.search import RepairSet
 
 
 @pytest.mark.parametrize(
@@ -16,3 +17,10 @@ from qbench.diagnosis.repairing.repair_of_cell import _whole
 )
 def test_headlines_that_were_cut_end_with_a_whole_clause(headline, said):
     assert _whole(headline) == said
+
+
+@pytest.mark.parametrize(("probes", "tried"), [(1, "1 set"), (3, "3 sets")])
+def test_a_budget_that_ran_out_says_how_far_it_reached(probes, tried):
+    found = RepairSet(nodes=(), restores=False, smallest=False, finished=False, probes=probes)
+    (note,) = _notes(found, "", resumable=False)
+    assert note == f"the budget ran out after {tried} of nodes: no set restored the verdict yet"

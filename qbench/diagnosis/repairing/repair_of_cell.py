@@ -142,7 +142,8 @@ def _notes(found: RepairSet, last: str, *, resumable: bool) -> tuple[str, ...]:
     if not found.finished:
         best = f"the best set so far has {len(found.nodes)}" if found.restores else "no set restored the verdict yet"
         more = "; the same command goes on from the replay file" if resumable else ""
-        return (f"the budget ran out after {found.probes} sets of nodes: {best}{more}",)
+        tried = "1 set" if found.probes == 1 else f"{found.probes} sets"
+        return (f"the budget ran out after {tried} of nodes: {best}{more}",)
     if found.restores:
         return ()
     if not found.probes:
