@@ -50,8 +50,11 @@ class Epilogue:
         return self.each(np.zeros(1) if given is None else given, np.int32)
 
     def each(self, values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """``values``, a number or one a column, as one a column."""
-        return np.ascontiguousarray(np.broadcast_to(np.asarray(values, dtype), (self.columns,)))
+        """``values``, a number or one a column, as one a column.
+
+        Always a copy: numba compiles a loop again for arrays that may not be written, as a broadcast view may not.
+        """
+        return np.array(np.broadcast_to(np.asarray(values, dtype), (self.columns,)), order="C")
 
 
 @dataclass(frozen=True, slots=True)

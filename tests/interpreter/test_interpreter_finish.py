@@ -186,6 +186,22 @@ def test_machines_of_ones_own_are_compiled_too(scaling: Scaling, case: Case) -> 
     both(*with_machine(case, machine, "int8"))
 
 
+def test_numbers_for_all_columns_or_for_each_are_compiled_once() -> None:
+    from qbench.interpreter.compiled_levels import shifted_levels
+
+    machine = get_arithmetic("gemmlowp").at("Conv", "any")
+    sums, grid = np.zeros((2, 3), np.int32), QParams(1.0, 0, QType.parse("int8"))
+    compiled = set()
+    for weight in (np.array(0.004), np.full(3, 0.004)):
+        for bias in (None, np.ones(3, np.int64), np.ones(3, np.int64)[::-1]):
+            finish(Epilogue((1.0, weight, 1.0), grid, bias, (-128, 127), 3, 999), machine, Counters(), compiled=True)(
+                sums
+            )
+            places = tuple(tuple(Rounding).index(stage.rounding) for stage in machine.scaling.stages)
+            compiled.add(len(shifted_levels(places).signatures))
+    assert len(compiled) == 1
+
+
 def ideal(scales: tuple[float, Any, float], zero: int = 0, largest: int = 2**24, columns: int = 1) -> Epilogue:
     grid = QParams(scales[2], zero, QType.parse("int8"))
     return Epilogue(scales, grid, None, (-128, 127), columns, largest)
