@@ -32,6 +32,7 @@ def pytest_in(folder: Path, *options: str) -> str:
     """The last line that pytest prints in a process of its own, which is how a user runs it."""
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "suites/mine.qbench.toml", *options]
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))}
+    environment["PYTEST_ADDOPTS"] = "--assert=plain"  # there are none, and rewriting those of a plugin takes seconds
     done = subprocess.run(
         [*command, "--qbench-cache", str(folder / "cache")],
         cwd=folder,

@@ -42,7 +42,7 @@ def installed(tmp_path):
 
 def run_in(folder, *command, code=0):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("CI", "PYTEST_"))}
-    environment = kept | {"PYTHONPATH": str(folder)}
+    environment = kept | {"PYTHONPATH": str(folder), "PYTEST_ADDOPTS": "--assert=plain"}
     done = subprocess.run(
         [sys.executable, "-m", *command], cwd=folder, env=environment, capture_output=True, text=True, check=False
     )

@@ -128,7 +128,8 @@ calibration = { data = "spare", count = 64 }
 metrics = ["agreement"]
 """
 
-ALL = ("tiny_a", "tiny_b")
+PLAIN = ("--assert=plain",)
+"""For other processes: else pytest rewrites the asserts of every file of a plugin there, which takes half of a run."""
 
 
 class Project:
@@ -154,14 +155,15 @@ class Project:
         pytest_text = PROJECT.replace("WEIGHTS = {", f"{more}\nWEIGHTS = {{")
         (self.path / "conftest.py").write_text(pytest_text + "\n" + extra)
 
-    def run(self, *args, suite=True, process=False):
-        """pytest on the suite; ``process``: in one of its own."""
+    def run(self, *args, suite=True, process=False, workers=0):
+        """pytest on the suite, in this process or one of its own (``process``); ``workers``: so many that measure."""
         arguments = [*(["suites/scratch.qbench.toml"] if suite else []), *args]
         start = self.pytester.runpytest_subprocess if process else self.pytester.runpytest_inprocess
-        return start("-p", "no:hypothesispytest", *([] if process else ["-p", "no:xdist"]), *arguments)
+        spread = (f"-n{workers}",) if workers else ("-p", "no:xdist")
+        return start("-p", "no:hypothesispytest", *(PLAIN if process or workers else ()), *spread, *arguments)
 
-    def accept(self, *args, process=False):
-        return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args, process=process)
+    def accept(self, *args, **how):
+        return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args, **how)
 
     @property
     def run_files(self):

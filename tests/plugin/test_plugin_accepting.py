@@ -48,7 +48,7 @@ def test_the_whole_story(project, monkeypatch):
 
 
 def test_accepting_with_two_workers(project):
-    project.run("--qbench-accept-fp32", "--qbench-accept=new", "-n2", "--dist", "loadscope", process=True)
+    project.run("--qbench-accept-fp32", "--qbench-accept=new", "--dist", "loadscope", workers=2)
     assert project.run().parseoutcomes() == {"passed": 8}
 
 

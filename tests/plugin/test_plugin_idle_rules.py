@@ -23,9 +23,9 @@ def idle(project):
     return project
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_it_is_told_and_red(idle, workers):
-    result = idle.run(*workers, process=bool(workers))
+    result = idle.run(workers=workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     sentence = "*Running the schema 'idle': found rule 1 (names stem[*]), which matches no operator of tiny_a, tiny_b;*"
     result.stdout.fnmatch_lines([sentence])

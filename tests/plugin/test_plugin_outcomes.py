@@ -140,8 +140,8 @@ def test_an_accepted_model_replaced_by_one_that_no_engine_knows_is_red(project, 
     project.write_conftest(extra=REPLACED)
     assert project.accept().ret == 0
     monkeypatch.setenv("REPLACED", "1")
-    for options in ((), ("-n2", "--dist", "loadscope")):
-        result = project.run(*options, process=bool(options))
+    for workers in (0, 1):
+        result = project.run(workers=workers)
         assert result.ret == pytest.ExitCode.TESTS_FAILED
         assert set(project.outcomes().values()) == {"drifted"}
         assert result.parseoutcomes() == {"failed": 8}
@@ -197,11 +197,11 @@ def test_an_entry_that_ran_out_or_is_not_needed_is_red(project, tolerance, expir
     result.stdout.fnmatch_lines([f"*::ort-cpu+w8a8_asym_pc {word.removeprefix('is ').upper()}*"])
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)])
+@pytest.mark.parametrize("workers", [0, 2])
 def test_a_pattern_is_not_needed_when_none_of_its_cells_fails(project, workers):
     project.accept()
     quarantine(project, "tiny_*::*+w8a8*")
-    result = project.run(*workers, process=bool(workers))
+    result = project.run(workers=workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert set(project.outcomes().values()) == {"passed"}
     result.stdout.fnmatch_lines(

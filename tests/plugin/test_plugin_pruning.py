@@ -55,11 +55,11 @@ def test_a_part_of_a_suite_prunes_nothing_and_measures_nothing(shrunk, selection
 
 def test_workers_tell_how_much_was_selected(shrunk):
     before = baselines(shrunk)
-    result = shrunk.run("--qbench-prune", "-n2", "-k", "fp32", process=True)
+    result = shrunk.run("--qbench-prune", "-k", "fp32", workers=2)
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["qbench: Pruning the baselines of 'scratch': found a run of 1 of its 2 cells*"])
     assert baselines(shrunk) == before
-    assert shrunk.run("--qbench-prune", "-n2", process=True).ret == 0
+    assert shrunk.run("--qbench-prune", workers=2).ret == 0
     assert set(baselines(shrunk)) == {"tiny_a"}
 
 

@@ -70,7 +70,7 @@ def test_first_lines_say_what_and_where(project):
 def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, workers):
     monkeypatch.setenv("HANG", "1")
     command = odd.pytester._getpytestargs()
-    process = odd.pytester.popen([*command, "suites/scratch.qbench.toml", *workers])
+    process = odd.pytester.popen([*command, "--assert=plain", "suites/scratch.qbench.toml", *workers])
     try:
         until = time.monotonic() + 30
         while not (odd.run_files and '"type":"cell"' in odd.run_files[0].read_text()):
@@ -102,10 +102,10 @@ def test_an_interrupt_before_teardown_counts_the_recorded_cell_as_run(project):
 
 def test_a_worker_that_dies_marks_the_run_and_its_cell(odd, monkeypatch):
     monkeypatch.setenv("DIE", "1")
-    odd.run("-n2", "--dist", "loadscope", "-k", "tiny_a", process=True)  # unarmed: nobody dies
+    odd.run("-k", "tiny_a", workers=1)  # unarmed: nobody dies
     assert read_run(odd.run_files[-1]).complete
     (odd.path / "armed").touch()
-    result = odd.run("-n1", "--dist", "loadscope", "--qbench-accept-fp32", "--qbench-accept=new", process=True)
+    result = odd.accept("--dist", "loadscope", workers=1)
     assert result.ret != 0
     run = read_run(odd.run_files[-1])
     assert not run.complete
@@ -133,7 +133,7 @@ def test_a_damaged_history_file_hinders_nobody(project):
     assert "20200101T000000Z" in (project.path / "reports" / "report.md").read_text()
 
 
-@pytest.mark.parametrize("workers", [(), ("-n2",)])
+@pytest.mark.parametrize("workers", [0, 1])
 @pytest.mark.parametrize(
     ("option", "other"),
     [
@@ -144,7 +144,7 @@ def test_a_damaged_history_file_hinders_nobody(project):
 )
 def test_a_folder_that_cannot_be_written_is_noticed_before_anything_is_measured(project, option, other, workers):
     (project.path / "blocked").touch()  # a file in the place of the folder: it hinders root too
-    result = project.run(f"{option}=blocked/folder", *other, *workers, process=bool(workers))
+    result = project.run(f"{option}=blocked/folder", *other, workers=workers)
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(
         ["ERROR: Writing the *blocked*found *expected a writable folder. Nothing was measured*"]

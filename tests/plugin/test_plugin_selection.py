@@ -84,7 +84,7 @@ def test_junit_xml_holds_every_cell_with_its_message(project):
 
 def test_the_same_under_two_workers_one_model_each(project):
     project.accept()
-    result = project.run("-n2", "--dist", "loadscope", "-v", process=True)
+    result = project.run("--dist", "loadscope", "-v", workers=2)
     assert result.parseoutcomes() == {"passed": 8}
     workers = {}
     for line in result.outlines:

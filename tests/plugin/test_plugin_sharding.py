@@ -37,7 +37,7 @@ def test_a_share_is_no_whole_suite_to_prune_by(project):
 def test_with_workers(project):
     project.accept()
     index = next(i for i in (1, 2, 3) if Shard(i, 3).holds("tiny_a"))
-    assert project.run(f"--qbench-shard={index}/3", "-n2", process=True).parseoutcomes() == {"passed": 4}
+    assert project.run(f"--qbench-shard={index}/3", workers=2).parseoutcomes() == {"passed": 4}
     assert models(project) == {"tiny_a"}
 
 
