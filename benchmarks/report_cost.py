@@ -2,8 +2,8 @@
 
     730 runs × 360 cells × 8 metrics, 60 models in the site of the second table
 
-"Full" is everything that `qbench report` writes: the site, the Markdown page and the pictures. A report looks back on
-the newest 120 runs of a suite; ``--runs`` looks further.
+"Full" is everything that `qbench report` writes: the site, the Markdown page and the pictures, each result beside what
+was accepted for it. A report looks back on the newest 120 runs of a suite; ``--runs`` looks further.
 
 Run: python benchmarks/report_cost.py [--nights 730] [--runs 120] [--keep DIR]
 """
@@ -16,19 +16,26 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from two_years import row, timed, write_history
+from two_years import row, timed, write_baselines, write_history
 
-from qbench.reporting import WINDOW, build_reports, html_pages, newest_comparison, recent_runs
+from qbench.reporting import WINDOW, build_reports, html_pages, newest_comparison, read_memory, recent_runs
+from qbench.tracking import ANNOTATIONS_FILE, baseline_path, load_baseline, save_baseline
 
 FULL_LIMIT_S, SITE_LIMIT_MB = 20.0, 2.0
 
 
-def measure_report(folder: Path, window: int) -> None:
-    """``qbench report`` on the history in ``folder``, with the pictures and without."""
+def measure_report(folder: Path, baselines: Path, window: int) -> None:
+    """``qbench report`` on the history in ``folder`` beside ``baselines``, with the pictures and without."""
     with tempfile.TemporaryDirectory() as output:
         for kinds in (["html", "md"], ["html", "md", "png"]):
             command = [sys.executable, "-m", "qbench", "report", "--history", str(folder), "-o", output]
-            command += ["--runs", str(window), *(part for kind in kinds for part in ("--report", kind))]
+            command += [
+                "--baselines",
+                str(baselines),
+                "--runs",
+                str(window),
+                *(part for kind in kinds for part in ("--report", kind)),
+            ]
             before = resource.getrusage(resource.RUSAGE_CHILDREN)
             _, wall, _ = timed(lambda command=command: subprocess.run(command, check=True, stdout=subprocess.DEVNULL))  # type: ignore[misc]
             after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -40,18 +47,22 @@ def measure_report(folder: Path, window: int) -> None:
         row(f"{len(files)} files, all pages of the site", f"{size:.2f} MB")
 
 
-def measure_pages(folder: Path) -> None:
+def measure_pages(folder: Path, baselines: Path) -> None:
     """The size of a site of 60 models on three backends under four schemas."""
     runs = recent_runs(folder, WINDOW).runs
     doubled = [
         replace(
             run,
-            cells=(*run.cells, *({**line, "model": line["model"].replace("work_", "work_b")} for line in run.cells)),
+            cells=(*run.cells, *({**line, "model": twin(line["model"])} for line in run.cells)),
         )
         for run in runs
     ]
     compared = {"nightly": newest_comparison(doubled)}
-    pages, wall, processor = timed(lambda: html_pages(build_reports(doubled), compared))
+    for model in {line["model"] for line in runs[-1].cells}:
+        known = load_baseline(baseline_path(baselines, "nightly", model))
+        save_baseline(baseline_path(baselines, "nightly", twin(model)), replace(known, model=twin(model)))
+    memory = read_memory(doubled, baselines, folder / ANNOTATIONS_FILE)
+    pages, wall, processor = timed(lambda: html_pages(build_reports(doubled, memory=memory), compared))
     sizes = {path: len(page.encode()) / 1e6 for path, page in pages.items()}
     models = [size for path, size in sizes.items() if path.startswith("models/")]
     row(f"{len(models)} models: overview", f"{sizes['index.html']:.2f} MB")
@@ -59,6 +70,11 @@ def measure_pages(folder: Path) -> None:
     row(f"{len(models)} models: the page of a model", f"{min(models):.3f} to {max(models):.3f} MB")
     whole = f"{sum(sizes.values()):.2f} MB, made in {wall:.1f} s ({processor:.1f} s)"
     row(f"{len(models)} models: the whole site", whole, f"< {SITE_LIMIT_MB:.0f} MB")
+
+
+def twin(model: str) -> str:
+    """The name of a second model like ``model``."""
+    return model.replace("work_", "work_b")
 
 
 def main() -> None:
@@ -69,11 +85,12 @@ def main() -> None:
     parser.add_argument("--keep", metavar="DIR", help="write the history there, or take the one that is there")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(arguments.keep or name) / "history"
+        folder, baselines = Path(arguments.keep or name) / "history", Path(arguments.keep or name) / "baselines"
         if not folder.is_dir():
+            write_baselines(baselines)
             write_history(folder, arguments.nights)
-        measure_report(folder, arguments.runs)
-        measure_pages(folder)
+        measure_report(folder, baselines, arguments.runs)
+        measure_pages(folder, baselines)
 
 
 if __name__ == "__main__":

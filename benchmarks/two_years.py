@@ -2,10 +2,10 @@
 
     730 runs × 360 cells × 8 metrics = 2,102,400 results
 
-Lines are as long as real ones. Wall time, as a person waits for it, beside processor time, which a busy machine
-changes less; of 200 queries the least and the middle one. `qbench history check` is run whole, with the index and
-without. PostgreSQL is measured where $QBENCH_TEST_POSTGRES names a server
-(`bash .ci/with-postgres .venv/bin/python benchmarks/two_years.py`).
+Lines are as long as real ones, and every cell has an accepted result: that of the first night. Wall time, as a person
+waits for it, beside processor time, which a busy machine changes less; of 200 queries the least and the middle one.
+`qbench history check` is run whole, with the index and without. PostgreSQL is measured where $QBENCH_TEST_POSTGRES
+names a server (`bash .ci/with-postgres .venv/bin/python benchmarks/two_years.py`).
 
 Run: python benchmarks/two_years.py [--nights 730] [--keep DIR]
 """
@@ -24,11 +24,27 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
-from qbench.tracking import INDEX_FILE, HistoryIndex, RunWriter, Wanted
+import numpy as np
+
+from qbench.judging import Accepted
+from qbench.metrics import Answers
+from qbench.tracking import (
+    INDEX_FILE,
+    AcceptedCell,
+    Baseline,
+    HistoryIndex,
+    RunWriter,
+    StoredData,
+    Wanted,
+    baseline_path,
+    save_baseline,
+)
 
 MODELS, BACKENDS, SCHEMAS = 30, 3, 4
 METRICS = [f"{name}@{data}" for data in ("photos", "crops") for name in ("top1", "top5", "agreement", "flips")]
 START = datetime.datetime(2024, 11, 22, 3, tzinfo=datetime.UTC)
+CLASS = "x64-avx512-vnni+onnxruntime-1.31.1"
+SAMPLES = 1000
 QUERY_LIMIT_MS = 5.0
 
 T = TypeVar("T")
@@ -38,7 +54,8 @@ def cell(number: int) -> dict[str, Any]:
     """The line of one cell on a night on which nothing happens."""
     model, rest = divmod(number, BACKENDS * SCHEMAS)
     backend, schema = divmod(rest, SCHEMAS)
-    counts = {"n": 1000, "hits": 760 - schema, "out_of": 1000, "reference_hits": 760, "losses": 9, "gains": 9 - schema}
+    counts = {"n": SAMPLES, "hits": 760 - schema, "out_of": SAMPLES, "reference_hits": 760}
+    counts |= {"losses": 9, "gains": 9 - schema}
     facts = {"direction": "higher", "against": "labels", "unit": "%", "proportion": True, "least_margin": 0.0}
     digests = {
         f"{kind}:{data}": f"{number:064x}" for kind in ("reference", "predictions") for data in ("photos", "crops")
@@ -66,13 +83,13 @@ def cell(number: int) -> dict[str, Any]:
         ],
         "notices": [],
         "remedy": "",
-        "environment_class": "x64-avx512-vnni onnxruntime=1.31.1",
-        "n": 1000,
+        "environment_class": CLASS,
+        "n": SAMPLES,
         "fp32_correct": 760,
         "correct": 760 - schema,
         "losses": 9,
         "gains": 9 - schema,
-        "metrics": {metric: {**counts, **facts, "value": counts["hits"] / 1000} for metric in METRICS},
+        "metrics": {metric: {**counts, **facts, "value": counts["hits"] / SAMPLES} for metric in METRICS},
         "digests": {
             "model": "1" * 64,
             "quantized": "2" * 64,
@@ -108,6 +125,39 @@ def write_history(folder: Path, nights: int) -> None:
             writer.write(line)
             line["metrics"]["top5@photos"]["hits"] -= moved
         writer.close(exit_code=0)
+
+
+def write_baselines(folder: Path) -> None:
+    """The baselines of all models: their reference, and as accepted what each cell measured on the first night."""
+    noise = np.random.default_rng(7)
+    for model in range(MODELS):
+        lines = [cell(number) for number in range(model * BACKENDS * SCHEMAS, (model + 1) * BACKENDS * SCHEMAS)]
+        answers = {
+            data: Answers(np.argsort(noise.random((SAMPLES, 100)))[:, :5].astype(np.int32))
+            for data in ("photos", "crops")
+        }
+        made = Baseline(
+            model=lines[0]["model"],
+            model_digest="1" * 64,
+            preprocessing="5" * 64,
+            backend="engine-0",
+            environment_class=CLASS,
+            metrics=dict.fromkeys(METRICS, 760),
+            data={
+                data: StoredData(samples=SAMPLES, digest=lines[0]["digests"][f"data:{data}"], reference=stored.digest)
+                for data, stored in answers.items()
+            },
+            stored=answers,
+            cells={
+                f"{line['backend']}+{line['schema']}": AcceptedCell(accepted={CLASS: _accepted(line)}) for line in lines
+            },
+        )
+        save_baseline(baseline_path(folder, "nightly", made.model), made)
+
+
+def _accepted(line: dict[str, Any]) -> Accepted:
+    hits = {metric: counts["hits"] for metric, counts in line["metrics"].items()}
+    return Accepted(metrics=hits, predictions={d: line["digests"][f"predictions:{d}"] for d in ("photos", "crops")})
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float, float]:
@@ -152,9 +202,10 @@ def measure(name: str, place: str, folder: Path) -> None:
         row(f"{name}: one cell's 8 series, with their levels", f"{1e3 * processor:.0f} ms")
 
 
-def check_cost(folder: Path) -> str:
+def check_cost(folder: Path, baselines: Path) -> str:
     """The time of a whole ``qbench history check``."""
     command = [sys.executable, "-m", "qbench", "history", "check", "--history", str(folder)]
+    command += ["--baselines", str(baselines)]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     done, wall, _ = timed(lambda: subprocess.run(command, check=False, capture_output=True))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -170,8 +221,9 @@ def main() -> None:
     parser.add_argument("--keep", metavar="DIR", help="write the history there, or take the one that is there")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        folder = Path(arguments.keep or name) / "history"
+        folder, baselines = Path(arguments.keep or name) / "history", Path(arguments.keep or name) / "baselines"
         if not folder.is_dir():
+            write_baselines(baselines)
             _, wall, _ = timed(lambda: write_history(folder, arguments.nights))
             row(f"writing {arguments.nights} run files", f"{wall:.1f} s")
         size = sum(path.stat().st_size for path in folder.rglob("*.jsonl"))
@@ -182,9 +234,9 @@ def main() -> None:
             measure("PostgreSQL", server, folder)
         with_index = Path(name) / INDEX_FILE
         with_index.rename(folder / INDEX_FILE)
-        row("qbench history check, with the index", check_cost(folder))
+        row("qbench history check, with the index", check_cost(folder, baselines))
         (folder / INDEX_FILE).unlink()
-        row("qbench history check, without", check_cost(folder))
+        row("qbench history check, without", check_cost(folder, baselines))
 
 
 if __name__ == "__main__":

@@ -142,4 +142,9 @@ def _off(cell: Cell, environment: str, metrics: Mapping[str, Any], accepted: Acc
 
 
 def _thinned(line: Mapping[str, Any], metrics: set[str]) -> Mapping[str, Any]:
-    return {**line, "metrics": {name: counts for name, counts in line.get("metrics", {}).items() if name in metrics}}
+    """What ``trend_series`` reads of ``line``, with these ``metrics`` alone."""
+    kept = {name: counts for name, counts in line.get("metrics", {}).items() if name in metrics}
+    return {**{key: line[key] for key in _READ if key in line}, "metrics": kept}
+
+
+_READ = ("suite", "model", "backend", "schema", "variant", "environment_class", "digests")
