@@ -17,6 +17,7 @@ from qbench.diagnosis.causes.scene import Floats, Scene
 from qbench.diagnosis.corrections import is_corrected
 from qbench.graph import constant_value, node_key
 from qbench.judging import Cause
+from qbench.numerics import quantize
 
 _MOST_SLICES = 4096
 _MOST_WRONG = 0.005
@@ -116,6 +117,10 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
     said = f"{share:.1%} of the weights are off by more than a step of their grid"
     if (order := _order(written, weight, step)) is not None:
         return Explanation(cause=Cause.LAYOUT, evidence=f"{order}; {said}", weight=1.0)
+    integers = quantize(weight.astype(np.float32), grid).astype(np.float64)
+    if (order := _order(levels.astype(np.float64), integers, np.ones(()), "the integers of the weights")) is not None:
+        evidence = f"{order}, under the scales of their places; {said}"
+        return Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1.0)
     at_ends = (levels == grid.qtype.qmin) | (levels == grid.qtype.qmax) | (levels == -grid.qtype.qmax)
     if at_ends[off].mean() > 0.9:
         evidence = f"{said}, nearly all of them at an end of it: their range is cut"
@@ -130,17 +135,17 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
     return Explanation(cause=cause, evidence=f"{said}; they correlate by {like:.2f} with the float ones", weight=0.8)
 
 
-def _order(written: Floats, weight: Floats, step: Floats) -> str | None:
-    """In which order the float weights stand in the graph, in words; None: in none that is known."""
+def _order(written: Floats, weight: Floats, step: Floats, what: str = "the weights") -> str | None:
+    """In which order ``weight`` stands in the graph, in words; None: in none that is known."""
     for words, other in orders(weight, weights=True):
         if other.shape == weight.shape and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG:
-            return f"the weights are written {words}"
-    found = (_moved(written, weight, step, axis) for axis in range(min(weight.ndim, 2)))
+            return f"{what} are written {words}"
+    found = (_moved(written, weight, step, axis, what) for axis in range(min(weight.ndim, 2)))
     return next((words for words in found if words is not None), None)
 
 
-def _moved(written: Floats, weight: Floats, step: Floats, axis: int) -> str | None:
-    """Slices that are other slices of the float weights, in words; None where any is none of them."""
+def _moved(written: Floats, weight: Floats, step: Floats, axis: int, what: str) -> str | None:
+    """Slices of ``written`` that are other slices of ``weight``, in words; None where any is none of them."""
     steps = np.broadcast_to(step, weight.shape)
     ours, theirs, width = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (written, weight, steps))
     off = np.flatnonzero(
@@ -154,7 +159,7 @@ def _moved(written: Floats, weight: Floats, step: Floats, axis: int) -> str | No
     if (np.abs(ours[off] - theirs[origin]) > 1.01 * widest).any() or np.unique(origin).size < len(off):
         return None
     shown = ", ".join(f"{to} ← {here}" for to, here in zip(off[:3], origin[:3], strict=True))
-    return f"{len(off)} slices of axis {axis} of the weights are others ({shown}{' …' if len(off) > 3 else ''})"
+    return f"{len(off)} slices of axis {axis} of {what} are others ({shown}{' …' if len(off) > 3 else ''})"
 
 
 def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:

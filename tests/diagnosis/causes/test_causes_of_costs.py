@@ -90,6 +90,19 @@ def test_weights_written_in_another_layout(turn):
     assert "the weights are written" in named.evidence
 
 
+def test_integers_that_are_transposed_under_the_scales_of_their_places():
+    """Where these differ much no order of the real weights is found again."""
+    unit = made(
+        "Gemm",
+        {"x": np.random.default_rng(5).normal(size=(48, 12))},
+        weight=np.random.default_rng(6).normal(size=(12, 12)) * np.geomspace(0.05, 5, 12),
+        bias=np.zeros(12),
+    )
+    named = graphwise(unit, w_q=constant(unit.unit, "w_q").T).cause()
+    assert named.cause is Cause.LAYOUT
+    assert "the integers of the weights are written with axes 0 and 1 exchanged" in named.evidence
+
+
 def test_classes_that_are_exchanged_in_the_graph():
     order = [1, 0, *range(2, 10)]
     constants = {name: constant(gemm().unit, name)[..., order] for name in ("w_q", "w_s", "b_q", "b_s")}
