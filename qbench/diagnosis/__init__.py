@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from qbench.diagnosis.engine.case_files import save_test_case as save_test_case
     from qbench.diagnosis.engine.claims import arithmetic_of as arithmetic_of
     from qbench.diagnosis.engine.claims import stand_in as stand_in
-    from qbench.diagnosis.engine.contained import EngineCrashError as EngineCrashError
     from qbench.diagnosis.engine.contained import contained as contained
     from qbench.diagnosis.engine.matching import Matched as Matched
     from qbench.diagnosis.engine.matching import bound_of as bound_of
@@ -27,6 +26,7 @@ if TYPE_CHECKING:
     from qbench.diagnosis.engine.partings import engine_partings as engine_partings
     from qbench.diagnosis.engine.shrinking import FailingCase as FailingCase
     from qbench.diagnosis.engine.shrinking import smallest_case as smallest_case
+    from qbench.diagnosis.engine.workshop import EngineCrashError as EngineCrashError
     from qbench.diagnosis.lint import LayerLint as LayerLint
     from qbench.diagnosis.lint import ModelLint as ModelLint
     from qbench.diagnosis.lint import lint_products as lint_products
@@ -57,10 +57,11 @@ else:
             "differences.sides": ("Side",),
             "engine.case_files": ("CaseRun", "run_test_case", "save_test_case"),
             "engine.claims": ("arithmetic_of", "stand_in"),
-            "engine.contained": ("EngineCrashError", "contained"),
+            "engine.contained": ("contained",),
             "engine.matching": ("Matched", "bound_of", "match_outputs"),
             "engine.partings": ("Parting", "engine_partings"),
             "engine.shrinking": ("FailingCase", "smallest_case"),
+            "engine.workshop": ("EngineCrashError",),
             "lint": ("LayerLint", "ModelLint", "lint_products"),
             "operators.checking": ("check_operator",),
             "operators.kernel_call": ("OperatorParameters",),

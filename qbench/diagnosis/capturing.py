@@ -7,6 +7,7 @@ import numpy as np
 
 from qbench.backends import Array, Closing, Feeds, get_backend, in_slices
 from qbench.diagnosis.captured import Captured, Replay
+from qbench.diagnosis.engine.contained import Patience, endless
 from qbench.diagnosis.filled_batches import filled_up
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import QuantizedUnit
@@ -23,13 +24,20 @@ class Capturing(Closing):
 
     Args:
         patient: what is examined. units: its pieces. nodes: what was counted of those that may be asked for.
-        feeds: a few samples of its float graph.
+        feeds: a few samples of its float graph. patience: how long the patient's backend is waited for at a unit alone.
 
     Raises:
         QbenchError: a backend does not run the graph.
     """
 
-    def __init__(self, patient: Patient, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> None:
+    def __init__(
+        self,
+        patient: Patient,
+        units: Units,
+        nodes: Collection[NodeErrors],
+        feeds: Feeds,
+        patience: Patience = endless,
+    ) -> None:
         feeds = filled_up(patient.original, feeds)
         asked = {node.levels for node in nodes}
         chosen = [unit for unit in units.units if unit.value in asked]
@@ -44,7 +52,7 @@ class Capturing(Closing):
             self._exact = {**feeds, **in_slices(float_run, patient.original).run(feeds)}
             self._seen = {**feeds, **in_slices(watched, patient.quantized).run(feeds)}
         self._patient, self._units, self._is_fixed = patient, units, fixed_batch(patient.original) is not None
-        self._stack = ExitStack()
+        self._patience, self._stack = patience, ExitStack()
 
     def of(self, node: NodeErrors) -> Captured:
         """``node`` at work: one of those that were named.
@@ -54,7 +62,7 @@ class Capturing(Closing):
         """
         patient, units, exact, seen = self._patient, self._units, self._exact, self._seen
         unit = units.by_value[node.levels]
-        runner = UnitRunner(patient, unit, units.fresh.get(unit.value), self._stack)
+        runner = UnitRunner(patient, unit, units.fresh.get(unit.value), self._stack, self._patience)
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
         kept = _whole if self._is_fixed else _kept(unit, [*own.values(), there, real])

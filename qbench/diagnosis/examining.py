@@ -13,6 +13,7 @@ import numpy as np
 
 from qbench.backends import Array, Backend, Closing, Executor, Feeds, get_backend, in_slices
 from qbench.calibration import Rows
+from qbench.diagnosis.engine.contained import Patience, endless
 from qbench.diagnosis.filled_batches import filled_up
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import QuantizedUnit
@@ -75,9 +76,14 @@ def examine(patient: Patient, batches: Iterable[Feeds], *, float_backend: Backen
 
 
 class Examination(Closing):
-    """An executor of the float graph whose every run is examined; a context manager that closes its engines."""
+    """An executor of the float graph whose every run is examined; a context manager that closes its engines.
 
-    def __init__(self, patient: Patient, *, float_backend: Backend | None = None) -> None:
+    Args:
+        patient: what is examined. float_backend: runs its float graph; None: ONNX Runtime.
+        patience: how long the patient's backend is waited for at a unit alone.
+    """
+
+    def __init__(self, patient: Patient, *, float_backend: Backend | None = None, patience: Patience = endless) -> None:
         _require_same_outputs(patient)
         self.units = Units.of(patient)
         self.samples = 0
@@ -98,7 +104,8 @@ class Examination(Closing):
                 self._engine = self._whole(stack, patient.backend, patient, quantized=True)
             self._alone = stack.enter_context(ExitStack())
             self._runners = [
-                UnitRunner(patient, unit, self.units.fresh.get(unit.value), self._alone) for unit in self.units.units
+                UnitRunner(patient, unit, self.units.fresh.get(unit.value), self._alone, patience)
+                for unit in self.units.units
             ]
             self._stack = stack.pop_all()
 

@@ -13,6 +13,7 @@ from qbench.diagnosis.budget import Budget
 from qbench.diagnosis.capturing import Capturing
 from qbench.diagnosis.causes import NamedCause, name_cause, remedy_of
 from qbench.diagnosis.engine.claims import arithmetic_of
+from qbench.diagnosis.engine.contained import Patience, endless
 from qbench.diagnosis.engine.matching import Matched, bound_of
 from qbench.diagnosis.examining import Examination, Examined
 from qbench.diagnosis.gains import each_gain
@@ -36,16 +37,17 @@ class LocalizedGraph(Closing):
     """An examination with what is made of it; a context manager that closes its engines.
 
     ``notes`` are sentences for a reader; ``suspects`` is filled by ``name_causes``. With ``several`` graphs names of
-    nodes begin with that of the graph.
+    nodes begin with that of the graph. ``patience`` is how long its backend is waited for at a unit alone.
     """
 
-    def __init__(self, patient: Patient, *, several: bool) -> None:
+    def __init__(self, patient: Patient, *, several: bool, patience: Patience = endless) -> None:
         self.patient = patient
+        self._patience = patience
         self.suspects: tuple[Suspect, ...] = ()
         self.notes: list[str] = []
         self._prefix = f"{patient.graph}::" if several else ""
         self._stack = ExitStack()
-        self._examination = self._stack.enter_context(Examination(patient))
+        self._examination = self._stack.enter_context(Examination(patient, patience=patience))
         self._kept = KeptFeeds(Rows.of(patient.original))
         self._batches = 0
         self._gains: dict[str, float] = {}
@@ -165,11 +167,13 @@ class LocalizedGraph(Closing):
             return named
         healthy, nodes = arithmetic_of(self.patient.claims or self.patient.backend), [one.node for one in chosen]
         try:
-            with Capturing(self.patient, self._examination.units, nodes, self._kept.joined) as capturing:
+            units, feeds, crashes = self._examination.units, self._kept.joined, self._counted.crashes
+            with Capturing(self.patient, units, nodes, feeds, self._patience) as capturing:
                 for node in nodes:
                     if budget.is_over:
                         break
-                    named.append(self._cause(node, capturing, healthy))
+                    crash = crashes.get(node.levels)  # once was enough
+                    named.append(_crashed(crash) if crash else self._cause(node, capturing, healthy))
         except Exception as error:  # numbers of nodes are worth saying without causes, too
             self.notes.append(f"suspects could not be captured: {_failure(error)}")
             return [_UNNAMED] * len(chosen)
@@ -266,6 +270,10 @@ class _Driven:
 
 
 _UNNAMED = NamedCause(cause=None, evidence="")
+
+
+def _crashed(evidence: str) -> NamedCause:
+    return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
 
 
 def _failure(error: Exception) -> str:

@@ -29,6 +29,8 @@ SAMPLES = 64
 SUSPECTS = 5
 _NODES, _CAUSES = 0.5, 0.25
 """Shares of what is left of the budget."""
+_PATIENCE_S = 10.0
+"""Seconds that an engine may take for a unit alone however little is left: a unit that is slow does not hang."""
 _MOVED = 0.2
 """Of the nodes' share, what looking for samples may take that passes move."""
 OUT_OF_BUDGET = "the budget ran out"
@@ -82,7 +84,11 @@ def localize(
     with ExitStack() as stack:
         told("examining the nodes")
         patients = patients_of(cell.request, cell.shared)
-        graphs = [stack.enter_context(LocalizedGraph(one, several=len(patients) > 1)) for one in patients.values()]
+        several = len(patients) > 1
+        graphs = [
+            stack.enter_context(LocalizedGraph(one, several=several, patience=lambda: _patience(budget)))
+            for one in patients.values()
+        ]
         share = budget.share(_NODES)
         moved = samples_that_passes_move(
             patients,
@@ -134,6 +140,11 @@ def localize(
 
 def _main(cell: RepeatableCell) -> Samples:
     return cell.shared.samples(next(iter(cell.request.subject.data.values())))
+
+
+def _patience(budget: Budget) -> float:
+    """Seconds until an engine that gives no answer for a unit alone is taken to hang."""
+    return max(_PATIENCE_S, _NODES * budget.left)
 
 
 def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:

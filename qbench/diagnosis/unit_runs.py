@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds, OrtBackend, get_backend
+from qbench.backends import Array, Backend, Feeds, OrtBackend, get_backend
+from qbench.diagnosis.engine.alone import Alone
+from qbench.diagnosis.engine.contained import Patience, endless
 from qbench.diagnosis.fresh_units import FreshUnit, fresh_unit
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import QuantizedUnit, levels_without_unit, quantized_units, real_units
-from qbench.errors import QbenchError
 from qbench.graph import node_key, values_by_name, with_shapes
 from qbench.judging import Unaligned
 
@@ -130,19 +131,32 @@ class UnitRunner:
 
     Args:
         patient: whose. unit: to be run. fresh: its counterpart in fp32; None: it has none.
-        stack: closes what is prepared here.
+        stack: closes what is prepared here. patience: how long an answer of the patient's backend is waited for.
     """
 
-    def __init__(self, patient: Patient, unit: QuantizedUnit, fresh: FreshUnit | None, stack: ExitStack) -> None:
+    def __init__(
+        self,
+        patient: Patient,
+        unit: QuantizedUnit,
+        fresh: FreshUnit | None,
+        stack: ExitStack,
+        patience: Patience = endless,
+    ) -> None:
         self.unit = unit
-        self.crash = ""
         exact, name = exact_backend(), unit.real
         made = {str(value.name) for node in unit.graph.graph for value in node.outputs}
         self._exact = stack.enter_context(exact.prepare(unit.graph, taps=(name,) if name in made else ()))
         self._fresh = None if fresh is None else stack.enter_context(exact.prepare(fresh.graph))
         claims = patient.claims if patient.is_watched_itself else None
-        self._claimed = None if claims is None else self._prepared(claims, stack)
-        self._patient = self._prepared(patient.backend, stack, is_patient=True)
+        self._claimed = None if claims is None else stack.enter_context(Alone(unit, claims))
+        self._patient = stack.enter_context(Alone(unit, patient.backend, patience=patience))
+        self._engine = patient.backend.name
+
+    @property
+    def crash(self) -> str:
+        """How the patient's backend fails on the unit, in a sentence; empty: it did not."""
+        found = self._patient.crash
+        return f"'{self._engine}' fails on it alone: {found}" if found else ""
 
     def steps(self, feeds: Feeds) -> Array:
         """The number in front of rounding, by real arithmetic on ``feeds``: float32 steps, zero point left out."""
@@ -151,23 +165,11 @@ class UnitRunner:
 
     def counted(self, feeds: Feeds) -> Array | None:
         """What the patient's backend makes of ``feeds``; None where it fails, and ``crash`` says how."""
-        if self._patient is None:
-            return None
-        try:
-            return self._patient.run(feeds)[self.unit.value]
-        except QbenchError as error:
-            self.crash, self._patient = error.found, None
-            return None
+        return self._patient.run(feeds)
 
     def claimed(self, feeds: Feeds) -> Array | None:
         """What the machine that a watched patient claims to be makes of ``feeds``; None: it claims none, or fails."""
-        if self._claimed is None:
-            return None
-        try:
-            return self._claimed.run(feeds)[self.unit.value]
-        except QbenchError:
-            self._claimed = None  # nothing is known then about what the patient should have counted
-            return None
+        return None if self._claimed is None else self._claimed.run(feeds)
 
     def explained(self, feeds: Feeds) -> Array | None:
         """The fp32 value that rounded operands give, rounded too: real; None: it has no counterpart."""
@@ -175,13 +177,3 @@ class UnitRunner:
             return None
         exact = self._fresh.run(feeds)[self.unit.stands_for]
         return self.unit.reals(levels_of(self.unit, exact)) if self.unit.grid is not None else exact
-
-    def _prepared(self, backend: Backend, stack: ExitStack, *, is_patient: bool = False) -> Executor | None:
-        """The unit on ``backend``; None where it is refused, which is a crash where the patient does it."""
-        try:
-            sparing = replace(backend, arena=False) if isinstance(backend, OrtBackend) else backend
-            return stack.enter_context(sparing.prepare(self.unit.graph))
-        except QbenchError as error:
-            if is_patient:
-                self.crash = error.found
-            return None

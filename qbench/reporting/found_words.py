@@ -6,7 +6,7 @@ repaired by keeping 1 node in float (Conv_17), 3 % of MACs
 
 from collections.abc import Iterator
 
-from qbench.judging import Errors, Finding, NodeErrors, Repair, Suspect, rough_percent
+from qbench.judging import Cause, Errors, Finding, NodeErrors, Repair, Suspect, rough_percent
 from qbench.reporting.words import MINUS, counted
 
 _LEAST_CLIPPED = 0.005
@@ -22,13 +22,18 @@ def found_text(finding: Finding) -> str:
     first = next(iter(finding.suspects), None)
     repair = repair_text(finding.repair)
     if first is not None:
-        known = ", ".join(_worst(finding, first))
+        known = "; ".join((", ".join(_worst(finding, first)), *_crashes(finding)))
     elif finding.notes and not finding.complete:
         known = finding.notes[0]
         repair = repair if finding.repair is not None and finding.repair.restores else ""  # the note says why not
     else:
         known = "no node is suspected"
     return f"{known}; {repair}" if repair else known
+
+
+def _crashes(finding: Finding) -> Iterator[str]:
+    """What an engine fails on alone is told wherever it stands: it is a finding of its own."""
+    return (f"{one.node}: {one.cause.value}" for one in finding.suspects[1:] if one.cause is Cause.CRASH)
 
 
 def repair_text(repair: Repair | None) -> str:

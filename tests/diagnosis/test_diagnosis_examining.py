@@ -204,7 +204,7 @@ def test_an_engine_that_fails_on_a_node_alone_is_the_first_suspect():
             return Crashing(engine.prepare(model, taps=taps, threads=threads), model)
 
     found = examine(patient(Sick()), batches(1))
-    assert found.crashes == {"relu2_quantized": "a broken kernel"}
+    assert found.crashes == {"relu2_quantized": "'ort-cpu-precise' fails on it alone: a broken kernel"}
     first = rank_nodes(found)[0]
     assert (first.node.node, first.excess) == ("conv2", Excess.CRASH)
 

@@ -1,7 +1,10 @@
 """A red cell in pytest says which node went wrong and why, in the summary, in the run file, and beside the reports."""
 
+import html
+
 import pytest
 
+from qbench.judging import Cause
 from qbench.quantization import load_schema
 from qbench.tracking import finding_of_line
 
@@ -100,7 +103,7 @@ def test_a_repair_that_leaves_too_little_in_integers_says_so(spoilt):
 
 @pytest.mark.slow
 def test_findings_travel_from_workers(spoilt):
-    spoilt.run("-n", "2", process=True)
+    spoilt.run(workers=2)
     (line,) = spoilt.lines(kind="finding")
     assert finding_of_line(line)[1].repair.nodes == ("gemm1",)
     assert (spoilt.path / "reports" / "overrides" / "scratch" / f"{CELL}.toml").exists()
@@ -114,6 +117,49 @@ def test_0_seconds_look_for_nothing(spoilt, by):
     assert spoilt.outcomes()["tiny_a::ort-cpu-precise+spoilt"] == "failed"
     assert spoilt.lines(kind="finding") == []
     result.stdout.no_fnmatch_line("*worst:*")
+
+
+BREAKING = """
+import os
+from dataclasses import dataclass, field
+from qbench.backends import Closing, get_backend
+from qbench.graph import Capabilities
+
+@dataclass(frozen=True)
+class Aborting:
+    name: str = "aborting"
+    capabilities: Capabilities = field(default_factory=lambda: get_backend("ort-cpu-precise").capabilities)
+    packages: tuple = ()
+
+    def prepare(self, model, *, taps=(), threads=1):
+        names = {node.name for node in model.graph}
+        if "gemm2" in names and "gemm0" not in names:
+            os.abort()
+        return get_backend("ort-cpu-precise").prepare(model, taps=taps, threads=threads)
+
+MORE = {"backends": {"aborting": Aborting}}
+"""
+
+
+@pytest.mark.slow
+def test_an_engine_that_aborts_on_a_node_alone_is_a_finding_and_the_other_cells_are_run(spoilt):
+    """In a process of its own: were the engine in it, it would end."""
+    spoilt.write_conftest(BREAKING)
+    spoilt.write_suite(SUITE.replace('["ort-cpu-precise"]', '["aborting", "ort-cpu-precise"]'))
+    result = spoilt.run("--qbench-report=html", "--qbench-localize=300", process=True)
+    outcomes = spoilt.outcomes()
+    assert outcomes["tiny_a::ort-cpu-precise+w8a8_asym_pc"] == "passed"
+    assert outcomes["tiny_a::ort-cpu-precise+spoilt"] == "failed"
+    found = {cell.backend: one for cell, one in map(finding_of_line, spoilt.lines(kind="finding"))}
+    (crash,) = (one for one in found["aborting"].suspects if one.cause is Cause.CRASH)
+    assert crash.node == "gemm2"
+    assert crash.evidence.startswith("'aborting' fails on it alone: a process that ended with signal SIGABRT")
+    assert crash.remedy
+    assert {"gemm0", "gemm1"} <= {node.node.replace("relu", "gemm") for node in found["aborting"].nodes}
+    assert found["ort-cpu-precise"].suspects[0].cause is Cause.CLIPPING
+    result.stdout.fnmatch_lines(["*; gemm2: engine crash; repaired by *"])
+    (page,) = (spoilt.path / "reports" / "findings").glob("*aborting*spoilt*.html")
+    assert "'aborting' fails on it alone" in html.unescape(page.read_text())
 
 
 def test_what_a_process_has_spent_is_not_spent_again(spoilt):

@@ -142,6 +142,8 @@ def test_a_finding_in_one_line(finding):
     assert found_text(replace(broken, repair=vain)) == found_text(broken)
     crashed = Suspect(node="gone", cause=Cause.CRASH, evidence="it ends")
     assert found_text(replace(healthy, suspects=(crashed,))) == "worst: gone, cause: engine crash"
+    both = found_text(replace(finding, suspects=(*finding.suspects, crashed)))
+    assert "; gone: engine crash; repaired by keeping 1 node" in both
 
 
 def test_every_other_report_has_the_line(finding):

@@ -27,5 +27,4 @@ def first_failing_case(left: Side, right: Side, batches: Iterable[Feeds]) -> Fai
     partings = engine_partings(patient, batches)
     if not partings:
         return None
-    with contained(engine.backend) as backend:
-        return smallest_case(partings[0], backend, machine, threads=engine.threads)
+    return smallest_case(partings[0], contained(engine.backend), machine, threads=engine.threads)

@@ -6,13 +6,13 @@ made before; their last results are its outputs, and whether they equal those of
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
-from qbench.backends import AnotherPython, Array, Executor, Feeds, OrtBackend, in_slices
+from qbench.backends import Array, Executor, Feeds, in_slices
 from qbench.diagnosis.differences.sides import Side
+from qbench.diagnosis.engine.alone import Alone
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.unit_runs import Units
-from qbench.errors import QbenchError
 from qbench.evaluation import steps_of
 from qbench.graph import Form, form_of, node_key, values_by_name
 from qbench.judging import Unaligned
@@ -46,8 +46,7 @@ class SideRun:
     crashes: dict[str, str] = field(default_factory=dict)
     _whole: Executor | None = None
     _tapped: Executor | None = None
-    _units: tuple[QuantizedUnit, ...] = ()
-    _alone: dict[str, Executor] = field(default_factory=dict)
+    _units: tuple[Alone, ...] = ()
 
     def run(self, feeds: Feeds) -> tuple[dict[str, Array], dict[str, Array]]:
         """The untouched outputs of one batch, and the watched values by their names in this graph."""
@@ -67,36 +66,17 @@ class SideRun:
     def _replayed(self, feeds: Feeds) -> dict[str, Array]:
         """What the units make one after another; what an engine fails on is missing, and all that needs it."""
         values: dict[str, Array] = dict(feeds)
-        for unit in self._units:
-            if unit.value in self.crashes or any(name not in values for name in unit.feeds):
+        for alone in self._units:
+            unit = alone.unit
+            if any(name not in values for name in unit.feeds):
                 self.crashes.setdefault(unit.value, "a value in front of it is missing")
                 continue
-            try:
-                values[unit.value] = self._answer(unit, {name: values[name] for name in unit.feeds})[unit.value]
-            except QbenchError as error:
-                self.crashes[unit.value] = error.found
-        return values
-
-    def _answer(self, unit: QuantizedUnit, feeds: Feeds) -> dict[str, Array]:
-        if unit.value in self._alone:
-            return self._alone[unit.value].run(feeds)
-        with self.side.backend.prepare(unit.graph, threads=self.side.threads) as executor:
-            return in_slices(executor, unit.graph).run(feeds)
-
-    def keep(self, stack: ExitStack) -> None:
-        """Prepare all units once; another Python, which is a process a session, prepares each when it is its turn."""
-        if isinstance(self.side.backend, AnotherPython):
-            return
-        backend = self.side.backend
-        if isinstance(backend, OrtBackend):  # as many sessions as units: none may keep what it does not need
-            backend = replace(backend, arena=False)
-        for unit in self._units:
-            try:
-                executor = stack.enter_context(backend.prepare(unit.graph, threads=self.side.threads))
-            except QbenchError as error:
-                self.crashes[unit.value] = error.found
+            found = alone.run({name: values[name] for name in unit.feeds})
+            if found is None:
+                self.crashes[unit.value] = alone.crash
             else:
-                self._alone[unit.value] = in_slices(executor, unit.graph)
+                values[unit.value] = found
+        return values
 
 
 def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | None = None) -> SideRun:
@@ -116,9 +96,9 @@ def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | 
     if side.tapped is not None:
         return _tapping(side, stack, values, units.unaligned, tuple(unit.value for unit in units.units))
     how = f"'{side.backend.name}' is not tapped: its units ran one after another, each alone"
-    run = SideRun(side, values, units.unaligned, how, _whole=_whole(side, stack), _units=units.units)
-    run.keep(stack)
-    return run
+    whole = _whole(side, stack)
+    alone = tuple(stack.enter_context(Alone(unit, side.backend, threads=side.threads)) for unit in units.units)
+    return SideRun(side, values, units.unaligned, how, _whole=whole, _units=alone)
 
 
 def _whole(side: Side, stack: ExitStack) -> Executor:

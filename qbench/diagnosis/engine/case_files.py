@@ -112,7 +112,7 @@ def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseRu
             remedy=f"Look into {_DATA}.",
         )
     try:
-        with contained(backend) as engine, engine.prepare(model, threads=threads) as executor:
+        with contained(backend).prepare(model, threads=threads) as executor:
             answers = executor.run(dict(zip(names, feeds, strict=True)))
     except QbenchError as error:
         return CaseRun(backend=backend.name, crash=error.found)

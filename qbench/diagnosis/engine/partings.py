@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from qbench.backends import Array, Backend, Executor, Feeds, IntegerBackend, in_slices
+from qbench.backends import Array, Backend, Feeds, IntegerBackend, in_slices
+from qbench.diagnosis.engine.alone import Alone
 from qbench.diagnosis.engine.claims import arithmetic_of
-from qbench.diagnosis.engine.contained import contained
 from qbench.diagnosis.engine.matching import sample_count
 from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import QuantizedUnit, quantized_units, real_units
-from qbench.errors import InputError, QbenchError
+from qbench.errors import InputError
 from qbench.judging import Cause
 from qbench.metrics import unequal
 
@@ -88,10 +88,12 @@ def engine_partings(
     claimed = machine or patient.claims or claimed_machine(patient.backend)
     units = (*quantized_units(patient.quantized), *real_units(patient.quantized))
     taps = [unit.value for unit in units]
-    with contained(patient.backend) as engine, ExitStack() as stack:
+    with ExitStack() as stack:
         watched = stack.enter_context(claimed.prepare(patient.quantized, taps=taps))
         whole = in_slices(watched, patient.quantized)
-        replays = [_Replay(unit, engine, stack, patient.threads) for unit in units]
+        replays = [
+            _Replay(stack.enter_context(Alone(unit, patient.backend, threads=patient.threads))) for unit in units
+        ]
         for batch in [feeds] if isinstance(feeds, Mapping) else feeds:
             values = {**batch, **whole.run(batch)}
             for replay in replays:
@@ -119,15 +121,9 @@ def claimed_machine(backend: Backend) -> Backend:
 class _Replay:
     """One unit in the engine, batch by batch; only the first sample that differs is kept."""
 
-    def __init__(self, unit: QuantizedUnit, engine: Backend, stack: ExitStack, threads: int) -> None:
-        self.parting = Parting(unit=unit)
-        self._unit = unit
-        self._executor: Executor | None = None
-        try:
-            executor = stack.enter_context(engine.prepare(unit.graph, threads=threads))
-            self._executor = in_slices(executor, unit.graph)
-        except QbenchError as error:
-            self.parting = replace(self.parting, crash=error.found)
+    def __init__(self, alone: Alone) -> None:
+        self.parting = Parting(unit=alone.unit)
+        self._alone = alone
 
     @property
     def parts(self) -> bool:
@@ -136,21 +132,18 @@ class _Replay:
 
     def add(self, values: Mapping[str, Array], samples: int) -> None:
         """One batch of the watched run."""
-        if self._executor is None:
-            if not self.parting.feeds:
-                self._keep(values, None, samples)
+        if self.parting.crash:
             return
-        feeds = {name: values[name] for name in self._unit.feeds}
-        expected = values[self._unit.value]
-        try:
-            found, again = (self._executor.run(feeds)[self._unit.value] for _ in range(2))
-        except QbenchError as error:
-            self.parting, self._executor = replace(self.parting, crash=error.found), None
+        unit, expected = self.parting.unit, values[self.parting.unit.value]
+        feeds = {name: values[name] for name in unit.feeds}
+        found, again = self._alone.run(feeds), self._alone.run(feeds)
+        if found is None or again is None:
+            self.parting = replace(self.parting, crash=self._alone.crash)
             self._keep(values, None, samples, anew=True)
             return
-        apart = differing(self._unit, found, expected)
+        apart = differing(unit, found, expected)
         repeats = found.shape == again.shape and not unequal(found, again).any()
-        parted = apart if repeats else apart | differing(self._unit, again, expected) | np.asarray(found != again)
+        parted = apart if repeats else apart | differing(unit, again, expected) | np.asarray(found != again)
         if parted.any() and not self.parts:
             self._keep(values, parted, samples)
         self.parting = replace(
@@ -165,7 +158,7 @@ class _Replay:
         self, values: Mapping[str, Array], apart: npt.NDArray[np.bool_] | None, samples: int, *, anew: bool = False
     ) -> None:
         """Keep the first sample that differs, or the whole batch where its sample cannot be told."""
-        feeds = {name: values[name] for name in self._unit.feeds}
+        feeds = {name: values[name] for name in self.parting.unit.feeds}
         if self.parting.feeds and not anew:
             return
         by_sample = all(len(array) == samples for array in feeds.values() if array.ndim)

@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_graphs import Broken, batches, machine, patient
+from engine_graphs import SIGMOID, Broken, batches, machine, patient
 
 from qbench.backends import get_backend
-from qbench.diagnosis.engine.contained import EngineCrashError, contained
+from qbench.diagnosis.engine.contained import contained
 from qbench.diagnosis.engine.matching import match_outputs
 from qbench.diagnosis.engine.partings import engine_partings
+from qbench.diagnosis.engine.workshop import EngineCrashError
 from qbench.errors import InputError
 from qbench.host import architecture
 from qbench.judging import Cause
@@ -17,11 +18,9 @@ from qbench.judging import Cause
 on_x64 = pytest.mark.skipif(architecture() != "x64", reason="arithmetics of ONNX Runtime are known of x64")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def precise():
-    """One process for all tests of the engine: each would start its own."""
-    with contained(get_backend("ort-cpu-precise")) as engine:
-        yield engine
+    return contained(get_backend("ort-cpu-precise"))
 
 
 @on_x64
@@ -112,18 +111,14 @@ def test_a_backend_of_unknown_arithmetic_needs_a_machine():
         engine_partings(patient(Broken("Conv", "raise")), batches())
 
 
-SIGMOID = """<ir_version: 8, opset_import: ["" : 17, "com.microsoft": 1]>
-sigmoid (uint8[N] x) => (uint8[N] y) <float s = {0.1}, uint8 z = {3}, float t = {0.00390625}>
-{ y = com.microsoft.QLinearSigmoid (x, s, z, t) }"""
-
-
 def test_an_engine_that_ends_its_process_does_not_end_ours():
     """ONNX Runtime 1.31.1 aborts on a QLinearSigmoid without the zero point of its result."""
     import onnx_ir as ir
 
     broken, sound = (ir.from_onnx_text(text) for text in (SIGMOID, SIGMOID.replace("x, s, z, t)", "x, s, z, t, z)")))
     feeds = {"x": np.arange(4, dtype=np.uint8)}
-    with contained(get_backend("ort-cpu")) as engine, engine.prepare(sound) as executor:
+    engine = contained(get_backend("ort-cpu"))
+    with engine.prepare(sound) as executor:
         before = executor.run(feeds)["y"]
         with pytest.raises(EngineCrashError, match="signal SIGABRT"), engine.prepare(broken) as aborting:
             aborting.run(feeds)

@@ -110,9 +110,9 @@ def test_a_case_of_the_real_engine_runs_in_a_process_of_its_own(partings, tmp_pa
 def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_path):
     from qbench.diagnosis.engine.contained import contained
 
-    with contained(Broken("Conv", "raise")) as engine:
-        first = engine_partings(patient(engine, claims=machine("ort-x64")), batches())[0]
-        case = smallest_case(first, engine, machine("ort-x64"))
+    engine = contained(Broken("Conv", "raise"))
+    first = engine_partings(patient(engine, claims=machine("ort-x64")), batches())[0]
+    case = smallest_case(first, engine, machine("ort-x64"))
     assert (case.cause, case.found, case.changed) == (Cause.CRASH, None, 0)
     folder = save_test_case(case, tmp_path)
     assert "fails on 'wide' (Conv) on x_quantized [" in (folder / "README.txt").read_text()

@@ -1,0 +1,113 @@
+"""Units alone, in a process that may die at them: what ends it, what hangs in it, and what goes on."""
+
+import math
+import sys
+from types import ModuleType
+
+import numpy as np
+import pytest
+from engine_graphs import Breaking, Broken, batches, machine, patient
+
+from qbench.backends import get_backend
+from qbench.diagnosis.engine.alone import Alone
+from qbench.diagnosis.engine.contained import contained
+from qbench.diagnosis.engine.workshop import EngineCrashError, workshop
+from qbench.diagnosis.examining import Examination
+from qbench.diagnosis.quantized_units import quantized_units
+from qbench.diagnosis.ranking import Excess, rank_nodes
+
+
+@pytest.fixture(scope="module")
+def levels():
+    """What stands in front of every unit of the network."""
+    examined = patient(machine("ort-x64"))
+    names = [unit.value for unit in quantized_units(examined.quantized)]
+    with examined.watched.prepare(examined.quantized, taps=names) as executor:
+        feeds = batches(count=1)[0]
+        return {**feeds, **executor.run(feeds)}
+
+
+def alone(node, backend, **more):
+    unit = next(unit for unit in quantized_units(patient(machine("ort-x64")).quantized) if unit.node == node)
+    return Alone(unit, backend, **more)
+
+
+def run(one, levels):
+    return one.run({name: levels[name] for name in one.unit.feeds})
+
+
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("exit", "a process that ended with exit code 3"),
+        pytest.param("sigmoid", "a process that ended with signal SIGABRT", marks=pytest.mark.slow),
+        ("hang", "no answer in 0.5 s, and its process was ended"),
+    ],
+)
+def test_a_unit_that_ends_its_engine_is_told_and_not_run_again_and_others_go_on(levels, how, words):
+    first = alone("pool", Broken("none", ""))
+    before = run(first, levels)
+    life = workshop().life
+    sick = alone("wide", Broken("Conv", how), patience=lambda: 0.5 if how == "hang" else math.inf)
+    assert run(sick, levels) is None
+    assert sick.crash.startswith(words)
+    assert run(sick, levels) is None
+    assert workshop().life == life + 1
+    assert np.array_equal(run(first, levels), before)  # its session was made anew
+    first.close()
+
+
+def test_a_worker_is_kept_for_the_next_who_asks(levels):
+    run(alone("pool", Broken("none", "")), levels)
+    life, room = workshop().life, workshop()
+    run(alone("pool", get_backend("ort-cpu-precise")), levels)
+    assert (workshop(), workshop().life) == (room, life)
+
+
+def test_modules_that_are_found_elsewhere_are_another_worker_s(monkeypatch, tmp_path):
+    room = workshop()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert workshop() is not room
+
+
+def test_a_backend_whose_module_is_not_found_over_there_runs_here(levels, monkeypatch):
+    hidden = ModuleType("a_module_in_no_file")
+    hidden.Hidden = type("Hidden", (Broken,), {"__module__": hidden.__name__})
+    monkeypatch.setitem(sys.modules, hidden.__name__, hidden)
+    with contained(hidden.Hidden("none", "")).prepare(alone("pool", None).unit.graph) as executor:
+        assert isinstance(executor, Breaking)
+
+
+def test_a_session_that_was_closed_leaves_the_others(levels):
+    engine, unit = contained(Broken("none", "")), alone("pool", None).unit
+    feeds = {name: levels[name] for name in unit.feeds}
+    with engine.prepare(unit.graph) as first:
+        with engine.prepare(unit.graph) as second:
+            found = second.run(feeds)[unit.value]
+        assert np.array_equal(first.run(feeds)[unit.value], found)
+
+
+def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examined():
+    with Examination(patient(Broken("GlobalAveragePool", "exit"), watched=machine("ort-x64"))) as examination:
+        examination.run(batches(count=1)[0])
+        found = examination.examined()
+    assert list(found.crashes.values()) == ["'broken' fails on it alone: a process that ended with exit code 3"]
+    first = rank_nodes(found)[0]
+    assert (first.node.node, first.excess, first.node.isolated) == ("pool", Excess.CRASH, None)
+    assert all(node.isolated is not None for node in found.nodes if node.node in ("wide", "deep", "sum", "dense"))
+
+
+def test_what_a_worker_that_is_gone_had_kept_is_let_go_without_a_word(levels):
+    executor = contained(Broken("none", "")).prepare(alone("pool", None).unit.graph)
+    workshop().close()
+    executor.close()
+
+
+def test_an_error_says_what_was_run_where(levels):
+    unit = alone("wide", None).unit
+    with (
+        pytest.raises(EngineCrashError, match="on 'broken': found a process that ended with exit code 3") as caught,
+        contained(Broken("Conv", "exit")).prepare(unit.graph) as executor,
+    ):
+        executor.run({name: levels[name] for name in unit.feeds})
+    assert caught.value.found.endswith("exit code 3")
