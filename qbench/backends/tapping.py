@@ -27,7 +27,9 @@ def with_taps(model: ir.Model, taps: Sequence[str]) -> ir.Model:
     wanted = [name for name in dict.fromkeys(taps) if name not in outputs]
     if not wanted:
         return model
-    tapped = with_shapes(model)  # a graph output must carry a dtype
+    known = values_by_name(model)
+    typed = all(name in known and known[name].type is not None for name in wanted)
+    tapped = model.clone() if typed else with_shapes(model)  # a graph output must carry a dtype
     values = values_by_name(tapped)
     for name in wanted:
         if name not in values:

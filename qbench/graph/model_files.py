@@ -5,6 +5,7 @@ maps it, ``save_model`` writes it, and whatever is refused is refused before any
 """
 
 import os
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 import onnx
@@ -78,20 +79,20 @@ def model_bytes(model: ir.Model) -> bytes:
             expected=f"under {MESSAGE_LIMIT / 1e9:.0f} GB, the most one message holds",
             remedy="Save it with save_model, which puts constants into a file beside it.",
         )
-    inside = model.clone()
-    ir.external_data.load_to_model(inside)
-    data: bytes = ir.to_proto(inside).SerializeToString()
+    if any(isinstance(value.const_value, ir.ExternalTensor) for value in _initializers(model)):
+        model = model.clone()
+        ir.external_data.load_to_model(model)
+    data: bytes = ir.to_proto(model).SerializeToString()
     return data
 
 
 def constant_bytes(model: ir.Model) -> int:
     """Bytes of all initializers of every graph of ``model``."""
-    return sum(
-        value.const_value.nbytes
-        for graph in model.graphs()
-        for value in graph.initializers.values()
-        if value.const_value is not None
-    )
+    return sum(value.const_value.nbytes for value in _initializers(model) if value.const_value is not None)
+
+
+def _initializers(model: ir.Model) -> Iterator[ir.Value]:
+    return (value for graph in model.graphs() for value in graph.initializers.values())
 
 
 def _parsed(path: Path, doing: str) -> onnx.ModelProto:
