@@ -76,6 +76,21 @@ def test_captures_that_fail_are_a_note_and_suspects_keep_their_numbers(graph, mo
     assert all(one.evidence and one.remedy for one in graph.suspects)
 
 
+def test_an_engine_is_waited_for_half_of_what_is_left_and_10_seconds_at_least():
+    assert localizing._patience(begun(101)) == 50
+    assert localizing._patience(begun(3)) == 10
+    assert localizing._patience(begun()) == float("inf")
+
+
+def test_a_node_that_crashed_is_not_captured_again(graph, monkeypatch):
+    crashes = dict.fromkeys((one.node.levels for one in graph.ranked), "'it' fails on it alone: it died")
+    graph._counted = replace(graph._counted, crashes=crashes)
+    monkeypatch.setattr(localized_graph.Capturing, "of", lambda *_: pytest.fail("it would crash again"))
+    assert graph.name_causes(begun(), 2)
+    assert [(one.cause, one.evidence) for one in graph.suspects] == [(Cause.CRASH, next(iter(crashes.values())))] * 2
+    assert graph.notes == []
+
+
 def test_an_engine_that_is_not_what_is_watched_is_warned_of(graph):
     assert graph.strays == ()
     assert graph.parted == frozenset()

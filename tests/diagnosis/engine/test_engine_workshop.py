@@ -87,11 +87,19 @@ def test_a_session_that_was_closed_leaves_the_others(levels):
         assert np.array_equal(first.run(feeds)[unit.value], found)
 
 
-def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examined():
-    with Examination(patient(Broken("GlobalAveragePool", "exit"), watched=machine("ort-x64"))) as examination:
+@pytest.mark.parametrize(
+    ("how", "words"),
+    [
+        ("exit", "a process that ended with exit code 3"),
+        pytest.param("hang", "no answer in 8 s, and its process was ended", marks=pytest.mark.slow),
+    ],
+)
+def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examined(how, words):
+    sick = patient(Broken("GlobalAveragePool", how), watched=machine("ort-x64"))
+    with Examination(sick, patience=lambda: 8.0 if how == "hang" else math.inf) as examination:
         examination.run(batches(count=1)[0])
         found = examination.examined()
-    assert list(found.crashes.values()) == ["'broken' fails on it alone: a process that ended with exit code 3"]
+    assert list(found.crashes.values()) == [f"'broken' fails on it alone: {words}"]
     first = rank_nodes(found)[0]
     assert (first.node.node, first.excess, first.node.isolated) == ("pool", Excess.CRASH, None)
     assert all(node.isolated is not None for node in found.nodes if node.node in ("wide", "deep", "sum", "dense"))
