@@ -93,10 +93,13 @@ NAMES = """() => {
   for (const sheet of document.styleSheets) gather(sheet.cssRules);
   return [...names].filter((name) => !name.startsWith("--"));
 }"""
-STYLES = """(names) => [...document.querySelectorAll("body *")].map((element) => {
-  const style = getComputedStyle(element);
-  return [element.tagName, ...names.map((name) => style.getPropertyValue(name))].join(" ");
-})"""
+STYLES = """async (names) => {
+  for (let frame = 0; frame < 2; frame++) await new Promise(requestAnimationFrame);  // what watches sizes has its say
+  return [...document.querySelectorAll("body *")].map((element) => {
+    const style = getComputedStyle(element);
+    return [element.tagName, ...names.map((name) => style.getPropertyValue(name))].join(" ");
+  });
+}"""
 
 
 def test_leaving_out_unused_rules_changes_no_element(visit, tmp_path, monkeypatch):
@@ -294,20 +297,27 @@ def test_a_table_wider_than_the_window_says_that_it_scrolls(width, wide, tmp_pat
     assert abs(mark["y"] + mark["height"] - value["y"] - value["height"]) < 8
 
 
+WORDS = "The new kernel rounds half away from zero; it is kept until the table of multipliers is mended"
+
+
+@pytest.fixture(scope="module")
+def annotated(tmp_path_factory) -> Path:
+    folder, runs = tmp_path_factory.mktemp("annotated"), nightly_history(34)
+    said = Annotation(commit=runs[27].commit[:9], state=Ruling.ACKNOWLEDGED, author="ann", reason=WORDS)
+    write_reports(runs, folder, ["html"], memory=remember(runs, accepted={}, annotations=(said,)))
+    return folder
+
+
 @pytest.mark.parametrize("width", [390, 500, 768])
-def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width, tmp_path, visit):
-    runs = nightly_history(34)
-    words = "The new kernel rounds half away from zero; it is kept until the table of multipliers is mended"
-    said = Annotation(commit=runs[27].commit[:9], state=Ruling.ACKNOWLEDGED, author="ann", reason=words)
-    write_reports(runs, tmp_path, ["html"], memory=remember(runs, accepted={}, annotations=(said,)))
+def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width, annotated, visit):
     one = visit(width)
     for path, table in (("index.html", ".alerts"), ("index.html", ".attention"), ("known.html", ".reasons")):
-        one.open(tmp_path / path)
+        one.open(annotated / path)
         boxes = one.page.locator(f".scroll:has({table})")
         assert boxes.count() > 0
         assert boxes.evaluate_all("boxes => boxes.every((box) => box.scrollWidth <= box.clientWidth + 1)"), table
-    one.open(tmp_path / "index.html")
-    why = one.page.locator(".alerts .words").filter(has_text=words).first.bounding_box()
+    one.open(annotated / "index.html")
+    why = one.page.locator(".alerts .words").filter(has_text=WORDS).first.bounding_box()
     assert why["width"] > 0.85 * width
     assert why["x"] + why["width"] <= width
     assert one.said == []
