@@ -41,7 +41,7 @@ def spoilt(project):
     schemas.mkdir()
     (schemas / "spoilt.toml").write_text(SPOILT)
     project.accept()  # the references; a bad cell is accepted by nobody
-    project.write_ini(f"qbench_cache = {project.cache}")
+    project.write_ini(f"qbench_cache = {project.cache}", "qbench_localize = 300")  # on a busy machine too
     return project
 
 
