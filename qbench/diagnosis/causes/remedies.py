@@ -25,7 +25,7 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.NONDETERMINISM: "Run the node alone with one thread and with all, and look for writes that race.",
         Cause.CRASH: "Report the piece with its input to the engine, and keep the node in float until then.",
         Cause.WRONG_KERNEL: "Report the smallest failing input to the engine, or name the arithmetic it counts by.",
-        Cause.CALIBRATION: "Compare the calibration data, their order and preprocessing with those of the accepted run.",
+        Cause.CALIBRATION: "Compare the calibration data, their order and preprocessing with the accepted run's.",
         Cause.GRID: "Give the node more bits (its weights 8, its values 16), or keep it in float.",
     }
 )
