@@ -13,6 +13,7 @@ import pytest
 for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR", "VECLIB_MAXIMUM"):
     os.environ.setdefault(f"{library}_NUM_THREADS", "1")  # read when the library is first loaded, hence here
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 pytest_plugins = ["pytester"]
 
