@@ -221,9 +221,9 @@ def _reference_command(suite: str, model: str, scope: str) -> str:
 def _show_left(new: int, changed: int) -> None:
     """What another ``--what`` would take."""
     if new:
-        print(f"{counted(new, 'cell')} without an accepted result left: --what new")
+        print(f"{counted(new, 'result')} that nothing was accepted for left: --what new")
     if changed:
-        print(f'{counted(changed, "cell")} changed and left: --what changed --reason "…"')
+        print(f'{counted(changed, "result")} changed and left: --what changed --reason "…"')
 
 
 COMMAND = Command(

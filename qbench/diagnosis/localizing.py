@@ -97,7 +97,8 @@ def localize(
             count=wishes.samples // 2,
             budget=share.share(_MOVED),
         )
-        enough = _examine(cell, graphs, _few(cell, wishes.samples, (*moved, *wishes.first)), share)
+        first = (*wishes.first[: wishes.samples // 4], *moved, *wishes.first)
+        enough = _examine(cell, graphs, _few(cell, wishes.samples, first), share)
         told("naming causes")
         named = _name_causes(graphs, budget.share(_CAUSES), wishes.suspects)
         ranked = [one for graph in graphs for one in graph.likeliest]

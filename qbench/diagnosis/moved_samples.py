@@ -9,9 +9,9 @@ import numpy as np
 from qbench.backends import Array, Executor, Feeds, in_slices
 from qbench.diagnosis.budget import Budget
 from qbench.diagnosis.patient import Patient
-from qbench.errors import QbenchError
 from qbench.evaluation import NotedSamples
 from qbench.metrics import unequal
+from qbench.passes import EffectKind
 from qbench.zoo import Samples, Task
 
 
@@ -23,13 +23,20 @@ def samples_that_passes_move(
     Args:
         patients: of the cell, by the names of their graphs. task: drives them. budget: for looking.
     """
-    if count < 1 or not any(one.written is not None for one in patients.values()):
+    if count < 1 or not any(_promises(one) for one in patients.values()):
         return ()
     moved = _Moved(count, budget)
-    with ExitStack() as stack, suppress(_EnoughError, QbenchError):  # without its passes a graph may not run at all
+    with ExitStack() as stack, suppress(Exception):  # without its passes a graph may not run at all, nor a task
         pairs = {name: _Pair(moved, *_both(one, stack)) for name, one in patients.items()}
         task.answer(pairs, NotedSamples.of(samples, moved.begin))
     return tuple(moved.names)[:count]
+
+
+def _promises(patient: Patient) -> bool:
+    """Whether a pass ran that may not move every number."""
+    if patient.written is None or patient.rewriting is None:
+        return False
+    return any(one.effect.kind is not EffectKind.LOSSY for one in patient.rewriting.pipeline.passes)
 
 
 def _both(patient: Patient, stack: ExitStack) -> tuple[Executor, Executor]:

@@ -20,7 +20,7 @@ def calibrated_ranges(request: Request, shared: SharedWork) -> Calibrated | None
         for name in values_by_name(model):
             if name in seen and seen[name].count:
                 ranges[prefix + name] = (_short(seen[name].low), _short(seen[name].high))
-    return Calibrated(key="+".join(filter(None, (schema.canonical, request.cell.variant))), ranges=ranges)
+    return Calibrated(key="+".join(filter(None, (schema.canonical, request.recalibrated))), ranges=ranges)
 
 
 def _short(end: float) -> float:

@@ -79,7 +79,8 @@ class Request:
     """All that the road of one cell needs. ``schema`` None runs a model as it is: the float one, or the given one.
 
     ``rewriting`` is what runs behind the quantizer; None: nothing. ``beside`` is whom a quantized cell is compared
-    with; None: nobody. ``keeps_answers``: whether the measurement carries the answers themselves.
+    with; None: nobody. ``keeps_answers``: whether the measurement carries the answers themselves. ``recalibrated``: the
+    variant of the suite that the calibration samples are of; empty: they are the model's own.
     """
 
     cell: Cell
@@ -90,6 +91,7 @@ class Request:
     threads: int = 1
     beside: Beside | None = None
     keeps_answers: bool = False
+    recalibrated: str = ""
 
 
 def refuse_overlap(model: str, calibration: Dataset, scored: Dataset) -> None:

@@ -41,11 +41,17 @@ def alone(folder: Path, name: str) -> Iterator[None]:
         OSError: ``folder`` cannot be written, or its disk knows no locks.
     """
     path = folder / f"{name}{_LOCK}"
-    with FileLock(path):
-        try:
-            yield
-        finally:
-            _take_away(path)
+    lock = FileLock(path)
+    try:
+        lock.acquire()
+    except OSError:
+        _take_away(path)
+        raise
+    try:
+        yield
+    finally:
+        _take_away(path)
+        lock.release()
 
 
 def sweep(folder: Path) -> None:

@@ -47,6 +47,11 @@ class PlannedCell:
         return self.suite.partners.get(self.model.id)
 
     @property
+    def recalibrated(self) -> str:
+        """Its variant, where that has calibration samples of its own; else empty."""
+        return "" if self.calibration == self.model.calibration else self.cell.variant
+
+    @property
     def line(self) -> int:
         """Zero-based line of the model in the suite file."""
         return self.suite.lines.get(self.model.id, 0)

@@ -129,6 +129,7 @@ class Bench:
             threads=self.suite.table.threads,
             beside=self._beside(planned),
             keeps_answers=self.suite.rules_of(cell).allowance.keeps_answers,
+            recalibrated=planned.recalibrated,
         )
 
     def _beside(self, planned: PlannedCell) -> Beside | None:

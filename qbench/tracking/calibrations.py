@@ -14,6 +14,7 @@ import math
 import zlib
 from collections.abc import Mapping
 
+from qbench.errors import InputError
 from qbench.judging import ANY, Calibrated, moved_ranges
 from qbench.tracking.accepted_row import AcceptedRow, demand_reason
 from qbench.tracking.scope import Scope
@@ -37,6 +38,7 @@ class TakenCalibrations:
         self.left_new: set[str] = set()
         self.left_moved: set[str] = set()
         self._scope, self._limit, self._reason = scope, limit, reason
+        self._met: dict[str, Mapping[str, tuple[float, float]]] = {}
 
     def take(self, calibrated: Calibrated | None, *, with_cell: bool) -> tuple[AcceptedRow, ...]:
         """Take over what the scope asks for; the row that tells of it, or none.
@@ -45,21 +47,26 @@ class TakenCalibrations:
             calibrated: of one cell. with_cell: whether the cell's own result is taken.
 
         Raises:
-            InputError: an accepted range would be replaced without a reason.
+            InputError: an accepted range would be replaced without a reason, or cells were calibrated in two ways.
         """
         if calibrated is None:
             return ()
         key, ranges, before = calibrated.key, calibrated.ranges, self.accepted.get(calibrated.key)
+        first = self._met.setdefault(key, ranges)
         moved = 0 if before is None else len(moved_ranges(before, ranges, self._limit))
-        if before is not None and not moved and ranges.keys() <= before.keys():
+        if before is not None and not moved and ranges.keys() == before.keys():
             return ()
         wanted = (Scope.NEW,) if not moved else (Scope.CHANGED, *((Scope.IMPROVED,) if with_cell else ()))
         if self._scope not in (Scope.ALL, *wanted):
             (self.left_moved if moved else self.left_new).add(key)
             return ()
         if moved:
+            self._refuse_second(key, first, ranges)
             demand_reason(f"Accepting the calibration '{key}'", self._reason)
-        self.accepted[key] = dict(ranges)
+        self.left_new.discard(key)
+        self.left_moved.discard(key)
+        kept = {} if moved or before is None else before  # last digits of what did not move stay as they were accepted
+        self.accepted[key] = {value: kept.get(value, ends) for value, ends in ranges.items()}
         return (
             AcceptedRow(
                 cell=calibration_name(key),
@@ -71,6 +78,17 @@ class TakenCalibrations:
                 unit="values",
             ),
         )
+
+    def _refuse_second(
+        self, key: str, first: Mapping[str, tuple[float, float]], second: Mapping[str, tuple[float, float]]
+    ) -> None:
+        if moved_ranges(first, second, self._limit):
+            raise InputError(
+                f"Accepting the calibration '{key}'",
+                found="cells that were calibrated in two ways",
+                expected="one calibration for all cells and machines",
+                remedy="Find out why they differ, and accept the cells of one alone.",
+            )
 
 
 def calibration_name(key: str) -> str:

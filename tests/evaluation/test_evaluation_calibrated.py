@@ -12,7 +12,7 @@ from qbench.quantization import get_schema
 from qbench.storage import Cache
 
 
-def calibrated(tmp_path, schema, *, variant="", **changes):
+def calibrated(tmp_path, schema, *, variant="", recalibrated="", **changes):
     engine = Engine()
     shared = SharedWork(subject(), Cache(tmp_path), engine, HERE)
     request = Request(
@@ -20,6 +20,7 @@ def calibrated(tmp_path, schema, *, variant="", **changes):
         subject=shared.subject,
         backend=engine,
         schema=None if schema is None else replace(get_schema(schema), **changes),
+        recalibrated=recalibrated,
     )
     measured = evaluate(request, shared, shared.reference(), EnvironmentClass("x64-test"), timer=lambda: 0.0)
     return measured.calibrated
@@ -39,7 +40,8 @@ def test_the_extremes_of_every_value_in_the_order_of_the_graph(tmp_path):
 def test_schemas_share_them_and_variants_are_told_apart(tmp_path):
     first = calibrated(tmp_path, "w8a8_asym_pc")
     assert calibrated(tmp_path, "w8a8_sym_pt") == first
-    other = calibrated(tmp_path, "w8a8_asym_pc", variant="few")
+    assert calibrated(tmp_path, "w8a8_asym_pc", variant="exact") == first
+    other = calibrated(tmp_path, "w8a8_asym_pc", variant="few", recalibrated="few")
     assert (other.key, other.ranges) == ("default+few", first.ranges)
 
 

@@ -52,25 +52,31 @@ def test_a_hundredth_of_the_width_is_admitted():
     assert verdict(at_most).outcome is Outcome.PASSED
     assert gate_of(verdict(at_most)).detail == "4 calibrated ranges as accepted"
     assert verdict(calibrated(conv=(-2.0, 6.09))).outcome is Outcome.DRIFTED
-    assert verdict(calibrated(still=(3.0, 3.001))).outcome is Outcome.DRIFTED
+    assert verdict(calibrated(still=(3.1, 3.1))).outcome is Outcome.DRIFTED
     assert verdict(calibrated(conv=(-2.0, 6.09)), rules=Rules(ranges=0.02)).outcome is Outcome.PASSED
     assert verdict(calibrated(conv=(900.0, 901.0)), rules=Rules(ranges=1.0)).outcome is Outcome.PASSED
 
 
-def test_without_ranges_on_either_side_there_is_no_gate():
-    for found in (
-        verdict(None),
-        verdict(Calibrated(key="default+calib16", ranges={"conv": (0.0, 9.0)})),
-    ):
+def test_what_was_not_calibrated_or_is_not_held_to_a_baseline_has_no_gate():
+    assert gate_of(verdict(None)) is None
+    measurement = measured(calibrated=calibrated(conv=(0.0, 9.0)))
+    for changes in ({"stored": False}, {"whole": False}):
+        found = judged(measurement, dataclasses.replace(expected(measured()), **changes))
         assert gate_of(found) is None
-        assert found.outcome is Outcome.PASSED
 
 
-def test_values_that_were_never_accepted_are_told():
-    found = verdict(calibrated(added=(0.0, 1.0)))
+def test_a_baseline_without_ranges_is_told():
+    found = verdict(Calibrated(key="default+calib16", ranges={"conv": (0.0, 9.0)}))
+    assert found.outcome is Outcome.PASSED
+    assert "no ranges were accepted of the calibration 'default+calib16': accept them as new" in found.notices
+
+
+def test_values_that_were_never_accepted_and_those_that_are_gone_are_told():
+    left = {value: ends for value, ends in ACCEPTED.items() if value != "still"}
+    found = verdict(Calibrated(key="default", ranges=left | {"added": (0.0, 1.0)}))
     assert found.outcome is Outcome.PASSED
     assert gate_of(found).state is GateState.SHOWN
-    assert "1 of 5 calibrated ranges were never accepted" in found.notices
+    assert "calibrated ranges of other values: 1 never accepted, 1 gone" in found.notices
 
 
 ENDS = st.floats(-1e6, 1e6).map(lambda end: float(f"{end:.5g}"))
@@ -84,6 +90,14 @@ def test_ranges_apart_are_a_share_both_ways(before, after, limit):
     assert [one.apart for one in there] == [one.apart for one in back]
     assert all(limit < one.apart <= 1 for one in there)
     assert bool(moved_ranges({"v": before}, {"v": after}, 0.0)) == (before != after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [((0.33333, 0.33333), (0.33334, 0.33334)), ((1000.0, 1000.0), (1000.1, 1000.1)), ((-1.2e-9, 1.2e-9), (-4e-9, 0.0))],
+)
+def test_what_hardly_spans_anything_is_held_to_what_its_grid_spans(before, after):
+    assert not moved_ranges({"v": before}, {"v": after}, Rules().ranges)
 
 
 @pytest.mark.parametrize("scale", [1e-6, 1.0, 1e6])

@@ -84,6 +84,29 @@ def test_last_digits_are_no_change_and_further_values_are_new(known):
     assert accept(known, calibrated(MORE), scope=Scope.NEW).baseline.calibrations == {"default": MORE.ranges}
 
 
+def test_new_keeps_what_did_not_move_as_it_was_accepted(known):
+    crept = Calibrated(key="default", ranges=dict(MORE.ranges) | {"x": (-1.25, 6.05)})
+    assert accept(known, calibrated(crept), scope=Scope.NEW, reason="").baseline.calibrations == {
+        "default": MORE.ranges
+    }
+    fewer = Calibrated(key="default", ranges={"x": (-1.25, 6.0)})
+    assert accept(known, calibrated(fewer), scope=Scope.NEW).baseline.calibrations == {"default": fewer.ranges}
+
+
+def test_two_calibrations_in_one_acceptance_are_refused(known):
+    cells = [calibrated(MOVED), calibrated(SEEN, slug="ort-cpu+other")]
+    with pytest.raises(InputError, match="calibrated in two ways"):
+        accept(known, *cells, scope=Scope.ALL)
+
+
+def test_what_a_later_cell_takes_is_not_left(known):
+    better = calibrated(MOVED, top1(765), per(104), agreement(940), predictions="p2", slug="ort-cpu+w8a8_asym_pc")
+    other = calibrated(MOVED, slug="ort-aaa+w8a8_asym_pc")
+    both = accept(known, better, calibrated(SEEN, slug="ort-aaa+w8a8_asym_pc"), scope=Scope.NEW)
+    found = accept(both.baseline, other, better, scope=Scope.IMPROVED)
+    assert (found.left_changed, found.baseline.calibrations) == (0, {"default": MOVED.ranges})
+
+
 def test_another_model_forgets_its_calibrations(known):
     def again(**more):
         return accept_reference(
