@@ -1,8 +1,8 @@
 """The ranges that a calibration saw, held to those that were accepted: on whatever machine, for they hold on every one.
 
-The float model is run by one backend, whose classes differ in last bits. A range that is other by a hundredth of what its
-grid spans was taken from other samples, in another order of magnitude, or by statistics that went wrong: the cause of
-other predictions, which no class of processor explains, and a fault that a few hundred samples may not feel at all.
+The float model is run by one backend, whose classes differ in last bits. A range that is other by a hundredth of what
+its grid spans was taken from other samples, in another order of magnitude, or by statistics that went wrong: the cause
+of other predictions, which no class of processor explains, and a fault that a few hundred samples may not feel at all.
 
 apart = max(|low − accepted low|, |high − accepted high|) / span                                   in [0, 1]
 span = max(high, accepted high, 0) − min(low, accepted low, 0), as a grid holds zero; at least what noise of zero spans
@@ -45,7 +45,7 @@ def moves_of(measurement: Measurement, expectation: Expectation, rules: Rules) -
 def calibration_gates(
     measurement: Measurement, expectation: Expectation, rules: Rules, moved: tuple[MovedRange, ...]
 ) -> tuple[Gate, ...]:
-    """Whether the cell was calibrated as accepted, by ``moved``; no gate where it was not calibrated or is not stored."""
+    """Whether the cell was calibrated as accepted, by ``moved``; none where it was not calibrated, or is not stored."""
     now = measurement.calibrated
     if now is None or not expectation.stored or not expectation.whole:
         return ()
