@@ -14,9 +14,9 @@ from qbench.metrics import Score
 class Calibrated:
     """What a cell was calibrated by.
 
-    ``key`` is ``passes[+variant]``, the canonical passes and the variant that has samples of its own. ``ranges``: value of
-    the float graph → the (least, greatest) number that was seen there, five digits of each, in the order of the graph; the
-    name of a value begins with that of its graph (``decoder::x``) where there are several.
+    ``key`` is ``passes[+variant]``, the canonical passes and the variant that has samples of its own. ``ranges``: value
+    of the float graph → the (least, greatest) number that was seen there, five digits of each, in the order of the
+    graph; the name of a value begins with that of its graph (``decoder::x``) where there are several.
     """
 
     key: str
