@@ -6,6 +6,7 @@ Our own machines stay here: they raise what they have to say. So does a backend 
 import math
 import pickle
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import onnx_ir as ir
@@ -68,7 +69,7 @@ class ContainedBackend:
         return self.engine.packages
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """A session over there; prepared anew where another one has ended the process.
+        """A session over there, prepared anew where another one has ended the process; here where it cannot be there.
 
         Raises:
             EngineCrashError: the engine ends its process, gives no answer in time, or raises what is no error of ours.
@@ -76,27 +77,35 @@ class ContainedBackend:
         """
         graph = as_model(model)
         made_of = (self._sent, model_bytes(graph), tuple(taps), threads)
-        executor = _ContainedExecutor(made_of, f"'{graph.graph.name}' on '{self.name}'", self._patience)
-        try:
-            executor.prepare()
-        except NotReceivedError:  # its modules are found here only
-            return self.engine.prepare(graph, taps=taps, threads=threads)
+        here = partial(self.engine.prepare, graph, taps=taps, threads=threads)
+        executor = _ContainedExecutor(made_of, here, f"'{graph.graph.name}' on '{self.name}'", self._patience)
+        executor.prepare()
         return executor
 
 
 class _ContainedExecutor(Closing):
-    """One session over there."""
+    """One session over there; ``here`` prepares the same in this process, for where no worker takes it."""
 
-    def __init__(self, made_of: tuple[bytes, bytes, tuple[str, ...], int], what: str, patience: Patience) -> None:
-        self._made_of, self._what, self._patience = made_of, what, patience
+    def __init__(
+        self,
+        made_of: tuple[bytes, bytes, tuple[str, ...], int],
+        here: Callable[[], Executor],
+        what: str,
+        patience: Patience,
+    ) -> None:
+        self._made_of, self._here, self._what, self._patience = made_of, here, what, patience
+        self._ours: Executor | None = None
         self._workshop: Workshop = workshop()
         self._key = self._workshop.new_key()
         self._life = -1
 
     def prepare(self) -> None:
-        """Have it prepared in the process that there is now."""
-        self._workshop.ask("prepare", (self._key, *self._made_of), f"Preparing {self._what}", self._patience())
-        self._life = self._workshop.life
+        """Have it prepared in the process that there is now, or here from now on."""
+        try:
+            self._workshop.ask("prepare", (self._key, *self._made_of), f"Preparing {self._what}", self._patience())
+            self._life = self._workshop.life
+        except NotReceivedError:  # its modules are found here only, or no worker starts
+            self._ours = self._here()
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch: input name → array, to output or tap name → array.
@@ -105,15 +114,19 @@ class _ContainedExecutor(Closing):
             EngineCrashError: the engine ends its process, gives no answer in time, or raises what is no error of ours.
             InputError: an input does not fit the graph.
         """
-        if self._life != self._workshop.life:  # another session has ended the process that this one was in
+        if self._ours is None and self._life != self._workshop.life:  # another session ended the process of this one
             self.prepare()
+        if self._ours is not None:
+            return self._ours.run(feeds)
         doing = f"Running {self._what}"
         found: dict[str, Array] = self._workshop.ask("run", (self._key, dict(feeds)), doing, self._patience())
         return found
 
     def close(self) -> None:
         """Let the session go."""
-        if self._life == self._workshop.life:
+        if self._ours is not None:
+            self._ours.close()
+        elif self._life == self._workshop.life:
             try:
                 self._workshop.ask("close", (self._key,), f"Closing {self._what}", self._patience())
             except QbenchError:  # it is gone with its process

@@ -109,22 +109,31 @@ class Workshop:
     def _started(self) -> "subprocess.Popen[bytes]":
         if self._child is not None:
             return self._child
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
-        self._child = child = subprocess.Popen(
-            [sys.executable, "-m", _WORKER],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=self._errors,
-            env=_environment(self._paths),
-        )
-        self._end = weakref.finalize(self, _end, child, self._errors)
+        errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
+        try:
+            child = subprocess.Popen(
+                # -P: the working folder comes before all others only where it does so here
+                [sys.executable, "-P", "-m", _WORKER],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=_environment(self._paths),
+            )
+        except OSError as error:
+            errors.close()
+            raise NotReceivedError(str(error)) from error
+        self._child, self._errors = child, errors
+        self._end = weakref.finalize(self, _end, child, errors)
         try:
             if _speaks(child, _FIRST_WORD_S):
                 receive_frame(_pipe(child.stdout))
                 return child
         except EOFError:
             pass
-        said = _tail(self._errors, 0)
+        except BaseException:  # an interrupt: its first word would be taken for an answer
+            self.close()
+            raise
+        said = _tail(errors, 0)
         self.close()
         raise NotReceivedError(said)
 

@@ -1,12 +1,15 @@
 """Units alone, in a process that may die at them: what ends it, what hangs in it, and what goes on."""
 
+import importlib
 import math
+import subprocess
 import sys
 from types import ModuleType
+from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
-from engine_graphs import Breaking, Broken, batches, machine, patient
+from engine_graphs import Broken, batches, machine, patient
 
 from qbench.backends import get_backend
 from qbench.diagnosis.engine.alone import Alone
@@ -36,6 +39,12 @@ def run(one, levels):
     return one.run({name: levels[name] for name in one.unit.feeds})
 
 
+def sound(one, levels):
+    """What a ``Broken`` makes of it that does not break, in this process."""
+    with Broken("none", "").prepare(one.unit.graph) as executor:
+        return executor.run({name: levels[name] for name in one.unit.feeds})[one.unit.value]
+
+
 @pytest.mark.parametrize(
     ("how", "words"),
     [
@@ -48,7 +57,8 @@ def test_a_unit_that_ends_its_engine_is_told_and_not_run_again_and_others_go_on(
     first = alone("pool", Broken("none", ""))
     before = run(first, levels)
     life = workshop().life
-    sick = alone("wide", Broken("Conv", how), patience=lambda: 0.5 if how == "hang" else math.inf)
+    patience = iter((math.inf, 0.5 if how == "hang" else math.inf))  # for preparing it, and for running it
+    sick = alone("wide", Broken("Conv", how), patience=patience.__next__)
     assert run(sick, levels) is None
     assert sick.crash.startswith(words)
     assert run(sick, levels) is None
@@ -57,11 +67,49 @@ def test_a_unit_that_ends_its_engine_is_told_and_not_run_again_and_others_go_on(
     first.close()
 
 
-def test_a_worker_is_kept_for_the_next_who_asks(levels):
+def test_a_worker_is_kept_for_the_next_who_asks(levels, monkeypatch):
+    workshop().close()
+    started = Mock(wraps=subprocess.Popen)
+    monkeypatch.setattr(subprocess, "Popen", started)
     run(alone("pool", Broken("none", "")), levels)
-    life, room = workshop().life, workshop()
     run(alone("pool", get_backend("ort-cpu-precise")), levels)
-    assert (workshop(), workshop().life) == (room, life)
+    assert started.call_count == 1
+
+
+def test_an_interrupt_while_a_worker_starts_shifts_no_answers(levels):
+    one = alone("pool", Broken("none", ""))
+    workshop().close()
+    with (
+        patch("qbench.diagnosis.engine.workshop.wait", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(one, levels)
+    assert np.array_equal(run(one, levels), sound(one, levels))
+
+
+def test_a_folder_that_is_only_worked_in_hides_no_modules(levels, monkeypatch, tmp_path):
+    """Of what lies there, the worker finds what we find: where it is on the path, in its place there."""
+    (tmp_path / "onnxruntime.py").write_text("raise ImportError('not the one')")
+    (tmp_path / "lies_there.py").write_text("import engine_graphs\n\nclass Found(engine_graphs.Broken): pass\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path, ""])
+    one = alone("pool", importlib.import_module("lies_there").Found("GlobalAveragePool", "raise"))
+    assert run(one, levels) is None
+    assert one.crash == "ArithmeticError: no such window"  # told by the worker: here it would be raised
+
+
+def test_where_no_worker_starts_any_more_sessions_go_on_here(levels, monkeypatch, tmp_path):
+    sessions = [alone("pool", Broken("none", "")) for _ in range(2)]
+    for one in sessions:
+        run(one, levels)
+    workshop().close()
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "no_such_program"))
+    assert np.array_equal(run(sessions[0], levels), sound(sessions[0], levels))
+    silent = tmp_path / "silent"
+    silent.write_text("#!/bin/sh\nexit 1\n")
+    silent.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(silent))
+    assert np.array_equal(run(sessions[1], levels), sound(sessions[1], levels))
 
 
 def test_modules_that_are_found_elsewhere_are_another_worker_s(monkeypatch, tmp_path):
@@ -74,8 +122,8 @@ def test_a_backend_whose_module_is_not_found_over_there_runs_here(levels, monkey
     hidden = ModuleType("a_module_in_no_file")
     hidden.Hidden = type("Hidden", (Broken,), {"__module__": hidden.__name__})
     monkeypatch.setitem(sys.modules, hidden.__name__, hidden)
-    with contained(hidden.Hidden("none", "")).prepare(alone("pool", None).unit.graph) as executor:
-        assert isinstance(executor, Breaking)
+    one = alone("pool", hidden.Hidden("none", ""))
+    assert np.array_equal(run(one, levels), sound(one, levels))
 
 
 def test_a_session_that_was_closed_leaves_the_others(levels):
