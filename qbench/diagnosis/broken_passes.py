@@ -21,7 +21,7 @@ from qbench.diagnosis.patient import Patient
 from qbench.diagnosis.quantized_units import whole_unit
 from qbench.diagnosis.tallies import CountingTally
 from qbench.diagnosis.unit_runs import exact_backend
-from qbench.judging import CountingErrors, NodeErrors
+from qbench.judging import CountingErrors, NodeErrors, steps_text
 from qbench.metrics import unequal
 from qbench.passes import BrokenRegion, Effect, EffectKind, Pass, broken_regions, run_pipeline
 
@@ -53,7 +53,7 @@ class BrokenPass:
         found = self.counted
         return (
             f"the pass '{self.name}' promises to be {self.effect}, and moves {found.differing} of {found.elements} "
-            f"levels here, by {found.largest_steps:.3g} step{'s' * (found.largest_steps != 1)} at most"
+            f"levels here, by {steps_text(found.largest_steps)} at most"
         )
 
     @property

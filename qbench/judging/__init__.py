@@ -1,7 +1,7 @@
 """Scores → verdict: integers in, an outcome with its rule and its numbers out."""
 
 from qbench.judging.allowance import IDENTICAL, Allowance
-from qbench.judging.amounts import rough_percent, valued
+from qbench.judging.amounts import rough_percent, steps_text, valued
 from qbench.judging.approving import APPROVABLE, NEVER_ACCEPTED, approved
 from qbench.judging.calibrated import moved_ranges
 from qbench.judging.cell import FP32, GIVEN, Cell
@@ -99,6 +99,7 @@ __all__ = [
     "resolve_tolerance",
     "rough_percent",
     "samples_needed",
+    "steps_text",
     "support_lost",
     "valued",
 ]

@@ -4,17 +4,18 @@ import itertools
 from dataclasses import dataclass, replace
 
 import onnx_ir as ir
+import pytest
 from digits_patients import batches, constant_behind, digits, patient, put, quantized
 
 from qbench.diagnosis import localized_graph
-from qbench.diagnosis.broken_passes import broken_passes
+from qbench.diagnosis.broken_passes import BrokenPass, broken_passes
 from qbench.diagnosis.budget import Budget
 from qbench.diagnosis.causes import NamedCause
 from qbench.diagnosis.localized_graph import LocalizedGraph
 from qbench.diagnosis.moved_samples import samples_that_passes_move
 from qbench.diagnosis.patient import Patient
 from qbench.evaluation import Rewriting
-from qbench.judging import Cause
+from qbench.judging import Cause, CountingErrors
 from qbench.passes import EXACT, LOSSY, Effect, Pipeline, Policy, catalogue, parse_pipeline, run_pipeline
 
 
@@ -68,6 +69,13 @@ def test_a_pass_that_is_not_exact_is_found_at_its_node_though_fp32_feels_nothing
     assert (first.node, first.cause) == ("dense1", Cause.WRONG_BIAS)
     assert "the pass 'wrong' promises to be exact, and moves " in first.evidence
     assert "'wrong'" in first.remedy
+
+
+@pytest.mark.parametrize(("largest", "said"), [(1, "by 1 step at most"), (1000, "by 1000 steps at most")])
+def test_what_a_pass_moves_is_told_in_steps_without_powers_of_ten(largest, said):
+    counted = CountingErrors(elements=4, differing=2, largest_steps=largest)
+    found = BrokenPass(name="wrong", effect=EXACT, region=None, before=None, after=None, counted=counted)
+    assert found.sentence.endswith(f"moves 2 of 4 levels here, {said}")
 
 
 def test_without_a_record_of_the_pass_nothing_speaks_against_that_node():
