@@ -79,9 +79,10 @@ class Book:
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(answer)) + "\n")
 
-    def has(self, subject: str, fault: str, seed: int, *tools: str) -> bool:
-        """Whether all ``tools`` answered."""
-        return all((subject, fault, seed, tool) in self.answers for tool in tools)
+    def has(self, subject: str, placed: Placed, *tools: str) -> bool:
+        """Whether all ``tools`` answered about the fault at these very sites."""
+        told = (self.answers.get((subject, placed.fault.name, placed.seed, tool)) for tool in tools)
+        return all(one is not None and tuple(one.sites) == placed.sites for one in told)
 
 
 def small_ward(column: Column) -> Ward:
@@ -123,16 +124,16 @@ def ask_all(column: Column, faults: Sequence[str], seed: int, tools: Sequence[st
     places = [placed for name in faults for placed in ward.places(CATALOGUE[name], seed, 1)]
     feeds = feeds_of(ward, column.localized)
     for placed in places:
-        if ORT[0] in tools and not book.has(column.model, placed.fault.name, seed, *ORT):
+        if ORT[0] in tools and not book.has(column.model, placed, *ORT):
             _note(book, column, placed, ask_ort(sick_of(ward, placed), feeds))
-    left = [one for one in places if not book.has(column.model, one.fault.name, seed, *ESP_PPQ)]
+    left = [one for one in places if not book.has(column.model, one, *ESP_PPQ)]
     if ESP_PPQ[0] in tools and left:
         fewer = feeds_of(ward, FEWER.get(column.model, column.localized))
         found = ask_esp_ppq([sick_of(ward, placed) for placed in left], fewer)
         for placed, rankings in zip(left, found, strict=True):
             _note(book, column, placed, rankings)
     for placed in places:
-        if OURS in tools and not book.has(column.model, placed.fault.name, seed, OURS):
+        if OURS in tools and not book.has(column.model, placed, OURS):
             trial = ward.try_fault(placed, samples=column.localized)
             book.add(_answer(column, placed, OURS, trial.hit, changes=trial.changes, seen=trial.found))
 
