@@ -9,7 +9,7 @@ from qbench.errors import InputError
 class AcceptedRow:
     """One line of the table old → new; ``old`` is None for what was not there.
 
-    ``cell`` is a slug, ``fp32``, or a ``calibration`` with its key. ``unit`` is the metric's, in which people read the
+    ``cell`` is a slug, ``fp32``, or ``calibration:KEY``. ``unit`` is the metric's, in which people read the
     parts.
     """
 

@@ -93,7 +93,7 @@ class TakenCalibrations:
 
 def calibration_name(key: str) -> str:
     """What a table of accepted results calls the calibration ``key``, in the column of cells."""
-    return f"calibration {key}"
+    return f"calibration:{key}"
 
 
 def variant_of_key(key: str) -> str:

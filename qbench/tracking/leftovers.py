@@ -22,7 +22,7 @@ class Leftover:
     """One thing that nothing uses.
 
     Args:
-        suite, model: whose baseline. cell: its slug, or a ``calibration`` with its key; empty: the whole file.
+        suite, model: whose baseline. cell: its slug, or ``calibration:KEY``; empty: the whole file.
         environment_class: the class whose result is of a former model or former data; empty: all that is known of it.
     """
 

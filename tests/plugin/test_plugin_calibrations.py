@@ -48,7 +48,7 @@ def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
 
     result = recalibrated.run(*CHANGED)
     assert result.parseoutcomes() == {"accepted": 2}
-    result.stdout.fnmatch_lines(["*tiny_a::calibration default  ranges (* moved)  * values → * values*"])
+    result.stdout.fnmatch_lines(["*tiny_a::calibration:default  ranges (* moved)  * values → * values*"])
     assert known(recalibrated) != before
     assert recalibrated.run().parseoutcomes() == {"passed": 2}
 

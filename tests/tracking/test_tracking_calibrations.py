@@ -40,7 +40,7 @@ def test_a_new_calibration_is_taken_once_for_all_cells():
     cells = [calibrated(SEEN), calibrated(SEEN, slug="ort-cpu+other")]
     found = accept(baseline(), *cells, scope=Scope.NEW, reason="")
     assert found.baseline.calibrations == {"default": SEEN.ranges}
-    rows = [row for row in found.rows if row.cell == "calibration default"]
+    rows = [row for row in found.rows if row.cell == "calibration:default"]
     assert [(row.environment_class, row.metric, row.old, row.new, row.unit) for row in rows] == [
         ("any", "ranges", None, 2, "values")
     ]

@@ -102,7 +102,7 @@ def test_what_a_lost_variant_was_calibrated_by_goes_with_it(folder):
     cells = [*CELLS, Cell("smoke", "mobilenet_v2", "ort-cpu", "w8a8_asym_pc", "calib32")]
     found = [one for one in find_leftovers(folder, "smoke", cells) if one.is_calibration]
     assert [(one.name, one.why) for one in found] == [
-        ("mobilenet_v2::calibration default+calib8", "no such variant in the suite 'smoke'")
+        ("mobilenet_v2::calibration:default+calib8", "no such variant in the suite 'smoke'")
     ]
     before = load_baseline(path).cells
     prune_leftovers(folder, found)
