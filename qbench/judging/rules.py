@@ -28,7 +28,7 @@ class Rules:
             grids) below which a cell is unsupported.
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
         decision: what makes a loss red. allowance: how far answers may be from the accepted ones.
-        ranges: share of its width by which a calibrated range may be other than accepted.
+        ranges: share of what its grid spans by which a calibrated range may be other than accepted.
         limits: metric, as the suite writes it → the limit of that distance; what is not named is shown.
         equivalents: groups of environment classes whose results are comparable (``environment.are_equivalent``).
     """

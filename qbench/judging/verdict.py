@@ -73,7 +73,7 @@ class Gate:
 class MovedRange:
     """A value of the float graph whose calibrated (low, high) is ``after``, and was accepted as ``before``.
 
-    ``apart``: by which share of the wider of the two; see ``calibrated``.
+    ``apart``: by which share of what a grid of both spans; see ``calibrated``.
     """
 
     value: str

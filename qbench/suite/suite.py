@@ -131,7 +131,7 @@ class SuiteTable:
     Args:
         tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
             multiply-accumulates in integers. agreement: least share of samples answered as fp32 does.
-        ranges: share of its width by which a calibrated range may be other than accepted.
+        ranges: share of what its grid spans by which a calibrated range may be other than accepted.
         limits: of distances to fp32 (``limits``).
         backends, schemas: what models are crossed with. passes: policies of rewriting that quantized cells are crossed
             with (``suite.passes``); none: as they were written. fp32: whether each backend also runs the float model.
