@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qbench"
-LONGEST_FILE = 300
+LONGEST_FILE = 800
 BANNED = {"utils", "util", "helpers", "helper", "common", "misc", "base"}
 CODE_FOLDERS = ("qbench", "tests", "benchmarks", "docs", "examples")
 
@@ -102,13 +102,13 @@ def test_files_stay_short():
         for path in python_files("qbench", "benchmarks")
         if (count := len(path.read_text().splitlines())) > LONGEST_FILE
     }
-    assert not long, f"longer than {LONGEST_FILE} lines: split by idea"
+    assert not long, f"longer than {LONGEST_FILE} lines: split by topic"
 
 
 def test_ruff_watches_the_size_of_functions():
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["ruff"]["lint"]
-    assert settings["pylint"]["max-statements"] == 40
-    assert settings["mccabe"]["max-complexity"] == 10
+    assert settings["pylint"]["max-statements"] == 60
+    assert settings["mccabe"]["max-complexity"] == 12
     assert {"C90", "PL"} <= set(settings["select"])
 
 

@@ -25,7 +25,7 @@ BREAKS = [
     ("Only the plugin knows pytest", "suite/added.py", "import pytest"),
     ("Only backends and the probe know ONNX Runtime", "graph/added.py", "def late():\n    import onnxruntime"),
     ("The worker of another Python needs nothing of ours", "backends/venv/worker.py", "import qbench.errors"),
-    ("No circles between neighbours", "graph/shapes.py", "import qbench.graph.cost"),
+    ("No circles between packages", "numerics/added.py", "import qbench.graph"),
 ]
 
 
