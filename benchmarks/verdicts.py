@@ -5,6 +5,9 @@ Type-I error: where the true loss is just the margin m, how often a sample is ca
 
     Pr(PASS) = Σ over gains c of Pr(c) Pr(losses ≤ the most that PASS with c gains), and FAIL likewise
 
+Small samples: wrong FAIL where the margin is under one sample, the largest over π up to a fifth and up to 1, and the
+fewest losses that FAIL when nothing is gained: what fails a cell by the default rule.
+
 Coverage: how often the interval that is shown holds the true change, the same sum over all samples of n ≤ 30, and the
 least, the mean of it over a grid of true shares.
 """
@@ -21,6 +24,8 @@ from scipy.stats import binom
 from qbench.judging import Evidence, margin_evidence, paired_interval
 
 MARGINS = (0.005, 0.01, 0.02)
+SMALL_MARGINS = (0.0005, 0.005, 0.01, 0.02, 0.05)
+SMALL = (1, 3, 4, 5, 7, 10, 15, 20, 50, 100, 199, 1000)
 SHARES = 60
 """Shares π between the margin itself (nothing is gained) and 60 times it, or a half."""
 
@@ -59,6 +64,12 @@ def _last(case: Case, wanted: tuple[Evidence, ...]) -> int:
         holds = margin_evidence(middle, case.gains, case.n, case.margin) in wanted
         low, high = (middle, high) if holds else (low, middle - 1)
     return low
+
+
+def small_errors(n: int, margin: float, most: float) -> float:
+    """Wrong FAIL, the largest over shares π up to ``most``, where the true loss is ``margin``."""
+    shares = [margin, *np.geomspace(1.02 * margin, most, 2 * SHARES)]
+    return max(verdict_rates(n, margin, (share + margin) / 2, (share - margin) / 2)[1] for share in shares)
 
 
 def worst_errors(n: int, margin: float) -> tuple[tuple[float, float], tuple[float, float]]:
@@ -106,6 +117,13 @@ def main() -> None:
                 f"{100 * at_fail:.1f} %",
             )
     console.print(errors)
+    small = Table("n", "margin", "FAIL from", "wrong FAIL, π ≤ 20 %", "wrong FAIL, any π", title="Under one sample")
+    for margin in SMALL_MARGINS:
+        for n in (each for each in SMALL if each * margin < 1):
+            least = 1 + _last(Case(n, 0, margin), (Evidence.PASS, Evidence.INCONCLUSIVE))
+            rates = [f"{100 * small_errors(n, margin, most):.2f} %" for most in (0.2, 1.0)]
+            small.add_row(str(n), f"{100 * margin:g} pp", f"{least} losses" if least <= n else "never", *rates)
+    console.print(small)
     covered = Table("n", "interval", "least", "mean", title="Coverage, nominal 95 %")
     for n in (5, 10, 20, 30):
         for method in ("bonett-price", "tango"):

@@ -1,10 +1,11 @@
 """What makes a loss red: the counts as they are, or what they show.
 
-| decision | red where                           | INCONCLUSIVE is                |
-|----------|-------------------------------------|--------------------------------|
-| point    | the drop counted exceeds the margin | shown beside it                |
-| ci       | the sample shows a greater loss     | green, an outcome of its own   |
-| strict   | the sample does not show a lesser   | red                            |
+| decision | red where                                                            | INCONCLUSIVE is              |
+|----------|----------------------------------------------------------------------|------------------------------|
+| point    | the drop counted exceeds the margin, or the sample proves a greater  | decided by the counts        |
+|          | loss; under a margin of less than one sample only the latter         | (shown, under such a margin) |
+| ci       | the sample proves a greater loss                                     | green, an outcome of its own |
+| strict   | the sample does not prove a lesser                                   | red                          |
 """
 
 import enum

@@ -1,9 +1,9 @@
 """Margin, agreement floor and limits in whole numbers: how much worse than fp32 a cell may be, and whether it is.
 
 margin = tolerance × reference hits, for metrics with a least margin at least least_margin × out_of; the gate holds when
-drop ≤ margin (the point rule), or as far as the sample shows it (``decision``). Both sides are exact (a tolerance of
-0.005 is 1/200), so 0.76 − 0.755 ≤ 0.005 cannot go wrong. A distance to fp32 gates where the suite limits it, else it is
-shown.
+drop ≤ margin (the point rule), or as far as the sample shows it (``decision``). A loss that the sample proves to be
+greater than the margin is red by every rule. Both sides are exact (a tolerance of 0.005 is 1/200), so
+0.76 − 0.755 ≤ 0.005 cannot go wrong. A distance to fp32 gates where the suite limits it, else it is shown.
 """
 
 import math
@@ -20,6 +20,9 @@ from qbench.judging.verdict import Gate, GateState
 from qbench.judging.wording import change_text, counted
 from qbench.metrics import Against, Direction, Score
 
+PROVEN = "proven by the paired test"
+"""How a rule ends whose margin is under one sample: the counts say nothing of it."""
+
 
 def exact(share: float) -> Fraction:
     """The decimal fraction that was written, not the binary one nearest to it: 0.005 is 1/200."""
@@ -35,15 +38,21 @@ def margin_rule(score: Score, tolerance: Tolerance) -> str:
     """What set the margin of ``score``: the tolerance, or the least margin of its metric where that is the wider."""
     if _least_margin(score) > _relative_margin(score, tolerance):
         return f"least margin {apart(score, score.least_margin)} (metric {score.metric.partition('@')[0]})"
-    return f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
+    own = tolerance.of(score.metric)
+    return f"tolerance {short_percent(own.value)} ({own.rule})"
 
 
 def _relative_margin(score: Score, tolerance: Tolerance) -> Fraction:
-    return exact(tolerance.value) * score.reference_hits
+    return exact(tolerance.of(score.metric).value) * score.reference_hits
 
 
 def _least_margin(score: Score) -> Fraction:
     return exact(score.least_margin) * score.out_of
+
+
+def is_under_one_sample(score: Score, margin: Fraction) -> bool:
+    """Whether ``margin`` admits no single flip of a proportion, though it is more than nothing."""
+    return score.proportion and 0 < margin < 1
 
 
 def least_agreement(share: float, out_of: int) -> int:
@@ -73,9 +82,9 @@ _BY_EVIDENCE = {
 def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) -> Gate:
     """Whether ``score`` lost more than ``tolerance`` admits, by ``decision``; what nothing is shown of, by the counts.
 
-    By the counts a proportion whose margin is under one sample (20 pictures, 0.5 %) is shown and does not gate: the
-    rule would fail the first flip and mean nothing. A tolerance of nothing at all does mean that, and an error rate
-    counts many units: both always gate.
+    Where the margin of a proportion is under one sample (20 pictures, 0.5 %), the counts alone would fail the first
+    flip and mean nothing: there the paired test decides, and what it cannot tell is shown and does not gate. A
+    tolerance of 0 does mean the first flip, and an error rate counts many units: both always gate.
     """
     margin, rule = margin_units(score, tolerance), margin_rule(score, tolerance)
     shown = shown_by(score, float(margin / score.out_of))
@@ -83,12 +92,16 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) ->
     worse = -margin if score.direction is Direction.HIGHER else margin
     deciding = decision.by if shown is not None else Deciding.POINT
     detail = _loss_detail(score, margin, rule, state)
+    if deciding is not Deciding.POINT:
+        rule = f"{rule}, {decision.text}"
+    elif state is GateState.BROKEN and is_under_one_sample(score, margin):
+        rule, deciding = f"{rule}, {PROVEN}", Deciding.CI
     return Gate(
         kind="loss",
         metric=score.metric,
         state=state,
         detail=detail if shown is None else f"{detail}; {shown.text(score)}",
-        rule=rule if deciding is Deciding.POINT else f"{rule}, {decision.text}",
+        rule=rule,
         limit=None if state is GateState.SHOWN else float((score.reference_hits + worse) / score.out_of),
         shown=shown,
         decided=deciding,
@@ -98,7 +111,9 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) ->
 def _state(score: Score, margin: Fraction, shown: Shown | None, decision: Decision) -> GateState:
     if shown is not None and decision.by is not Deciding.POINT:
         return _BY_EVIDENCE[decision.by, shown.evidence]
-    if score.proportion and 0 < margin < 1:
+    if shown is not None and shown.evidence is Evidence.FAIL:
+        return GateState.BROKEN
+    if is_under_one_sample(score, margin):
         return GateState.SHOWN
     return GateState.HOLDS if score.drop <= margin else GateState.BROKEN
 
@@ -107,7 +122,9 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) ->
     """The counts in one line; a margin that is no number of samples stands in its metric's own unit."""
     margin_text = rule if rule.startswith("least margin") else f"margin {apart(score, float(margin) / score.out_of)}"
     if state is GateState.SHOWN:
-        margin_text += " is under one sample, so it does not gate"
+        margin_text += " is under one sample and a greater loss is not proven, so it does not gate"
+    elif is_under_one_sample(score, margin):
+        margin_text += " is under one sample"
     elif score.proportion:
         margin_text += f" admits {counted(math.floor(margin), 'sample')}"
     return (

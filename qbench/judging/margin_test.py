@@ -7,7 +7,8 @@
 T is Tango's score statistic (``paired``), z the one-sided 5 % point of the normal distribution: PASS means that the
 90 % interval lies above −m. Losses are few and whole, and their number is skewed: without a correction up to 7 % of the
 samples whose loss is just the margin would be called FAIL, so T½ has half a sample taken off its distance. Then at most
-one such sample in eighteen is called PASS, and one in eighteen FAIL (``benchmarks/verdicts.py`` counts them all).
+one such sample in eighteen is called PASS, and one in eighteen FAIL (``benchmarks/verdicts.py`` counts them all; of
+fewer than 200 samples one in thirteen, where every sample changes sides). FAIL fails a cell by every ``decision``.
 For what is no share of samples the interval of a paired bootstrap takes its place.
 """
 

@@ -37,7 +37,7 @@ class GateState(enum.Enum):
 
     HOLDS = "holds"
     BROKEN = "broken"
-    SHOWN = "shown"  # too few samples for the rule: displayed, does not gate
+    SHOWN = "shown"  # its sample cannot tell, or no rule is set: displayed, does not gate
     INCOMPARABLE = "incomparable"  # nothing accepted for this environment class
     INCONCLUSIVE = "inconclusive"  # by the decision "ci": the sample cannot tell
 
@@ -55,8 +55,8 @@ class Gate:
 
     ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set; ``limit`` is
     the value of the metric (a fraction) beyond which it is broken, the exact margin away from fp32; None when the gate
-    has none. A loss gate tells what the sample shows, whatever decided (None: nothing to show it by), and how it was
-    decided.
+    has none. A loss gate has what the sample shows, whatever decided (None: nothing to show it by), and how it was
+    decided (``ci`` too where the default rule found a loss proven under a margin of less than one sample).
     """
 
     kind: str

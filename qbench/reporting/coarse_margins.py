@@ -1,4 +1,4 @@
-"""Margins that are finer than what is counted: a rule under one sample gates nothing, one under one edit every edit.
+"""Margins that are finer than what is counted: under one sample only a proven loss is red, under one edit every edit.
 
 0.5 % of 100 right samples is half a sample. People who set such a number believe that something is watched.
 """
@@ -43,7 +43,8 @@ def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[Ce
     one = f"one {'sample of' if proportion else 'count of'} {thousands(out_of)} is {rough_percent(1 / out_of)}"
     does, is_ = ("does", "is") if len(metrics) == 1 else ("do", "are")
     so = f"{does} not gate" if proportion else f"{is_} red at any single loss"
+    why = ", as no greater loss is proven" if proportion else ""
     return (
         f"{one}, more than {rule} admits: {names} {so} in {counted(len({cell.key for cell, _ in found}), 'cell')} "
-        f"({where}); more samples or a wider tolerance would gate it as meant."
+        f"({where}){why}; more samples or a wider tolerance would gate it as meant."
     )

@@ -117,9 +117,9 @@ def cell_tolerance(model: ModelTable, cell: Cell, environment: EnvironmentClass 
         if isinstance(setting, float):
             return Tolerance(setting, f"cell {model.id}::{key}")
         if environment is None or environment.matches(setting.when):
-            return Tolerance(
-                setting.value, f"cell {model.id}::{key}" + (f" ({setting.reason})" if setting.reason else "")
-            )
+            rule = f"cell {model.id}::{key}" + (f" ({setting.reason})" if setting.reason else "")
+            own = {metric: Tolerance(value, rule) for metric, value in setting.metrics.items()}
+            return Tolerance(setting.value, rule, own)
     return None
 
 
@@ -240,6 +240,10 @@ def _refuse_idle_tolerances(doing: str, model: ModelTable, cells: tuple[PlannedC
         if not any(planned.cell.is_named_by(key) for planned in cells):
             known = {name for planned in cells for name in (planned.cell.schema, planned.cell.slug)}
             raise unknown_name(f"{doing}, tolerances of '{model.id}'", "cell", key, known)
+        setting = keys[key]
+        for metric in () if isinstance(setting, float) else setting.metrics:
+            if metric not in model.metrics:
+                raise unknown_name(f"{doing}, tolerances of '{model.id}'", "metric", metric, model.metrics)
 
 
 def expand_pruned(suite: Suite, catalogues: Catalogues) -> tuple[Suite, tuple[PlannedCell, ...]]:

@@ -46,7 +46,13 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell, *, timer: Callable[[],
         reference=bench.reference(planned),
         environment=environment,
         judge=judged,
-        rules=digest_plain([tolerance.value, rules.agreement, {name: one.value for name, one in rules.limits.items()}]),
+        rules=digest_plain(
+            [
+                {"": tolerance.value} | {metric: one.value for metric, one in tolerance.by_metric.items()},
+                rules.agreement,
+                {name: one.value for name, one in rules.limits.items()},
+            ]
+        ),
         timer=timer,
         integer_floor=rules.integer_macs,
     )

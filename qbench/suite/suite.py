@@ -46,9 +46,14 @@ class CalibrationChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellTolerance:
-    """A tolerance of some cells of a model; ``when`` restricts it to environment classes or processors."""
+    """A tolerance of some cells of a model.
+
+    ``metrics``: metric, as the suite writes it → its own in place of ``value``. ``when`` restricts all of it to
+    environment classes or processors.
+    """
 
     value: float
+    metrics: Mapping[str, float] = field(default_factory=dict)
     when: str | tuple[str, ...] | None = None
     reason: str = ""
 
@@ -92,7 +97,8 @@ class ModelTable:
             raise ValueError("no metrics")
         values = [self.tolerance] if isinstance(self.tolerance, float) else []
         if isinstance(self.tolerance, Mapping):
-            values = [t if isinstance(t, float) else t.value for t in self.tolerance.values()]
+            settings = (CellTolerance(value=t) if isinstance(t, float) else t for t in self.tolerance.values())
+            values = [value for setting in settings for value in (setting.value, *setting.metrics.values())]
         for value in values:
             Tolerance(value)  # refuses the impossible
         refuse_no_shares(self)

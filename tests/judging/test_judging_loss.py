@@ -7,9 +7,9 @@ from fractions import Fraction
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judged_numbers import agreement, per, top1
+from judged_numbers import agreement, expected, judged, measured, per, top1
 
-from qbench.judging import GateState, Rules, Tolerance, least_agreement
+from qbench.judging import Deciding, Evidence, GateState, Outcome, Rules, Tolerance, least_agreement, margin_evidence
 from qbench.judging.loss import floor_gate, loss_gate, margin_units
 
 HALF = Tolerance(0.005, "suite smoke")
@@ -33,6 +33,11 @@ def test_the_margin_is_floor_of_tolerance_times_reference(n, reference, admitted
     assert loss_gate(top1(reference - admitted - 1, n, reference), HALF).state is GateState.BROKEN
 
 
+def proven(n, reference, hits, thousandths):
+    losses, gains = max(reference - hits, 0), 0
+    return margin_evidence(losses, gains, n, thousandths * reference / 1000 / n) is Evidence.FAIL
+
+
 @given(
     st.integers(1, 100_000).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n), st.integers(0, n))),
     st.integers(0, 999),
@@ -42,7 +47,7 @@ def test_proportions_against_whole_number_arithmetic(counts, thousandths):
     tolerance = Tolerance(thousandths / 1000)
     state = loss_gate(top1(hits, n, reference), tolerance).state
     if 0 < thousandths * reference < 1000:  # the margin is under one sample, and not nothing
-        assert state is GateState.SHOWN
+        assert state is (GateState.BROKEN if proven(n, reference, hits, thousandths) else GateState.SHOWN)
     else:
         assert (state is GateState.HOLDS) == (1000 * (reference - hits) <= thousandths * reference)
 
@@ -61,12 +66,39 @@ def test_the_margin_takes_the_number_as_written():
     assert margin_units(per(0, 2000, 0), Tolerance(0.005)) == 2
 
 
-def test_twenty_pictures_are_shown_and_do_not_gate():
-    gate = loss_gate(top1(12, 20, 20), HALF)
-    assert gate.state is GateState.SHOWN
-    assert gate.limit is None
-    assert "under one sample, so it does not gate" in gate.detail
-    assert loss_gate(top1(12, 20, 20), Tolerance(0.05)).state is GateState.BROKEN
+def test_what_twenty_pictures_cannot_tell_is_shown_and_does_not_gate():
+    gate = loss_gate(top1(17, 20, 20), HALF)
+    assert (gate.state, gate.limit, gate.decided) == (GateState.SHOWN, None, Deciding.POINT)
+    assert loss_gate(top1(17, 20, 20), Tolerance(0.05)).state is GateState.BROKEN
+
+
+@pytest.mark.parametrize(("n", "least"), [(1, None), (3, None), (4, 4), (20, 4), (100, 5), (199, 5)])
+def test_a_loss_that_is_proven_fails_however_few_the_samples(n, least):
+    """The fewest losses that fail where nothing is gained and the margin is half a per cent of all samples."""
+    states = [loss_gate(top1(n - lost, n, n), HALF).state for lost in range(n + 1)]
+    shown = n + 1 if least is None else least
+    assert states == [GateState.SHOWN] * shown + [GateState.BROKEN] * (n + 1 - shown)
+
+
+def test_a_collapse_is_red_where_nothing_was_accepted():
+    """100 of 100 become 52: nothing to drift from, and a margin of half a sample."""
+    collapsed = measured(top1(52, 100, 100))
+    verdict = judged(collapsed, dataclasses.replace(expected(collapsed), accepted={}))
+    gate = verdict.gates[0]
+    assert (verdict.outcome, verdict.rule) == (
+        Outcome.FAILED,
+        "tolerance 0.5 % (suite smoke), proven by the paired test",
+    )
+    assert (gate.state, gate.limit, gate.decided) == (GateState.BROKEN, 0.995, Deciding.CI)
+    assert gate.shown.evidence is Evidence.FAIL
+    assert verdict.headline.startswith("top1 100.00 → 52.00 %: FAIL, drop 48.00 pp, margin 0.50 pp: tolerance 0.5 %")
+
+
+def test_a_metric_may_have_a_tolerance_of_its_own():
+    own = Tolerance(0.35, "cell m::*", {"top5": Tolerance(0.02, "cell m::*")})
+    assert loss_gate(top1(153, 200, 170), own).state is GateState.HOLDS
+    gate = loss_gate(top1(153, 200, 170, metric="top5"), own)
+    assert (gate.state, gate.rule) == (GateState.BROKEN, "tolerance 2 % (cell m::*)")
 
 
 def test_a_gain_always_holds():

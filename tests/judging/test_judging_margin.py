@@ -110,6 +110,25 @@ def test_type_one_error_by_enumeration(n, margin):
         assert (weights * binom.sf(least_fail - 1, n - gains, chance)).sum() <= 0.06
 
 
+@pytest.mark.parametrize("margin", [0.0005, 0.005, 0.01, 0.02, 0.05])
+def test_type_one_error_of_few_samples(margin):
+    """FAIL under a margin of less than one sample errs in 5 of 100 where a fifth change sides, in 8 where all do."""
+    for n in (4, 5, 7, 10, 15, 20, 50):
+        if n * margin >= 1:
+            continue
+        least = [next((b for b in range(n - c + 1) if fails(b, c, n, margin)), n - c + 1) for c in range(n + 1)]
+        gains = np.arange(n + 1)
+        for share in [margin, *np.geomspace(1.02 * margin, 1, 40)]:
+            losing, gaining = (share + margin) / 2, (share - margin) / 2
+            chance = min(losing / (1 - gaining), 1.0)
+            wrong = (binom.pmf(gains, n, gaining) * binom.sf(np.array(least) - 1, n - gains, chance)).sum()
+            assert wrong <= (0.05 if share <= 0.2 else 0.0765)
+
+
+def fails(losses, gains, n, margin):
+    return margin_evidence(losses, gains, n, margin) is Evidence.FAIL
+
+
 def test_without_the_correction_failing_would_err_more_often():
     """Why FAIL takes half a sample off: with losses alone, the plain statistic condemns 6.8 % of good cells."""
     fewest = next(b for b in range(50) if tango_statistic(b, 0, 1000, -HALF_POINT) < -Z)

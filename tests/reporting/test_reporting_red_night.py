@@ -123,7 +123,7 @@ def test_a_margin_under_one_sample_is_told_once():
     report = build_report([make_run(cells)])
     assert coarse_notices(report.cells) == (
         "one sample of 1,000 is 0.1 %, more than tolerance 0.05 % (suite s) admits: top1 does not gate in 4 cells "
-        "(m1, m2); more samples or a wider tolerance would gate it as meant.",
+        "(m1, m2), as no greater loss is proven; more samples or a wider tolerance would gate it as meant.",
     )
     assert report.notices == coarse_notices(report.cells)
     assert coarse_notices(build_report([make_run([make_cell("m", "ort-cpu", "s1", 0.0)])]).cells) == ()

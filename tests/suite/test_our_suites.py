@@ -1,6 +1,8 @@
 """The suites this repository ships: every name is known, and exceptions from the rule stay exceptions."""
 
 import datetime
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,13 @@ def test_few_cells_are_excused(path: Path) -> None:
             planned for planned in gated if planned.quarantine(here) or planned.tolerance(here).rule.startswith("cell ")
         ]
         assert len(excused) <= len(gated) / 4, here
+
+
+@pytest.mark.slow
+def test_no_accepted_cell_fails_by_the_rule_for_a_loss() -> None:
+    script = FOLDER.parent / "benchmarks" / "accepted_cells.py"
+    done = subprocess.run([sys.executable, script], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize("path", sorted(FOLDER.glob(f"*{SUFFIX}")), ids=lambda path: path.name)

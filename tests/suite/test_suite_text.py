@@ -90,6 +90,17 @@ def test_tolerance_layers_and_the_winner_is_named(tmp_path: Path) -> None:
     assert winner(SUITE + MODEL + table, "fast+w8a8_sym_pc", ELSEWHERE) == (0.04, "cell net_a::w8a8_sym_pc (no VNNI)")
 
 
+def test_a_tolerance_of_some_metrics(tmp_path: Path) -> None:
+    table = 'tolerance = { "fast+*" = { value = 0.3, metrics = { top1 = 0.06 } } }'
+    fast, slow = (
+        next(c for c in expand(suite(tmp_path, SUITE + MODEL + table), CATALOGUES) if c.cell.slug == slug)
+        for slug in ("fast+w8a8_sym_pc", "slow+w8a8_sym_pc")
+    )
+    assert [fast.tolerance(HERE).of(metric).value for metric in ("top1", "top5")] == [0.06, 0.3]
+    assert fast.tolerance(HERE).of("top1").rule == "cell net_a::fast+*"
+    assert slow.tolerance(HERE).of("top1").value == 0.01
+
+
 def test_a_model_may_ask_for_more_agreement_than_its_suite(tmp_path: Path) -> None:
     found = suite(tmp_path, SUITE + "agreement = 0.8" + MODEL + "agreement = 0.9" + MODEL.replace("net_a", "net_b"))
     assert (found.rules("net_a").agreement, found.rules("net_a").agreement_rule) == (0.9, "model net_a")
@@ -144,6 +155,14 @@ def test_quarantine_entries_cover_cells_and_expire(tmp_path: Path) -> None:
         (SUITE + MODEL + MODEL, ["the model 'net_a' 2 times"]),
         (SUITE + MODEL.replace("count = 8", "count = 0"), ["a calibration count of 0"]),
         (SUITE + MODEL + "tolerance = { w8a8_sym_cp = 0.1 }", ["unknown cell 'w8a8_sym_cp'", "'w8a8_sym_pc'"]),
+        (
+            SUITE + MODEL + 'tolerance = { "*" = { value = 0.1, metrics = { tpo1 = 0.2 } } }',
+            ["unknown metric 'tpo1'", "'top1'"],
+        ),
+        (
+            SUITE + MODEL + 'tolerance = { "*" = { value = 0.1, metrics = { top1 = 1.2 } } }',
+            ["a tolerance of 1.2 is impossible"],
+        ),
         (
             SUITE + MODEL + 'variants = { v = { "calibration.cont" = 3 } }',
             ["'calibration.cont'", "'calibration.count'"],

@@ -1,0 +1,132 @@
+"""Which accepted cells end otherwise by today's rule for a loss: `python benchmarks/accepted_cells.py`.
+
+Every accepted result of the suites' baselines is judged against its fp32 reference by the tolerances of the suites,
+once by the former rule (a margin under one sample did not gate, and a tolerance held for all metrics of its model) and
+once as today. Baselines hold hits and neither losses nor gains: for a share of right samples all of these are tried
+that fit the hits and the number of samples that differ from fp32. Other metrics are decided by their counts as before.
+
+Exit code 1 where a cell fails today that no quarantine entry lists.
+"""
+
+import argparse
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from qbench.judging import EnvironmentClass, GateState, Tolerance
+from qbench.judging.loss import loss_gate, margin_units
+from qbench.metrics import Against, Direction, Score
+from qbench.suite import Catalogues, PlannedCell, expand, gather, load_suite
+from qbench.tracking import Baseline, baseline_path, load_baseline
+
+ROOT = Path(__file__).parents[1]
+WIDER = {("nightly", "ppocr_v6_rec"): Tolerance(0.35, "model ppocr_v6_rec")}
+"""Tolerances that held for every metric of a model and hold for one today."""
+BEST = ("top1", "exact")
+"""Metrics of the best answer, which is right or wrong as before where it agrees with fp32."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """One accepted share or rate: what it was by the former rule, and all that it may be by today's."""
+
+    cell: str
+    environment: str
+    score: Score
+    before: GateState
+    now: frozenset[GateState]
+    listed: bool
+
+    @property
+    def is_red(self) -> bool:
+        """Whether it fails today, for some losses and gains that fit, and nothing excuses it."""
+        return GateState.BROKEN in self.now and not self.listed
+
+
+def possible_scores(
+    planned: PlannedCell, baseline: Baseline, metric: str, hits: int, least_same: int
+) -> Iterator[Score]:
+    """The scores of ``metric`` with ``hits`` whose losses and gains fit the samples that answer otherwise than fp32."""
+    reference = baseline.metrics[metric]
+    samples = baseline.data[metric.partition("@")[2] or planned.model.data].samples
+    lost = reference - hits
+    for gains in range(max(-lost, 0), max(-lost, 0) + (samples - least_same - abs(lost)) // 2 + 1):
+        yield Score(
+            metric=metric,
+            direction=Direction.HIGHER,
+            against=Against.LABELS,
+            unit="%",
+            proportion=True,
+            least_margin=0.0,
+            n=samples,
+            hits=hits,
+            out_of=samples,
+            reference_hits=reference,
+            losses=gains + lost,
+            gains=gains,
+        )
+
+
+def former_state(score: Score, tolerance: Tolerance) -> GateState:
+    """The state before: by the counts alone."""
+    margin = margin_units(score, tolerance)
+    if 0 < margin < 1:
+        return GateState.SHOWN
+    return GateState.HOLDS if score.drop <= margin else GateState.BROKEN
+
+
+def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
+    """Every accepted share of right samples of the suite, in every class."""
+    suite = load_suite(suite_path)
+    loaded: dict[str, Baseline] = {}
+    for planned in expand(suite, catalogues):
+        name = planned.model.id
+        path = baseline_path(ROOT / "baselines", suite.name, name)
+        if name not in loaded and path.exists():
+            loaded[name] = load_baseline(path)
+        baseline = loaded.get(name)
+        cell = None if baseline is None else baseline.cells.get(planned.cell.slug)
+        if baseline is None or cell is None:
+            continue
+        decision = suite.rules_of(planned.cell).decision
+        for where, accepted in cell.current.items():
+            environment = EnvironmentClass.parse(where)
+            tolerance = planned.tolerance(environment)
+            for metric in set(planned.model.metrics) & set(baseline.metrics) & set(accepted.metrics):
+                if not catalogues.metrics.get(metric.partition("@")[0]).proportion:
+                    continue
+                same = accepted.metrics.get("agreement", 0) if metric in BEST else 0
+                scores = list(possible_scores(planned, baseline, metric, accepted.metrics[metric], same))
+                before = former_state(scores[0], WIDER.get((suite.name, name), tolerance))
+                now = frozenset(loss_gate(score, tolerance, decision).state for score in scores)
+                listed = planned.quarantine(environment) is not None
+                yield Judged(str(planned.cell), where, scores[0], before, now, listed)
+
+
+def main() -> int:
+    """Print what changed; the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("suites", nargs="*", default=["smoke", "nightly"])
+    changed = Table("cell", "class", "metric", "fp32", "accepted", "before", "today", "listed")
+    count, red = 0, 0
+    for name in parser.parse_args().suites:
+        folder = ROOT / "suites"
+        for one in judged_cells(folder / f"{name}.qbench.toml", gather(suites=folder)):
+            count, red = count + 1, red + one.is_red
+            if one.now != {one.before}:
+                states = " or ".join(sorted(state.value for state in one.now))
+                hits = (str(one.score.reference_hits), f"{one.score.hits}/{one.score.n}")
+                row = (one.cell, one.environment, one.score.metric, *hits, one.before.value, states)
+                changed.add_row(*row, "yes" if one.listed else "no")
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(changed)
+    console.print(f"{count} accepted shares, {changed.row_count} changed, {red} red without an entry")
+    return 1 if red else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
