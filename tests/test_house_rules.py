@@ -222,3 +222,16 @@ def test_constraints_pin_everything_asked_for():
     pinned = {line.split("==")[0].lower().replace("_", "-") for line in (ROOT / "constraints.txt").read_text().split()}
     # pip cannot pin itself while it runs: it is the one thing a new environment brings along
     assert names - {"pip"} <= pinned
+
+
+def test_no_test_is_held_to_a_clock():
+    """A busy computer makes everything slow: no deadline of an example, no wait under a minute, no measured time."""
+    from hypothesis import HealthCheck, settings
+
+    assert settings.default.deadline is None
+    assert HealthCheck.too_slow in settings.default.suppress_health_check
+    clocks = re.compile(
+        r"deadline\s*=|assert .*\b(?:perf_counter|process_time|monotonic)\(\) - |timeout=\d{1,2}\b(?!_)"
+    )
+    found = [path for path in python_files("tests") if path != Path(__file__) and clocks.search(path.read_text())]
+    assert found == [ROOT / "tests" / "conftest.py"]

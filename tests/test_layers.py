@@ -38,7 +38,7 @@ def lint(folder: Path) -> tuple[dict[str, bool], str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     lines = done.stdout.splitlines()
     states = {line.rpartition(" ")[0]: line.endswith(" KEPT") for line in lines if line.endswith((" KEPT", " BROKEN"))}

@@ -61,7 +61,7 @@ def counted(array: Array, *, compiled_too: bool = False) -> tuple[Array, Array, 
 
 
 @given(tensors)
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_cells_are_those_of_the_scalar_definition(x: Array) -> None:
     cells: dict[int, list[float]] = {}
     for value in x.tolist():
@@ -78,7 +78,7 @@ def test_cells_are_those_of_the_scalar_definition(x: Array) -> None:
 
 
 @given(tensors)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_cell_s_key_tells_its_numbers(x: Array) -> None:
     keys = keys_of(x)
     least = np.ldexp(signs_of(keys) * tops_of(keys).astype(float), exponents_of(keys))
@@ -89,7 +89,7 @@ def test_a_cell_s_key_tells_its_numbers(x: Array) -> None:
 
 
 @given(tensors, st.integers(0, 9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_tables_hold_what_the_definition_says(x: Array, repeat: int) -> None:
     many = np.tile(x, repeat + 1)
     keys, counts, lows, zeros = counted(many)
@@ -109,7 +109,7 @@ def test_the_compiled_loop_gives_the_same_bits(size: int) -> None:
 
 
 @given(tensors)
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_the_compiled_loop_gives_the_same_bits_on_any_numbers(x: Array) -> None:
     if compiled() is None:
         pytest.skip("numba is not installed")
@@ -149,7 +149,7 @@ def test_a_table_takes_as_many_numbers_as_it_says() -> None:
 
 
 @given(tensors, tensors)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_merging_is_counting_together(x: Array, y: Array) -> None:
     both = Histogram.of(np.concatenate([x, y]))
     assert Histogram.of(x).merge(Histogram.of(y)) == Histogram.of(y).merge(Histogram.of(x)) == both
@@ -158,7 +158,7 @@ def test_merging_is_counting_together(x: Array, y: Array) -> None:
 
 
 @given(tensors)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_squares_keep_their_bound(x: Array) -> None:
     normal = x[np.abs(x) >= 2.0**-126]
     if not normal.size or np.abs(normal).max() > 1e30:
@@ -169,7 +169,7 @@ def test_squares_keep_their_bound(x: Array) -> None:
 
 
 @given(tensors)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_histogram_as_text_reads_back(x: Array) -> None:
     assert unpacked_histogram(packed_histogram(Histogram.of(x))) == Histogram.of(x)
 
@@ -200,7 +200,7 @@ def test_arrays_that_no_numbers_have() -> None:
 
 
 @given(tensors)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_statistics_give_ordered_points_between_the_extremes(x: Array) -> None:
     seen = Statistics.of(x).distribution()
     assert (seen.low, seen.high, seen.count) == (float(x.min()), float(x.max()), x.size)
@@ -209,7 +209,7 @@ def test_statistics_give_ordered_points_between_the_extremes(x: Array) -> None:
 
 
 @given(tensors, st.integers(1, 300))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_equal_width_bins_hold_every_number_once(x: Array, bins: int) -> None:
     seen = Statistics.of(x).equal_width(bins)
     assert len(seen) == bins
@@ -234,7 +234,7 @@ def observed(x: Array, size: int, *, worth_loading: int = 1 << 40, fed: bool = F
 
 
 @given(tensors, st.integers(1, 70), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_an_observer_sees_what_there_is(x: Array, size: int, fast: bool) -> None:
     names = [f"s{i:04}" for i in range(len(x))]
     found = observed(x, size, worth_loading=3 if fast else 1 << 40).statistics(names)

@@ -66,7 +66,7 @@ tables = st.lists(st.tuples(dyadic, dyadic, dyadic), min_size=1, max_size=12).ma
 
 
 @given(x=tables, size=st.integers(1, 5), seed=st.integers(0, 9))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_batch_size_and_order_do_not_matter(x: Array, size: int, seed: int) -> None:
     one = calibrate(MODEL, batches(x, 1), executor=Exact())
     order = np.random.default_rng(seed).permutation(len(x))
@@ -77,7 +77,7 @@ def test_batch_size_and_order_do_not_matter(x: Array, size: int, seed: int) -> N
 
 
 @given(x=tables, cut=st.integers(1, 11), size=st.integers(1, 3))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_merging_is_profiling_together(x: Array, cut: int, size: int) -> None:
     if cut >= len(x):
         return
@@ -87,7 +87,7 @@ def test_merging_is_profiling_together(x: Array, cut: int, size: int) -> None:
 
 
 @given(x=tables)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 def test_statistics_are_those_of_the_scalar_loop(x: Array) -> None:
     ids = [f"s{i:02}" for i in range(len(x))]
     profile = calibrate(MODEL, batches(x, 3), executor=Exact(), sample_ids=ids)
@@ -299,7 +299,7 @@ waves = st.tuples(st.integers(1, 9), st.integers(0, 99)).map(
 
 
 @given(x=waves, size=st.integers(1, 5), seed=st.integers(0, 9), workers=st.integers(1, 4), channels=st.booleans())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_any_batches_any_order_any_workers_on_a_real_engine(
     x: Array, size: int, seed: int, workers: int, channels: bool
 ) -> None:

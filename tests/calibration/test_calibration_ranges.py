@@ -244,7 +244,7 @@ def test_no_rows(name: str) -> None:
     assert found.low.shape == found.high.shape == (0,)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(-1e6, 1e6, width=32), min_size=1, max_size=30),
     st.sampled_from(KINDS),

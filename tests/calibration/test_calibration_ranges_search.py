@@ -3,7 +3,6 @@
 import itertools
 import math
 import statistics
-import time
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -123,7 +122,7 @@ def test_errors_of_many_grids_are_those_of_each(kind: GridKind, exponent: float)
         assert by_rows[i, 0] * 0.5**exponent == pytest.approx(expected, rel=1e-4)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.lists(st.integers(-1000, 1000), min_size=1, max_size=60),
     st.sampled_from([1, 5, 50, 90, 99, 99.9, 100]),
@@ -164,7 +163,7 @@ def test_percentile_counts_decimals_as_they_are_written() -> None:
     assert (float(found.low), float(found.high)) == (-998.5, 998.5)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.floats(-10, 0), st.floats(0, 10)), min_size=1, max_size=12), st.floats(0.01, 1))
 @example([(-1.5, 0.0), (0.0, 0.0)], 0.99999)
 def test_moving_average_replays_the_samples(extremes: list[tuple[float, float]], constant: float) -> None:
@@ -224,7 +223,7 @@ def divergence_by_loops(histogram: list[int], first: int, last: int, edges: list
     return found
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(st.integers(0, 9), min_size=12, max_size=40), st.integers(2, 8), st.data())
 def test_divergences_of_windows_are_those_of_loops(histogram: list[int], groups: int, data: st.DataObject) -> None:
     if not sum(histogram):
@@ -340,10 +339,11 @@ def test_bins_narrower_than_cells_are_filled_evenly() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("text", "seconds"), [("mse", 30), ("lp", 90), ("percentile", 10)])
-def test_weights_of_a_large_network_take_seconds(text: str, seconds: float) -> None:
+@pytest.mark.parametrize("text", ["mse", "lp", "percentile"])
+def test_rows_of_a_large_network_are_searched_each_for_itself(text: str) -> None:
     """25 million elements in 26 thousand rows, as ResNet-50 has them."""
     rows = np.random.default_rng(0).normal(size=(26_000, 960)).astype(np.float32)
-    start = time.process_time()
-    get_range_method(text).of_rows(rows, REAL[0])
-    assert time.process_time() - start < seconds
+    every = get_range_method(text).of_rows(rows, REAL[0])
+    few = get_range_method(text).of_rows(rows[::1000], REAL[0])
+    assert np.array_equal(every.low[::1000], few.low)
+    assert np.array_equal(every.high[::1000], few.high)

@@ -38,7 +38,7 @@ def test_a_union(qbench, project):
     assert sorted(path.name for path in (project / "all").iterdir()) == ["x.jsonl", "y.jsonl", "z.jsonl"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=3))
 def test_any_order_gives_the_same(tmp_path_factory, sets):
     from qbench.tracking import merge_run_files

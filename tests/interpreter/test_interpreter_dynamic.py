@@ -73,7 +73,7 @@ def convolutions(draw: Any) -> tuple[Array, Array, dict[str, Any]]:
     return x, w, attributes
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(convolutions())
 def test_convolutions_of_computed_zero_points_are_the_engines(given: tuple[Array, Array, dict[str, Any]]) -> None:
     x, w, attributes = given

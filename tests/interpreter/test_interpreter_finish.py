@@ -132,7 +132,7 @@ def both(node: Epilogue, machine: Arithmetic, sums: Array) -> Counters:
 
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 @pytest.mark.parametrize("machine", ALL)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(case=cases())
 @example(Case(-9, "powers", 3, per_channel=True, zero=0.5, bias=7, largest=2**20, seed=1))
 @example(Case(-13, "powers", 33, per_channel=False, zero=0.5, bias=2**20, largest=2**22, seed=1))
@@ -146,7 +146,7 @@ def test_every_machine_compiled_gives_the_bits_of_its_steps(machine: Arithmetic,
 
 
 @pytest.mark.parametrize("name", ["fbgemm", "nvdla", "gemmlowp", "glow-cpu", "ideal", "onednn"])
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(case=cases((-16, 3)), kind=st.sampled_from(["int16", "uint16"]))
 def test_levels_of_16_bits_and_what_a_register_within_takes_from_them(name: str, case: Case, kind: str) -> None:
     machine = get_arithmetic(name)
@@ -179,7 +179,7 @@ OWN = (
 @pytest.mark.parametrize(
     "scaling", OWN, ids=lambda one: f"{one.form.value}-{len(one.stages)}-{one.stages[-1].rounding}"
 )
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 @given(case=cases((-20, 12)))
 def test_machines_of_ones_own_are_compiled_too(scaling: Scaling, case: Case) -> None:
     machine = replace(get_arithmetic("ideal"), name="own", scaling=scaling, accumulator=Accumulator())
@@ -220,7 +220,7 @@ def test_ties_of_a_rational_multiplier_are_certain_where_its_denominator_is_smal
     assert both(node, get_arithmetic("ideal"), sums.astype(np.int32)).levels == 0
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 2**24), st.integers(-60, 60), st.integers(-2, 2), st.sampled_from([0, -5, 100]))
 def test_what_lies_within_an_ulp_of_a_tie_is_counted_by_rationals(acc: int, level: int, ulps: int, zero: int) -> None:
     weight = float((abs(level) + 0.5) / acc)

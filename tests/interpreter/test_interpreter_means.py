@@ -49,7 +49,7 @@ def tflite_mean(total: int, count: int, sx: float, sy: float, zero: int) -> int:
     return half_away(Fraction(upper, 2 ** max(-shift, 0))) + zero
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 70_000), SCALES, SCALES, st.integers(-128, 127), st.floats(-255, 255))
 def test_a_folded_count_is_tflites(count: int, sx: float, sy: float, zero: int, mean: float) -> None:
     total = round(mean * count)
@@ -57,7 +57,7 @@ def test_a_folded_count_is_tflites(count: int, sx: float, sy: float, zero: int, 
     assert mean_of(total, count, x, y, "gemmlowp", Averaging.FOLDED) == tflite_mean(total, count, sx, sy, zero)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 5000), SCALES, SCALES, st.integers(-255_000, 255_000))
 def test_the_exact_machine_divides_once(count: int, sx: float, sy: float, total: int) -> None:
     x, y = QParams(sx, 4, INT8), QParams(sy, -7, INT8)
@@ -65,7 +65,7 @@ def test_the_exact_machine_divides_once(count: int, sx: float, sy: float, total:
     assert mean_of(total, count, x, y, "ideal", Averaging.SCALED) == exact
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 500), st.integers(-128, 127), st.integers(-60_000, 60_000))
 def test_a_raw_mean_rounds_what_has_its_zero_point(count: int, zero: int, total: int) -> None:
     one = QParams(0.1, zero, INT8)

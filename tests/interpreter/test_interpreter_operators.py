@@ -64,7 +64,7 @@ def _same(left: np.ndarray, right: np.ndarray) -> bool:
 def test_every_bit_is_the_engines(family: str) -> None:
     strategy, count = FAMILIES[family]
 
-    @settings(max_examples=count, deadline=None)
+    @settings(max_examples=count)
     @given(strategy)
     def holds(case: Case) -> None:
         assert not differs(case)

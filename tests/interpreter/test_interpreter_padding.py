@@ -39,7 +39,7 @@ def run(model: ir.Model, backend: str, x: Array) -> Array:
     first=st.lists(st.integers(-2, 2), min_size=4, max_size=4),
     last=st.lists(st.integers(-2, 2), min_size=4, max_size=4),
 )
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_pads_of_any_sign_are_the_engines(first: list[int], last: list[int]) -> None:
     x = np.random.default_rng(0).normal(size=(5, 5, 6, 5)).astype(np.float32)
     model = net(first + last)

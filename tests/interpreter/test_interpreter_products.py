@@ -41,7 +41,7 @@ def linear(a: Array, b: Array, za: Array, zb: Array, *, constant: bool) -> Any:
     return model_of("QLinearMatMul", LINEAR_ORDER, feeds, grids | ({"b": b} if constant else {})), feeds
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(products())
 def test_computed_operands_are_multiplied_as_the_engine_does(given: tuple[Array, Array, Array, Array]) -> None:
     a, b, za, zb = given
@@ -54,7 +54,7 @@ def test_computed_operands_are_multiplied_as_the_engine_does(given: tuple[Array,
     np.testing.assert_array_equal(counted(model, "ort-x64", feeds)[0], exact)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(products())
 def test_their_levels_are_the_engines(given: tuple[Array, Array, Array, Array]) -> None:
     model, feeds = linear(*given, constant=False)

@@ -31,7 +31,7 @@ def reals(scale: float, grid: QParams, random: np.random.Generator) -> Array:
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(
     kind=st.sampled_from(["int8", "uint8", "int16", "uint16"]), exponent=st.integers(-20, 6), power=st.booleans(),
     place=st.sampled_from([0.0, 0.4, 0.5, 1.0]), seed=st.integers(0, 2**32 - 1),

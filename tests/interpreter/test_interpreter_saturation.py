@@ -26,7 +26,7 @@ def saturated(x: Array, weight: Array, bits: int) -> tuple[Array, int]:
     return sums, lost
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     rows=st.sampled_from([1, 5, 64, 67]), depth=st.integers(1, 9), columns=st.integers(1, 5),
     bits=st.sampled_from([12, 16]), spread=st.sampled_from([40, 90, 300]), seed=st.integers(0, 2**32 - 1),

@@ -123,7 +123,7 @@ def scalar_softmax(row: list[int], scale: float, lowest_level: int) -> list[int]
     return [min(max(share + lowest_level, lowest_level), lowest_level + 255) for share in shares]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     row=st.lists(st.integers(-128, 127), min_size=1, max_size=40),
     scale=st.floats(2.0**-20, 40.0),

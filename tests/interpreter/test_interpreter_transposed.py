@@ -87,7 +87,7 @@ SATURATING = replace(
 )
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(transposed(), st.sampled_from(["ideal", "gemmlowp", "nvdla", WRAPPING, SATURATING]))
 def test_every_machine_counts_as_plain_integers_do(given: tuple[Any, ...], machine: Any) -> None:
     x, w, points, attributes = given

@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import UnavailableError
@@ -35,7 +35,6 @@ def average_precision(scores, right):
 
 
 @given(scored)
-@settings(deadline=None)  # the first one imports the library
 def test_it_is_the_mean_of_the_formula_over_the_classes_that_are_labelled(samples):
     rows, labels = zip(*samples, strict=True)
     named = set().union(*labels)

@@ -40,7 +40,7 @@ def counted_one_by_one(ours: list[float], theirs: list[float], scales: list[floa
     )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(FLOATS, FLOATS, st.booleans()), min_size=1, max_size=12),
     st.lists(st.floats(0.01, 4), min_size=2, max_size=2),

@@ -35,7 +35,7 @@ def oracle_quantize(x: float, scale: float, point: int, qmin: int, qmax: int) ->
 
 
 @given(low=ends, high=ends, qtype=qtypes, family=st.sampled_from(FAMILIES), narrow=st.booleans())
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_scale_is_the_smallest_that_covers(
     low: float, high: float, qtype: QType, family: Any, narrow: bool
 ) -> None:
@@ -56,7 +56,7 @@ def test_the_scale_is_the_smallest_that_covers(
 
 
 @given(low=ends, high=ends, qtype=qtypes, family=st.sampled_from(FAMILIES))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_a_power_of_two_scale_is_the_next_one_up(low: float, high: float, qtype: QType, family: Any) -> None:
     low, high = min(low, high), max(low, high)
     chosen = choose_qparams(low, high, qtype, symmetry=family, scale_kind="pow2")
@@ -151,7 +151,7 @@ def test_impossible_ranges_are_refused(low: Any, high: Any, extra: dict[str, Any
     qtype=qtypes,
     data=st.data(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_quantize_is_its_scalar_specification(x: list[float], scale: float, qtype: QType, data: Any) -> None:
     point = data.draw(st.integers(qtype.qmin, qtype.qmax))
     params = QParams(scale, point, qtype)
@@ -161,7 +161,7 @@ def test_quantize_is_its_scalar_specification(x: list[float], scale: float, qtyp
 
 
 @given(scale=st.floats(2.0**-10, 8, width=32), qtype=qtypes.filter(lambda q: q.bits <= 16), data=st.data())
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_grid_survives_a_round_trip_and_order_is_kept(scale: float, qtype: QType, data: Any) -> None:
     point = data.draw(st.integers(qtype.qmin, qtype.qmax))
     params = QParams(scale, point, qtype)

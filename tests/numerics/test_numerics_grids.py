@@ -88,7 +88,7 @@ def every_level(params: QParams, seed: int) -> list[Array]:
 
 
 @given(bits=bits, signed=st.booleans(), narrow=st.booleans(), place=places, seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_round_trip_is_the_identity_on_the_grid(bits: int, signed: bool, narrow: bool, place: str, seed: int) -> None:
     params = grid(place, QType(bits, signed), narrow=narrow, seed=seed)
     for levels in every_level(params, seed):
@@ -101,7 +101,7 @@ def test_a_round_trip_is_the_identity_on_the_grid(bits: int, signed: bool, narro
 
 
 @given(bits=bits, signed=st.booleans(), narrow=st.booleans(), place=places, seed=st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_every_element_is_its_scalar_specification(
     bits: int, signed: bool, narrow: bool, place: str, seed: int
 ) -> None:
@@ -126,7 +126,7 @@ def test_every_element_is_its_scalar_specification(
     pow2=st.booleans(),
     seed=st.integers(0, 2**32 - 1),
 )
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_chosen_grid_errs_by_half_a_step_keeps_order_and_zero(
     bits: int, signed: bool, narrow: bool, place: str, family: Any, pow2: bool, seed: int
 ) -> None:

@@ -20,7 +20,7 @@ def nearest(exact: Fraction) -> np.float32:
     return min(around, key=lambda one: (abs(Fraction(float(one)) - exact), int(np.float32(one).view(np.int32)) & 1))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(SINGLES, SINGLES, SINGLES)
 @example(1 + 2.0**-23, 1 + 2.0**-12, 2.0**-30)  # a float64 sum that ends on a tie of float32
 @example(4097.0, 4097.0, 2.0**-30)

@@ -64,7 +64,7 @@ def emulated(tmp_path: Path) -> Emulated:
         asked.write_bytes(pickle.dumps(jobs))
         script = Path(__file__).with_name("emulated_engine.py")
         command = [str(QEMU), "-cpu", processor, sys.executable, str(script), str(asked), str(told)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3600)
         assert done.returncode == 0, done.stderr[-2000:]
         return pickle.loads(told.read_bytes())
 

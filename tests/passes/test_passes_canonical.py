@@ -332,7 +332,7 @@ BLOCKS = {
 }
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.sampled_from(sorted(BLOCKS)), st.integers(0, 9)), min_size=1, max_size=8), st.integers(13, 21)
 )

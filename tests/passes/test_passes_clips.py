@@ -88,7 +88,7 @@ def test_no_limit_is_written_on_levels_that_engines_do_not_clip() -> None:
 CLIPS = st.sampled_from(["Relu(x)", "Clip(x, a, b)", "Clip(x, a)", "Clip(x, , b)", "Clip(x, b, a)", "Clip(x)"])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(
     clip=CLIPS,
     scale=st.sampled_from([0.5, 0.1, 1.1, 0.04, 7.0]),

@@ -206,7 +206,7 @@ def test_channels_of_zeros_keep_their_bias_and_nothing_overflows() -> None:
     assert all(np.isfinite(array).all() for array in result.values())
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.lists(st.floats(-6, 6), min_size=16, max_size=16))
 def test_the_result_does_not_know_how_the_factors_were_placed_before(powers: list[float]) -> None:
     sizes = np.exp(np.array(powers)).reshape(2, 8)
@@ -224,7 +224,7 @@ def test_the_result_does_not_know_how_the_factors_were_placed_before(powers: lis
         np.testing.assert_allclose(array, plain[name], rtol=3e-3)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(["Conv", "ConvTranspose", "Gemm"]), st.integers(1, 3), st.integers(1, 3), st.integers(0, 1))
 def test_blocks_are_undone(operator: str, group: int, inner: int, transposed: int) -> None:
     shape = (4, inner) if operator == "Gemm" else (4 * group, inner, 2, 3)

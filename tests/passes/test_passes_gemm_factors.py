@@ -55,7 +55,7 @@ factors = st.floats(-(2.0**20), 2.0**20, width=32, allow_subnormal=False)
 
 
 @given(alpha=factors, beta=factors, seed=st.integers(0, 99))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_constants_are_the_rounded_products(alpha: float, beta: float, seed: int) -> None:
     rng = np.random.default_rng(seed)
     w, b = rng.normal(size=(3, 4)).astype(np.float32), rng.normal(size=4).astype(np.float32)

@@ -81,13 +81,13 @@ def test_steps_do_not_add_up_along_a_chain() -> None:
 
 
 @pytest.mark.parametrize("steps", [0, 1, 3])
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(grids=st.lists(GRIDS, min_size=3, max_size=3))
 def test_one_merge_moves_no_level_by_more_than_is_admitted(steps: int, grids: list[Grid]) -> None:
     assert farthest(grids, steps) <= steps
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(grids=st.lists(GRIDS, min_size=4, max_size=6))
 def test_no_number_of_exact_merges_moves_a_level(grids: list[Grid]) -> None:
     assert farthest(grids, 0) == 0

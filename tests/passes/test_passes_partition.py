@@ -124,7 +124,7 @@ def nets(draw: st.DrawFn) -> tuple[ir.Model, tuple[str, ...]]:
     return net(steps, outputs, inputs=sorted({"x", "y"} & used)), tuple(sorted(has))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(nets())
 def test_sections_stitched_together_are_the_whole(drawn: tuple[ir.Model, tuple[str, ...]]) -> None:
     model, operators = drawn
@@ -147,7 +147,7 @@ def test_sections_stitched_together_are_the_whole(drawn: tuple[ir.Model, tuple[s
         np.testing.assert_array_equal(array, whole[name])
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 @given(nets())
 def test_the_same_cut_every_time(drawn: tuple[ir.Model, tuple[str, ...]]) -> None:
     model, operators = drawn

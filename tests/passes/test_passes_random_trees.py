@@ -24,14 +24,14 @@ Steps = list[tuple[str, int, int, Grid]]
 
 
 @pytest.mark.parametrize("one", PASSES, ids=lambda one: one.name)
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=4)
 @given(first=GRIDS, steps=STEPS)
 def test_each_exact_pass_leaves_every_bit(one: Pass, first: Grid, steps: Steps) -> None:
     model = tree(first, steps)
     assert_same(model, rewritten(model, one), **FEEDS)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(first=GRIDS, steps=STEPS)
 def test_all_exact_passes_together_leave_every_bit(first: Grid, steps: Steps) -> None:
     model = tree(first, steps)

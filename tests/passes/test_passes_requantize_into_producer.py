@@ -137,7 +137,7 @@ def test_integers_that_leave_the_graph_stay() -> None:
     assert operators(rewritten(model, EXACT)) == operators(model)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(first=GRIDS, second=GRIDS, steps=st.sampled_from([1, 2, 4]))
 def test_rounding_moves_few_steps_and_saturates_at_the_same_ends(first: Grid, second: Grid, steps: int) -> None:
     model = chain(first, second, size=4096)

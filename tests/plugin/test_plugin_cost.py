@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-import time
 
 HEAVY = ("numpy", "onnx", "onnx_ir", "onnxruntime", "pandas", "matplotlib", "rich", "jinja2", "tomllib", "qbench.suite")
 
@@ -45,7 +44,5 @@ def test_cells_are_collected_by_the_thousand(project):
     schemas = ["w8a8_asym_pc", "w8a8_asym_pt", "w8a8_sym_pc", "w8a8_sym_pt"]
     table = '[[model]]\nid = "{}"\ndata = "points"\ncalibration = {{ data = "spare", count = 9 }}\nmetrics = ["top1"]\n'
     project.write_suite(f"[suite]\nbackends = {engines}\nschemas = {schemas}\n" + "".join(map(table.format, models)))
-    start = time.perf_counter()
-    result = project.run("--collect-only", "-qq")
-    assert time.perf_counter() - start < 5  # a generous bound: benchmarks/plugin_cost.py measures
+    result = project.run("--collect-only", "-qq")  # what it costs: benchmarks/plugin_cost.py
     result.stdout.fnmatch_lines(["suites/scratch.qbench.toml: 1250"])

@@ -1,6 +1,9 @@
 """A red cell in pytest says which node went wrong and why, in the summary, in the run file, and beside the reports."""
 
 import html
+import shutil
+import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +11,8 @@ from qbench.judging import Cause
 from qbench.quantization import load_schema
 from qbench.tracking import finding_of_line
 
+ROOT = Path(__file__).parents[2]
+OWN = ROOT / "examples" / "own-model" / ".gitignore"
 SPOILT = """
 [[rules]]
 names = ["gemm1"]
@@ -43,6 +48,30 @@ def spoilt(project):
     project.accept()  # the references; a bad cell is accepted by nobody
     project.write_ini(f"qbench_cache = {project.cache}", "qbench_localize = 300")  # on a busy machine too
     return project
+
+
+@pytest.mark.parametrize("ignored", [ROOT / ".gitignore", pytest.param(OWN, marks=pytest.mark.slow)])
+def test_a_red_run_writes_nothing_that_git_would_take(spoilt, ignored):
+    """Pages, charts, models, overrides, findings, the run file: all of this machine; what people noted is kept."""
+
+    def git(*command):
+        name = ("-c", "user.name=q", "-c", "user.email=q@example.org", "-c", "init.defaultBranch=main")
+        return subprocess.run(["git", *name, *command], check=True, capture_output=True, text=True, cwd=spoilt.path)
+
+    shutil.copy(ignored, spoilt.path / ".gitignore")
+    git("init")
+    (spoilt.path / ".git" / "info" / "exclude").write_text(
+        ".cache/\n"
+    )  # of the test's home folder: engines write there
+    for command in (("add", "."), ("commit", "-m", "before")):
+        git(*command)
+    assert not git("ls-files", "reports").stdout
+    assert spoilt.run(*(f"--qbench-report={kind}" for kind in ("html", "md", "png"))).ret == 1
+    written = {path.relative_to(spoilt.path).parts[1] for path in (spoilt.path / "reports").rglob("*")}
+    assert {"models", "overrides", "index.html", "report.md", "history"} <= written
+    assert git("status", "--porcelain").stdout == ""
+    (spoilt.path / "reports" / "history" / "annotations.toml").write_text("")
+    assert git("status", "--porcelain").stdout == "?? reports/\n"
 
 
 def test_a_red_cell_names_its_node_and_a_schema_that_repairs_it(spoilt):

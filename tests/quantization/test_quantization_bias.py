@@ -322,7 +322,7 @@ def test_saturated_entries_are_counted_and_survive_a_file(tmp_path: Any) -> None
     assert plain.diff(plan)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.floats(-1e4, 1e4, width=32), min_size=1, max_size=20),
     st.sampled_from(["int4", "uint4", "int8", "int16", "int32"]),

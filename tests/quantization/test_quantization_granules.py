@@ -40,7 +40,7 @@ def spec_of(qtype: str, symmetry: str, size: int | None) -> Spec:
     return Spec(qtype=qtype, symmetry=symmetry, granularity=granularity, block_size=size)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.tuples(st.integers(1, 3), st.integers(1, 9), st.integers(1, 3)),
     st.integers(0, 2),

@@ -83,7 +83,7 @@ def sequences(draw: st.DrawFn) -> list[Claims]:
 
 
 @given(sequences())
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 def test_what_is_accepted_is_what_the_oracle_accepts(sequence: list[Claims]) -> None:
     groups, oracle = Groups({}), Oracle()
     for claims in sequence:

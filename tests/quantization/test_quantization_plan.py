@@ -68,7 +68,7 @@ scales = st.floats(2.0**-40, 2.0**20, width=32)
     pow2=st.booleans(),
     dead=st.booleans(),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_bias_fits_its_grid(
     weight: list[float], bias: list[float], input_scale: float, pow2: bool, dead: bool
 ) -> None:

@@ -84,7 +84,7 @@ plans = st.builds(
 
 
 @given(plan=plans, data=st.data())
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_any_plan_reads_back(plan: Plan, data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     if plan.decisions:
         some = data.draw(st.lists(st.sampled_from(list(plan.decisions)), unique=True))
@@ -98,7 +98,7 @@ def test_any_plan_reads_back(plan: Plan, data: st.DataObject, tmp_path_factory: 
 
 
 @given(plan=plans, width=st.integers(40, 120))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_every_fact_has_a_line(plan: Plan, width: int) -> None:
     """Folding breaks at blanks only, so that the words of the long form are those of the narrow one."""
     long, narrow = " ".join(plan.lines()).split(), " ".join(plan.lines(width)).split()

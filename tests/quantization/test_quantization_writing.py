@@ -100,7 +100,7 @@ def values_for(qparams: QParams, seed: int) -> Array:
     return np.asarray((levels - point) * scale, np.float32)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(grids(), st.integers(0, 1000))
 def test_every_grid_of_a_value_is_counted_as_numerics_say(qparams: QParams, seed: int) -> None:
     x = values_for(qparams, seed)
@@ -109,7 +109,7 @@ def test_every_grid_of_a_value_is_counted_as_numerics_say(qparams: QParams, seed
         np.testing.assert_array_equal(run(written, {"x": x}, engine)["y"], -fake_quantize(x, qparams), engine)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(grids(), st.integers(0, 1000))
 def test_a_relu_before_any_grid_keeps_its_numbers(qparams: QParams, seed: int) -> None:
     relu = next(node for node in CLIPPED.graph if node.name == "relu")
@@ -120,7 +120,7 @@ def test_a_relu_before_any_grid_keeps_its_numbers(qparams: QParams, seed: int) -
         np.testing.assert_array_equal(run(written, {"x": x}, engine)["y"], expected, engine)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(
     st.sampled_from((*range(2, 17), 32)), st.booleans(), st.booleans(), st.sampled_from(("tensor", 0, 1, "b0", "b1"))
 )

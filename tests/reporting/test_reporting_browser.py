@@ -21,7 +21,7 @@ class Visit:
 
     def __init__(self, browser, width: int, **settings) -> None:
         context = browser.new_context(viewport={"width": width, "height": 900}, **settings)
-        context.set_default_timeout(60_000)
+        context.set_default_timeout(600_000)
         self.page = context.new_page()
         self.said: list[str] = []
         self.asked: list[str] = []
@@ -42,7 +42,7 @@ class Visit:
 def browser() -> Iterator:
     with playwright.sync_playwright() as driver:
         launched = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=60_000
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=600_000
         )
         yield launched
         launched.close()

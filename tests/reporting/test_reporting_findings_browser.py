@@ -20,7 +20,7 @@ KEY = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
 def browser() -> Iterator:
     with playwright.sync_playwright() as driver:
         launched = driver.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=60_000
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"], timeout=600_000
         )
         yield launched
         launched.close()

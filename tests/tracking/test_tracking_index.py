@@ -266,7 +266,7 @@ def test_counts_that_are_none_are_passed_over(tmp_path, place, hits):
         assert [row.metric for row in metric_rows(History(tmp_path / "h").runs())] == ["per@words"]
 
 
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 @given(cut=st.integers(1, 5000), byte=st.integers(0, 255))
 def test_files_cut_or_spoilt_anywhere_are_indexed_as_they_are_read(tmp_path_factory, cut, byte):
     folder = tmp_path_factory.mktemp("spoilt")

@@ -172,7 +172,7 @@ def test_a_failing_client_is_quoted(package: Package, cache: Cache, fake_pip: Fa
 
 
 def test_an_interrupt_takes_the_client_along(package: Package, cache: Cache, fake_pip: FakePip) -> None:
-    fake_pip.behave("(target / 'half.whl').write_bytes(b'half'); time.sleep(60)")
+    fake_pip.behave("(target / 'half.whl').write_bytes(b'half'); time.sleep(600)")
 
     def interrupt(_: Package, done: int) -> None:
         if done > 0:
@@ -200,16 +200,16 @@ def fetching(cache: Cache, package: Package, fake: FakePip) -> "subprocess.Popen
 
 
 def wait_for(condition: object) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 600
     while not condition():  # type: ignore[operator]
-        assert time.monotonic() < end, "it did not happen in 20 s"
+        assert time.monotonic() < end, "it never happened"
         time.sleep(0.02)
 
 
 def test_a_killed_download_leaves_no_entry_and_the_next_one_clears_up(
     package: Package, cache: Cache, fake_pip: FakePip, wheel: Path
 ) -> None:
-    fake_pip.behave("(target / 'half.whl').write_bytes(b'half'); time.sleep(60)")
+    fake_pip.behave("(target / 'half.whl').write_bytes(b'half'); time.sleep(600)")
     with fetching(cache, package, fake_pip) as process:
         wait_for(lambda: any((cache.folder / "packages").glob(".making-*/download/wheel/half.whl")))
         process.send_signal(signal.SIGKILL)

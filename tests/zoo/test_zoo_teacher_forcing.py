@@ -94,7 +94,7 @@ SPOKEN = st.dictionaries(
 
 
 @given(spoken=SPOKEN, batch=st.integers(1, 4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_every_label_is_as_likely_as_it_would_be_alone(
     tmp_path_factory: pytest.TempPathFactory, spoken: dict[str, tuple[int, ...]], batch: int
 ) -> None:

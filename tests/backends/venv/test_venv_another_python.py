@@ -32,8 +32,8 @@ def net(text=NET):
 
 
 def gone(process: int) -> bool:
-    """Whether ``process`` ends within ten seconds; one that nobody has waited for counts as ended."""
-    for _ in range(200):
+    """Whether ``process`` ends; one that was not waited for counts as ended. False after ten minutes."""
+    for _ in range(12_000):
         try:
             state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
         except OSError:
