@@ -43,6 +43,10 @@ class StoreError(QbenchError):
     """A file or folder of ours could not be read or written: full disk, read-only, damaged."""
 
 
+class DamagedError(StoreError):
+    """A file of ours was read, and holds what it should not: torn, of another format, not what a digest names."""
+
+
 class IncomparableError(QbenchError):
     """Two results were to be compared that nothing makes comparable."""
 

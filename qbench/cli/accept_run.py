@@ -6,7 +6,8 @@ The fp32 reference is not in a run file and never changes here: that is pytest's
 import argparse
 import fnmatch
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,15 @@ if TYPE_CHECKING:
     from qbench.tracking import Acceptance, AcceptedRow, Accepting, Baseline, Run
 
 _NO = ("", "0", "false")
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What of one run is about one model."""
+
+    run: "Run"
+    suite: "Suite"
+    measurements: "list[Measurement]"
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -46,7 +56,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Work out every new baseline first, then write them all; print old → new.
+    """Work out every new baseline first, then write them all, each by what is there by then; print old → new.
 
     GATE_FAILED when a result that was asked for was refused; the others are accepted all the same. A cell that is
     listed as known bad is left out on purpose, unless ``--cell`` names it.
@@ -55,22 +65,22 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         IncompleteError: a run was interrupted, damaged or limited.
         InputError: a model has no baseline, a reason is missing, no cell is meant, or this is CI.
     """
-    from qbench.tracking import Accepting, Scope, baseline_path, save_baseline
+    from qbench.tracking import Accepting, Scope
 
     _refuse_in_ci(arguments.in_ci, os.environ)
     accepting = Accepting(scope=Scope(arguments.what), reason=arguments.reason, for_any=arguments.any_class)
-    done: dict[tuple[str, str], list[Acceptance]] = {}
+    folder = Path(arguments.baselines)
+    measured: dict[tuple[str, str], list[_Measured]] = {}
     for text in arguments.runs:
         run = find_run(text, arguments.history)
         known = _suite(Path(arguments.suites), run)
-        for model, measured in _measured(run, arguments.cell).items():
-            results = done.setdefault((run.suite, model), [])
-            before = results[-1].baseline if results else _stored(Path(arguments.baselines), run, model, known)
-            results.append(_accept(before, measured, accepting, known))
+        for model, measurements in _measured(run, arguments.cell).items():
+            measured.setdefault((run.suite, model), []).append(_Measured(run, known, measurements))
+    done = {key: _worked_out(folder, key[1], several, accepting) for key, several in measured.items()}
     if not arguments.dry_run:
-        for (suite, model), results in done.items():
+        for key, results in done.items():
             if any(result.rows for result in results):
-                save_baseline(baseline_path(Path(arguments.baselines), suite, model), results[-1].baseline)
+                done[key] = _written(folder, *key, measured[key], accepting)
     _show(done, as_json=arguments.json)
     is_named = not set("*?[") & set(arguments.cell)
     every = (one for results in done.values() for result in results for one in result.refusals)
@@ -109,6 +119,31 @@ def _measured(run: "Run", pattern: str) -> "Mapping[str, list[Measurement]]":
             remedy="Cells are written model::backend+schema; 'qbench compare' and the report list them.",
         )
     return found
+
+
+def _worked_out(
+    folder: Path, model: str, measured: "Sequence[_Measured]", accepting: "Accepting"
+) -> "list[Acceptance]":
+    """What the runs, one after the other, make of the baseline of ``model`` that is there."""
+    results: list[Acceptance] = []
+    baseline = _stored(folder, measured[0].run, model, measured[0].suite)
+    for one in measured:
+        results.append(_accept(baseline, one.measurements, accepting, one.suite))
+        baseline = results[-1].baseline
+    return results
+
+
+def _written(
+    folder: Path, suite: str, model: str, measured: "Sequence[_Measured]", accepting: "Accepting"
+) -> "list[Acceptance]":
+    """The same while no other process changes it, and written."""
+    from qbench.tracking import baseline_path, changing_baseline
+
+    with changing_baseline(baseline_path(folder, suite, model)) as change:
+        results = _worked_out(folder, model, measured, accepting)
+        if any(result.rows for result in results):
+            change.save(results[-1].baseline)
+    return results
 
 
 def _suite(folder: Path, run: "Run") -> "Suite":

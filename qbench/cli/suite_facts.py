@@ -46,13 +46,13 @@ def suite_facts(
         QbenchError: the suite is wrong, or a baseline is damaged.
     """
     from qbench.suite import expand, gather, load_suite
-    from qbench.tracking import baseline_path, load_baseline
+    from qbench.tracking import baseline_path, find_baseline
 
     suite = load_suite(path)
     catalogues = gather(added, suites=path.parent)
     planned = expand(suite, catalogues)
     stored = {model.id: baseline_path(baselines, suite.name, model.id) for model in suite.models if not model.is_alone}
-    known = {name: load_baseline(file) if file.exists() else None for name, file in stored.items()}
+    known = {name: find_baseline(file) for name, file in stored.items()}
     entries = [_entry(entry, today) for entry in suite.quarantine]
     excused, gated = _excused(planned, known, catalogues, processor)
     facts = {

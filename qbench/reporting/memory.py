@@ -18,9 +18,9 @@ from qbench.tracking import (
     baseline_path,
     cell_of_line,
     find_alerts,
+    find_baseline,
     group_alerts,
     load_annotations,
-    load_baseline,
     main_line,
     trend_series,
 )
@@ -91,8 +91,8 @@ def read_memory(
     classes = {str(line.get("environment_class", "")) for run in runs for line in run.cells} - {""}
     for suite, model in sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells}):
         path = baseline_path(baselines, suite, model)
-        if path.exists():
-            stored, groups = load_baseline(path), equivalents.get(suite, ())
+        stored, groups = find_baseline(path), equivalents.get(suite, ())
+        if stored is not None:
             accepted.update(accepted_levels(suite, [stored], classes=classes, equivalents=groups))
     notes = load_annotations(annotations)
     return remember(runs, accepted=accepted, annotations=notes, commits=main_line(runs, parents))

@@ -1,8 +1,9 @@
 """Values on disk: TOML and JSON ↔ frozen values, digests, atomic writes, a content-addressed cache."""
 
-from qbench.storage.atomic import require_writable, staged_files, write_bytes, write_text
+from qbench.storage.atomic import require_writable, staged_files, sync_folder, write_bytes, write_text
 from qbench.storage.cache import Cache
 from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
+from qbench.storage.holding import work_folder
 from qbench.storage.plain_values import Plain, json_line, json_text, plain
 from qbench.storage.tables import read_toml, value_from_table
 from qbench.storage.written_tables import table_from_value, toml_text
@@ -20,9 +21,11 @@ __all__ = [
     "read_toml",
     "require_writable",
     "staged_files",
+    "sync_folder",
     "table_from_value",
     "toml_text",
     "value_from_table",
+    "work_folder",
     "write_bytes",
     "write_text",
 ]

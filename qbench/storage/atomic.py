@@ -1,35 +1,47 @@
-"""Writing a file, or several that belong together, whole or not at all: temporary names beside them, then renames."""
+"""Writing a file, or several that belong together, whole or not at all: under temporary names first, then by a rename.
+
+Temporary files are in a folder that git ignores, and what a killed process left there is removed by the next writer
+(``holding``).
+"""
 
 import contextlib
+import errno
 import os
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from qbench.errors import StoreError
+from qbench.storage.holding import spare_folder
 
 
-def write_bytes(path: Path, data: bytes) -> None:
+def write_bytes(path: Path, data: bytes, *, aside: Path | None = None) -> None:
     """Put ``data`` at ``path``, making its folder; a reader sees the old file or the new one, never half.
+
+    Args:
+        aside: the folder of the temporary file (``work_folder``); None, or of another disk: a spare one.
 
     Raises:
         StoreError: the folder is read-only, the disk is full, or the path is not writable.
     """
     temporary: str | None = None
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide a committed baseline from other users
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-        raise _unwritable(path, error) from error
+    with contextlib.ExitStack() as stack:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if aside is None or aside.stat().st_dev != path.parent.stat().st_dev:
+                aside = stack.enter_context(spare_folder(path.parent))
+            handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=aside)
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)  # mkstemp's 0600 would hide a committed baseline from other users
+            os.replace(temporary, path)
+        except OSError as error:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            raise _unwritable(path, error) from error
 
 
 @contextlib.contextmanager
@@ -43,7 +55,10 @@ def staged_files(path: Path) -> Iterator[Path]:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=path.parent) as name:
+        with (
+            spare_folder(path.parent) as aside,
+            tempfile.TemporaryDirectory(prefix=f".{path.name}.", dir=aside) as name,
+        ):
             folder = Path(name)
             yield folder
             for staged in sorted(folder.iterdir(), key=lambda file: file.name == path.name):
@@ -65,7 +80,7 @@ def require_writable(path: Path) -> None:
         raise _unwritable(path, OSError("a folder" if path.is_dir() else "no plain file"))
     try:
         folder = next(parent for parent in path.absolute().parents if parent.exists())
-        with tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=folder):
+        with spare_folder(folder) as aside, tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=aside):
             pass
     except OSError as error:
         raise _unwritable(path, error) from error
@@ -83,3 +98,22 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 def write_text(path: Path, text: str) -> None:
     """Put ``text`` at ``path`` as UTF-8, whole or not at all (see ``write_bytes``)."""
     write_bytes(path, text.encode("utf-8"))
+
+
+def sync_folder(folder: Path) -> None:
+    """See the names in ``folder`` onto the disk: what was renamed there before survives a power cut from now on.
+
+    Raises:
+        StoreError: the disk is gone.
+    """
+    if os.name == "nt":  # a folder cannot be opened there
+        return
+    try:
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):  # disks that do not know it
+            raise _unwritable(folder, error) from error

@@ -23,10 +23,7 @@ def approve_run(bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]) 
         models.setdefault(planned.model.id, []).append((planned, measurement))
     done = []
     for model, measured in models.items():
-        acceptance = bench.acceptance(measured[0][0], [measurement for _, measurement in measured])
-        if acceptance is None:
-            continue
-        if acceptance.rows:
-            bench.store(model, acceptance.baseline)
-        done.append((model, acceptance))
+        acceptance = bench.accept(measured[0][0], [measurement for _, measurement in measured])
+        if acceptance is not None:
+            done.append((model, acceptance))
     return tuple(done)

@@ -233,13 +233,34 @@ class Bench:
         model = planned.model.id
         return Acceptance(baseline=replaced.baseline.lent(model, self._baselines.own(model)))
 
-    def store(self, model: str, baseline: Baseline) -> None:
-        """Write ``baseline`` as the one of ``model``.
+    def accept(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
+        """Write what this run's accepting makes of the baseline of ``planned``'s model; None: it cannot have any.
+
+        It is worked out twice: by the baseline that the run was judged by, since a run that accepts nothing writes
+        nothing and takes no lock; then under the lock by what is there now, since others may have accepted meanwhile.
+
+        Args:
+            planned, measurements: as ``acceptance``.
 
         Raises:
-            StoreError: the folder cannot be written.
+            InputError: something would be replaced without a reason. StoreError: the baseline cannot be written.
         """
-        self._baselines.store(model, baseline)
+        model = planned.model.id
+        expected, lost = self.acceptance(planned, measurements), self._baselines.lost(model)
+        if expected is None or not (expected.rows or lost):
+            return expected
+        with self._baselines.changing(model) as change:
+            done = self.acceptance(planned, measurements)
+            lost = self._baselines.lost(model)
+            if done is not None and (done.rows or lost):
+                change.save(done.baseline)
+        if done is None:
+            return None
+        missed = sorted({row.cell for row in expected.rows} - {row.cell for row in done.rows})
+        notices = [f"Lost of the baseline of '{model}', which was made anew: {sentence}" for sentence in lost]
+        if missed:
+            notices.append(f"Not taken into '{model}', which another process changed meanwhile: {', '.join(missed)}")
+        return replace(done, notices=(*done.notices, *notices))
 
     def reference(self, planned: PlannedCell) -> Mapping[str, Answers]:
         """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.

@@ -3,27 +3,34 @@
 Its own file holds what was accepted for its cells, and a copy of the reference they were accepted against.
 """
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 
-from qbench.errors import StoreError
+from qbench.errors import DamagedError
 from qbench.suite.suite import Suite
-from qbench.tracking import Baseline, baseline_path, load_baseline, save_baseline
+from qbench.tracking import Baseline, BaselineChange, baseline_path, changing_baseline, find_baseline
 
 
 class StoredBaselines:
-    """Files of the folder ``folder``; ``replacing``: a damaged one is as good as none, since a new one is to come."""
+    """Files of the folder ``folder``.
+
+    ``replacing``: a new reference is to come, so of a damaged baseline the whole parts are taken; where the ``.json``
+    itself is damaged there are none. A file that cannot be read at all is an error in any case.
+    """
 
     def __init__(self, folder: Path, suite: Suite, *, replacing: bool) -> None:
         self._folder = folder
         self._suite = suite
         self._replacing = replacing
         self._loaded: dict[str, Baseline | None] = {}
+        self._lost: dict[str, tuple[str, ...]] = {}
 
     def get(self, model: str) -> Baseline | None:
         """The baseline that cells of ``model`` are judged by, or None when there is none.
 
         Raises:
-            StoreError: its file, or its partner's, is damaged and not about to be replaced.
+            StoreError: its file, or its partner's, cannot be read, or is damaged and not about to be replaced.
         """
         partner = self._suite.partners.get(model)
         if partner is None:
@@ -35,28 +42,46 @@ class StoredBaselines:
         """What the file of ``model`` itself holds.
 
         Raises:
-            StoreError: it is damaged and not about to be replaced.
+            StoreError: as ``get``.
         """
         return self._file(model)
 
-    def store(self, model: str, baseline: Baseline) -> None:
-        """Write ``baseline`` as the one of ``model``.
+    def lost(self, model: str) -> tuple[str, ...]:
+        """What of the file of ``model`` was damaged and is about to be replaced, a sentence each.
+
+        Raises:
+            StoreError: as ``get``.
+        """
+        self._file(model)
+        return self._lost.get(model, ())
+
+    @contextlib.contextmanager
+    def changing(self, model: str) -> Iterator[BaselineChange]:
+        """The baseline of ``model`` held by this process, to be written; all are read again, now and afterwards.
 
         Raises:
             StoreError: the folder cannot be written.
         """
-        save_baseline(self._path(model), baseline)
-        self._loaded[model] = baseline
+        with changing_baseline(self._path(model)) as change:
+            self._forget()
+            yield change
+        self._forget()
+
+    def _forget(self) -> None:
+        self._loaded.clear()
+        self._lost.clear()
 
     def _file(self, model: str) -> Baseline | None:
         if model not in self._loaded:
-            path = self._path(model)
             try:
-                self._loaded[model] = load_baseline(path) if path.exists() else None
-            except StoreError:
+                baseline = find_baseline(self._path(model), keep_whole_parts=self._replacing)
+            except DamagedError as error:
                 if not self._replacing:
                     raise
-                self._loaded[model] = None
+                baseline, self._lost[model] = None, (f"{error.doing}: found {error.found}",)
+            if baseline is not None and baseline.lost:
+                self._lost[model] = baseline.lost
+            self._loaded[model] = baseline
         return self._loaded[model]
 
     def _path(self, model: str) -> Path:

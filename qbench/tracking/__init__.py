@@ -14,7 +14,14 @@ from qbench.tracking.accepted_values import AcceptedLevel, AcceptedLevels, accep
 from qbench.tracking.alerts import Alert, Kind, State, find_alerts
 from qbench.tracking.annotations import ANNOTATIONS_FILE, Annotation, Ruling, load_annotations
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
-from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_baseline, save_baseline
+from qbench.tracking.baseline_file import (
+    BaselineChange,
+    baseline_path,
+    changing_baseline,
+    find_baseline,
+    load_baseline,
+    save_baseline,
+)
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
 from qbench.tracking.counts import Nature, metrics_of_line, nature_of
@@ -49,6 +56,7 @@ __all__ = [
     "Alert",
     "Annotation",
     "Baseline",
+    "BaselineChange",
     "CellChange",
     "History",
     "HistoryIndex",
@@ -80,11 +88,12 @@ __all__ = [
     "cell_frame",
     "cell_line",
     "cell_of_line",
+    "changing_baseline",
     "compare_runs",
     "cut_levels",
-    "delete_baseline",
     "demand_whole",
     "find_alerts",
+    "find_baseline",
     "find_change_points",
     "find_leftovers",
     "find_levels",

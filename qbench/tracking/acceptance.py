@@ -207,6 +207,8 @@ def _by_slug(kept: Mapping[tuple[str, str], Mapping[str, Answers]]) -> KeptAnswe
 
 def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) -> str:
     """Why this measurement may not be accepted; empty when it may."""
+    if torn := _torn(baseline, measurement):
+        return torn
     if strange := _not_finite(measurement):
         return f"{strange} is not a finite number"
     stale = baseline.expectation(measurement.cell, measurement.digests).what
@@ -216,6 +218,22 @@ def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) ->
     if planned and not measurement.planned_share >= rules.integer_macs:  # so written for NaN
         share = f"{100 * measurement.planned_share:.0f} % of its multiply-accumulates"
         return f"only {share} are planned {measurement.planned_words}"
+    return ""
+
+
+def _torn(baseline: Baseline, measurement: Measurement) -> str:
+    """What is wrong with the answers that the record of ``measurement`` carries; empty when nothing is."""
+    for data, word in measurement.kept.items():
+        try:
+            answers = unpacked_answers(word)
+        except ValueError as error:
+            return f"its record is damaged: {error}"
+        known = baseline.data.get(data)
+        if known is not None and (len(answers), answers.kind) != (known.samples, known.kind):
+            return (
+                f"its record is damaged: it has {len(answers)} answers ({answers.kind.value}) "
+                f"for the {known.samples} samples of '{data}' ({known.kind.value})"
+            )
     return ""
 
 

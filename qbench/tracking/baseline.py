@@ -63,6 +63,7 @@ class Baseline:
         cells: ``backend+schema[+variant]`` → what was accepted.
         calibrations: key of a calibration → value → the accepted (low, high), which all machines see.
         kept: slug → environment class → data set → the accepted answers, of the results that name their digests.
+        lost: what of it could not be read, a sentence each, where the rest is kept for a new reference; not stored.
     """
 
     model: str
@@ -76,6 +77,7 @@ class Baseline:
     cells: Mapping[str, AcceptedCell] = field(default_factory=dict)
     calibrations: Calibrations = field(default_factory=dict)
     kept: KeptAnswers = field(default_factory=dict)
+    lost: tuple[str, ...] = ()
 
     def answers(self) -> Mapping[str, Answers]:
         """The fp32 answers by data set, without scores."""

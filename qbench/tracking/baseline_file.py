@@ -1,31 +1,50 @@
-"""Baselines on disk: ``<suite>/<model>.json``, reviewed by diff, and beside it the answers in ``<model>.fp32.npz``.
+"""Baselines on disk: ``<suite>/<model>.json``, reviewed by diff, and next to it the answers that it names.
 
 The JSON has sorted keys and one scalar a line; no clocks, hosts or paths, so that accepting the same numbers again
-changes no byte. The ``.npz`` holds ``ids-<data set>`` in the smallest integer type; its arrays are hashed, not the
-file, because two versions of zlib pack the same array differently. Accepted answers that are kept: see ``kept_file``.
+changes no byte. Answers are in ``<model>.fp32.npz`` and, where a suite keeps accepted ones, ``<model>.accepted.npz``
+(``stored_arrays``); their arrays are hashed, not the files, because two versions of zlib pack the same array
+differently.
+
+The files are one transaction, whose commit is the rename of the ``.json``:
+
+1. Take the lock of the folder (``work_folder``), remove what killed processes left, and read the baseline again.
+2. Add the answers that the new ``.json`` names to the ``.npz`` files, next to those that the old one names. Each file
+   appears by a rename, synced; then the folder is synced.
+3. Rename the new ``.json`` into place, and sync the folder.
+4. Remove from the ``.npz`` files what the new ``.json`` does not name.
+
+Before 3 the old ``.json`` is there and finds all its answers, after 3 the new one: nothing that either names is removed
+while it can be read. A process that is killed in between leaves only answers too many, which the next writer removes
+(4). A reader takes no lock: one that does not find what it was promised reads the ``.json`` again, and only where that
+is still the same is the baseline damaged. What cannot be read (no permission, a disk error) is never taken for damaged.
 """
 
+import contextlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
-from qbench.errors import InputError, StoreError
+from qbench.errors import DamagedError, InputError, StoreError
 from qbench.metrics import Answers
-from qbench.storage import json_text, plain, value_from_table, write_bytes, write_text
-from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
+from qbench.storage import json_text, plain, sync_folder, value_from_table, work_folder, write_bytes
+from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers, StoredData
 from qbench.tracking.calibrations import Calibrations, range_of_word, range_word
-from qbench.tracking.kept_file import kept_path, load_kept, save_kept
-from qbench.tracking.stored_arrays import damaged, packed_arrays, read_arrays
+from qbench.tracking.stored_arrays import (
+    ACCEPTED,
+    FP32,
+    Named,
+    Part,
+    damaged,
+    packed_arrays,
+    read_arrays,
+    read_bytes,
+    transit_name,
+)
 
 FORMAT = "qbench-baseline/1"
-_PREFIX = "ids-"
-_ANSWERS = "the fp32 answers of the baseline beside it"
-_TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,73 +79,203 @@ def baseline_path(folder: Path, suite: str, model: str) -> Path:
 
 
 def load_baseline(path: Path) -> Baseline:
-    """The baseline at ``path`` with the answers beside it.
+    """The baseline at ``path`` with its answers.
 
     Raises:
-        StoreError: there is none, it is not a baseline of a format known here, or its answers are missing or are not
-            those its digests name.
+        DamagedError: there is none, it is not a baseline of a format known here, or its answers are missing or are not
+            those its digests name. StoreError: one of its files cannot be read.
     """
-    file = _parsed(path)
-    return Baseline(
-        model=file.model.id,
-        model_digest=file.model.digest,
-        preprocessing=file.preprocessing,
-        backend=file.fp32.backend,
-        environment_class=file.fp32.environment_class,
-        metrics=file.fp32.metrics,
-        data=file.data,
-        stored=_answers(path, file.data),
-        cells=file.cells,
-        calibrations=_calibrations(path, file.calibrations),
-        kept=load_kept(path, file.cells, file.data),
-    )
+    baseline = find_baseline(path)
+    if baseline is None:
+        raise damaged(path, os.strerror(2), "a baseline file")
+    return baseline
+
+
+def find_baseline(path: Path, *, keep_whole_parts: bool = False) -> Baseline | None:
+    """The baseline at ``path`` with its answers; None: there is none.
+
+    Args:
+        keep_whole_parts: a damaged ``.npz`` file is no error: what is whole is given, and ``Baseline.lost`` says what
+            is not. For a run that makes the reference anew.
+
+    Raises:
+        DamagedError, StoreError: as ``load_baseline``.
+    """
+    text = read_bytes(path)
+    while text is not None:
+        try:
+            return _baseline(path, text, keep_whole_parts=False)
+        except DamagedError:
+            before, text = text, read_bytes(path)
+            if before != text:  # it was replaced while it was read
+                continue
+            if not keep_whole_parts:
+                raise
+            return _baseline(path, before, keep_whole_parts=True)
+    return None
 
 
 def load_held(path: Path) -> tuple[Mapping[str, AcceptedCell], tuple[str, ...]]:
     """What the baseline at ``path`` holds for its cells, and the keys of its calibrations; no answers are read.
 
     Raises:
-        StoreError: as ``load_baseline``.
+        DamagedError, StoreError: as ``load_baseline``.
     """
-    file = _parsed(path)
+    text = read_bytes(path)
+    if text is None:
+        raise damaged(path, os.strerror(2), "a baseline file")
+    file = _parsed(path, text)
     return file.cells, tuple(file.calibrations)
 
 
-def delete_baseline(path: Path) -> None:
-    """Remove the baseline at ``path`` and the answers beside it.
-
-    Raises:
-        StoreError: the folder cannot be written.
-    """
-    try:
-        for file in (path, _answers_path(path), kept_path(path)):
-            file.unlink(missing_ok=True)
-    except OSError as error:
-        raise StoreError(
-            f"Removing the baseline '{path}'",
-            found=error.strerror or str(error),
-            expected="a folder that can be written",
-            remedy="Mend its permissions, and prune again.",
-        ) from error
-
-
 def save_baseline(path: Path, baseline: Baseline) -> bool:
-    """Write ``baseline`` to ``path`` and its answers beside it; whether anything changed on disk.
+    """Write ``baseline`` to ``path`` with its answers; whether anything changed on disk.
 
-    What would come out the same is not written, so that nothing accepted is nothing to commit.
+    For a baseline that does not depend on what is there: else read it again inside ``changing_baseline``.
 
     Raises:
-        StoreError: the folder cannot be written.
+        StoreError: the folder cannot be written, or what is there cannot be read.
     """
-    changed = save_kept(path, baseline)
-    if not _holds_answers(path, baseline):
-        write_bytes(_answers_path(path), _packed(baseline.stored))
-        changed = True
-    text = json_text(_table(baseline))
-    if not path.exists() or path.read_bytes() != text.encode("utf-8"):
-        write_text(path, text)
-        changed = True
-    return changed
+    with changing_baseline(path) as change:
+        return change.save(baseline)
+
+
+@contextlib.contextmanager
+def changing_baseline(path: Path) -> "Iterator[BaselineChange]":
+    """The baseline at ``path`` held by one process at a time, to be read, changed and written; the others wait.
+
+    The whole folder of the file is held. Not reentrant.
+
+    Raises:
+        StoreError: the folder cannot be written, or its disk has no locks.
+    """
+    real = Path(os.path.realpath(path))  # a link stays one: the lock and the file are where it leads
+    with work_folder(real.parent) as aside:
+        yield BaselineChange(path, aside)
+
+
+class BaselineChange:
+    """The baseline at ``path`` while this process holds it; ``aside``: where temporary files go."""
+
+    def __init__(self, path: Path, aside: Path) -> None:
+        self.path = path
+        self._aside = aside
+
+    def save(self, baseline: Baseline) -> bool:
+        """Write ``baseline``; whether anything changed on disk: what would come out the same is not written.
+
+        Raises:
+            StoreError: the folder cannot be written, or what is there cannot be read.
+        """
+        text, before = json_text(_table(baseline)).encode("utf-8"), read_bytes(self.path)
+        parts = {FP32: _references(baseline), ACCEPTED: _kept(baseline)}
+        changed = [self._add(part, answers, is_first=before is None) for part, answers in parts.items()]
+        if text != before:
+            self._put(self.path, text)
+        removed = [self._tidy(part, answers) for part, answers in parts.items()]
+        return text != before or any(changed) or any(removed)
+
+    def delete(self) -> None:
+        """Remove the baseline, its ``.json`` first.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        for file in (self.path, FP32.path(self.path), ACCEPTED.path(self.path)):
+            self._remove(file)
+
+    def _add(self, part: Part, answers: Mapping[Named, Answers], *, is_first: bool) -> bool:
+        """Put ``answers`` next to what the file of ``part`` holds; whether any were missing there."""
+        file = part.path(self.path)
+        arrays = {} if is_first else _at_hand(part, file)
+        added = dict[str, Any]()
+        for named, one in answers.items():
+            try:
+                part.find(arrays, named, file)
+            except DamagedError:
+                name = transit_name(named) if part.ids.format(named.key) in arrays else named.key
+                added |= part.arrays(name, one)
+        if added:
+            self._put(file, packed_arrays(arrays | added))
+        return bool(added)
+
+    def _tidy(self, part: Part, answers: Mapping[Named, Answers]) -> bool:
+        """Leave ``answers`` alone in the file of ``part``; whether there was anything else."""
+        file = part.path(self.path)
+        if not answers:
+            return self._remove(file)
+        if part.holds_exactly(_at_hand(part, file), answers, file):
+            return False
+        final = dict[str, Any]()
+        for named, one in answers.items():
+            final |= part.arrays(named.key, one)
+        self._put(file, packed_arrays(final))
+        return True
+
+    def _put(self, file: Path, data: bytes) -> None:
+        real = Path(os.path.realpath(file))
+        write_bytes(real, data, aside=self._aside)
+        sync_folder(real.parent)
+
+    def _remove(self, file: Path) -> bool:
+        try:
+            file.unlink()
+        except FileNotFoundError:
+            return False
+        except OSError as error:
+            raise StoreError(
+                f"Removing '{file}' of a baseline",
+                found=error.strerror or str(error),
+                expected="a folder that can be written",
+                remedy="Make it writable, and do this again.",
+            ) from error
+        sync_folder(file.parent)
+        return True
+
+
+def _at_hand(part: Part, file: Path) -> dict[str, Any]:
+    """The arrays of ``file``; none of a damaged one: what could be read of it is in the new baseline."""
+    try:
+        return read_arrays(file, part.what)
+    except DamagedError:
+        return {}
+
+
+def _references(baseline: Baseline) -> dict[Named, Answers]:
+    """What ``<model>.fp32.npz`` holds."""
+    return {named: baseline.stored[named.key] for named in _named_references(baseline.data)}
+
+
+def _named_references(data: Mapping[str, StoredData]) -> list[Named]:
+    return [
+        Named(key=name, digest=stored.reference, samples=stored.samples, kind=stored.kind)
+        for name, stored in data.items()
+    ]
+
+
+def _kept(baseline: Baseline) -> dict[Named, Answers]:
+    """What ``<model>.accepted.npz`` holds."""
+    every = _named_kept(baseline.cells, baseline.data)
+    return {named: baseline.kept[slug][environment][data] for (slug, environment, data), named in every}
+
+
+def _named_kept(
+    cells: Mapping[str, AcceptedCell], data: Mapping[str, StoredData]
+) -> list[tuple[tuple[str, str, str], Named]]:
+    """((slug, environment class, data set), name) of all kept answers; a former result may be of data that is gone."""
+    return [
+        (
+            (slug, environment, name),
+            Named(
+                key=f"{slug} {environment} {name}",  # no name has a blank
+                digest=digest,
+                kind=data[name].kind if name in data and environment not in cell.former else None,
+            ),
+        )
+        for slug, cell in cells.items()
+        for environment, accepted in cell.accepted.items()
+        for name, digest in accepted.kept.items()
+    ]
 
 
 def _table(baseline: Baseline) -> dict[str, Any]:
@@ -165,11 +314,9 @@ def _short(accepted: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in accepted.items() if key not in ("reason", "arithmetic", "kept") or value}
 
 
-def _parsed(path: Path) -> _File:
+def _parsed(path: Path, text: bytes) -> _File:
     try:
-        table = json.loads(path.read_bytes())
-    except OSError as error:
-        raise damaged(path, error.strerror or str(error), "a baseline file") from error
+        table = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise damaged(path, f"text that is not JSON ({error})", "a baseline file") from error
     if not isinstance(table, dict) or table.get("format") != FORMAT:
@@ -181,43 +328,66 @@ def _parsed(path: Path) -> _File:
         raise damaged(path, f"{error.found} ({error.doing})", error.expected) from error
 
 
-def _answers(path: Path, data: Mapping[str, StoredData]) -> dict[str, Answers]:
-    arrays = read_arrays(_answers_path(path), _ANSWERS)
-    answers = {}
-    for name, stored in data.items():
-        ids = arrays.get(_PREFIX + name)
-        if ids is None:
-            raise damaged(_answers_path(path), f"no answers to '{name}'", "those that the .json names")
-        if ids.ndim != 2 or ids.dtype.kind not in "iu" or len(ids) != stored.samples:
-            raise damaged(
-                _answers_path(path), f"{ids.dtype} {ids.shape} for '{name}'", f"integers for {stored.samples} samples"
-            )
-        try:
-            answers[name] = Answers(ids.astype(np.int32), kind=stored.kind)
-        except ValueError as error:
-            raise damaged(_answers_path(path), str(error), "answers") from error
-        if answers[name].digest != stored.reference:
-            raise damaged(_answers_path(path), f"other answers to '{name}'", "those whose digest the .json names")
-    return answers
+def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:
+    file = _parsed(path, text)
+    lost: list[str] | None = [] if keep_whole_parts else None
+    references = {named: named for named in _named_references(file.data)}
+    stored = {named.key: answers for named, answers in _found(path, FP32, references, lost).items()}
+    names = {named: where for where, named in _named_kept(file.cells, file.data)}
+    kept: dict[str, dict[str, dict[str, Answers]]] = {}
+    for named, answers in _found(path, ACCEPTED, names, lost).items():
+        slug, environment, data = names[named]
+        kept.setdefault(slug, {}).setdefault(environment, {})[data] = answers
+    return Baseline(
+        model=file.model.id,
+        model_digest=file.model.digest,
+        preprocessing=file.preprocessing,
+        backend=file.fp32.backend,
+        environment_class=file.fp32.environment_class,
+        metrics=file.fp32.metrics,
+        data=file.data,
+        stored=stored,
+        cells=_with_kept(file.cells, kept) if lost else file.cells,
+        calibrations=_calibrations(path, file.calibrations),
+        kept=kept,
+        lost=tuple(lost or ()),
+    )
 
 
-def _holds_answers(path: Path, baseline: Baseline) -> bool:
+def _found(path: Path, part: Part, names: Mapping[Named, Any], lost: list[str] | None) -> dict[Named, Answers]:
+    """The answers of ``part`` that the ``.json`` at ``path`` names; of each that is not there a sentence to ``lost``.
+
+    Raises:
+        DamagedError: one is not there, and ``lost`` is None.
+    """
+    if not names:
+        return {}
+    file, found = part.path(path), dict[Named, Answers]()
     try:
-        _answers(path, baseline.data)
-        return set(read_arrays(_answers_path(path), _ANSWERS)) == {_PREFIX + name for name in baseline.data}
-    except StoreError:
-        return False
+        arrays = read_arrays(file, part.what)
+    except DamagedError as error:
+        if lost is None:
+            raise
+        lost.append(f"{error.doing}: found {error.found}")
+        return {}
+    for named in names:
+        try:
+            found[named] = part.find(arrays, named, file)
+        except DamagedError as error:
+            if lost is None:
+                raise
+            lost.append(f"{error.doing}: found {error.found}")
+    return found
 
 
-def _packed(stored: Mapping[str, Answers]) -> bytes:
-    return packed_arrays({_PREFIX + name: _smallest(stored[name].ids) for name in sorted(stored)})
-
-
-def _smallest(ids: npt.NDArray[np.int32]) -> npt.NDArray[Any]:
-    low, high = int(ids.min(initial=0)), int(ids.max(initial=0))
-    fitting = (t for t in _TYPES if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
-    return ids.astype(next(fitting))
-
-
-def _answers_path(path: Path) -> Path:
-    return path.with_name(path.name.removesuffix(".json") + ".fp32.npz")
+def _with_kept(cells: Mapping[str, AcceptedCell], kept: KeptAnswers) -> dict[str, AcceptedCell]:
+    """``cells`` whose results name no answers but those in ``kept``."""
+    changed = {}
+    for slug, cell in cells.items():
+        held = kept.get(slug, {})
+        accepted = {
+            name: replace(one, kept={data: digest for data, digest in one.kept.items() if data in held.get(name, {})})
+            for name, one in cell.accepted.items()
+        }
+        changed[slug] = replace(cell, accepted=accepted)
+    return changed

@@ -11,8 +11,9 @@ from pathlib import Path
 from qbench.errors import StoreError
 from qbench.judging import Cell
 from qbench.tracking.baseline import Baseline
-from qbench.tracking.baseline_file import baseline_path, delete_baseline, load_baseline, load_held, save_baseline
+from qbench.tracking.baseline_file import baseline_path, changing_baseline, find_baseline, load_held
 from qbench.tracking.calibrations import calibration_name, variant_of_key
+from qbench.tracking.stored_arrays import ACCEPTED, FP32
 
 _NAMED = 3
 
@@ -61,8 +62,8 @@ def find_leftovers(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[Lef
     for cell in cells:
         slugs.setdefault(cell.model, set()).add(cell.slug)
     found = []
-    for path in sorted((folder / suite).glob("*.json")):
-        model = path.name.removesuffix(".json")
+    for model in _stored_models(folder / suite):
+        path = baseline_path(folder, suite, model)
         if model not in slugs:
             found.append(Leftover(suite=suite, model=model))
             continue
@@ -77,6 +78,12 @@ def find_leftovers(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[Lef
         lost = (calibration_name(key) for key in calibrations if variant_of_key(key) not in variants)
         found += [Leftover(suite=suite, model=model, cell=name) for name in lost]
     return tuple(sorted(found))
+
+
+def _stored_models(folder: Path) -> list[str]:
+    """The models with a file in ``folder``: also those of which a killed process left answers alone."""
+    suffixes = (".json", FP32.suffix, ACCEPTED.suffix)
+    return sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
 
 
 def leftover_notes(leftovers: Iterable[Leftover], suite_path: str) -> tuple[str, ...]:
@@ -104,7 +111,7 @@ def orphan_notes(folder: Path, suites: Path, suffix: str) -> tuple[str, ...]:
 
 
 def prune_leftovers(folder: Path, leftovers: Iterable[Leftover]) -> None:
-    """Remove ``leftovers`` from the baselines in ``folder``.
+    """Remove ``leftovers`` from the baselines in ``folder``, as these are by now.
 
     Raises:
         StoreError: a baseline cannot be read or written; those before it are done.
@@ -113,10 +120,11 @@ def prune_leftovers(folder: Path, leftovers: Iterable[Leftover]) -> None:
     for one in leftovers:
         files.setdefault(baseline_path(folder, one.suite, one.model), []).append(one)
     for path, several in files.items():
-        if any(not one.cell for one in several):
-            delete_baseline(path)
-        else:
-            save_baseline(path, _without(load_baseline(path), several))
+        with changing_baseline(path) as change:
+            if any(not one.cell for one in several):
+                change.delete()
+            elif (baseline := find_baseline(path)) is not None:
+                change.save(_without(baseline, several))
 
 
 def _without(baseline: Baseline, leftovers: Sequence[Leftover]) -> Baseline:
@@ -124,13 +132,13 @@ def _without(baseline: Baseline, leftovers: Sequence[Leftover]) -> Baseline:
     lost = {one.cell for one in leftovers if one.is_calibration}
     calibrations = {key: held for key, held in baseline.calibrations.items() if calibration_name(key) not in lost}
     for one in leftovers:
-        if one.is_calibration:
-            continue
-        if not one.environment_class or cells[one.cell].accepted.keys() == {one.environment_class}:
+        cell, name = cells.get(one.cell), one.environment_class
+        if one.is_calibration or cell is None or (name and name not in cell.former):
+            continue  # another process removed it, or accepted a result of today's model there, since it was found
+        if not name or cell.accepted.keys() == {name}:
             del cells[one.cell]
             kept.pop(one.cell, None)
             continue
-        cell, name = cells[one.cell], one.environment_class
         left = {key: accepted for key, accepted in cell.accepted.items() if key != name}
         cells[one.cell] = replace(cell, accepted=left, former=tuple(n for n in cell.former if n != name))
         kept.get(one.cell, {}).pop(name, None)
