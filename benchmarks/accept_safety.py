@@ -169,18 +169,18 @@ def _count_operations(below: str, last: int) -> None:
         elif event in ("os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.link", "os.symlink"):
             count(arguments[0])
 
-    def before(act: Callable[..., Any]) -> Callable[..., Any]:
-        def counted(handle: int, *rest: Any) -> Any:
-            count(handle)
-            return act(handle, *rest)
+    def before(act: Callable[..., int | None]) -> Callable[..., int | None]:
+        def counted(*arguments: object) -> int | None:
+            count(arguments[0])
+            return act(*arguments)
 
         return counted
 
     make = os.fdopen
 
-    def fdopen(handle: int, *rest: Any, **more: Any) -> Any:
-        file = make(handle, *rest, **more)
-        if "b" in file.mode and not isinstance(file, io.BufferedReader):
+    def fdopen(handle: int, mode: str = "r", **more: int) -> io.IOBase:
+        file = make(handle, mode, **more)
+        if mode == "wb":
             count(handle)  # its writes go past ``os.write``: a kill here is one before the first
         return file
 
@@ -199,7 +199,7 @@ def _is_below(path: object, folder: str) -> bool:
     return name.startswith(folder) and "/history" not in name
 
 
-def content(folder: Path, model: str) -> Any:
+def content(folder: Path, model: str) -> dict[str, dict[str, str]] | None:
     """All that the baseline of ``model`` holds, as plain values; None where it cannot be read."""
     from qbench.errors import QbenchError
     from qbench.metrics import kept_digest

@@ -5,9 +5,9 @@ more was left by one that was killed; the next one that makes something there sw
 removes its file, and a process that waits for it then waits for the next file of that name.
 
 Where files of users are written (``baselines/``, ``reports/``, ``-o``) the lock and all temporary files are in one
-folder next to them, ``.qbench``, which holds a ``.gitignore`` for itself: ``git add`` takes nothing of it. It appears by
-a rename, already ignored, and goes by a rename, still ignored, so that a kill leaves nothing that git shows (but for an
-empty ``.gitignore``, between making and writing that file). Without a process at work there is no such folder.
+folder next to them, ``.qbench``, which holds a ``.gitignore`` for itself: ``git add`` takes nothing of it. It appears
+by a rename, already ignored, and goes by a rename, still ignored, so that a kill leaves nothing that git shows (but for
+an empty ``.gitignore``, between making and writing that file). Without a process at work there is no such folder.
 """
 
 import contextlib

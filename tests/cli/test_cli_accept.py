@@ -10,23 +10,29 @@ BASELINE = Path("baselines/tiny/blobs.json")
 LISTED = "blobs::ort-cpu+w8a8_asym_pc"
 
 
-@pytest.fixture
-def run_file(project, qbench):
-    """A run file of a project with an fp32 reference whose one cell is known to be bad."""
+def bench(*, scope=None, fp32=False):
+    """The bench of a session that accepts, and the cells of its suite."""
     from qbench.host import utc_today
     from qbench.storage import Cache
-    from qbench.suite import Bench, Settings, approve_run, expand, gather, load_suite
-    from qbench.tracking import Accepting
+    from qbench.suite import Bench, Settings, expand, gather, load_suite
+    from qbench.tracking import Accepting, Scope
 
     suite = load_suite(Path(SUITE))
     catalogues = gather(suites=Path("suites"))
-    accepting = Accepting(fp32=True)
+    accepting = Accepting(fp32=fp32, scope=scope and Scope(scope))
     settings = Settings(
         baselines=Path("baselines"), suite_path=SUITE, today=utc_today(), cache=Cache.default(), accepting=accepting
     )
-    bench = Bench(suite, catalogues, settings)
-    first = expand(suite, catalogues)[0]
-    approve_run(bench, [(first, bench.measure(first))])
+    return Bench(suite, catalogues, settings), expand(suite, catalogues)
+
+
+@pytest.fixture
+def run_file(project, qbench):
+    """A run file of a project with an fp32 reference whose one cell is known to be bad."""
+    from qbench.suite import approve_run
+
+    accepting, planned = bench(fp32=True)
+    approve_run(accepting, [(planned[0], accepting.measure(planned[0]))])
     Path("suites/tiny.quarantine.toml").write_text(
         f'[[cell]]\ncell = "{LISTED}"\nmeasured = "97 %"\nreason = "saturates"\nowner = "ann"\nexpires = "2999-01-01"\n'
     )
@@ -48,6 +54,42 @@ def test_a_listed_cell_is_left_out_on_purpose(run_file, qbench):
     code, out, _ = qbench("accept", run_file)
     assert code == 0
     assert "nothing to accept" in out
+
+
+def test_what_another_process_accepts_meanwhile_is_not_lost(run_file, qbench, monkeypatch):
+    from qbench.cli import accept_run
+
+    stored, others = accept_run._stored, iter(["blobs::ort-cpu-noopt+fp32"])
+
+    def slow(*arguments):
+        found = stored(*arguments)
+        for cell in others:  # the first time: read here, written by the other
+            assert qbench("accept", run_file, "--cell", cell)[0] == 0
+        return found
+
+    monkeypatch.setattr(accept_run, "_stored", slow)
+    assert qbench("accept", run_file, "--cell", "blobs::ort-cpu+fp32")[0] == 0
+    assert accepted_cells() == {"ort-cpu+fp32", "ort-cpu-noopt+fp32"}
+
+
+def test_two_sessions_that_accept_one_after_the_other_lose_nothing(run_file):
+    from qbench.suite import approve_run
+
+    sessions = [bench(scope="new") for _ in range(2)]
+    assert all(session.baseline("blobs").cells == {} for session, _ in sessions)  # both read before either writes
+    for (session, planned), backend in zip(sessions, ("ort-cpu", "ort-cpu-noopt"), strict=True):
+        cell = next(one for one in planned if one.cell.is_fp32 and one.cell.backend == backend)
+        approve_run(session, [(cell, session.measure(cell))])
+    assert accepted_cells() == {"ort-cpu+fp32", "ort-cpu-noopt+fp32"}
+
+
+def test_a_folder_that_cannot_be_written_is_no_error_where_nothing_is_accepted(run_file, qbench, monkeypatch):
+    assert qbench("accept", run_file)[0] == 0
+    monkeypatch.setattr("qbench.storage.holding._make_ignored", lambda work: (_ for _ in ()).throw(PermissionError(13)))
+    assert qbench("accept", run_file)[0] == 0
+    assert qbench("accept", run_file, "--any-class", "--what", "all", "--reason", "r", "--dry-run")[0] == 0
+    code, _, err = qbench("accept", run_file, "--any-class", "--what", "all", "--reason", "r")
+    assert (code, "Locking " in err, "baselines/tiny" in err) == (2, True, True)
 
 
 def test_an_entry_that_ran_out_keeps_nothing_back(run_file, qbench):

@@ -150,6 +150,20 @@ def test_a_damaged_baseline_is_one_sentence_and_can_be_accepted_anew(project):
     assert project.run().parseoutcomes() == {"passed": 8}
 
 
+def test_results_of_another_class_outlive_a_damaged_reference(project, monkeypatch):
+    """The .json is whole: what the message advises must not throw it away."""
+    select = ("-k", "tiny_b and fp32 and not noopt")
+    project.accept(*select)
+    monkeypatch.setenv("FAKE_PROCESSOR", "arm64-test")
+    project.run("--qbench-accept=new", *select)
+    before = (project.path / "baselines/scratch/tiny_b.json").read_bytes()
+    (project.path / "baselines/scratch/tiny_b.fp32.npz").write_bytes(b"torn")
+    result = project.run("--qbench-accept-fp32", *select)
+    result.stdout.fnmatch_lines(["Lost of the baseline of 'tiny_b', which was made anew: *tiny_b.fp32.npz*"])
+    assert (project.path / "baselines/scratch/tiny_b.json").read_bytes() == before
+    assert project.run(*select).parseoutcomes()["passed"] == 1
+
+
 @pytest.mark.parametrize(("choice", "outcomes"), [("warn", {"missing": 8}), ("skip", {"skipped": 8})])
 def test_what_missing_baselines_do_is_a_choice(project, choice, outcomes):
     result = project.run(f"--qbench-missing={choice}")

@@ -9,7 +9,7 @@ import threading
 
 import pytest
 
-from qbench.storage import Cache
+from qbench.storage import Cache, work_folder, write_bytes
 from qbench.storage.holding import alone, made_aside, sweep
 
 KILLED = """
@@ -71,6 +71,37 @@ def test_a_name_is_held_by_one_at_a_time_while_others_sweep(tmp_path):
         thread.join()
     assert counter.read_text() == "120"
     assert os.listdir(tmp_path) == ["counter"]
+
+
+def test_a_work_folder_is_held_by_one_at_a_time_and_goes_with_the_last(tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+
+    def count() -> None:
+        for _ in range(15):
+            with work_folder(tmp_path) as work:
+                (work / "half").write_text("half")
+                counter.write_text(str(int(counter.read_text()) + 1))
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert counter.read_text() == "60"
+    assert os.listdir(tmp_path) == ["counter"]
+
+
+def test_writers_of_files_sweep_what_killed_ones_left_and_wait_for_nobody(tmp_path):
+    (tmp_path / ".qbench").mkdir()
+    (tmp_path / ".qbench" / ".page.html.x1").write_text("half")
+    with work_folder(tmp_path):
+        write_bytes(tmp_path / "page.html", b"whole")
+    assert os.listdir(tmp_path) == ["page.html"]
+    (tmp_path / ".qbench").mkdir()
+    (tmp_path / ".qbench" / ".page.html.x1").write_text("half")
+    write_bytes(tmp_path / "page.html", b"whole")
+    assert os.listdir(tmp_path) == ["page.html"]
 
 
 @pytest.mark.parametrize("disk", ["without locks", "with locks"])

@@ -1,8 +1,11 @@
 """Baselines as values, as files, and as damaged files."""
 
 import dataclasses
+import errno
 import json
 import shutil
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,13 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tracked_results import ANSWERS, HERE, baseline, measured
 
-from qbench.errors import StoreError
+from qbench.errors import DamagedError, StoreError
 from qbench.judging import Rules, State
 from qbench.tracking import (
     Accepting,
     Scope,
     accept_measurements,
+    accept_reference,
     baseline_path,
+    find_baseline,
     load_baseline,
     save_baseline,
 )
@@ -188,6 +193,90 @@ def test_no_flipped_byte_is_a_traceback(whole, tmp_path_factory, data):
     victim.write_bytes(content)
     assert "\n" not in error_of(folder / "m.json")
     shutil.rmtree(folder)
+
+
+def test_what_cannot_be_read_is_not_damaged(path, monkeypatch):
+    """It may be whole: a run that makes the reference anew must not take it for lost either."""
+    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    read = Path.read_bytes
+    for name in before:
+        with monkeypatch.context() as patched:
+
+            def refused(file, name=name):
+                if file.name == name:
+                    raise OSError(errno.EMFILE, "Too many open files")
+                return read(file)
+
+            patched.setattr(Path, "read_bytes", refused)
+            for act in (load_baseline, lambda path: find_baseline(path, keep_whole_parts=True)):
+                with pytest.raises(StoreError, match=f"{name}.*Too many open files") as caught:
+                    act(path)
+                assert not isinstance(caught.value, DamagedError)
+                assert "--qbench-accept-fp32" not in str(caught.value)
+            with pytest.raises(StoreError):
+                save_baseline(path, accepted())
+    assert before == {file.name: file.read_bytes() for file in path.parent.iterdir()}
+
+
+def test_damage_names_the_command_that_restores_first(path):
+    path.with_name("mobilenet_v2.fp32.npz").unlink()
+    with pytest.raises(DamagedError) as caught:
+        load_baseline(path)
+    restored, anew = caught.value.remedy.split(", or ")
+    assert f"git -C {path.parent} checkout HEAD -- mobilenet_v2.json mobilenet_v2.fp32.npz)" in restored
+    assert "--qbench-accept-fp32" in anew
+
+
+def test_whole_parts_are_kept_for_a_new_reference(path):
+    whole = load_baseline(path)
+    path.with_name("mobilenet_v2.fp32.npz").write_bytes(b"torn")
+    kept = find_baseline(path, keep_whole_parts=True)
+    assert len(kept.lost) == 1
+    assert (kept.cells, kept.data) == (whole.cells, whole.data)
+    again = accept_reference(kept, measured(), ANSWERS, backend="ort-cpu", environment_class=str(HERE))
+    assert save_baseline(path, again.baseline)
+    assert load_baseline(path).cells == whole.cells
+
+
+def test_a_link_stays_one_and_its_file_is_written(path, tmp_path):
+    real = tmp_path / "elsewhere" / "kept.json"
+    real.parent.mkdir()
+    path.rename(real)
+    path.symlink_to(real)
+    changed = dataclasses.replace(load_baseline(path), preprocessing="another")
+    assert save_baseline(path, changed)
+    assert path.is_symlink()
+    assert load_baseline(path).preprocessing == "another"
+    assert json.loads(real.read_text())["preprocessing"] == "another"
+    assert [file.name for file in real.parent.iterdir()] == ["kept.json"]
+
+
+def test_what_a_killed_process_left_is_hidden_from_git_and_swept_by_the_next(path):
+    left = path.parent / ".qbench"
+    left.mkdir()
+    (left / ".gitignore").write_text("*\n")
+    (left / ".mobilenet_v2.json.x1").write_text("half")
+    shutil.copytree(left, path.parent / ".qbench-0123456789abcdef")
+    subprocess.run(["git", "init", "-q", path.parent], check=True)
+    shown = ["git", "-C", path.parent, "status", "--porcelain", "--untracked-files=all"]
+    assert subprocess.run(shown, check=True, capture_output=True, text=True).stdout.split()[1::2] == [
+        "mobilenet_v2.fp32.npz",
+        "mobilenet_v2.json",
+    ]
+    shutil.rmtree(path.parent / ".git")
+    save_baseline(path, load_baseline(path))
+    assert sorted(file.name for file in path.parent.iterdir()) == ["mobilenet_v2.fp32.npz", "mobilenet_v2.json"]
+
+
+def test_our_own_baselines_are_written_again_as_they_are(tmp_path):
+    ours = Path(__file__).parents[2] / "baselines"
+    shutil.copytree(ours, tmp_path / "copy")
+    files = sorted((tmp_path / "copy").glob("smoke/*.json"))
+    assert files
+    for file in files:
+        assert not save_baseline(file, load_baseline(file))
+        save_baseline(tmp_path / "new" / file.name, load_baseline(file))
+        assert (tmp_path / "new" / file.name).read_bytes() == file.read_bytes()
 
 
 def test_a_fitting_measurement_is_known():

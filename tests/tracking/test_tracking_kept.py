@@ -1,6 +1,9 @@
 """Answers kept with accepted results: stored beside the baseline, compared by flips and probabilities, replaced."""
 
 import dataclasses
+import json
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +21,9 @@ from qbench.tracking import (
     Scope,
     StoredData,
     accept_measurements,
+    accept_reference,
     cell_line,
+    find_baseline,
     load_baseline,
     measurement_of_line,
     save_baseline,
@@ -124,6 +129,150 @@ def test_damaged_answers_are_named(baseline: Baseline, tmp_path: Path, damage: s
         file.write_bytes((tmp_path / "o.accepted.npz").read_bytes())
     with pytest.raises(StoreError, match=r"accepted\.npz"):
         load_baseline(path)
+
+
+KILLED = """
+import json, os, shutil, signal, sys
+from pathlib import Path
+from qbench.errors import StoreError
+from qbench.metrics import kept_digest
+from qbench.tracking import load_baseline, save_baseline
+
+old, new, work = map(Path, sys.argv[1:])
+CHANGES = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod"}
+WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
+os.fsync = lambda handle: None  # a kill of a process is not one of the machine
+
+
+def state():
+    try:
+        found = load_baseline(work / "m.json")
+    except StoreError:
+        return "unreadable"
+    kept = [kept_digest(a) for c in found.kept.values() for e in c.values() for a in e.values()]
+    return str((found.preprocessing, sorted(found.cells), kept, [a.digest for a in found.stored.values()]))
+
+
+def killed(point):
+    child = os.fork()
+    if child:
+        return os.waitpid(child, 0)[1] != 0
+    seen = []
+
+    def count(path=None):
+        seen.append(path)
+        if len(seen) > point:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def audit(event, arguments):
+        if event in CHANGES or (event == "open" and arguments[2] & WRITES):
+            count()
+
+    wanted = load_baseline(new / "m.json")
+    os.fsync = count
+    sys.addaudithook(audit)
+    save_baseline(work / "m.json", wanted)
+    os._exit(0)
+
+
+states, names, point = [], [], 0
+while True:
+    shutil.rmtree(work, ignore_errors=True)
+    shutil.copytree(old, work)
+    was_killed = killed(point)
+    states.append(state())
+    save_baseline(work / "m.json", load_baseline(new / "m.json"))
+    names.append(sorted(os.listdir(work)) + [state()])
+    if not was_killed:
+        break
+    point += 1
+print(json.dumps([states, names]))
+"""
+
+
+@pytest.mark.parametrize(
+    "direction", ["replaced", *(pytest.param(name, marks=pytest.mark.slow) for name in ("first kept", "last kept"))]
+)
+def test_a_kill_before_any_file_operation_leaves_the_old_baseline_or_the_new(
+    baseline: Baseline, tmp_path: Path, direction: str
+) -> None:
+    if direction == "replaced":  # answers and the reference at once
+        later = accepting(baseline, measurement(moved(flips=1)), scope=Scope.CHANGED, reason="r").baseline
+        other = Answers(IDS[:, ::-1].copy())
+        data = {"photos": dataclasses.replace(later.data["photos"], reference=other.digest)}
+        later = dataclasses.replace(later, stored={"photos": other}, data=data, preprocessing="x2")
+    else:
+        later = accepting(empty_baseline(), measurement(keeps=False)).baseline
+    old, new = (later, baseline) if direction == "first kept" else (baseline, later)
+    save_baseline(tmp_path / "old" / "m.json", old)
+    save_baseline(tmp_path / "new" / "m.json", new)
+    folders = [tmp_path / name for name in ("old", "new", "work")]
+    done = subprocess.run(
+        [sys.executable, "-c", KILLED, *map(str, folders)], check=True, capture_output=True, text=True
+    )
+    states, names = json.loads(done.stdout)
+    assert len(states) > 10
+    assert set(states) == {states[0], states[-1]}
+    assert "unreadable" not in states
+    assert all(name == [*sorted(file.name for file in folders[1].iterdir()), states[-1]] for name in names)
+
+
+def test_a_reader_between_two_writes_reads_again(baseline: Baseline, tmp_path: Path, monkeypatch) -> None:
+    """It has the old .json, and everything else is new by then."""
+    from qbench.tracking import baseline_file
+
+    path = tmp_path / "m.json"
+    save_baseline(path, baseline)
+    later = accepting(baseline, measurement(moved(flips=1)), scope=Scope.CHANGED, reason="r").baseline
+    read, calls = baseline_file.read_bytes, []
+
+    def slow(file: Path) -> bytes | None:
+        text = read(file)
+        calls.append(file)
+        if len(calls) == 1:
+            save_baseline(path, later)
+        return text
+
+    monkeypatch.setattr(baseline_file, "read_bytes", slow)
+    assert load_baseline(path).cells == later.cells
+
+
+def test_of_damaged_answers_the_results_stay_for_a_new_reference(baseline: Baseline, tmp_path: Path) -> None:
+    path = tmp_path / "m.json"
+    save_baseline(path, baseline)
+    (tmp_path / "m.accepted.npz").write_bytes(b"torn")
+    kept = find_baseline(path, keep_whole_parts=True)
+    assert len(kept.lost) == 1
+    result = kept.cells[SLUG].accepted[str(HERE)]
+    assert result == dataclasses.replace(baseline.cells[SLUG].accepted[str(HERE)], kept={})
+    save_baseline(path, kept)
+    assert load_baseline(path).cells == kept.cells
+    taken = accepting(kept, measurement()).baseline
+    assert taken.cells == baseline.cells
+
+
+def test_answers_of_data_that_the_baseline_has_no_more_are_read(baseline: Baseline, tmp_path: Path) -> None:
+    other = dataclasses.replace(
+        measurement(),
+        digests={"model": "m2", "preprocessing": "x1", "data:words": "d2", "reference:words": ANSWERS.digest},
+    )
+    changed = accept_reference(
+        baseline, other, {"words": ANSWERS}, backend="ort-cpu", environment_class=str(HERE), reason="other data"
+    )
+    save_baseline(tmp_path / "m.json", changed.baseline)
+    again = load_baseline(tmp_path / "m.json")
+    assert kept_digest(again.kept[SLUG][str(HERE)]["photos"]) == kept_digest(ANSWERS)
+
+
+@pytest.mark.parametrize("word", ["torn", "short", "other kind"])
+def test_a_record_with_damaged_answers_is_refused(word: str) -> None:
+    text = packed_answers(ANSWERS)
+    kind, _, packed = text.partition(":")
+    short = packed_answers(Answers(IDS[:3], SCORES[:3]))
+    torn = {"torn": f"{kind}:{packed[: len(packed) // 2 // 4 * 4]}", "short": short, "other kind": f"sequence:{packed}"}
+    found = accepting(empty_baseline(), dataclasses.replace(measurement(), kept={"photos": torn[word]}))
+    assert not found.rows
+    assert "its record is damaged" in found.refusals[0].reason
 
 
 def test_a_record_carries_answers_and_only_where_asked() -> None:

@@ -55,6 +55,26 @@ def test_the_sentences_count_name_and_say_what_to_type(folder):
     assert leftover_notes((), PATH) == ()
 
 
+def test_answers_without_their_baseline_are_left_over(folder):
+    baseline_path(folder, "smoke", "gone").unlink()  # as a process leaves them that was killed while it removed it
+    found = find_leftovers(folder, "smoke", CELLS)
+    assert "gone" in [one.name for one in found]
+    prune_leftovers(folder, found)
+    assert not list((folder / "smoke").glob("gone*"))
+
+
+def test_what_was_accepted_anew_since_it_was_found_is_not_pruned(folder):
+    path = baseline_path(folder, "smoke", "mobilenet_v2")
+    whole = load_baseline(path)
+    former = {slug: cell.outdated() for slug, cell in whole.cells.items()}
+    save_baseline(path, dataclasses.replace(whole, cells=former))
+    found = find_leftovers(folder, "smoke", [*CELLS, *(Cell("smoke", "mobilenet_v2", *s.split("+")) for s in SLUGS)])
+    assert [one for one in found if one.environment_class]
+    save_baseline(path, whole)
+    prune_leftovers(folder, found)
+    assert load_baseline(path).cells == whole.cells
+
+
 def test_pruning_removes_them_with_their_answers_and_nothing_else(folder):
     path = baseline_path(folder, "smoke", "mobilenet_v2")
     before = load_baseline(path)
