@@ -63,7 +63,7 @@ def accept_reference(
     )
     if baseline is not None:
         if _same_reference(baseline, new):
-            return Acceptance(baseline=replace(baseline, stored=answers, lost=()))  # stored ones may have been damaged
+            return Acceptance(baseline=replace(baseline, stored=answers, lost=()) if baseline.lost else baseline)
         if _is_other_subject(baseline, new):
             outdated = {slug: cell.outdated() for slug, cell in baseline.cells.items()}
             is_other_model = _identity(baseline) != _identity(new)

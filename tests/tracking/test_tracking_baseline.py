@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tracked_results import ANSWERS, HERE, baseline, measured
 
@@ -181,7 +181,6 @@ def whole(tmp_path_factory):
     return {file.name: file.read_bytes() for file in path.parent.iterdir()}
 
 
-@settings(deadline=None)
 @given(st.data())
 def test_no_flipped_byte_is_a_traceback(whole, tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("flips", numbered=True)
