@@ -39,6 +39,8 @@ def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, machine: A
         return _folded(x, y, counts, machine)
     if scheme is Averaging.BIASED:
         return _biased(x, y, counts, machine)
+    if scheme is Averaging.DIVIDED:
+        return _divided(x, y, counts, machine)
     if scheme is Averaging.WITHIN and same:
         return scaler((1.0, 1.0, counts), machine.scaling, int(y.zero_point))
     return _scaled(x, y, counts, machine)
@@ -66,12 +68,19 @@ def _biased(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averag
     return lambda sums: rounded(sums + counts * zero)
 
 
+def _divided(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+    """round_half_away(S(Σ (x − z_x)) / n) + z_y, S brings sums to the output's scale: libjit_avg_pool of Glow."""
+    rounded = scaler((x.scale, 1.0, y.scale), machine.scaling)
+    return lambda sums: _quotients(rounded(sums), counts) + int(y.zero_point)
+
+
 def _raw(zero: int, counts: Ints) -> Averager:
     """round_half_away(Σ x / n), the zero points left in the sum: not what rounding Σ (x − z) / n gives."""
+    return lambda sums: _quotients(sums + counts * zero, counts)
 
-    def mean(sums: Ints) -> Ints:
-        total = sums + counts * zero
-        size = (np.abs(total) + counts // 2) // counts
-        return np.asarray(np.where(total >= 0, size, -size), np.int64)
 
-    return mean
+def _quotients(totals: Ints, counts: Ints) -> Ints:
+    """round_half_away(totals / counts); 0 / 0, of a window without elements, is 0."""
+    counts = np.maximum(counts, 1)
+    size = (np.abs(totals) + counts // 2) // counts
+    return np.asarray(np.where(totals >= 0, size, -size), np.int64)

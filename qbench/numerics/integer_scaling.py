@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import numpy as np
 
 from qbench.numerics.accumulation import Overflow
-from qbench.numerics.multiplier import Fixed, Scales, Short, fixed_multiplier, real_multiplier, short_multiplier
+from qbench.numerics.multiplier import (
+    LONGEST_SHIFT,
+    Fixed,
+    Scales,
+    Short,
+    fixed_multiplier,
+    real_multiplier,
+    short_multiplier,
+)
 from qbench.numerics.register import in_bits
 from qbench.numerics.rounding import Ints, Rounding, shift_right
 from qbench.numerics.scaling import Scaling
@@ -55,7 +63,7 @@ def shift_steps(scales: Scales, scaling: Scaling) -> ShiftSteps:
     if not scaling.shift_powers:
         return steps
     fraction, exponent = np.frexp(real)
-    power, right = fraction == 0.5, 1 - exponent.astype(np.int64)
+    power, right = fraction == 0.5, np.minimum(1 - exponent.astype(np.int64), LONGEST_SHIFT)
     (rounding, shift), *others = steps.stages
     return ShiftSteps(
         np.where(power, np.maximum(-right, 0), steps.left),

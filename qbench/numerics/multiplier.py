@@ -1,6 +1,7 @@
 """The real multiplier M = s_x · s_w / s_y in the forms that machines hold it in.
 
 FIXED   M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)   gemmlowp, QuantizeMultiplier
+        0 where bits − e > 62: of 31 bits, where M < 2^−32
 FRACTION M ≈ m · 2^−bits, m = round_half_even(M · 2^bits)                                     XNNPACK's conversions
 SHORT   M ≈ m · 2^−(pre + post): doubled while M < ½ or (M < 256 and post < 15), then, pre growing, while M < 255 and
         pre < post // 2; m = round_half_away(M). A power of two is a shift alone.       Glow, quantizeScaleOffset32To8
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
-from qbench.numerics.rounding import Ints
+from qbench.numerics.rounding import Ints, Rounding
 from qbench.numerics.scaling import WIDEST_FACTOR, MultiplierForm, Precision, Scaling
 
 Floats = npt.NDArray[np.float64]
@@ -99,6 +100,10 @@ def fixed_multiplier(multiplier: Floats, scaling: Scaling) -> Fixed:
             carried = factor == 1 << scaling.bits
             factor = np.where(carried, factor >> 1, factor)
             shift = scaling.bits - (exponent.astype(np.int64) + carried)
+            # TFLite's QuantizeMultiplier makes 0 of what needs a longer shift. Sums times so little round to 0 anyway,
+            # unless a stage rounds down.
+            if all(stage.rounding is not Rounding.FLOOR for stage in scaling.stages):
+                factor, shift = np.where(shift > LONGEST_SHIFT, 0, factor), np.minimum(shift, LONGEST_SHIFT)
     beyond = (shift > LONGEST_SHIFT) | (shift < -LONGEST_LEFT_SHIFT)
     if beyond.any():
         raise _beyond(multiplier[beyond], "one that shifts within 64 bits reach")

@@ -76,6 +76,8 @@ class Averaging(enum.Enum):
     REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
     WITHIN   as SCALED, by 1 / count where both grids are one: there scales do not enter                 (PyTorch)
     BIASED   Σ x, scaled as SCALED; z_y less what the input's zero point is there, rounded by itself      (LiteRT)
+    DIVIDED  Σ (x − z_x) brought to the output's scale, then divided by count in integers, rounded half away; a window
+             that counts its padding is SCALED                                                       (Glow on the CPU)
     """
 
     SCALED = "scaled"
@@ -84,6 +86,7 @@ class Averaging(enum.Enum):
     REAL = "real"
     WITHIN = "within"
     BIASED = "biased"
+    DIVIDED = "divided"
 
 
 class Softmax(enum.Enum):

@@ -1,16 +1,20 @@
-"""The graph that the integer machines of the interpreter count: activations fused, quantizers shared, then lowered.
+"""The graph that the integer machines of the interpreter count: dead nodes gone, clips fused, quantizers shared, lowered.
 
 A machine clamps where it rounds: a Relu between an operator and its quantizer is a limit of the result to it, and no
-reason to leave the operator in floats. So a graph counts alike before and after a rewrite that says the same.
+reason to leave the operator in floats. Neither is a clip of dequantized levels in front of an operator, which is a limit
+of these levels, nor a reader whose result is not used. So a graph counts alike before and after a rewrite that says the
+same.
 """
 
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
 from qbench.graph import Form, form_of
+from qbench.passes.canonical.remove_dead import RemoveDead
 from qbench.passes.lowering.machines import INTEGER_MACHINES
 from qbench.passes.lowering.qoperator import LowerToQOperator
 from qbench.passes.rewrites.absorb_clip import AbsorbClip
+from qbench.passes.rewrites.clip_levels import ClipLevels
 from qbench.passes.rewriting import rewrite
 
 
@@ -29,4 +33,4 @@ def lower_to_machines(model: ir.Model) -> ir.Model:
         RemoveInitializersFromInputsPass()(model)
     if form_of(model) is not Form.QDQ:
         return model
-    return rewrite(model, (AbsorbClip(), LowerToQOperator(INTEGER_MACHINES)))
+    return rewrite(model, (RemoveDead(), AbsorbClip(), ClipLevels(), LowerToQOperator(INTEGER_MACHINES)))

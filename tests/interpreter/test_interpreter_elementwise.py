@@ -165,6 +165,55 @@ def test_broadcasting_and_means_change_no_bit(operator: str, machine: str) -> No
     np.testing.assert_array_equal(quick, Program(model, get_arithmetic(machine)).run(whole)["r"])
 
 
+def with_number(operator: str, dtype: str, *, first: bool, powers: bool = False) -> onnx.ModelProto:
+    """``operator`` of x0 and a constant of one value on a grid, in either order."""
+    zero, level = {"int8": (-128, 127), "uint8": (3, 200), "int16": (-5, -9000), "uint16": (40_000, 65_535)}[dtype]
+    scale = 1 / 256 if powers else 0.0031
+    constant = f", {dtype} k = {{{level}}}, float sk = {{{scale}}}, {dtype} zk = {{{zero}}}"
+    operands = "c, x0" if first else "x0, c"
+    return net(f"c = DequantizeLinear(k, sk, zk) y = {operator}({operands})", 1, dtype, constant, powers=powers)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["x-c", "c-x"])
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div"])
+def test_a_number_on_a_grid_counts_as_an_operand_that_varies(operator: str, first: bool) -> None:
+    """A table of one operand's levels has the numbers of the table of all pairs."""
+    for machine in set(list_arithmetics()) - {"qnnpack", "xnnpack"}:  # these take fewer ratios of scales
+        proto = with_number(operator, "int8", first=first, powers=machine in POWERS)
+        varying = onnx.ModelProto.FromString(proto.SerializeToString())
+        (constant,) = (one for one in varying.graph.initializer if one.name == "k")
+        varying.graph.initializer.remove(constant)
+        varying.graph.input.append(onnx.helper.make_tensor_value_info("k", onnx.TensorProto.INT8, []))
+        level = onnx.numpy_helper.to_array(constant)
+        wanted = Program(lowered(varying), get_arithmetic(machine)).run({"q0": LEVELS, "k": level})["r"]
+        np.testing.assert_array_equal(counted(proto, machine, LEVELS), wanted, machine)
+
+
+@pytest.mark.parametrize("first", [False, True], ids=["x-c", "c-x"])
+@pytest.mark.parametrize("dtype", ["int16", "uint16"])
+@pytest.mark.parametrize("operator", ["Add", "Sub", "Mul", "Div"])
+def test_a_number_next_to_levels_of_16_bits(operator: str, dtype: str, first: bool) -> None:
+    proto, ends = with_number(operator, dtype, first=first), np.iinfo(dtype)
+    levels = np.linspace(ends.min, ends.max, 997).astype(dtype)
+    np.testing.assert_array_equal(counted(proto, "ort-x64", levels), evaluated(proto, levels))
+    grids = {one.name: onnx.numpy_helper.to_array(one).item() for one in proto.graph.initializer}
+    known = Fraction(grids["sk"]) * (grids["k"] - grids["zk"])
+    wanted = []
+    for level in levels.tolist():
+        pair = [Fraction(grids["s0"]) * (level - grids["z0"]), known][:: -1 if first else 1]
+        if operator == "Div" and pair[1] == 0:
+            pytest.skip("a quotient by zero")
+        real = {
+            "Add": lambda a, b: a + b,
+            "Sub": lambda a, b: a - b,
+            "Mul": lambda a, b: a * b,
+            "Div": lambda a, b: a / b,
+        }
+        exact = round(real[operator](*pair) / Fraction(grids["sy"])) + grids["zy"]
+        wanted.append(min(max(exact, ends.min), ends.max))
+    np.testing.assert_array_equal(counted(proto, "ideal", levels), wanted)
+
+
 def test_several_operands_and_real_ones_of_a_maximum() -> None:
     proto = net("y = Max(x0, x1, c)", 2, "int8", ", float[2, 1] c = {0.31, -0.7}")
     np.testing.assert_array_equal(counted(proto, "ort-x64", *PAIRS), evaluated(proto, *PAIRS))

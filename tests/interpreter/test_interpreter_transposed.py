@@ -83,7 +83,7 @@ def scaled(x: Array, w: Array, points: Array, groups: int) -> tuple[dict[str, An
 
 WRAPPING = replace(get_arithmetic("gemmlowp"), accumulator=Accumulator(bits=17))
 SATURATING = replace(
-    get_arithmetic("ort-x64-avx2"), accumulator=Accumulator(bits=18, overflow=Overflow.SATURATE, pair_bits=16)
+    get_arithmetic("ort-x64"), accumulator=Accumulator(bits=18, overflow=Overflow.SATURATE, pair_bits=16)
 )
 
 

@@ -1,5 +1,6 @@
 """Machines against the numbers that were measured on their originals, scalar oracles, and ONNX Runtime itself."""
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -22,6 +23,7 @@ from qbench.numerics import (
     requantize,
 )
 from qbench.numerics.rounding import round_reals, shift_right
+from qbench.numerics.scaling import MultiplierForm, Scaling, Stage
 
 INT8, UINT8, INT32 = (QType.parse(name) for name in ("int8", "uint8", "int32"))
 ALL = np.arange(-128, 128)
@@ -96,10 +98,24 @@ def test_a_machine_of_ones_own(tmp_path) -> None:
     assert requantize([-3, 3], (0.5, 1.0, 1.0), 0, INT8, load_arithmetic(path)).tolist() == [-2, 1]
 
 
-@pytest.mark.parametrize("multiplier", [2.0**-70, 2.0**70])
-def test_a_multiplier_beyond_every_shift_is_one_sentence(multiplier: float) -> None:
+def test_a_multiplier_beyond_every_shift_is_one_sentence() -> None:
     with pytest.raises(InputError, match="shifts within 64 bits"):
-        requantize([1], (multiplier, 1.0, 1.0), 0, INT8, "tflite-single")
+        requantize([1], (2.0**70, 1.0, 1.0), 0, INT8, "tflite-single")
+
+
+@pytest.mark.parametrize("machine", ["gemmlowp", "tflite-single", "litert-x64", "neon", "tvm-upward"])
+@pytest.mark.parametrize("multiplier", [2.0**-32 - 2.0**-60, 2.0**-33, 1e-10, 2.0**-70, 1e-30])
+def test_a_multiplier_below_every_shift_is_zero_as_in_tflite(machine: str, multiplier: float) -> None:
+    """QuantizeMultiplier (kernels/internal/quantization_util.cc): a shift below −31 makes the multiplier 0."""
+    ends = [2**31 - 1, -(2**31), 1, -1]
+    assert requantize(ends, (multiplier, 1.0, 1.0), 3, INT8, machine).tolist() == [3, 3, 3, 3]
+
+
+def test_a_multiplier_below_every_shift_is_refused_where_a_stage_rounds_down() -> None:
+    scaling = Scaling(form=MultiplierForm.FIXED, bits=31, stages=(Stage(Rounding.FLOOR),))
+    floor = replace(get_arithmetic("gemmlowp"), overrides=(), scaling=scaling)
+    with pytest.raises(InputError, match="shifts within 64 bits"):
+        requantize([-1], (2.0**-70, 1.0, 1.0), 0, INT8, floor)
 
 
 def test_shifting_machines_take_powers_of_two_only() -> None:

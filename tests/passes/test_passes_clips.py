@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbench.graph import clip_of_levels, constant_value, grid_of
-from qbench.passes import Pipeline, run_pipeline
+from qbench.passes import Pipeline, lower_to_machines, run_pipeline
 from qbench.passes.levels.thresholds import critical_reals
 from qbench.passes.rewrites.absorb_clip import AbsorbClip
 from qbench.passes.rewrites.clip_levels import ClipLevels
@@ -180,3 +180,42 @@ def test_machines_count_alike_before_and_after_although_ties_abound(operator: st
     every = np.arange(256).astype(np.uint8)
     for run in (run_qdq, run_machine):
         np.testing.assert_array_equal(run(done.model, x=every)["y"], run(model, x=every)["y"])
+
+
+@pytest.mark.parametrize("clip", ["Clip(d, lo, hi)", "Clip(d, , hi)", "Relu(d)"], ids=["idle", "idle above", "a limit"])
+def test_machines_count_an_operator_behind_a_clip_of_levels_as_without_it(clip: str) -> None:
+    """A clip between the levels and their reader left a product in floats, whose ties are others."""
+    constants = [
+        "float s = {0.1}", "float u = {0.3}", "float t = {0.05}", "uint8 z = {128}", "uint8 m = {128}",
+        "float lo = {-100}", "float hi = {100}",
+    ]  # fmt: skip
+    lines = ["i = QuantizeLinear(x, s, z)", "d = DequantizeLinear(i, s, z)", f"c = {clip}",
+             "e = DequantizeLinear(w, u, m)", "p = Mul(c, e)", "q = QuantizeLinear(p, t, z)",
+             "y = DequantizeLinear(q, t, z)"]  # fmt: skip
+    model = text("float[65536] x, uint8[65536] w", "float[65536] y", constants, lines)
+    done = run_pipeline(model, LEVELS)
+    assert done.accounts[0].changed
+    real = np.float32(0.1) * np.repeat(np.arange(-128, 128), 256).astype(np.float32)
+    feeds = {"x": real, "w": np.tile(np.arange(256), 256).astype(np.uint8)}
+    for run in (run_qdq, run_machine):
+        np.testing.assert_array_equal(run(done.model, **feeds)["y"], run(model, **feeds)["y"])
+
+
+def test_a_limit_does_not_go_to_levels_that_a_quantizer_behind_would_round_otherwise() -> None:
+    """1.5 steps are a tie to exact numbers; the clip's own end, a float32, is not one: machines absorb that."""
+    constants = ["float s = {0.3}", "float t = {0.2}", "int8 z = {0}", "float hi = {30.300001}"]
+    lines = ["i = QuantizeLinear(x, s, z)", "d = DequantizeLinear(i, s, z)", "c = Clip(d, , hi)",
+             "q = QuantizeLinear(c, t, z)", "y = DequantizeLinear(q, t, z)"]  # fmt: skip
+    model = text("float[512] x", "float[512] y", constants, lines)
+    feeds = {"x": np.linspace(-40, 40, 512).astype(np.float32)}
+    after = run_pipeline(model, LEVELS).model
+    for run in (run_qdq, run_machine):
+        np.testing.assert_array_equal(run(after, **feeds)["y"], run(model, **feeds)["y"])
+
+
+def test_what_nothing_reads_keeps_no_operator_in_floats() -> None:
+    constants = ["float s = {0.1}", "float t = {0.2}", "uint8 z = {128}"]
+    lines = ["a = DequantizeLinear(x, s, z)", "p = Add(a, a)", "gone = Exp(p)", "q = QuantizeLinear(p, t, z)",
+             "y = DequantizeLinear(q, t, z)"]  # fmt: skip
+    model = text("uint8[256] x", "float[256] y", constants, lines)
+    assert "QLinearAdd" in operators(lower_to_machines(model))

@@ -243,3 +243,48 @@ def test_a_net_on_dynamic_grids_counts_as_the_engine_does(operator: str, product
     np.testing.assert_array_equal(run(quantized, feeds, f"integer-{HERE}"), engine(theirs, feeds))
     exact = run(quantized, feeds, "integer-ort-x64")
     np.testing.assert_array_equal(exact, run(quantized, feeds, "integer-pow2-shift"))  # no multiplier, no rounding
+
+
+def with_bias(operator: str, qtype: str, scale: float) -> tuple[ir.Model, dict[str, Array]]:
+    """A product of levels and a bias of ``qtype`` at ``scale``, on a grid."""
+    window = operator in ("Conv", "ConvTranspose")
+    shape = (2, 3, 5, 5) if window else (6, 3) if operator == "Gemm" else (2, 6, 3)
+    w = levels(1, "int8", 3, 3, 2, 2) if window else levels(1, "int8", 3, 3)
+    product = (
+        f"a = {operator}(xr, wr, br)" if operator != "MatMul" else "[matmul] m = MatMul(xr, wr)\n[add] a = Add(m, br)"
+    )
+    sizes = ",".join(map(str, shape))
+    model = net(
+        f"float[{sizes}] x", "float[N] y",
+        f"""q = QuantizeLinear(x, s, z)
+        xr = DequantizeLinear(q, s, z)
+        wr = DequantizeLinear(w, ws, wz)
+        br = DequantizeLinear(b, bs, bz)
+        {product}
+        r = QuantizeLinear(a, t, z)
+        y = DequantizeLinear(r, t, z)""",
+        s=np.float32(0.03), z=np.uint8(120), w=w, ws=np.float32(0.01), wz=np.int8(0), t=np.float32(0.11),
+        b=levels(2, qtype, 3), bs=np.float32(scale), bz=np.zeros((), qtype),
+    )  # fmt: skip
+    model.graph.outputs[0].shape = None
+    return model, {"x": reals(3, *shape, size=2)}
+
+
+@pytest.mark.parametrize("operator", ["Conv", "ConvTranspose", "Gemm", "MatMul"])
+@pytest.mark.parametrize("qtype", ["int8", "int16"])
+def test_a_product_with_a_bias_on_a_grid_of_its_own_is_what_the_engine_makes_of_it(operator: str, qtype: str) -> None:
+    model, feeds = with_bias(operator, qtype, 0.02 if qtype == "int8" else 0.0001)
+    wanted = run(model, feeds, "ort-cpu-noopt")
+    for backend in ("integer-ideal", "integer-ort-x64", "integer-ort-x64-avx2", "ort-cpu-precise"):
+        np.testing.assert_array_equal(run(model, feeds, backend), wanted, backend)
+    assert "grid of the product" in " ".join(declined(lower_to_qoperator(model, INTEGER_MACHINES)).values())
+
+
+def test_pairs_saturate_in_no_transposed_convolution_of_the_engine() -> None:
+    model, feeds = with_bias("ConvTranspose", "int8", 0.02)
+    product = next(node for node in model.graph if node.op_type == "ConvTranspose")
+    product.replace_input_with(2, None)
+    assert kinds(lower_to_qoperator(model, INTEGER_MACHINES))["QLinearConvTranspose"] == 1
+    wanted = run(model, feeds, "ort-cpu")
+    np.testing.assert_array_equal(run(model, feeds, "integer-ort-x64-avx2"), wanted)
+    np.testing.assert_array_equal(run(model, feeds, "integer-ort-x64"), wanted)

@@ -103,3 +103,18 @@ def farthest_of(model: ir.Model, after: ir.Model, scale: float) -> float:
     every, step = np.arange(-128, 128).astype(np.int8), np.float32(scale)
     pairs = [(run(model, x=every)["y"], run(after, x=every)["y"]) for run in (run_qdq, run_machine)]
     return max(float(np.abs(np.rint(before / step) - np.rint(now / step)).max()) for before, now in pairs)
+
+
+def test_a_last_clip_that_becomes_idle_may_be_a_graph_output() -> None:
+    """Levels that come reach no farther than −64 … 63 on the last grid, so that its limits go; files of others give
+    types to inputs and outputs alone."""
+    model = chain(Grid(0.5, 128, qtype="uint8"), Grid(1.0, 0, -128, 100), integers_in=Grid(0.5), last="gone", size=256)
+    last = next(node for node in model.graph if node.op_type == "Clip").outputs[0]
+    model.graph.outputs[0] = last
+    last.type, last.shape = ir.TensorType(ir.DataType.INT8), ir.Shape([256])
+    levels = np.arange(-128, 128).astype(np.int8)
+    after = merged(model)
+    assert operators(after) == ["DequantizeLinear", "QuantizeLinear", "DequantizeLinear"]
+    name = str(last.name)
+    assert [value.name for value in after.graph.outputs] == [name]
+    np.testing.assert_array_equal(run_qdq(after, x=levels)[name], run_qdq(model, x=levels)[name])

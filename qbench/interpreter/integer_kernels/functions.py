@@ -86,7 +86,7 @@ def function(making: Making) -> Run:
             making.arithmetic,
         )
         looked_up = lookup(table, grid.qtype.qmin, compiled=compiled, place=one.place)
-        return _shaped(looked_up, one.place, [other.known for other in operands if other is not one])
+        return shaped(looked_up, one.place, [other.known for other in operands if other is not one])
     if len(varying) != 2 or any(grid.qtype.bits > _BYTE for grid in grids) or len(operands) > 2:
         raise ValueError("more operands than a table has sides, or wider ones")
     left, right = (dequantize(all_levels(grid), grid, making.arithmetic) for grid in grids)
@@ -113,20 +113,20 @@ def _evaluated(making: Making, operands: Sequence[Given]) -> Callable[[dict[int,
     return evaluate
 
 
-def _shaped(run: Run, place: int, constants: Sequence[Array | None]) -> Run:
+def shaped(run: Run, place: int, constants: Sequence[Array | None]) -> Run:
     """``run``, its result broadcast over the axes of size one that constants add."""
     shapes = [known.shape for known in constants if known is not None and known.ndim]
     if not shapes:
         return run
 
-    def shaped(inputs: Sequence[Array | None]) -> Sequence[Array]:
+    def run_shaped(inputs: Sequence[Array | None]) -> Sequence[Array]:
         levels = inputs[place]
         assert levels is not None
         whole = np.broadcast_shapes(levels.shape, *shapes)
         (result,) = run(inputs)
         return (result if whole == result.shape else result.reshape(whole),)
 
-    return shaped
+    return run_shaped
 
 
 def _sigmoid(x: Array) -> Array:

@@ -53,8 +53,10 @@ def average_pool(making: Making) -> Run:
         sizes = _sizes(windows, spatial, padding_counts=padding_counts)
         # ONNX Runtime hands a window that is the whole input to its global average, which sums integers.
         of_all = windows.sizes == spatial and not np.any(windows.pads_for(spatial))
-        scheme = Averaging.SCALED if machine.averaging is Averaging.REAL and of_all else machine.averaging
-        return scheme, sizes
+        scaled = (machine.averaging is Averaging.REAL and of_all) or (
+            machine.averaging is Averaging.DIVIDED and padding_counts
+        )
+        return Averaging.SCALED if scaled else machine.averaging, sizes
 
     data = making.node.inputs[0]
     known = [size for size in data.shape[2:] if isinstance(size, int)] if data is not None and data.shape else []

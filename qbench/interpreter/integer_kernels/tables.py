@@ -1,6 +1,7 @@
-"""Operators of two quantized operands as tables of 65,536 levels, by the machine's own rule: Add, Sub, Mul, Div.
+"""Operators of two quantized operands as tables, by the machine's own rule: Add, Sub, Mul, Div.
 
-A table is exact by construction, whatever rule it was built with.
+Two operands that vary have 8 bits each and a table of all 65,536 pairs; next to a constant of one value, an operand of
+up to 16 bits has a table of its own values. A table is exact by construction, whatever rule it was built with.
 """
 
 from collections.abc import Callable, Sequence
@@ -9,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.interpreter.arrays import Array
-from qbench.interpreter.integer_kernels.functions import function
-from qbench.interpreter.integer_kernels.lookups import all_levels, lookup_pair
+from qbench.interpreter.integer_kernels.functions import function, shaped
+from qbench.interpreter.integer_kernels.lookups import all_levels, lookup, lookup_pair
 from qbench.interpreter.integer_kernels.operands import given_operands
 from qbench.interpreter.kernel import Making, Run
 from qbench.numerics import (
@@ -79,10 +80,24 @@ def div(making: Making) -> Run:
 
 def _pairs(making: Making, rule: Rule) -> Run:
     a, b, y = making.grid(1, 2), making.grid(4, 5), making.grid(6, 7)
+    compiled = making.means.compiled
+    left, right = (_one_value(making, place) for place in (0, 3))
+    if right is not None:
+        table = rule(all_levels(a), right.reshape(-1), a, b, y, making.arithmetic)
+        return shaped(lookup(table, a.qtype.qmin, compiled=compiled, place=0), 0, [right])
+    if left is not None:
+        table = rule(left.reshape(-1), all_levels(b), a, b, y, making.arithmetic)
+        return shaped(lookup(table, b.qtype.qmin, compiled=compiled, place=3), 3, [left])
     if max(a.qtype.bits, b.qtype.bits) > _BYTE:
         raise ValueError(f"a table of {a.qtype} and {b.qtype} operands would be too large")
     table = rule(all_levels(a)[:, None], all_levels(b)[None, :], a, b, y, making.arithmetic)
-    return lookup_pair(table, (a.qtype.qmin, b.qtype.qmin), compiled=making.means.compiled)
+    return lookup_pair(table, (a.qtype.qmin, b.qtype.qmin), compiled=compiled)
+
+
+def _one_value(making: Making, place: int) -> Array | None:
+    """The constant at input ``place`` where it has one value, int64 as ``all_levels`` is; None otherwise."""
+    known = making.constant(place)
+    return known.astype(np.int64) if known is not None and known.size == 1 else None
 
 
 def _multiplied(  # noqa: PLR0917 - the order of add_quantized

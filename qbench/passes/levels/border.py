@@ -162,7 +162,8 @@ def set_limits(border: Border, low: int, high: int, names: NameScope) -> bool:
         quantized = border.quantizer.outputs[0]
         name, levels.name = levels.name, None
         levels.replace_all_uses_with(quantized, replace_graph_outputs=True)
-        quantized.name = name
+        # Files of others give types to inputs and outputs alone: an output that moves takes its type along.
+        quantized.name, quantized.type, quantized.shape = name, levels.type, levels.shape
         graph.remove(border.clip, safe=True)
     else:
         _set_ends(border.clip, (low, high), border.grid, names)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from qbench.graph import INTEGER_DOMAIN, QLINEAR, constant_value, is_pointwise
+from qbench.graph import INTEGER_DOMAIN, QLINEAR, constant_value, is_pointwise, operator_facts
 from qbench.passes.lowering.elementwise import softmax_attributes
 from qbench.passes.lowering.operands import EIGHT_BITS, UP_TO_16_BITS, Operand, operand_of, quantized_by, result_of
 from qbench.passes.lowering.site import Site
@@ -25,9 +25,14 @@ Triple = tuple[ir.Value | None, ir.Value | None, ir.Value | None]
 
 
 def has_own_operator(site: Site, node: ir.Node) -> bool:
-    """Whether the target counts ``node`` by an operator of our own."""
+    """Whether the target counts ``node`` by an operator of our own, whose inputs are those said above.
+
+    Products are not among these: a bias is integers alone there, without a scale and a zero point of its own.
+    """
     if node.domain:
         return site.target.outside and is_pointwise(node)
+    if operator_facts(node).weight is not None:
+        return False
     return site.target.lacks(f"{QLINEAR}{node.op_type}", INTEGER_DOMAIN) is None
 
 

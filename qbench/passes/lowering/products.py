@@ -38,6 +38,8 @@ _OPERATORS = MappingProxyType(
     }
 )
 """What takes the place of a convolution: operator, domain, axis of the output channels in the weight, attributes."""
+_MATRIX = 2
+"""The rank of a weight behind which ONNX Runtime takes a sum of constants for the bias of a Gemm."""
 
 
 def lower_convolution(site: Site, node: ir.Node) -> str | None:
@@ -88,8 +90,13 @@ def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
     if isinstance(pair, str):
         return pair
     data, weight = pair
-    if data.rank == weight.rank == 2 and (behind := _bias_behind(node, data, weight)) is not None:
-        return _gemm(site, [node, behind[0]], pair, behind[1], transposed=False)
+    behind = _bias_behind(node, weight)
+    if behind is not None:
+        added = operand_of(behind[1])
+        if added is None or not on_the_product(added, data, weight):
+            return "the bias behind it is not on the grid of the product"
+        if data.rank == weight.rank == 2:
+            return _gemm(site, [node, behind[0]], pair, behind[1], transposed=False)
     result = result_of(node.outputs[0])
     operator, domain = ("MatMulIntegerToFloat", ENGINE_DOMAIN) if result is None else ("QLinearMatMul", "")
     lacking = site.target.lacks(operator, domain)
@@ -133,14 +140,14 @@ def _gemm(
     return None
 
 
-def _bias_behind(node: ir.Node, data: Operand, weight: Operand) -> tuple[ir.Node, ir.Value] | None:
-    """The Add of an integer bias, one a column, that alone reads a product; and the bias."""
+def _bias_behind(node: ir.Node, weight: Operand) -> tuple[ir.Node, ir.Value] | None:
+    """The Add of constant integers, one a column, that alone reads a product by a matrix; and these, dequantized."""
     follower = only_consumer(node.outputs[0])
-    if follower is None or follower.op_type != "Add" or follower.domain:
+    if follower is None or follower.op_type != "Add" or follower.domain or weight.rank != _MATRIX:
         return None
     bias = follower.inputs[1] if follower.inputs[0] is node.outputs[0] else follower.inputs[0]
     added = operand_of(bias)
-    if bias is None or added is None or not on_the_product(added, data, weight):
+    if bias is None or added is None or not added.is_constant:
         return None
     return (follower, bias) if bias_per_column(added, _size(weight, 1)) else None
 

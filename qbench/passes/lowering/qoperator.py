@@ -15,18 +15,19 @@ import onnx_ir as ir
 from qbench.graph import grid_of, infer_shapes
 from qbench.passes.canonical.remove_dead import RemoveDead
 from qbench.passes.declining import decline
-from qbench.passes.effect import LOSSY, Effect
+from qbench.passes.effect import LOSSY, QDQ, Effect
 from qbench.passes.lowering.counted import has_own_operator, lower_counted, lower_requantize
 from qbench.passes.lowering.dynamic_products import is_dynamic_product, lower_dynamic_product
 from qbench.passes.lowering.elementwise import lower_concat, lower_pointwise
 from qbench.passes.lowering.movers import is_mover, lower_mover, move_constant
 from qbench.passes.lowering.operands import is_quantize, operand_of
 from qbench.passes.lowering.products import lower_convolution, lower_gemm, lower_matrix_product
-from qbench.passes.lowering.quantized_weights import quantize_weights
 from qbench.passes.lowering.shared_quantizers import share_quantizers
 from qbench.passes.lowering.site import Site
 from qbench.passes.lowering.target import ONNX_RUNTIME, Target
 from qbench.passes.lowering.zero_points import write_zero_points
+from qbench.passes.naming import NameScope
+from qbench.passes.qdq.folding import fold_quantizer
 from qbench.passes.rewriting import rewrite
 
 Rule = Callable[[Site, ir.Node], str | None]
@@ -71,7 +72,7 @@ class LowerToQOperator:
         for node in model.graph:
             if is_quantize(node) and node.op_type != "DynamicQuantizeLinear":
                 grid_of(node)  # what means nothing is told before anything is lowered
-        quantized = quantize_weights(model)
+        quantized = _quantize_constants(model)
         site = Site(model, self.target)
         changed = write_zero_points(site) or quantized
         if self.target.any_grids:  # ONNX Runtime has a way of its own with such graphs
@@ -100,6 +101,19 @@ def lower_to_qoperator(model: ir.Model, target: Target = ONNX_RUNTIME) -> ir.Mod
         InputError: a Q or DQ that means nothing.
     """
     return rewrite(model, (LowerToQOperator(target),))
+
+
+def _quantize_constants(model: ir.Model) -> bool:
+    """Quantize beforehand what a graph quantizes of constants, True when there was any; so it counts as if folded.
+
+    By ONNX's rule, whatever the machine: the converter of a model quantizes its constants, not the engine.
+
+    Raises:
+        InputError: a Q or DQ that means nothing.
+    """
+    names = NameScope.of_values(model)
+    quantizers = [node for node in model.graph if not node.domain and node.op_type == "QuantizeLinear"]
+    return [fold_quantizer(node, names, (QDQ,)) for node in quantizers].count(True) > 0
 
 
 def _rule(node: ir.Node) -> Rule:

@@ -16,8 +16,9 @@ from qbench.graph import only_consumer
 from qbench.numerics import dequantize
 from qbench.passes.declining import decline
 from qbench.passes.effect import EXACT, Effect
-from qbench.passes.levels.border import Levels, can_limit, levels_of, set_limits
-from qbench.passes.levels.clips import RealClip, real_clip_of
+from qbench.passes.levels.border import Levels, border_of, can_limit, levels_of, set_limits
+from qbench.passes.levels.clips import RealClip, limits_behind, real_clip_of
+from qbench.passes.levels.tables import Stop, brought
 from qbench.passes.naming import NameScope
 
 
@@ -40,13 +41,16 @@ class ClipLevels:
             return False
         reals = _reals(levels)
         kept = np.clip(reals, np.float32(clip.low), np.float32(clip.high))
-        if kept.tobytes() == reals.tobytes():  # bits, not numbers: −0 is not 0
-            return _removed(clip)
         low, high = _ends(levels, reals, clip)
         limited = np.clip(reals, reals[low], reals[high])
-        if kept.tobytes() != limited.tobytes():
+        if kept.tobytes() != limited.tobytes():  # bits, not numbers: −0 is not 0
             decline(node, "an end of it lies between two levels", self.name)
             return False
+        if not _same_behind(clip, levels, (levels.low + low, levels.low + high), self.effect.machines):
+            decline(node, "the quantizer behind it would saturate at other levels", self.name)
+            return False
+        if kept.tobytes() == reals.tobytes():
+            return _removed(clip)
         border = levels.border
         if border is None or len(border.levels.uses()) > 1 or border.levels.is_graph_output():
             decline(node, "its levels are not quantized for it alone", self.name)
@@ -58,6 +62,29 @@ class ClipLevels:
         _removed(clip)
         set_limits(border, low, high, names)
         return True
+
+
+def _same_behind(clip: RealClip, levels: Levels, ends: tuple[int, int], machines: tuple[str, ...]) -> bool:
+    """Whether a quantizer that would absorb ``clip`` gives the same of ``levels`` if they are limited to ``ends``.
+
+    An integer machine absorbs the clip (``absorb-clip``), whose ends are reals; it brings the ends of levels to the
+    grid behind by its own rule, which may round a tie otherwise.
+    """
+    reader = only_consumer(clip.node.outputs[0])
+    while (next_clip := real_clip_of(reader)) is not None:
+        reader = only_consumer(next_clip.node.outputs[0])
+    border = None if reader is None else border_of(reader)
+    if border is None or border.quantizer.graph is not clip.node.graph:
+        return True
+    stops, every = (Stop(border.grid, border.low, border.high),), np.arange(levels.low, levels.high + 1)
+    limits = limits_behind(clip, border)
+    return all(
+        np.array_equal(
+            np.clip(brought(every, levels.grid, stops, one), *limits),
+            brought(np.clip(every, *ends), levels.grid, stops, one),
+        )
+        for one in machines
+    )
 
 
 def _reals(levels: Levels) -> np.ndarray[tuple[int], np.dtype[np.float32]]:

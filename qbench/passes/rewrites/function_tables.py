@@ -25,7 +25,8 @@ from qbench.numerics import get_arithmetic
 from qbench.passes.constants import add_constant
 from qbench.passes.declining import decline
 from qbench.passes.effect import MACHINES, QDQ, Effect, EffectKind
-from qbench.passes.levels.border import Border, Levels, border_of, levels_of
+from qbench.passes.levels.border import Border, Levels, border_of, levels_of, readers_of
+from qbench.passes.levels.clips import real_clip_of
 from qbench.passes.levels.tables import Array
 from qbench.passes.lowering.machines import INTEGER_MACHINES
 from qbench.passes.lowering.qoperator import lower_to_qoperator
@@ -84,6 +85,8 @@ class FunctionTables:
             return "the levels before it are not 8 bits of one static grid"
         if not self.tables:
             return "the target has no tables"
+        if any(real_clip_of(use.node) is not None for one in readers_of(border) for use in one.outputs[0].uses()):
+            return "a clip behind it is one of its levels, whose limits a table does not say"
         alone = _alone(model, chain, border)
         occurring = np.arange(levels.low, levels.high + 1) % _LEVELS
         if np.isnan(_reals(alone, len(chain))[occurring]).any():
