@@ -2,7 +2,7 @@
 
 import argparse
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.numerics import Arithmetic
-    from qbench.passes import Checked, Pass, Pipeline, Rewritten
+    from qbench.passes import Checked, OutputChange, Pass, Pipeline, Rewritten
 
 _POLICIES = ("exact", "rounding", "fast")
 _RANDOM = "random"
@@ -77,10 +77,12 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         _tell_refuted(arguments, refuted.found)
         return ExitCode.GATE_FAILED
     save_model(found.model, arguments.output)
+    outputs = checking.outputs(model, found) if checking else ()
     if arguments.json:
-        print_json(_table(arguments, len(model.graph), found, checking))
+        print_json(_table(arguments, len(model.graph), found, checking, outputs))
     else:
         _print(arguments, len(model.graph), found, checking)
+        _print_outputs(found, outputs)
     return ExitCode.FINE
 
 
@@ -112,6 +114,14 @@ class _Checking:
         if checked.refuted:
             raise _RefutedError(checked, before)
         self.found.setdefault(one.name, []).append(checked)
+
+    def outputs(self, before: "ir.Model", found: "Rewritten") -> "tuple[OutputChange, ...]":
+        """What all passes together did to the outputs on the samples; nothing where all that changed is exact."""
+        from qbench.passes import output_changes
+
+        if not self.samples or not _inexact(found):
+            return ()
+        return output_changes(before, found.model, self.samples, *((self.machines,) if self.machines else ()))
 
     def counts(self, name: str) -> dict[str, int]:
         """Verdict → regions that the pass changed, in all rounds."""
@@ -224,6 +234,23 @@ def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checki
         print_columns([(name, str(len(nodes) or 1), _with_nodes(reason, nodes)) for (name, reason), nodes in groups])
 
 
+def _inexact(found: "Rewritten") -> bool:
+    """Whether a pass changed something that did not promise to leave every bit."""
+    from qbench.passes import EffectKind
+
+    return any(one.changed and one.effect.kind is not EffectKind.EXACT for one in found.accounts)
+
+
+def _print_outputs(found: "Rewritten", outputs: "tuple[OutputChange, ...]") -> None:
+    if not _inexact(found):
+        return
+    print("\nEffects hold for every site by itself; they do not bound the outputs, where sites add up.")
+    if outputs:
+        print("\n".join(f"output {one}" for one in outputs))
+    else:
+        print("--check --data D measures what all passes together did to the outputs.")
+
+
 def _checked_words(counts: dict[str, int]) -> str:
     return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no value changed"
 
@@ -256,7 +283,11 @@ def _head(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _table(
-    arguments: argparse.Namespace, nodes: int, found: "Rewritten", checking: "_Checking | None"
+    arguments: argparse.Namespace,
+    nodes: int,
+    found: "Rewritten",
+    checking: "_Checking | None",
+    outputs: "tuple[OutputChange, ...]",
 ) -> dict[str, Any]:
     passes: list[dict[str, Any]] = []
     for one in found.accounts:
@@ -264,7 +295,9 @@ def _table(
         passes.append(facts | ({"checked": checking.counts(one.name)} if checking else {}))
     declined = [{"pass": name, "reason": reason, "nodes": nodes} for (name, reason), nodes in _groups(found)]
     counts = {"nodes_before": nodes, "nodes_after": len(found.model.graph), "refuted": None}
-    return _head(arguments) | counts | {"passes": passes, "declined": declined}
+    measured = [asdict(one) for one in outputs]
+    bounded = {"outputs_bounded": not _inexact(found), "outputs": measured}
+    return _head(arguments) | counts | {"passes": passes, "declined": declined} | bounded
 
 
 COMMAND = Command(

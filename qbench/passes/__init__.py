@@ -26,10 +26,12 @@ if TYPE_CHECKING:
     from qbench.passes.effect_check.checking import assert_effect as assert_effect
     from qbench.passes.effect_check.checking import check_pass as check_pass
     from qbench.passes.effect_check.checking import check_run as check_run
+    from qbench.passes.effect_check.checking import output_changes as output_changes
     from qbench.passes.effect_check.occurring import BrokenRegion as BrokenRegion
     from qbench.passes.effect_check.occurring import broken_regions as broken_regions
     from qbench.passes.effect_check.verdicts import Checked as Checked
     from qbench.passes.effect_check.verdicts import Counterexample as Counterexample
+    from qbench.passes.effect_check.verdicts import OutputChange as OutputChange
     from qbench.passes.effect_check.verdicts import PassVerdict as PassVerdict
     from qbench.passes.effect_check.verdicts import RegionVerdict as RegionVerdict
     from qbench.passes.lowering.machines import INTEGER_MACHINES as INTEGER_MACHINES
@@ -83,9 +85,9 @@ else:
             "contract": ("Pass", "Placed"),
             "declining": ("decline", "declined"),
             "effect": ("EXACT", "LOSSY", "Effect", "EffectKind", "Policy", "within"),
-            "effect_check.checking": ("assert_effect", "check_pass", "check_run"),
+            "effect_check.checking": ("assert_effect", "check_pass", "check_run", "output_changes"),
             "effect_check.occurring": ("BrokenRegion", "broken_regions"),
-            "effect_check.verdicts": ("Checked", "Counterexample", "PassVerdict", "RegionVerdict"),
+            "effect_check.verdicts": ("Checked", "Counterexample", "OutputChange", "PassVerdict", "RegionVerdict"),
             "lowering.machines": ("INTEGER_MACHINES",),
             "lowering.qoperator": ("LowerToQOperator", "lower_to_qoperator"),
             "lowering.target": ("ONNX_RUNTIME", "Target"),

@@ -1,9 +1,9 @@
-"""The graph that the integer machines of the interpreter count: dead nodes gone, clips fused, quantizers shared, lowered.
+"""The graph that the integer machines of the interpreter count: dead nodes and clips gone, quantizers shared, lowered.
 
 A machine clamps where it rounds: a Relu between an operator and its quantizer is a limit of the result to it, and no
-reason to leave the operator in floats. Neither is a clip of dequantized levels in front of an operator, which is a limit
-of these levels, nor a reader whose result is not used. So a graph counts alike before and after a rewrite that says the
-same.
+reason to leave the operator in floats. Neither is a clip of dequantized levels in front of an operator, which limits
+these levels, nor a reader whose own result nothing needs. So a graph counts alike before and after a rewrite that says
+the same.
 """
 
 import onnx_ir as ir

@@ -6,9 +6,10 @@ import textwrap
 from pathlib import Path
 
 import numpy as np
+import onnx_ir
 import pytest
 
-from qbench import load_model
+from qbench import load_model, save_model
 from qbench.passes import catalogue, standard_pipeline
 
 CHAIN = """<ir_version: 10, opset_import: ["" : 21]>
@@ -89,8 +90,6 @@ MINE = ("--extension", "mine:EXTENSION")
 def folder(tmp_path, monkeypatch):
     import onnx_ir as ir
 
-    from qbench import save_model
-
     monkeypatch.chdir(tmp_path)
     model = ir.from_onnx_text(CHAIN)
     for node in model.graph:
@@ -130,6 +129,29 @@ def test_json_says_the_same_and_what_was_declined(folder, qbench):
     (refused,) = facts["declined"]
     assert refused["pass"] == "merge-requantize"
     assert "rounding(1)" in refused["reason"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "rest"), [("exact", ()), ("rounding", ()), ("rounding", ("--check", "--data", "data.npz"))]
+)
+def test_it_says_whether_effects_bound_the_outputs_and_measures_them(folder, qbench, policy, rest):
+    np.savez(folder / "data.npz", x=np.arange(-128, 128).reshape(64, 4).astype(np.int8), y=np.zeros(64, np.int64))
+    model = onnx_ir.from_onnx_text(
+        '<ir_version: 10, opset_import: ["" : 21]> net (int8[n,4] x) => (float[n,4] y)'
+        "<float s = {0.5}, float t = {0.3}, int8 z = {0}> {"
+        " r = DequantizeLinear(x, s, z) q = QuantizeLinear(r, t, z) d = DequantizeLinear(q, t, z)"
+        " p = QuantizeLinear(d, s, z) y = DequantizeLinear(p, s, z) }"
+    )
+    for node in model.graph:
+        node.name = node.outputs[0].name
+    save_model(model, folder / "net.onnx")
+    settings = ("--policy", policy, "--count", "64", "--passes", "merge-requantize{steps = 1}, remove-dead", *rest)
+    code, out, _ = qbench("rewrite", "net.onnx", "-o", "out.onnx", *settings, "--json")
+    facts = json.loads(out)
+    assert code == 0
+    assert facts["outputs_bounded"] is (policy == "exact")
+    assert [one["machine"] for one in facts["outputs"]] == (["qdq", "ideal"] if rest else [])
+    assert all(one["of"] == 256 and (one["steps"] == 1) == bool(one["moved"]) for one in facts["outputs"])
 
 
 def test_without_names_the_standard_pipeline_of_the_policy_runs(folder, qbench):

@@ -5,7 +5,6 @@ import pytest
 from operator_cases.graphs import Array, RandomGraph
 
 from qbench.backends import get_backend
-from qbench.host import DotProduct, probe_dot_product
 
 FLOATS = 1e-5
 """Of the largest output: what float operators behind the last quantizer may differ by."""

@@ -7,13 +7,14 @@ returned bool = the graph differs        run again on its result: False, and not
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import QbenchError
 from qbench.graph import graph_digest, shapes_alone
 from qbench.interpreter import BatchError
 from qbench.passes.contract import Pass
-from qbench.passes.effect import QDQ, Effect, EffectKind
+from qbench.passes.effect import LOSSY, MACHINES, QDQ, Effect, EffectKind
 from qbench.passes.effect_check.comparing import Yardstick
 from qbench.passes.effect_check.judging_region import Question, judged
 from qbench.passes.effect_check.machines import Feeds, Machine, machine_name, running
@@ -21,7 +22,7 @@ from qbench.passes.effect_check.reach import common_reach, reach_of
 from qbench.passes.effect_check.regions import Region, Side, changed_regions
 from qbench.passes.effect_check.steps import step_of
 from qbench.passes.effect_check.trials import Trials, at_zero, trials_of
-from qbench.passes.effect_check.verdicts import Array, Checked, PassVerdict, RegionVerdict
+from qbench.passes.effect_check.verdicts import Array, Checked, OutputChange, PassVerdict, RegionVerdict
 from qbench.passes.soundness import Interface, fault_of
 
 _SIZES = (2, 32)
@@ -104,6 +105,30 @@ def assert_effect(
     if found.refuted:
         raise AssertionError(str(found))
     return found
+
+
+def output_changes(
+    before: ir.Model, after: ir.Model, samples: Sequence[Feeds], machines: Sequence[Machine] = MACHINES
+) -> tuple[OutputChange, ...]:
+    """What a whole pipeline did to the outputs of a graph, measured on ``samples``; one row per machine and output.
+
+    Effects hold for every site by itself. What several sites move adds up on the way to an output, and operators
+    between amplify it, so that no effect but exact bounds this number.
+
+    Raises:
+        QbenchError: a machine that is unknown, or cannot run one of the graphs.
+    """
+    found = []
+    for machine in machines:
+        runs = running(before, machine), running(after, machine)
+        for value in before.graph.outputs:
+            name, by = value.name or "", Yardstick(LOSSY, reach_of(value), step_of(value))
+            apart = [by.steps(*(np.asarray(run(feeds)[name]) for run in runs)) for feeds in samples]
+            farthest = max((float(one.max(initial=0.0)) for one in apart), default=0.0)
+            moved, of = (sum(count(one) for one in apart) for count in (np.count_nonzero, np.size))
+            steps = int(farthest) if np.isfinite(farthest) else None
+            found.append(OutputChange(name, machine_name(machine), int(moved), int(of), steps))
+    return tuple(found)
 
 
 def _names(effect: Effect, machines: Sequence[Machine] | None) -> tuple[str, ...]:

@@ -88,6 +88,28 @@ class RegionVerdict:
         return f"'{self.output}' {words}{f': {self.note}' * (bool(self.note) and self.verdict is PassVerdict.TRIED)}"
 
 
+@dataclass(frozen=True, slots=True)
+class OutputChange:
+    """How far one output of a whole graph moved on samples, under one machine.
+
+    Args:
+        moved, of: elements that differ, of how many.
+        steps: the farthest, in whole steps of the output's grid; None: it has no grid, or an element is no number.
+    """
+
+    output: str
+    machine: str
+    moved: int
+    of: int
+    steps: int | None
+
+    def __str__(self) -> str:
+        if not self.moved:
+            return f"'{self.output}': none of {self.of} moved ({self.machine})"
+        steps = "" if self.steps is None else f", by up to {self.steps} step{'s' * (self.steps != 1)}"
+        return f"'{self.output}': {self.moved} of {self.of} moved{steps} ({self.machine})"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Checked:
     """A pass on one graph.

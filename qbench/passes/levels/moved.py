@@ -1,6 +1,7 @@
-"""Quantizers at which a rewrite moved a level: none is moved twice, so that what one site admits does not add up.
+"""Quantizers at which a rewrite moved a level: none is moved twice, so that one site keeps to what it admits.
 
-Merging a hundred requantizes one by one, each time by a step, would move a level by a hundred.
+Merging a hundred requantizes one by one, each time by a step, would move a level by a hundred. What different sites
+move still adds up on the way to an output (``passes.effect``).
 """
 
 from qbench.passes.levels.border import Border

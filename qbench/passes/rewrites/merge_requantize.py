@@ -7,7 +7,7 @@
 The last limits alone would be wrong: [1,3], [0,4], [2,4] on one grid let nothing above 3 through, so that [2,3] stays.
 Dropping the middle grid drops a rounding: a level moves by up to ½·s₁/s₂ + 1 steps. Every level of g₀ is tried both
 ways, under every machine of the effect, and the site is left alone where one moves further than is admitted.
-A border that was moved once is moved no further: steps do not add up along a chain.
+A border that was moved once is moved no further, so that one border keeps to ``steps``; those of a graph add up.
 """
 
 from dataclasses import dataclass
