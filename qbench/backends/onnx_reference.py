@@ -14,7 +14,8 @@ from qbench.backends.feeds import FeedCheck
 from qbench.backends.protocol import Array, Executor, Feeds
 from qbench.backends.tapping import loaded, with_taps
 from qbench.errors import InputError, UnsupportedError
-from qbench.graph import Capabilities, model_bytes
+from qbench.graph import Capabilities, model_bytes, node_key, opset
+from qbench.interpreter import own_operators, refusal
 
 if TYPE_CHECKING:
     from onnx.reference import ReferenceEvaluator
@@ -57,17 +58,30 @@ class OnnxReferenceBackend:
 
         graph = loaded(model)
         tapped = with_taps(graph, taps)
+        proto = onnx.load_model_from_string(model_bytes(tapped))
+        if proto.functions:  # the evaluator runs their bodies without the kernels that are ours
+            proto = onnx.inliner.inline_local_functions(proto)
+            tapped = ir.from_proto(proto)
+        version, nodes = opset(tapped), [node for part in tapped.graphs() for node in part]
+        for node in nodes:
+            if reason := refusal(node, version):
+                raise self._refused(graph, f"'{node_key(node)}': {reason}")
+        own = own_operators({node.op_type for node in nodes if not node.domain}, version)
         try:
-            proto = onnx.load_model_from_string(model_bytes(tapped))
-            evaluator = ReferenceEvaluator(proto, new_ops=evaluator_operators(tapped))
+            evaluator = ReferenceEvaluator(proto, new_ops=[*evaluator_operators(tapped), *own])
         except (NotImplementedError, RuntimeError, ValueError, TypeError) as error:
-            raise UnsupportedError(
-                f"Preparing '{graph.graph.name}' on '{self.name}'",
-                found=" ".join(str(error).split())[:300],
-                expected=f"operators that the evaluator of onnx {onnx.__version__} has",
-                remedy="Choose another backend for this model.",
-            ) from error
+            raise self._refused(graph, " ".join(str(error).split())[:300]) from error
         return _ReferenceExecutor(evaluator, FeedCheck.of(graph, self.name))
+
+    def _refused(self, graph: ir.Model, found: str) -> UnsupportedError:
+        import onnx
+
+        return UnsupportedError(
+            f"Preparing '{graph.graph.name}' on '{self.name}'",
+            found=found,
+            expected=f"operators that the evaluator of onnx {onnx.__version__} computes as ONNX defines them",
+            remedy="Choose another backend for this model.",
+        )
 
 
 class _ReferenceExecutor(Closing):

@@ -9,6 +9,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError, UnsupportedError, unknown_name
 from qbench.graph import INTEGER_DOMAIN, POINTWISE, QLINEAR, node_key, outside_operator
+from qbench.interpreter.float_kernels.evaluator import refusal
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels import (
     borders,
@@ -19,7 +20,6 @@ from qbench.interpreter.integer_kernels import (
     linear,
     means,
     moving,
-    padding,
     pooling,
     products,
     softmax,
@@ -39,8 +39,6 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
         ("", "Clip"): borders.clip,
         ("", "MaxPool"): pooling.max_pool,
         ("", "Flatten"): moving.flatten,
-        ("", "GlobalMaxPool"): moving.global_max_pool,
-        ("", "Pad"): padding.pad,
         ("", "Resize"): moving.resize,
         ("", "TopK"): reference,
         ("", "ConvInteger"): convolutions.conv_integer,
@@ -124,6 +122,10 @@ def _of_others(node: ir.Node) -> Maker:
     return functions.function if on_levels else reference
 
 
+def _refuse(making: Making) -> Run:
+    raise ValueError(refusal(making.node, making.opset))
+
+
 def make_kernel(making: Making) -> Run:
     """The kernel of a node under its arithmetic.
 
@@ -135,7 +137,7 @@ def make_kernel(making: Making) -> Run:
     maker = KERNELS.get((node.domain, node.op_type), _of_others(node))
     doing = f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic '{making.arithmetic.name}'"
     try:
-        return maker(making)
+        return _refuse(making) if refusal(node, making.opset) else maker(making)
     except (InputError, UnsupportedError) as error:
         if f"'{node_key(node)}'" in error.doing:
             raise

@@ -1,6 +1,6 @@
 """Movers that ONNX's evaluator computes one element at a time, or engines not at all on integers: of any element type.
 
-GlobalMaxPool takes the largest. Flatten makes a matrix of an empty batch too, which ONNX's evaluator refuses. Resize to
+Flatten makes a matrix of an empty batch too, which ONNX's evaluator refuses. Resize to
 the nearest picks along every axis by itself, x = f(o) and rounded:
 
     asymmetric o / s       half_pixel (o + ½) / s − ½       align_corners o (n − 1) / (m − 1)
@@ -24,17 +24,6 @@ Single = npt.NDArray[np.float32]
 _SCALES, _SIZES = 2, 3
 _HALF = np.float32(0.5)
 _ROI_IS_INPUT = 11
-
-
-def global_max_pool(making: Making) -> Run:  # noqa: ARG001 - a maker's
-    """GlobalMaxPool: the largest of each channel."""
-
-    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        x = inputs[0]
-        assert x is not None
-        return (x.max(axis=tuple(range(2, x.ndim)), keepdims=True),)
-
-    return run
 
 
 def flatten(making: Making) -> Run:

@@ -7,6 +7,7 @@ import numpy as np
 
 from qbench.graph import int_attribute, ints_attribute
 from qbench.interpreter.arrays import Array
+from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels.averaging import Averagers
 from qbench.interpreter.kernel import Making, Run
 from qbench.interpreter.windows import Windows, channels_first, channels_last
@@ -14,13 +15,13 @@ from qbench.numerics import Averaging, QParams
 
 
 def max_pool(making: Making) -> Run:
-    """MaxPool of levels, or of floats: padding never wins.
+    """MaxPool of levels, or of floats: padding never wins. One with indices is a float kernel's.
 
     NaN wins wherever it stands, as in PyTorch; ONNX Runtime 1.31 on x64 keeps one that is last in its window, no other.
     """
     window = ints_attribute(making.node, "kernel_shape")
     if not window or len(making.node.outputs) > 1:
-        raise ValueError("a MaxPool with indices")
+        return reference(making)
     windows = Windows.of(making.node, window)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:

@@ -1,7 +1,8 @@
 """Computing now what depends on constants only, by the onnx evaluator.
 
-Left alone: randomness, control flow, operators of other domains, QuantizeLinear and its kin (a folded weight would be
-float again), graph outputs, and results that are much larger than what they are made from (a tile, an expansion).
+Left alone: what the evaluator does not compute as ONNX defines it, Dropout, control flow, operators of other domains,
+QuantizeLinear and its kin (a folded weight would be float again), graph outputs, and results that are much larger than
+what they are made from (a tile, an expansion).
 """
 
 import math
@@ -16,13 +17,11 @@ import onnx
 import onnx_ir as ir
 
 from qbench.graph import constant_value, is_constant, is_pinned, is_qdq, opset
+from qbench.interpreter import own_operators, refusal
 from qbench.passes.constants import add_constant
 from qbench.passes.effect import EXACT, Effect
 from qbench.passes.naming import NameScope
 
-_RANDOM = frozenset(
-    {"Bernoulli", "Multinomial", "RandomNormal", "RandomNormalLike", "RandomUniform", "RandomUniformLike", "Dropout"}
-)
 _GROWING: Mapping[str, int] = MappingProxyType({"ConstantOfShape": 0, "Expand": 1, "Tile": 1})
 """Operators that can make a gigabyte out of a shape, with the input that says so."""
 
@@ -46,7 +45,7 @@ class FoldConstants:
         version = opset(model)
         names = NameScope.of_values(model)
         for node in list(model.graph):
-            if not _foldable(node):
+            if not _foldable(node, version):
                 continue
             results = _computed(node, version)
             if results is None:
@@ -61,8 +60,8 @@ class FoldConstants:
         return folded
 
 
-def _foldable(node: ir.Node) -> bool:
-    if node.domain or node.op_type in _RANDOM or is_qdq(node) or not node.inputs:
+def _foldable(node: ir.Node, version: int) -> bool:
+    if node.domain or node.op_type == "Dropout" or is_qdq(node) or not node.inputs or refusal(node, version):
         return False
     if any(value.is_graph_output() for value in node.outputs):
         return False
@@ -105,7 +104,8 @@ def _computed(node: ir.Node, version: int) -> Sequence[npt.NDArray[Any]] | None:
     model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", version)])
     try:
         with np.errstate(all="ignore"):
-            found = dict(zip(outputs, ReferenceEvaluator(model).run(None, feeds), strict=True))
+            evaluator = ReferenceEvaluator(model, new_ops=own_operators([node.op_type], version))
+            found = dict(zip(outputs, evaluator.run(None, feeds), strict=True))
     except Exception:  # kernels raise whatever numpy raises; the node then stays as it is
         return None
     if not all(_is_numeric(result) for result in found.values()):
