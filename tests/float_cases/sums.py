@@ -22,7 +22,7 @@ def reduction(draw: Draw) -> Example:
     if draw.operator == "ReduceLogSum":
         x = np.abs(x) + np.ones((), x.dtype)
     if draw.operator == "ReduceProd" and x.dtype.kind in "iu":
-        x = np.clip(x, 0 if x.dtype.kind == "u" else -2, 2).astype(x.dtype)
+        x = np.clip(x, 0 if x.dtype.kind == "u" else -1, 1).astype(x.dtype)
     attributes: dict[str, Any] = {"keepdims": draw.whole(0, 1)} if draw.maybe(0.7) else {}
     axes = draw.axes(x.ndim) if x.ndim and draw.maybe(0.8) else None
     inputs: list[Array | None] = [x]
@@ -255,7 +255,7 @@ def short_fourier(draw: Draw) -> Example:
 def window(draw: Draw) -> Example:
     """Of a given size."""
     attributes = {"periodic": draw.whole(0, 1)} if draw.maybe(0.7) else {}
-    return Example([_ints(draw.whole(2, 12))], attributes, slack=4)
+    return Example([_ints(draw.whole(3, 12))], attributes, slack=16)
 
 
 def mel(draw: Draw) -> Example:

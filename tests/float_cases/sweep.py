@@ -67,7 +67,7 @@ class Tally:
     """What came of the calls of one operator on one side.
 
     Args:
-        counts: equal, rounding, refused, refused-late (by the batch), wrong, crash; unjudged (the engine refused it) and
+        counts: equal, rounding, refused, refused-late (by the batch), wrong, crash; unjudged (the engine refused it),
             neither (both did).
         shown: the first calls of each kind that is not meant to be.
         reasons: why calls were refused.

@@ -66,7 +66,6 @@ _OWN: Mapping[str, _Own] = MappingProxyType(
         "MaxPool": _Own(windows.max_pool),
         "Mean": _Own(normalizing.mean),
         "NonMaxSuppression": _Own(moving.non_max_suppression),
-        "OneHot": _Own(moving.one_hot),
         "Pad": _Own(moving.pad),
         "QuantizeLinear": _Own(normalizing.quantize_linear),
         "RNN": _Own(recurrent.recurrent),
@@ -75,6 +74,7 @@ _OWN: Mapping[str, _Own] = MappingProxyType(
         "Resize": _Own(moving.resize),
         "RoiAlign": _Own(moving.roi_align),
         "Scatter": _Own(moving.scatter),
+        "Shape": _Own(moving.shape_of),
         "Slice": _Own(moving.slices),
         "Softmax": _Own(normalizing.softmax, last=12),
         "Softsign": _Own(normalizing.softsign),
@@ -101,9 +101,15 @@ def _trains(node: ir.Node) -> bool:
     return found is None or bool(found.any())
 
 
-def _returns_mask(node: ir.Node) -> bool:
-    masks = node.outputs[1:2]
-    return any(mask.name and (mask.uses() or mask.is_graph_output()) for mask in masks)
+def _returns(node: ir.Node, index: int) -> bool:
+    """Whether anything reads output ``index``."""
+    values = node.outputs[index : index + 1]
+    return any(value.name and (value.uses() or value.is_graph_output()) for value in values)
+
+
+def _looks_back(node: ir.Node) -> bool:
+    has_past = any(value is not None for value in node.inputs[4:6])
+    return has_past and bool(int_attribute(node, "is_causal", 0))
 
 
 def _pads_by_rule(node: ir.Node) -> bool:
@@ -188,7 +194,7 @@ _REFUSED = (
         _always,
         _OBJECTS,
     ),
-    _Refused("Dropout", _returns_mask, "engines disagree on the mask, which is not defined", last=11),
+    _Refused("Dropout", lambda n: _returns(n, 1), "engines disagree on the mask, which is not defined", last=11),
     _Refused(
         "AveragePool LpPool MaxPool",
         _pads_dilated,
@@ -203,6 +209,13 @@ _REFUSED = (
     _Refused(
         "Loop", _stacks, "ONNX's evaluator joins the values that each pass gives along their first axis, not a new one"
     ),
+    _Refused(
+        "BatchNormalization",
+        lambda n: bool(int_attribute(n, "training_mode", 0)),
+        "statistics of a batch in training have no kernel",
+    ),
+    _Refused("Attention", _looks_back, "engines differ in which of the past a causal query sees"),
+    _Refused("Attention", lambda n: _returns(n, 3), "engines write masked scores as different numbers"),
     _Refused(
         "AffineGrid", _centers_one, "with align_corners, engines put the only element of an axis at different places"
     ),

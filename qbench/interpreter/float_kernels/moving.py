@@ -53,6 +53,12 @@ def _cut(start: int, end: int, step: int, size: int) -> slice:
     return slice(first, None if last < 0 else last, step)
 
 
+def shape_of(call: Call, inputs: Inputs) -> Results:
+    """Shape, or a part of it whose ends are clamped to the rank."""
+    start, end = call.attributes.get("start"), call.attributes.get("end")
+    return (np.array(needed(inputs, 0).shape[start:end], np.int64),)
+
+
 def squeeze(call: Call, inputs: Inputs) -> Results:
     """Squeeze of any axes at once; the evaluator takes them one after another."""
     x = needed(inputs, 0)
@@ -93,17 +99,6 @@ def pad(call: Call, inputs: Inputs) -> Results:
         width[axis] = (max(before, 0), max(behind, 0))
     fill = 0 if value is None else np.asarray(value).astype(x.dtype)
     return (np.pad(x[tuple(cut)], width, constant_values=fill),)
-
-
-def one_hot(call: Call, inputs: Inputs) -> Results:
-    """OneHot of values of any type; a depth further off than the axis allows is the off value."""
-    indices, depth, values = needed(inputs, 0), int(needed(inputs, 1).reshape(-1)[0]), needed(inputs, 2)
-    axis = int(call.attributes["axis"])
-    axis = axis + indices.ndim + 1 if axis < 0 else axis
-    whole = indices.astype(np.int64)
-    whole = np.expand_dims(np.where(whole < 0, whole + depth, whole), axis)
-    levels = np.arange(depth).reshape([-1 if i == axis else 1 for i in range(indices.ndim + 1)])
-    return (np.where(whole == levels, values[1], values[0]),)
 
 
 def unique(call: Call, inputs: Inputs) -> Results:

@@ -90,7 +90,7 @@ def average_pool(call: Call, inputs: Inputs) -> Results:
     """AveragePool of the evaluator; padding that it does not know goes there as numbers."""
     x, attributes = needed(inputs, 0), dict(call.attributes)
     auto = attributes.get("auto_pad")
-    if auto in ("SAME_UPPER", "SAME_LOWER", "VALID") and (attributes.get("ceil_mode") or auto != "VALID"):
+    if auto in ("SAME_UPPER", "SAME_LOWER", "VALID"):
         geometry = _Geometry.of(call, x.shape[2:], attributes["kernel_shape"])
         attributes["pads"] = [p[0] for p in geometry.pads] + [p[1] for p in geometry.pads]
         attributes["auto_pad"] = "NOTSET"
