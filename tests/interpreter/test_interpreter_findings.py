@@ -10,10 +10,10 @@ import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from float_cases.ground import Example, model_of
-from float_cases.sweep import by_engine
 from onnx import TensorProto, helper
 from onnx.reference import ReferenceEvaluator
+from operator_cases.float_ground import Example, model_of
+from operator_cases.float_sweep import by_engine
 
 from qbench.backends import get_backend
 from qbench.errors import UnsupportedError

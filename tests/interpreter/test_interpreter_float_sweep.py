@@ -14,7 +14,7 @@ import pytest
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from float_cases.sweep import SIDES, STRATEGIES, Tally, swept
+from operator_cases.float_sweep import SIDES, STRATEGIES, Tally, swept
 
 from qbench.interpreter import refusal
 

@@ -1,11 +1,11 @@
-"""What folding makes of constants and of batch normalizations, at every opset from 7 to 25, is what ONNX Runtime gives."""
+"""Folded constants and batch normalizations of every opset from 7 to 25 are what ONNX Runtime computes."""
 
 import numpy as np
 import onnx
 import onnx_ir as ir
 import pytest
-from float_cases.sweep import by_engine
 from onnx import TensorProto, helper, numpy_helper
+from operator_cases.float_sweep import by_engine
 
 from qbench.passes import canonicalize
 from qbench.passes.canonical.fold_constants import FoldConstants

@@ -20,7 +20,7 @@ def scatter(call: Call, inputs: Inputs) -> Results:
     """Scatter of version 9: ScatterElements without negative indices."""
     x, indices, updates = (needed(inputs, index) for index in range(3))
     axis = int(call.attributes["axis"]) % x.ndim
-    places = list(np.indices(indices.shape))
+    places: list[Array] = list(np.indices(indices.shape))
     places[axis] = indices
     found = x.copy()
     found[tuple(places)] = updates

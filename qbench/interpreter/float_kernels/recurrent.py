@@ -72,7 +72,7 @@ class _Way:
         else:
             by_state = (r * h) @ self.recurrence[hidden].T + self.bias_of_state[hidden]
         new = self.functions[1](self._clipped(by_input[:, hidden] + by_state))
-        return (1 - z) * new + z * h
+        return np.asarray((1 - z) * new + z * h)
 
     def _clipped(self, x: Array) -> Array:
         return x if self.clip is None else np.clip(x, -self.clip, self.clip)

@@ -60,7 +60,9 @@ class _Geometry:
         """For each element of the window, in order, its value in every window."""
         for offsets in itertools.product(*map(range, self.kernel)):
             places = zip(offsets, self.dilations, self.strides, self.counts, strict=True)
-            yield padded[(..., *(slice(o * d, o * d + (m - 1) * s + 1, s) for o, d, s, m in places))]
+            cut = [slice(None)] * (padded.ndim - len(offsets))
+            cut += [slice(o * d, o * d + (m - 1) * s + 1, s) for o, d, s, m in places]
+            yield padded[tuple(cut)]
 
 
 def max_pool(call: Call, inputs: Inputs) -> Results:
@@ -68,8 +70,9 @@ def max_pool(call: Call, inputs: Inputs) -> Results:
     x = needed(inputs, 0)
     geometry = _Geometry.of(call, x.shape[2:], call.attributes["kernel_shape"])
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    order = "F" if call.attributes.get("storage_order") else "C"
-    places = np.arange(np.prod(x.shape[2:], dtype=np.int64)).reshape(x.shape[2:], order=order)
+    places = np.arange(np.prod(x.shape[2:], dtype=np.int64))
+    by_column = bool(call.attributes.get("storage_order"))
+    places = places.reshape(x.shape[2:][::-1]).T if by_column else places.reshape(x.shape[2:])
     planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2)) * places.size
     best: Array | None = None
     where: Array | None = None
@@ -94,22 +97,8 @@ def average_pool(call: Call, inputs: Inputs) -> Results:
         geometry = _Geometry.of(call, x.shape[2:], attributes["kernel_shape"])
         attributes["pads"] = [p[0] for p in geometry.pads] + [p[1] for p in geometry.pads]
         attributes["auto_pad"] = "NOTSET"
-        if auto != "VALID":
-            attributes |= {"ceil_mode": 0} if "ceil_mode" in attributes else {}
-            spare = [
-                (n + before + behind - d * (k - 1) - 1) // s + 1 - m
-                for n, (before, behind), d, k, s, m in zip(
-                    x.shape[2:],
-                    geometry.pads,
-                    geometry.dilations,
-                    geometry.kernel,
-                    geometry.strides,
-                    geometry.counts,
-                    strict=True,
-                )
-            ]
-            found = call.evaluated(x, **attributes)[0]
-            return (found[(..., *(slice(None, found.shape[i - len(spare)] - n) for i, n in enumerate(spare)))],)
+        if auto != "VALID" and "ceil_mode" in attributes:
+            attributes["ceil_mode"] = 0
     return call.evaluated(x, **attributes)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from float_cases.ground import Array, Draw, Example, Strategy
+from operator_cases.float_ground import Array, Draw, Example, Strategy
 
 
 def _geometry(draw: Draw, rank: int, *, dilated: bool = True) -> tuple[list[int], dict[str, Any], list[int]]:

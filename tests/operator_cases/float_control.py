@@ -3,7 +3,7 @@
 import numpy as np
 from onnx import TensorProto, helper
 
-from float_cases.ground import Draw, Example, Strategy
+from operator_cases.float_ground import Draw, Example, Strategy
 
 _FLOAT = TensorProto.FLOAT
 

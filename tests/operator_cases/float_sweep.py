@@ -16,19 +16,19 @@ import onnx
 import onnx_ir as ir
 import onnxruntime
 
-from float_cases import control, elementwise, moving, sums, windows
-from float_cases.ground import NEWEST, OLDEST, Array, Draw, Example, Strategy, model_of
+from operator_cases import float_control, float_elementwise, float_moving, float_sums, float_windows
+from operator_cases.float_ground import NEWEST, OLDEST, Array, Draw, Example, Strategy, model_of
 from qbench.backends import get_backend
 from qbench.errors import InputError, UnsupportedError
 from qbench.interpreter import BatchError, Program
 from qbench.numerics import get_arithmetic
 
 STRATEGIES: Mapping[str, Strategy] = {
-    **elementwise.STRATEGIES,
-    **windows.STRATEGIES,
-    **moving.STRATEGIES,
-    **sums.STRATEGIES,
-    **control.STRATEGIES,
+    **float_elementwise.STRATEGIES,
+    **float_windows.STRATEGIES,
+    **float_moving.STRATEGIES,
+    **float_sums.STRATEGIES,
+    **float_control.STRATEGIES,
 }
 Feeds = Mapping[str, Array]
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from float_cases.ground import Array, Draw, Example, Strategy
+from operator_cases.float_ground import Array, Draw, Example, Strategy
 
 
 def _ints(values: Any) -> Array:
@@ -335,7 +335,7 @@ def dynamic_quantize(draw: Draw) -> Example:
 
 def conv_integer(draw: Draw) -> Example:
     """Levels with zero points, into int32."""
-    from float_cases.windows import conv
+    from operator_cases.float_windows import conv
 
     plain = conv(draw)
     kinds = [np.dtype(draw.choose(np.uint8, np.int8)) for _ in range(2)]
@@ -355,7 +355,7 @@ def matmul_integer(draw: Draw) -> Example:
 
 def qlinear_conv(draw: Draw) -> Example:
     """Levels in, levels out."""
-    from float_cases.windows import conv
+    from operator_cases.float_windows import conv
 
     plain = conv(draw)
     levels = np.dtype(draw.choose(np.uint8, np.int8))

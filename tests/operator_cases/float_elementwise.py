@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from float_cases.ground import Array, Draw, Example, Strategy
+from operator_cases.float_ground import Array, Draw, Example, Strategy
 
 _RANGES = {
     "Acos": (-1, 1),
