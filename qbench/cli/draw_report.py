@@ -73,15 +73,16 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
     """The compare page of the site in ``folder``, with the two runs that were asked for."""
-    from qbench.reporting import compare, recent_runs, write_comparison
+    from qbench.reporting import compare, write_comparison
 
     old, new = (find_run(text, arguments.history) for text in arguments.compare)
-    newest = recent_runs(Path(arguments.history), 1).runs[-1:]
+    newest = open_history(arguments.history).heads[-1:] if Path(arguments.history).is_dir() else ()
     first = newest[0].suite if newest else new.suite
     return [write_comparison(compare(old, new), folder, first=first)]
 
 
 def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
+    from qbench.host import utc_now
     from qbench.reporting import WINDOW, build_reports, recent_runs, write_reports
 
     if arguments.runs is not None and arguments.runs < 1:
@@ -89,7 +90,7 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
             "Reading --runs", found=str(arguments.runs), expected="a whole number from 1", remedy="Mend the option."
         )
     window = arguments.runs or WINDOW
-    recent = recent_runs(open_history(arguments.history).folder, window)
+    recent = recent_runs(open_history(arguments.history).folder, window, now=utc_now())
     for problem in recent.problems:
         say(problem)
     memory = _memory(arguments, recent.runs)

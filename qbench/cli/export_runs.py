@@ -1,7 +1,9 @@
 """``qbench export``: runs in other tools' formats."""
 
 import argparse
+import itertools
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,7 +12,7 @@ from qbench.cli.history_files import declare_history, find_run, open_history
 from qbench.cli.printing import say
 
 if TYPE_CHECKING:
-    from qbench.tracking import Run
+    from qbench.tracking import History, Run
 
 _FORMATS = ("csv", "json", "junit", "github-benchmark", "bencher")
 
@@ -37,34 +39,47 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         InputError: there is no such run. StoreError: the file cannot be written.
     """
-    from qbench.reporting import export_text
-    from qbench.storage import write_text
+    from qbench.reporting import export_pieces
+    from qbench.storage import staged_files
 
-    runs = _chosen(arguments)
-    text = export_text(runs, arguments.format)
+    partial: list[str] = []
+    pieces = export_pieces(_noting(_chosen(arguments), partial), arguments.format)
     if arguments.output:
-        write_text(Path(arguments.output), text)
+        path = Path(arguments.output)
+        with staged_files(path) as folder, (folder / path.name).open("w", encoding="utf-8", newline="") as file:
+            file.writelines(pieces)
     else:
-        sys.stdout.write(text)
-    partial = [run.id for run in runs if not run.complete]
+        sys.stdout.writelines(pieces)
     if partial:
         say(f"interrupted, so that cells are missing: {', '.join(partial)}")
     return ExitCode.INCOMPLETE if partial else ExitCode.FINE
 
 
-def _chosen(arguments: argparse.Namespace) -> "list[Run]":
-    found: list[Run] = []
-    for text in arguments.runs or ["latest"]:
-        if text == "all":
-            history = open_history(arguments.history)
-            found += history.runs(arguments.suite)
-            for problem in history.problems:
-                say(problem)
-        else:
-            found.append(find_run(text, arguments.history))
-            for notice in found[-1].notices:
-                say(notice)
-    return found
+def _chosen(arguments: argparse.Namespace) -> "Iterator[Run]":
+    """The runs that were asked for: those that are named are found now, those of ``all`` are read when they are due."""
+    names = arguments.runs or ["latest"]
+    named = {text: find_run(text, arguments.history) for text in names if text != "all"}
+    for notice in (notice for run in named.values() for notice in run.notices):
+        say(notice)
+    history = open_history(arguments.history) if "all" in names else None
+    return itertools.chain.from_iterable(
+        [named[text]] if text in named else _each(history, arguments.suite) for text in names
+    )
+
+
+def _each(history: "History | None", suite: str | None) -> "Iterator[Run]":
+    if history is not None:
+        yield from history.each(head for head in history.heads if suite in (None, head.suite))
+        for sentence in (*history.problems, *history.clock_notices):
+            say(sentence)
+
+
+def _noting(runs: "Iterable[Run]", partial: list[str]) -> "Iterator[Run]":
+    """``runs``; the ids of those that were interrupted are added to ``partial``."""
+    for run in runs:
+        if not run.complete:
+            partial.append(run.id)
+        yield run
 
 
 COMMAND = Command(

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qbench.cli.printing import say
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def open_history(folder: str) -> "History":
     Raises:
         InputError: there is no such folder.
     """
+    from qbench.host import utc_now
     from qbench.tracking import History
 
     if not Path(folder).is_dir():
@@ -32,11 +34,13 @@ def open_history(folder: str) -> "History":
             expected="a folder of run files",
             remedy="Name it with --history, or run a suite first.",
         )
-    return History(Path(folder))
+    return History(Path(folder), now=utc_now())
 
 
 def find_run(text: str, folder: str) -> "Run":
     """The run that ``text`` names: a file, ``latest``, or an id of the history in ``folder``, whole or its beginning.
+
+    Of the history one run alone is read. ``latest`` is the last night: its shards are one run.
 
     Raises:
         InputError: there is none, or several begin so.
@@ -46,9 +50,17 @@ def find_run(text: str, folder: str) -> "Run":
 
     if Path(text).is_file():
         return read_run(Path(text))
-    runs = open_history(folder).runs() if Path(folder).is_dir() else ()
-    found = list(runs[-1:]) if text == "latest" else [run for run in runs if run.id.startswith(text)]
-    found = [run for run in found if run.id == text] or found
+    history = open_history(folder) if Path(folder).is_dir() else None
+    runs = () if history is None else history.heads
+    if history is not None and text == "latest":
+        for notice in history.clock_notices:
+            say(notice)
+        found = list(history.nights()[-1:])
+    else:
+        found = [run for run in runs if run.id.startswith(text)]
+        found = [run for run in found if run.id == text] or found
+    if history is not None and len(found) == 1:
+        found = list(history.each(found))
     if len(found) != 1:
         raise InputError(
             f"Looking for the run '{text}'",

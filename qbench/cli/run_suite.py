@@ -78,12 +78,12 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 def _draw(arguments: argparse.Namespace) -> None:
     """Write the reports that were asked for, as ``qbench report`` writes them."""
     from qbench.cli.trend_files import equivalents_of
-    from qbench.host import first_parents
+    from qbench.host import first_parents, utc_now
     from qbench.reporting import front_pages, read_memory, recent_runs, write_reports
     from qbench.tracking import ANNOTATIONS_FILE
 
     history, folder = Path(arguments.history), Path(arguments.output)
-    recent = recent_runs(history)
+    recent = recent_runs(history, now=utc_now())
     parents = first_parents(".")
     same = equivalents_of({run.suite for run in recent.runs}, Path("suites"))
     notes = history / ANNOTATIONS_FILE

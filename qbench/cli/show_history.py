@@ -1,6 +1,7 @@
 """``qbench history show``: the values of one cell over commits, beside what was accepted, with the steps in them."""
 
 import argparse
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
@@ -63,7 +64,7 @@ def _facts(series: "Series", trends: Trends) -> dict[str, object]:
     from qbench.storage import plain
     from qbench.tracking import accepted_value
 
-    facts: dict[str, Any] = plain(series)
+    facts: dict[str, Any] = plain(replace(series, points=tuple(series.points)))
     accepted = accepted_value(series, trends.accepted)
     dirty = _dirty_commits(trends)
     for point in facts["points"]:

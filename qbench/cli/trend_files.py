@@ -1,8 +1,8 @@
 """What trends are read from: run files, the commits of the project under test, its baselines, what people ruled."""
 
 import argparse
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -62,9 +62,11 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
     parents = first_parents(arguments.project)
     indexed = _from_index(history, arguments.suite, cell, parents)
     runs, problems, series = indexed or _from_files(history, arguments.suite, parents)
-    if arguments.suite is not None and not runs and history.runs():
-        known = {run.suite for run in history.runs()}
+    if arguments.suite is not None and not runs and history.heads:
+        known = {run.suite for run in history.heads}
         raise unknown_name(f"Reading the history in '{arguments.history}'", "suite", arguments.suite, known)
+    for notice in history.clock_notices:
+        say(notice)
     commits = main_line(runs, parents)
     strangers = {commit for run in runs if (commit := measured_commit(run))} - set(commits)
     if strangers:
@@ -86,14 +88,24 @@ _Read = tuple["tuple[Run, ...]", tuple[str, ...], "tuple[Series, ...]"]
 
 
 def _from_files(history: "History", suite: str | None, parents: Sequence[str]) -> _Read:
-    from qbench.tracking import joined_shards, main_line, trend_series
+    """Every run is read once, and let go when its points are known."""
+    from qbench.tracking import TREND_KEYS, in_commit_order, kept_keys, main_line, ordered_trends
 
-    runs = joined_shards(history.runs(suite))
-    return runs, history.problems, trend_series(runs, commits=main_line(runs, parents))
+    nights = history.nights(suite)
+    read: dict[str, Run] = {}
+
+    def each() -> "Iterator[Run]":
+        for run in history.each(in_commit_order(nights, main_line(nights, parents)), kept_keys(*TREND_KEYS)):
+            read[run.id] = replace(run, cells=(), findings=())
+            yield run
+
+    series = ordered_trends(each())
+    return tuple(read[night.id] for night in nights if night.id in read), history.problems, series
 
 
 def _from_index(history: "History", suite: str | None, cell: str | None, parents: Sequence[str]) -> _Read | None:
     """What the index in the history folder says, brought up to date; None where there is none that can say it."""
+    from qbench.host import utc_now
     from qbench.tracking import INDEX_FILE, HistoryIndex, Wanted, joined_shards, main_line
 
     place = history.folder / INDEX_FILE
@@ -105,7 +117,7 @@ def _from_index(history: "History", suite: str | None, cell: str | None, parents
         backend, schema, variant = (*slug.split("+", 2), "", "")[:3]
         wanted = Wanted(suite=suite, model=model, backend=backend, schema=schema, variant=variant)
     try:
-        with HistoryIndex(str(place)) as index:
+        with HistoryIndex(str(place), now=utc_now()) as index:
             done = index.update(history.folder)
             runs = joined_shards(index.starts(suite))
             series = index.series(wanted, commits=main_line(runs, parents))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qbench.errors import IncompleteError, QbenchError
-from qbench.host import first_parents
+from qbench.host import first_parents, utc_now
 from qbench.judging import Measurement
 from qbench.plugin.opening import open_suite
 from qbench.plugin.options import GITHUB
@@ -92,7 +92,7 @@ def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
 
 def _report(recorder: Recorder) -> list[str]:
     options = recorder.options
-    recent = recent_runs(options.history)
+    recent = recent_runs(options.history, now=utc_now())
     parents = first_parents(recorder.config.rootpath)
     same = {run.facts["suite"]: load_suite(Path(file)).table.equivalents for file, run in recorder.runs.items()}
     notes = options.history / ANNOTATIONS_FILE

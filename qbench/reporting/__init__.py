@@ -2,7 +2,7 @@
 
 from qbench.reporting.assembly import build_report, build_reports
 from qbench.reporting.compared import Comparison, compare, newest_comparison
-from qbench.reporting.export import EXPORT_FORMATS, cell_facts, export_text
+from qbench.reporting.export import EXPORT_FORMATS, cell_facts, export_pieces, export_text
 from qbench.reporting.found import Found
 from qbench.reporting.found_words import found_text
 from qbench.reporting.github import add_step_summary, annotations, step_summary
@@ -41,6 +41,7 @@ __all__ = [
     "cell_facts",
     "compare",
     "compare_page",
+    "export_pieces",
     "export_text",
     "finding_page",
     "found_text",

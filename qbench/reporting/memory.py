@@ -22,6 +22,7 @@ from qbench.tracking import (
     group_alerts,
     load_annotations,
     main_line,
+    metrics_of_line,
     trend_series,
 )
 
@@ -118,7 +119,7 @@ def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
     lines = [[(cell_of_line(line), line) for line in run.cells] for run in runs]
     for of_run in lines:
         for cell, line in of_run:
-            metrics, environment = line.get("metrics", {}), str(line.get("environment_class", ""))
+            metrics, environment = metrics_of_line(line), str(line.get("environment_class", ""))
             if (cell, environment) not in compared:
                 compared.add((cell, environment))
                 moving.setdefault(cell, set()).update(_off(cell, environment, metrics, accepted))
@@ -143,7 +144,7 @@ def _off(cell: Cell, environment: str, metrics: Mapping[str, Any], accepted: Acc
 
 def _thinned(line: Mapping[str, Any], metrics: set[str]) -> Mapping[str, Any]:
     """What ``trend_series`` reads of ``line``, with these ``metrics`` alone."""
-    kept = {name: counts for name, counts in line.get("metrics", {}).items() if name in metrics}
+    kept = {name: counts for name, counts in metrics_of_line(line).items() if name in metrics}
     return {**{key: line[key] for key in _READ if key in line}, "metrics": kept}
 
 

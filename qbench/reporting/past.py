@@ -31,6 +31,10 @@ _SAID = (
 """Everything of a line that a view holds, but the seconds it took: these are shown of the newest run alone."""
 
 
+READ = ("type", "suite", *_AXES, *_SAID, "excused", "seconds")
+"""Everything of a line that a report reads."""
+
+
 def read_cells(runs: Sequence[Run]) -> list[Cells]:
     """The cells of each of ``runs``; of a cell that was measured twice in one, the later line."""
     known: dict[tuple[object, ...], tuple[list[Any], CellView]] = {}

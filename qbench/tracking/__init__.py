@@ -28,18 +28,18 @@ from qbench.tracking.counts import Nature, metrics_of_line, nature_of
 from qbench.tracking.findings import finding_line, finding_of_line
 from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
 from qbench.tracking.garbage import without_collector
-from qbench.tracking.history import History, read_run
+from qbench.tracking.history import History, kept_keys, read_run, shown_path
 from qbench.tracking.index import HistoryIndex
 from qbench.tracking.index_file import INDEX_FILE
 from qbench.tracking.leftovers import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
 from qbench.tracking.merging import Merge, merge_run_files
 from qbench.tracking.new_reference import accept_reference
-from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
+from qbench.tracking.ordering import in_commit_order, in_start_order, main_line, measured_commit
 from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
 from qbench.tracking.scope import Scope
 from qbench.tracking.shards import joined_shards, lacking_shares, shard_groups
-from qbench.tracking.trend import Point, Series, cut_levels, trend_series
+from qbench.tracking.trend import TREND_KEYS, Point, Series, cut_levels, ordered_trends, trend_series
 from qbench.tracking.wanted import Wanted
 from qbench.tracking.writing import RunWriter
 
@@ -47,6 +47,7 @@ __all__ = [
     "ANNOTATIONS_FILE",
     "FORMAT",
     "INDEX_FILE",
+    "TREND_KEYS",
     "Acceptance",
     "AcceptedCell",
     "AcceptedLevel",
@@ -101,8 +102,10 @@ __all__ = [
     "finding_of_line",
     "group_alerts",
     "in_commit_order",
+    "in_start_order",
     "is_taken",
     "joined_shards",
+    "kept_keys",
     "lacking_shares",
     "leftover_notes",
     "load_annotations",
@@ -114,12 +117,14 @@ __all__ = [
     "metric_rows",
     "metrics_of_line",
     "nature_of",
+    "ordered_trends",
     "orphan_notes",
     "parts_text",
     "prune_leftovers",
     "read_run",
     "save_baseline",
     "shard_groups",
+    "shown_path",
     "trend_series",
     "without_collector",
 ]

@@ -1,46 +1,66 @@
 """Run files read back: what can be read is kept, what cannot is counted and named, nothing is ever rewritten.
 
-A history is a folder of run files at any depth; merging two histories is copying files.
+A history is a folder of run files at any depth; merging two histories is copying files. Two years of nights are a
+gigabyte: the first line of every file gives the order, and runs are read one at a time, when they are needed.
 """
 
+import datetime
+import io
 import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from qbench.errors import StoreError
+from qbench.tracking.ordering import clock_notices, start_order
 from qbench.tracking.runs import FORMAT, Run, cell_of_line
+from qbench.tracking.shards import joined_run, shard_groups
 
 _FAMILY = FORMAT.partition("/")[0] + "/"
 
+_HEAD_BYTES = 1 << 20
+"""A first line that is longer is no ``run`` line."""
 
-def read_run(path: Path) -> Run:
+Keep = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
+"""What a reader keeps of a ``cell`` line; None: nothing."""
+
+
+def read_run(path: Path, keep: Keep | None = None) -> Run:
     """The run in the file at ``path``; a file cut short or with damaged lines gives what is left of it.
 
+    Args:
+        keep: what is kept of each ``cell`` line; left out: all of it.
+
     Raises:
-        StoreError: the file cannot be read, or has no ``run`` line, so that nobody knows what it is.
+        StoreError: the file cannot be read, or has no ``run`` line, so that it is not known what it is.
     """
     try:
-        data = path.read_bytes()
+        with path.open("rb") as file:
+            return _parsed(file, path, keep)
     except OSError as error:
         raise unreadable(path, error.strerror or str(error)) from error
-    return parse_run(data, path)
 
 
-def parse_run(data: bytes, path: Path) -> Run:
+def parse_run(data: bytes, path: Path, keep: Keep | None = None) -> Run:
     """The run in the bytes of a file; ``path`` is for messages.
 
     Raises:
         StoreError: it has no ``run`` line.
     """
-    reading = _Reading()
-    for line in data.split(b"\n"):
+    return _parsed(io.BytesIO(data), path, keep)
+
+
+def _parsed(lines: Iterable[bytes], path: Path, keep: Keep | None) -> Run:
+    reading = _Reading(keep)
+    for line in lines:
         if line.strip():
             reading.take(line)
-    if not {"id", "suite", "started"} <= reading.header.keys():
+    if not reading.header:
         raise unreadable(path, f"no 'run' line that tells its id, suite and start ({_damaged(reading)})")
     return Run(
         header=reading.header,
@@ -51,48 +71,175 @@ def parse_run(data: bytes, path: Path) -> Run:
         complete=reading.complete,
         damaged=reading.damaged,
         notices=tuple(_notices(path, reading)),
-        path=str(path),
+        path=shown_path(path),
     )
 
 
-@dataclass(frozen=True)
-class History:
-    """The runs under ``folder``, read once, on first use. A folder that does not exist holds none."""
+def kept_keys(*keys: str) -> Keep:
+    """A reader that keeps these ``keys`` of each ``cell`` line."""
+    return lambda line: {key: line[key] for key in keys if key in line}
 
-    folder: Path
+
+def run_files(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """The ``*.jsonl`` under ``folder``, sorted, and a sentence for each that is not a plain file.
+
+    A pipe or a device of such a name would be waited for, or never end.
+    """
+    files, others = [], []
+    for path in sorted(folder.rglob("*.jsonl")):
+        try:
+            is_other = path.exists() and not path.is_file()
+        except OSError:  # reading it finds the sentence that says what is wrong
+            is_other = False
+        if is_other:
+            others.append(not_plain(path))
+        else:
+            files.append(path)
+    return tuple(files), tuple(others)
+
+
+def not_plain(path: Path) -> str:
+    """The sentence about a pipe, a socket, a device or a folder where a run file should be."""
+    return f"'{shown_path(path)}' is not a plain file and was passed over."
+
+
+def shown_path(path: Path) -> str:
+    """``path`` as text that can be written anywhere; what is not UTF-8 in a name is spelled by its numbers."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+class History:
+    """The runs under ``folder``; a folder that does not exist holds none.
+
+    Args:
+        now: the time by the reader's clock, with a time zone: runs stamped later than that are put in order by their
+            commits (``start_order``); None: by their stamps.
+    """
+
+    def __init__(self, folder: Path, *, now: datetime.datetime | None = None) -> None:
+        self.folder = folder
+        self._now = now
+        self._paths: dict[str, list[Path]] = {}
+        self._sentences: dict[Path, list[str]] = {}  # of the files read so far
+        self._others: tuple[str, ...] = ()
+
+    @cached_property
+    def heads(self) -> tuple[Run, ...]:
+        """Every run without its cells, and without what the end of its file tells, in the order of their starts."""
+        headers: dict[str, Mapping[str, Any]] = {}
+        files, self._others = run_files(self.folder)
+        for path in files:
+            header = _first_line(path)
+            if header is None:
+                run = self._read_file(path, _nothing)
+                if run is None:
+                    continue
+                header = run.header
+            headers.setdefault(str(header["id"]), header)
+            self._paths.setdefault(str(header["id"]), []).append(path)
+        lines = tuple(headers.values())
+        return tuple(
+            Run(header=lines[place], path=shown_path(self._paths[str(lines[place]["id"])][0]))
+            for place in start_order(lines, self._now)
+        )
+
+    def nights(self, suite: str | None = None) -> tuple[Run, ...]:
+        """``heads`` (of ``suite``) with the shards of one night as one run."""
+        return tuple(night for night in self._nights.values() if suite is None or night.suite == suite)
 
     def runs(self, suite: str | None = None) -> tuple[Run, ...]:
-        """Every readable run (of ``suite``), the earliest first."""
-        return tuple(run for run in self._read[0] if suite is None or run.suite == suite)
+        """Every readable run (of ``suite``), the earliest first, all in memory: ``each`` reads them one at a time."""
+        return tuple(self.each(head for head in self.heads if suite is None or head.suite == suite))
+
+    def each(self, heads: Iterable[Run], keep: Keep | None = None) -> Iterator[Run]:
+        """The runs of ``heads`` (of ``self.heads`` or ``self.nights()``), in their order, each read when it is due.
+
+        What can not be read any more is left out. ``keep``: as of ``read_run``.
+        """
+        for head in heads:
+            shards = self._shards.get(head.id, (head,))
+            found = [run for shard in shards if (run := self._read(shard.id, keep)) is not None]
+            if found:
+                yield joined_run(found)
 
     def latest(self, suite: str | None = None) -> Run | None:
-        """The last run (of ``suite``) that was started, complete or not."""
-        runs = self.runs(suite)
-        return runs[-1] if runs else None
+        """The last run (of ``suite``) that began, complete or not; the shards of one night are one run."""
+        return next(self.each(reversed(self.nights(suite))), None)
 
     @property
     def problems(self) -> tuple[str, ...]:
-        """A sentence for each file that could not be read, or not whole."""
-        return self._read[1]
+        """A sentence for each file that could not be read, or not whole; what was not read yet is read for it."""
+        for head in self.heads:
+            if any(path not in self._sentences for path in self._paths[head.id]):
+                self._read(head.id, _nothing)
+        return self.noticed
+
+    @property
+    def noticed(self) -> tuple[str, ...]:
+        """The ``problems`` of the files that were read so far, and of those that are no run files."""
+        assert self.heads is not None
+        read = (sentence for path in sorted(self._sentences) for sentence in self._sentences[path])
+        return (*self._others, *read)
+
+    @property
+    def clock_notices(self) -> tuple[str, ...]:
+        """One sentence about runs that are stamped in the future; none where there are none."""
+        return clock_notices([head.header for head in self.heads], self._now)
 
     @cached_property
-    def _read(self) -> tuple[tuple[Run, ...], tuple[str, ...]]:
-        found: dict[str, Run] = {}
-        problems: list[str] = []
-        for path in sorted(self.folder.rglob("*.jsonl")):
-            try:
-                run = read_run(path)
-            except StoreError as error:
-                problems.append(str(error))
+    def _nights(self) -> dict[str, Run]:
+        joined = (joined_run([self.heads[place] for place in group]) for group in self._groups)
+        return {night.id: night for night in joined}
+
+    @cached_property
+    def _groups(self) -> tuple[tuple[int, ...], ...]:
+        return shard_groups([head.header for head in self.heads])
+
+    @cached_property
+    def _shards(self) -> dict[str, tuple[Run, ...]]:
+        """Id of what is several runs joined → their heads."""
+        several = [tuple(self.heads[place] for place in group) for group in self._groups if len(group) > 1]
+        return {joined_run(heads).id: heads for heads in several}
+
+    def _read(self, run_id: str, keep: Keep | None) -> Run | None:
+        """The run of that id; of several copies the fullest."""
+        paths = self._paths[run_id]
+        if len(paths) == 1:
+            return self._read_file(paths[0], keep)
+        best: Run | None = None
+        for path in paths:
+            run = self._read_file(path, None)
+            if run is None or best is None:
+                best = best or run
                 continue
-            problems += run.notices
-            before = found.setdefault(run.id, run)
-            if before is run:
-                continue
-            fuller, other = (run, before) if fullness(run) > fullness(before) else (before, run)
-            found[run.id] = fuller  # the same run copied twice counts once, the fuller copy
-            problems += disagreement(other, fuller)
-        return tuple(sorted(found.values(), key=lambda run: (str(run.header["started"]), run.id))), tuple(problems)
+            best, other = (run, best) if fullness(run) > fullness(best) else (best, run)
+            self._sentences[path] += disagreement(other, best)
+        if best is None or keep is None:
+            return best
+        return replace(best, cells=tuple(line for line in map(keep, best.cells) if line is not None))
+
+    def _read_file(self, path: Path, keep: Keep | None) -> Run | None:
+        try:
+            run = read_run(path, keep)
+        except StoreError as error:
+            self._sentences[path] = [str(error)]
+            return None
+        self._sentences[path] = list(run.notices)
+        return run
+
+
+def _nothing(_line: Mapping[str, Any]) -> None:
+    """Keep no cell: the file is only read to see whether it is whole."""
+
+
+def _first_line(path: Path) -> Mapping[str, Any] | None:
+    """The ``run`` line that the file at ``path`` begins with; None when its first line is another one."""
+    try:
+        with path.open("rb") as file:
+            line = _decoded(file.readline(_HEAD_BYTES))
+        return line if _is_header(line) else None
+    except (OSError, *_SENSELESS):
+        return None
 
 
 def fullness(run: Run) -> tuple[bool, int]:
@@ -111,8 +258,9 @@ def disagreement(other: Run, fuller: Run) -> list[str]:
 
 @dataclass(slots=True)
 class _Reading:
-    """What the lines read so far amount to."""
+    """What the lines read so far amount to; ``count``: of cells, whatever is kept of them."""
 
+    keep: Keep | None = None
     header: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
     cells: list[Mapping[str, Any]] = field(default_factory=list)
@@ -120,15 +268,20 @@ class _Reading:
     notes: list[str] = field(default_factory=list)
     complete: bool = False
     damaged: int = 0
+    count: int = 0
 
     def take(self, text: bytes) -> None:
-        """Add one line; of a type nobody here knows, nothing."""
+        """Add one line; of a type that this qbench does not know, nothing."""
         try:
-            line = _DECODER.decode(text.decode("utf-8-sig"))
+            line = _decoded(text)
             kind = line["type"]
             if kind in ("cell", "finding"):
                 cell_of_line(line)
-        except (ValueError, KeyError, TypeError, RecursionError):
+            if kind == "cell":
+                _check_tables(line)
+            if kind == "run" and not self.header and not _is_header(line):
+                raise ValueError("a run line without id, suite and start")
+        except _SENSELESS:
             self.damaged += 1
             return
         if kind == "run" and not self.header:
@@ -136,7 +289,10 @@ class _Reading:
         elif kind == "environment":
             self.environment = line
         elif kind == "cell":
-            self.cells.append(line)
+            self.count += 1
+            kept = line if self.keep is None else self.keep(line)
+            if kept is not None:
+                self.cells.append(kept)
         elif kind == "finding":
             self.findings.append(line)
         elif kind == "note":
@@ -145,14 +301,60 @@ class _Reading:
             self.complete = True
 
 
+_SENSELESS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+"""What is raised by a line that is no record."""
+
+
+def _decoded(text: bytes) -> dict[str, Any]:
+    """The record in one line.
+
+    Raises:
+        ValueError, TypeError, RecursionError: it is none.
+    """
+    line = (_CAREFUL if _HUGE.search(text) else _DECODER).decode(text.decode("utf-8-sig"))
+    if type(line) is not dict:
+        raise TypeError("a line that is no table")
+    if b"\\ud" in text or b"\\uD" in text:  # JSON can spell half a character, which no file or page can hold
+        line = _whole_characters(line)
+    return line
+
+
+def _whole_characters(value: Any) -> Any:  # noqa: ANN401 - a plain value, of whatever kind
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_whole_characters(key): _whole_characters(one) for key, one in value.items()}
+    return [_whole_characters(one) for one in value] if isinstance(value, list) else value
+
+
+def _is_header(line: Mapping[str, Any]) -> bool:
+    return line["type"] == "run" and all(isinstance(line.get(key), str) for key in ("id", "suite", "started"))
+
+
+def _check_tables(line: Mapping[str, Any]) -> None:
+    """Refuse a cell line that does not hold together: every reader takes these to be tables.
+
+    Raises:
+        TypeError: metrics or digests are something else.
+    """
+    metrics, digests = line.get("metrics", _EMPTY), line.get("digests", _EMPTY)
+    if type(metrics) is not dict or not all(type(counts) is dict for counts in metrics.values()):
+        raise TypeError("metrics that are no tables of counts")
+    if type(digests) is not dict or not all(type(digest) is str for digest in digests.values()):
+        raise TypeError("digests that are no texts")
+
+
+_EMPTY: Mapping[str, Any] = {}
+
+
 def _notices(path: Path, reading: _Reading) -> Iterator[str]:
     written = str(reading.header.get("format", "no format"))
     if written != FORMAT:
         newer = "a newer qbench" if written.startswith(_FAMILY) else "something else"
-        yield f"'{path}' was written by {newer} ({written}, not {FORMAT}): what is known here was read."
+        yield f"'{shown_path(path)}' was written by {newer} ({written}, not {FORMAT}): what is known here was read."
     if reading.damaged:
-        cells = f"{len(reading.cells)} cell{' is' if len(reading.cells) == 1 else 's are'}"
-        yield f"'{path}' has {_damaged(reading)}; the other {cells} kept."
+        cells = f"{reading.count} cell{' is' if reading.count == 1 else 's are'}"
+        yield f"'{shown_path(path)}' has {_damaged(reading)}; the other {cells} kept."
 
 
 def _damaged(reading: _Reading) -> str:
@@ -164,13 +366,25 @@ def _refuse_constant(name: str) -> float:
     raise ValueError(f"{name} ({math.nan}-like) in a record")
 
 
+def _finite(text: str) -> float:
+    """A number as JSON spells it, unless it is beyond what a float can hold."""
+    number = float(text)
+    if number in (math.inf, -math.inf):
+        raise ValueError(f"{text} in a record")
+    return number
+
+
+_HUGE = re.compile(rb"[eE]\+?[0-9]{3,}[,}\]\s]")
+"""What may be a number beyond a float; it is rare, and looking at every number takes a tenth longer."""
+
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
+_CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
 
 
 def unreadable(path: Path, found: str) -> StoreError:
     """The error of a file that cannot be read as a run."""
     return StoreError(
-        f"Reading the run file '{path}'",
+        f"Reading the run file '{shown_path(path)}'",
         found=found,
         expected=f"lines of JSON that begin with a 'run' line ({FORMAT})",
         remedy="Move the file out of the history, or copy it again from where it came.",

@@ -5,6 +5,7 @@ any number read it meanwhile.
 """
 
 import contextlib
+import datetime
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,14 +40,15 @@ _CACHE_KIB, _MAPPED = 256 << 10, 1 << 30
 class HistoryIndex:
     """An index at a place: the path of an SQLite file, or a URL (``sqlite:///…``, ``postgresql://user@host/name``).
 
-    Making one opens nothing. ``name`` is the place without its password, for messages.
+    Making one opens nothing. ``name`` is the place without its password, for messages. ``now``: as of ``History``.
 
     Raises:
         InputError: the place is no such URL. UnavailableError: SQLAlchemy or the database's driver is not installed.
     """
 
-    def __init__(self, place: str) -> None:
+    def __init__(self, place: str, *, now: datetime.datetime | None = None) -> None:
         self._engine = _engine(place)
+        self._now = now
         self._known = False
         self._heads: tuple[int, Heads] = (-1, {})
         self._driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
@@ -110,7 +112,7 @@ class HistoryIndex:
         from qbench.tracking.index_queries import wanted_runs
 
         with without_collector(), self._reading() as connection:
-            return wanted_runs(connection, wanted or Wanted())
+            return wanted_runs(connection, wanted or Wanted(), self._now)
 
     def _runs_of(self, connection: "Connection") -> "Heads":
         """The runs as they are now: read again where somebody has updated the index since."""
@@ -118,7 +120,7 @@ class HistoryIndex:
 
         generation = generation_of(connection)
         if self._heads[0] != generation:
-            self._heads = generation, heads_of(connection)
+            self._heads = generation, heads_of(connection, self._now)
         return self._heads[1]
 
     def series(self, wanted: Wanted | None = None, *, commits: Sequence[str] = ()) -> tuple[Series, ...]:
@@ -133,10 +135,10 @@ class HistoryIndex:
         from qbench.tracking.index_trends import wanted_trends
 
         with without_collector(), self._reading() as connection:
-            return wanted_trends(connection, wanted or Wanted(), commits)
+            return wanted_trends(connection, wanted or Wanted(), commits, self._now)
 
     def starts(self, suite: str | None = None) -> tuple[Run, ...]:
-        """The runs (of ``suite``) by time, without their cells.
+        """The runs (of ``suite``) in the order of their starts, without their cells.
 
         Raises:
             StoreError: there is no index, or it cannot be read.
@@ -144,7 +146,7 @@ class HistoryIndex:
         from qbench.tracking.index_queries import started_runs
 
         with self._reading() as connection:
-            return tuple(run for run in started_runs(connection).values() if suite in (None, run.suite))
+            return tuple(run for run in started_runs(connection, self._now).values() if suite in (None, run.suite))
 
     @property
     def problems(self) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, MetaData, bindparam, delete, func, insert, in
 from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes
 from qbench.tracking import index_tables as tables
-from qbench.tracking.history import disagreement, read_run
+from qbench.tracking.history import disagreement, read_run, run_files, shown_path
 from qbench.tracking.index_queries import generation_of, problems_of
 from qbench.tracking.index_rows import Results, Row, run_rows, storable
 
@@ -95,8 +95,9 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     numbers = itertools.count(max((row.key for row in rows), default=0) + 1)
     fates = Counter[str]()
     seen = set()
-    for path in sorted(folder.rglob("*.jsonl")):
-        name = storable(path.relative_to(folder).as_posix())
+    files, others = run_files(folder)
+    for path in files:
+        name = storable(shown_path(path.relative_to(folder)))
         seen.add(name)
         before = indexed.get(name)
         data, facts = _read(path, None if before is None else (before.size, before.modified_ns))
@@ -120,7 +121,7 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
     if fates["added"] or fates["changed"] or gone:
         connection.execute(update(tables.state).values(generation=tables.state.c.generation + 1))
     runs = connection.execute(select(func.count()).where(tables.run.c.counted)).scalar_one()
-    problems = *problems_of(connection), *_disagreements(folder, copies)
+    problems = *others, *problems_of(connection), *_disagreements(folder, copies)
     unreadable = connection.execute(select(func.count()).where(tables.run.c.id.is_(None))).scalar_one()
     return IndexUpdate(
         added=fates["added"],

@@ -3,6 +3,7 @@
 Texts are put in order here and not by the database: PostgreSQL sorts by the language of its server.
 """
 
+import datetime
 import functools
 import json
 from collections.abc import Collection, Mapping, Sequence
@@ -14,6 +15,7 @@ from sqlalchemy import Connection, Row, Select, bindparam, select
 from qbench.tracking import index_tables as tables
 from qbench.tracking.counts import Nature
 from qbench.tracking.frame import AXES, MetricRow, data_label
+from qbench.tracking.ordering import start_order
 from qbench.tracking.runs import Run
 from qbench.tracking.wanted import Wanted
 
@@ -21,10 +23,6 @@ _SHARED = ("place", "out_of", "reference_hits", "n")
 """What the results of one number have in common beside their nature."""
 
 _GENERATION = select(tables.state.c.generation)
-
-_RUNS = select(*(tables.run.c[name] for name in ("key", "id", "started", "commit_sha", "complete"))).where(
-    tables.run.c.counted
-)
 
 _SERIES = select(
     *(tables.cell.c[axis] for axis in AXES),
@@ -61,8 +59,8 @@ class _Found:
     results: Sequence[Any]
 
 
-Heads = Mapping[int, tuple[str, str, str, bool]]
-"""Number of a run → id, start, commit, whether it is complete."""
+Heads = Mapping[int, tuple[int, tuple[str, str, str, bool]]]
+"""Number of a run → its place in the order of starts, and id, start, commit, whether it is complete."""
 
 
 def generation_of(connection: Connection) -> int:
@@ -70,13 +68,16 @@ def generation_of(connection: Connection) -> int:
     return int(connection.execute(_GENERATION).scalar_one())
 
 
-def heads_of(connection: Connection) -> Heads:
-    """The runs that count."""
-    return {key: (run, start, commit, whole) for key, run, start, commit, whole in connection.execute(_RUNS)}
+def heads_of(connection: Connection, now: datetime.datetime | None) -> Heads:
+    """The runs that count; ``now``: as of ``start_order``."""
+    return {
+        row.key: (place, (row.id, row.started, row.commit_sha, row.complete))
+        for place, (row, _) in enumerate(_ordered(connection, now))
+    }
 
 
 def wanted_rows(connection: Connection, wanted: Wanted, runs: Heads) -> list[MetricRow]:
-    """The rows that ``metric_rows`` gives of the ``runs``: these by time, each in the order of its file."""
+    """The rows that ``metric_rows`` gives of the ``runs``: these in their order, each in that of its file."""
     found = _found(connection, wanted)
     contexts = {key: (outcome, share, data_label(data)) for key, (outcome, share, data) in found.contexts.items()}
     series = {
@@ -90,17 +91,18 @@ def wanted_rows(connection: Connection, wanted: Wanted, runs: Heads) -> list[Met
             continue
         where, metric, place, out_of, reference, n = series[number]
         outcome, share, label = contexts[context]
+        start, facts = of_run
         values = (
-            *of_run, *where, outcome, metric,
+            *facts, *where, outcome, metric,
             hits, out_of, hits / out_of, reference, reference / out_of, losses, gains, n, share, label,
         )  # fmt: skip
-        ordered.append((of_run[1], of_run[0], position, place, number, values))
+        ordered.append((start, position, place, number, values))
     ordered.sort()
-    return [MetricRow._make(last[5]) for last in ordered]
+    return [MetricRow._make(last[4]) for last in ordered]
 
 
-def wanted_runs(connection: Connection, wanted: Wanted) -> tuple[Run, ...]:
-    """The runs of the suite that is wanted, by time, with such results alone; a run without any has no cells.
+def wanted_runs(connection: Connection, wanted: Wanted, now: datetime.datetime | None) -> tuple[Run, ...]:
+    """The runs of the suite that is wanted, in their order, with such results alone; one without any has no cells.
 
     A cell's line has what trends and frames read: axes, class, outcome, counts with their direction, digests of data.
     """
@@ -134,24 +136,31 @@ def wanted_runs(connection: Connection, wanted: Wanted) -> tuple[Run, ...]:
         }
     return tuple(
         replace(run, cells=tuple(lines.get(key, {}).values()))
-        for key, run in started_runs(connection).items()
+        for key, run in started_runs(connection, now).items()
         if key in lines or wanted.suite in (None, run.suite)
     )
 
 
-def started_runs(connection: Connection) -> dict[int, Run]:
-    """Number → run, without its cells, of the runs that count, by time."""
-    rows = sorted(connection.execute(_TOLD).all(), key=lambda row: (row.started, row.id))
+def started_runs(connection: Connection, now: datetime.datetime | None) -> dict[int, Run]:
+    """Number → run, without its cells, of the runs that count, in the order of their starts."""
+    environments = functools.cache(json.loads)  # most nights have the same one
     return {
         row.key: Run(
-            header=json.loads(row.header),
-            environment=json.loads(row.environment),
+            header=header,
+            environment=environments(row.environment),
             complete=row.complete,
             notices=tuple(json.loads(row.problems)),
             path=row.path,
         )
-        for row in rows
+        for row, header in _ordered(connection, now)
     }
+
+
+def _ordered(connection: Connection, now: datetime.datetime | None) -> list[tuple[Any, dict[str, Any]]]:
+    """(row, its header) of the runs that count, in the order of ``start_order``."""
+    rows = sorted(connection.execute(_TOLD).all(), key=lambda row: row.key)
+    headers = [json.loads(row.header) for row in rows]
+    return [(rows[place], headers[place]) for place in start_order(headers, now)]
 
 
 def problems_of(connection: Connection) -> tuple[str, ...]:

@@ -15,10 +15,12 @@ from qbench.errors import StoreError
 from qbench.tracking import index_tables as tables
 from qbench.tracking.counts import counts_of_line, data_digests, integer_share
 from qbench.tracking.frame import AXES
-from qbench.tracking.history import parse_run
+from qbench.tracking.history import kept_keys, parse_run
 from qbench.tracking.runs import cell_of_line
 
 _axes = operator.attrgetter(*AXES)
+
+_KEPT = kept_keys(*AXES, "outcome", "environment_class", "integer_macs", "metrics", "digests")
 
 Row = dict[str, Any]
 Values = tuple[Any, ...]
@@ -113,7 +115,7 @@ class Results:
 def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[Mapping[str, Any], ...]]:
     """What ``run`` and ``told`` hold of the run in ``data``, and its cell lines; of a file that is none, why not."""
     try:
-        run = parse_run(data, path)
+        run = parse_run(data, path, _KEPT)
     except StoreError as error:
         unknown: Row = dict.fromkeys(("id", "suite", "started", "commit_sha"))
         told: Row = {"run": key, "header": "{}", "environment": "{}", "problems": json.dumps([str(error)])}

@@ -19,7 +19,7 @@ are no migrations: another VERSION is another index, and is made anew from the f
 
 from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, MetaData, Table, Text
 
-VERSION = 3
+VERSION = 4
 
 metadata = MetaData()
 

@@ -3,6 +3,7 @@
 No run is put together again for it: of two years of nights that would take longer than all the rest.
 """
 
+import datetime
 import itertools
 import operator
 from collections.abc import Sequence
@@ -12,25 +13,26 @@ from sqlalchemy import Connection
 from qbench.judging import Cell
 from qbench.tracking.counts import Nature
 from qbench.tracking.index_queries import RESULTS_OF, Context, contexts_of, started_runs, wanted_series
-from qbench.tracking.ordering import measured_commit
+from qbench.tracking.ordering import in_commit_order, measured_commit
 from qbench.tracking.shards import joined_shards, shard_groups
-from qbench.tracking.trend import CONFIRM, Course, Point, Series, TrendKey, data_of, in_order, series_of
+from qbench.tracking.trend import CONFIRM, Courses, Series, TrendKey, data_of
 from qbench.tracking.wanted import Wanted
 
 
-def wanted_trends(connection: Connection, wanted: Wanted, commits: Sequence[str]) -> tuple[Series, ...]:
+def wanted_trends(
+    connection: Connection, wanted: Wanted, commits: Sequence[str], now: datetime.datetime | None
+) -> tuple[Series, ...]:
     """The series that are ``wanted``, sorted, with their levels; ``commits`` as of ``trend_series``."""
-    started = started_runs(connection)
+    started = started_runs(connection, now)
     keys, runs = tuple(started), tuple(started.values())
     groups = shard_groups([run.header for run in runs])
     night_of = {run.id: group for run, group in zip(joined_shards(runs), groups, strict=True)}
-    nights = {
-        keys[shard]: (place, run.id, str(run.header.get("started", "")), measured_commit(run))
-        for place, run in enumerate(in_order(runs, commits))
-        for shard in night_of[run.id]
-    }
+    found = Courses()
+    nights = {}
+    for run in in_commit_order(joined_shards(runs), commits):
+        place = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
+        nights |= {keys[shard]: place for shard in night_of[run.id]}
     contexts = contexts_of(connection)
-    found: dict[TrendKey, Course] = {}
     cell_of = operator.itemgetter(slice(0, 5))
     for axes, several in itertools.groupby(sorted(wanted_series(connection, wanted).values(), key=cell_of), cell_of):
         cell = Cell(*axes)
@@ -38,34 +40,28 @@ def wanted_trends(connection: Connection, wanted: Wanted, commits: Sequence[str]
             row.key: ((cell, row.metric, row.environment_class), Nature(*row[7:11]), row.out_of) for row in several
         }
         _follow(connection, shared, nights, contexts, found)
-    return series_of(found, CONFIRM)
+    return found.series(CONFIRM)
 
 
 def _follow(
     connection: Connection,
     shared: dict[int, tuple[TrendKey, Nature, int]],
-    nights: dict[int, tuple[int, str, str, str]],
+    nights: dict[int, int],
     contexts: dict[int, Context],
-    found: dict[TrendKey, Course],
+    found: Courses,
 ) -> None:
     """Put the points of one cell into ``found``, night by night."""
     results = connection.execute(RESULTS_OF, {"series": list(shared)}).all()
-    data: dict[tuple[int, int], str] = {}
+    kinds: dict[tuple[int, int], int] = {}
     rows = [
         (nights[run], position, number, context, hits)
         for number, run, position, context, hits, _, _ in results
         if run in nights  # not of a lesser copy
     ]
     rows.sort()
-    for (_, run_id, started, commit), _, number, context, hits in rows:
+    for night, _, number, context, hits in rows:
         key, nature, out_of = shared[number]
-        label = data.get((number, context))
-        if label is None:
-            label = data[number, context] = data_of(key[1], contexts[context][2])
-        course = found.get(key)
-        if course is None:
-            course = found[key] = Course(nature)
-        course.nature = nature
-        course.points.append(
-            Point(run=run_id, started=started, commit=commit, value=hits / out_of, out_of=out_of, data=label)
-        )
+        kind = kinds.get((number, context))
+        if kind is None:
+            kind = kinds[number, context] = found.kind(out_of, data_of(key[1], contexts[context][2]))
+        found.course(key, nature).points.add(night, kind, hits / out_of)

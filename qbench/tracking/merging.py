@@ -10,17 +10,20 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes
-from qbench.tracking.history import parse_run, unreadable
+from qbench.storage.holding import alone
+from qbench.tracking.history import not_plain, parse_run, run_files, shown_path, unreadable
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
 _DIGITS = 12
+
+_TEMPORARY = ".merging"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,8 @@ class Merge:
 def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
     """Put every run of ``sources`` (folders of run files, or run files) into the folder ``target`` that lacks it.
 
+    One merge at a time: another one into ``target`` waits, and then finds what this one added.
+
     Raises:
         InputError: a source does not exist.
         StoreError: the target cannot be written; what was added before is whole and stays.
@@ -56,7 +61,18 @@ def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
                 expected="folders of run files, or run files",
                 remedy="Check the path.",
             )
-    copies, problems, unread = _read(_files([*sources, target]))
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a disk without locks, or a folder that cannot be written: said when needed
+            target.mkdir(parents=True, exist_ok=True)
+            stack.enter_context(alone(target, _TEMPORARY))
+            _sweep(target)
+        return _merged(sources, target)
+
+
+def _merged(sources: Sequence[Path], target: Path) -> Merge:
+    files, others = _files([*sources, target])
+    copies, problems, unread = _read(files)
+    problems = [*others, *problems]
     added, conflicts, same = [], [], 0
     for run_id, found in sorted(copies.items()):
         paths = sorted(found.values(), key=lambda path: path.stat().st_size, reverse=True)
@@ -64,7 +80,8 @@ def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
         data, odd = _bytes(fullest), _odd(fullest, paths)
         if odd:
             conflicts.append(
-                f"'{odd[0]}' and '{fullest}' tell of run '{run_id}' differently: neither was taken; "
+                f"'{shown_path(odd[0])}' and '{shown_path(fullest)}' "
+                f"tell of run '{run_id}' differently: neither was taken; "
                 "a run file is never changed, so find out which one was."
             )
         elif fullest.is_relative_to(target):
@@ -95,9 +112,24 @@ def _can_be_read(line: bytes) -> bool:
         return False
 
 
-def _files(places: Iterable[Path]) -> Iterator[Path]:
+def _files(places: Iterable[Path]) -> tuple[list[Path], tuple[str, ...]]:
+    """The run files in ``places``, and a sentence for each that is not a plain file."""
+    files: list[Path] = []
+    others: dict[str, None] = {}
     for place in places:
-        yield from [place] if place.is_file() else sorted(place.rglob("*.jsonl"))
+        if place.exists() and not place.is_dir():
+            found = ((place,), ()) if place.is_file() else ((), (not_plain(place),))
+        else:
+            found = run_files(place)
+        files += found[0]
+        others |= dict.fromkeys(found[1])
+    return files, tuple(others)
+
+
+def _sweep(target: Path) -> None:
+    """Remove what merges that were killed have left; the lock says that none is at work."""
+    for path in target.glob(f"{_TEMPORARY}-*"):
+        path.unlink()
 
 
 def _read(paths: Iterable[Path]) -> tuple[dict[str, dict[str, Path]], list[str], int]:
@@ -135,7 +167,7 @@ def _put(target: Path, run_id: str, data: bytes) -> Path:
     stem = run_id if _SAFE_NAME.fullmatch(run_id) else f"run-{digest}"
     try:
         target.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".merging-", dir=target)
+        handle, temporary = tempfile.mkstemp(prefix=f"{_TEMPORARY}-", dir=target)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

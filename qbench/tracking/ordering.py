@@ -1,21 +1,94 @@
-"""The order of runs in a trend: that of their commits on the main line, first parents only; time where it is unknown.
+"""The order of runs: which began later, and in trends which commit comes later on the main line.
 
-A nightly run of yesterday's commit may end after one of today's, and a commit may be measured again a month later:
-neither is a step back. A run of a commit that is not on the line (a branch, a lost clone) stays behind the one that was
-started before it.
+Clocks are wrong at times, so a start is more than a time. A new run writes into its ``run`` line what it found in the
+folder: ``after``, the id of the run that was the last there, and ``sequence``, a number larger than every one there.
+
+    time(run)  = started; of a run stamped in the future, or before its own commit was made: when that was made
+    place(run) = max(time(run), place(the run that it came after))        then sequence, started, id
+
+A run is therefore behind every run that it saw, whatever its clock said, and a run stamped in the future does not hide
+later ones. Histories of several computers that never saw each other's files are put together by time. Files without
+``sequence`` and ``after``, which an older qbench wrote, are in order of their times.
+
+In a trend the commit comes first: a nightly run of yesterday's commit may end after one of today's, and a commit may be
+measured again a month later; neither is a step back. A run of a commit that is not on the line (a branch, a lost clone)
+stays behind the one that began before it.
 """
 
+import datetime
+import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from qbench.tracking.runs import Run
 
+_SKEW_S = 3600.0
+"""How far apart two clocks may be without one of them being wrong."""
+
+_LARGEST = 2**53
+"""No history has so many runs: a larger sequence number was not written by qbench."""
+
+
+def start_order(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None = None) -> tuple[int, ...]:
+    """Positions in ``headers`` (``run`` lines of a whole history, of all suites), the run that began first first.
+
+    Args:
+        now: the time by the reader's clock, with a time zone; None: no run is taken to be stamped in the future.
+    """
+    times = _times(headers, now)
+    sequences = [sequence_of(header) for header in headers]
+    known = {str(header.get("id", "")): position for position, header in enumerate(headers)}
+    places = list(times)
+    for position in sorted(range(len(headers)), key=sequences.__getitem__):
+        before = known.get(str(headers[position].get("after", "")), position)
+        if sequences[before] < sequences[position]:  # else a copy of a number: no evidence, and no circle
+            places[position] = max(times[position], places[before])
+
+    def key(position: int) -> tuple[float, int, str, str]:
+        header = headers[position]
+        return places[position], sequences[position], str(header.get("started", "")), str(header.get("id", ""))
+
+    return tuple(sorted(range(len(headers)), key=key))
+
+
+def in_start_order(runs: Iterable[Run], now: datetime.datetime | None = None) -> tuple[Run, ...]:
+    """``runs``, of all suites, in the order of ``start_order``."""
+    given = tuple(runs)
+    return tuple(given[position] for position in start_order([run.header for run in given], now))
+
+
+def next_start(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What a new run writes of its place among ``headers``, those in its folder: ``sequence`` and ``after``."""
+    order = start_order(headers)
+    after = {"after": str(headers[order[-1]].get("id", ""))} if order else {}
+    return {"sequence": 1 + max(map(sequence_of, headers), default=0), **after}
+
+
+def clock_notices(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None) -> tuple[str, ...]:
+    """One sentence about the runs that are stamped later than ``now``; none where there are none."""
+    if now is None:
+        return ()
+    late = now.timestamp() + _SKEW_S
+    ahead = [header for header in headers if late < _seconds(header.get("started")) < math.inf]
+    if not ahead:
+        return ()
+    runs = "1 run is" if len(ahead) == 1 else f"{len(ahead)} runs are"
+    return (
+        f"{runs} stamped later than it is now ({ahead[-1].get('id')}): their place is that of their commit and of the "
+        "runs they found in the history; check the clock of the computer that ran them, and of this one.",
+    )
+
 
 def in_commit_order(runs: Iterable[Run], commits: Sequence[str]) -> tuple[Run, ...]:
-    """``runs`` by their commit's place in ``commits`` (whole hashes, the earliest first), then by start."""
+    """``runs`` by their commit's place in ``commits`` (whole hashes, the earliest first), then as they are given.
+
+    Args:
+        runs: in the order in which they began. commits: empty: nothing moves.
+    """
     places = {commit: place for place, commit in enumerate(commits)}
     last = -1
     keyed = []
-    for run in sorted(runs, key=started_and_id):
+    for run in runs:
         place = places.get(run.commit)
         last = last if place is None else place
         keyed.append((last, run))
@@ -24,13 +97,8 @@ def in_commit_order(runs: Iterable[Run], commits: Sequence[str]) -> tuple[Run, .
 
 def main_line(runs: Iterable[Run], commits: Sequence[str]) -> tuple[str, ...]:
     """``commits``, or where no run is of one of them the commits of ``runs`` in the order they were first measured."""
-    measured = dict.fromkeys(commit for run in sorted(runs, key=started_and_id) if (commit := measured_commit(run)))
+    measured = dict.fromkeys(commit for run in runs if (commit := measured_commit(run)))
     return tuple(commits) if any(commit in measured for commit in commits) else tuple(measured)
-
-
-def started_and_id(run: Run) -> tuple[str, str]:
-    """What runs are sorted by where commits say nothing."""
-    return str(run.header.get("started", "")), run.id
 
 
 def measured_commit(run: Run) -> str:
@@ -38,3 +106,40 @@ def measured_commit(run: Run) -> str:
     commit = run.header.get("commit")
     dirty = isinstance(commit, Mapping) and bool(commit.get("dirty"))
     return "" if dirty else run.commit
+
+
+def sequence_of(header: Mapping[str, Any]) -> int:
+    """The sequence number of a ``run`` line; 0 of one without, or with one that makes no sense."""
+    number = header.get("sequence")
+    return number if type(number) is int and 0 < number <= _LARGEST else 0
+
+
+def _times(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None) -> list[float]:
+    """When each run began, in seconds: its stamp, or where that cannot be the time of its commit."""
+    started = [_seconds(header.get("started")) for header in headers]
+    late = math.inf if now is None else now.timestamp() + _SKEW_S
+    if 2 * sum(time > late for time in started) > len(started):
+        late = math.inf  # then it is the reader's clock that is behind
+    return [_believed(time, committed, late) for time, committed in zip(started, map(_committed, headers), strict=True)]
+
+
+def _believed(started: float, committed: float, late: float) -> float:
+    if committed > late:
+        committed = -math.inf  # the clock of who committed it was ahead
+    if started > late or committed - started > _SKEW_S:
+        return committed
+    return started
+
+
+def _committed(header: Mapping[str, Any]) -> float:
+    commit = header.get("commit")
+    return _seconds(commit.get("committed")) if isinstance(commit, Mapping) else -math.inf
+
+
+def _seconds(stamp: object) -> float:
+    """An ISO 8601 time in seconds since 1970; −∞ for what is none. A time without a zone is UTC."""
+    try:
+        time = datetime.datetime.fromisoformat(str(stamp))
+        return (time if time.tzinfo else time.replace(tzinfo=datetime.UTC)).timestamp()
+    except (ValueError, OverflowError):
+        return -math.inf

@@ -1,6 +1,7 @@
 """A run as it is remembered: lines of JSON, each with a ``type``; unknown types and keys are ignored by readers.
 
-    {"type": "run", "format": "qbench-run/1", "id": …, "suite": …, "started": …, "commit": {…}, "complete_selection": …}
+    {"type": "run", "format": "qbench-run/1", "id": …, "suite": …, "started": …, "sequence": …, "after": …,
+     "commit": {…}, "complete_selection": …}               what tells which run is later: ordering.py
     {"type": "environment", "processor": …, "versions": {…}, …}
     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}     one a cell
     {"type": "finding", "model": …, …, "finding": {…}}         where and why a cell went wrong: findings.py
@@ -51,7 +52,7 @@ class Run:
 
     @property
     def id(self) -> str:
-        """``<UTC time>-<short commit>-<random>``; sorts by time."""
+        """``<UTC time>-<short commit>-<random>``."""
         return str(self.header["id"])
 
     @property

@@ -16,14 +16,14 @@ NIGHT = datetime.timedelta(hours=12)
 
 
 def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...], ...]:
-    """Positions in ``headers`` (``run`` lines) of what is one run, the earliest first; most are alone.
+    """Positions in ``headers`` (``run`` lines in the order they began) of what is one run, in order; most are alone.
 
     A share that was measured twice begins another run, and so does one of another commit, or of files that were not
     committed: nobody knows then that the machines measured the same code.
     """
     groups: list[list[int]] = []
     growing: dict[tuple[str, ...], list[int]] = {}
-    for place in sorted(range(len(headers)), key=lambda place: _start(headers[place])):
+    for place in range(len(headers)):
         key = _night(headers[place])
         group = growing.get(key, []) if key else []
         if group and not _continues(headers[place], [headers[other] for other in group]):
@@ -37,8 +37,8 @@ def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...],
 
 
 def joined_shards(runs: Sequence[Run]) -> tuple[Run, ...]:
-    """``runs`` with the shards of one night as one run, the earliest first."""
-    return tuple(_joined([runs[place] for place in group]) for group in shard_groups([run.header for run in runs]))
+    """``runs``, in the order they began, with the shards of one night as one run."""
+    return tuple(joined_run([runs[place] for place in group]) for group in shard_groups([run.header for run in runs]))
 
 
 def lacking_shares(header: Mapping[str, Any]) -> tuple[str, ...]:
@@ -48,10 +48,6 @@ def lacking_shares(header: Mapping[str, Any]) -> tuple[str, ...]:
     if not count.isdecimal() or header.get("selected") == header.get("planned"):  # an empty share writes no file
         return ()
     return tuple(share for share in (f"{place}/{count}" for place in range(1, int(count) + 1)) if share not in shares)
-
-
-def _start(header: Mapping[str, Any]) -> tuple[str, str]:
-    return str(header.get("started", "")), str(header.get("id", ""))
 
 
 def _night(header: Mapping[str, Any]) -> tuple[str, ...]:
@@ -67,16 +63,18 @@ def _continues(header: Mapping[str, Any], group: Sequence[Mapping[str, Any]]) ->
         return False
     try:
         first, this = (datetime.datetime.fromisoformat(str(one["started"])) for one in (group[0], header))
-        return this - first <= NIGHT
-    except (KeyError, TypeError, ValueError):
+        return abs(this - first) <= NIGHT
+    except (KeyError, TypeError, ValueError, OverflowError):
         return False
 
 
-def _joined(runs: Sequence[Run]) -> Run:
+def joined_run(runs: Sequence[Run]) -> Run:
+    """The shards of one night as one run; one alone as it is."""
     first = runs[0]
     if len(runs) == 1:
         return first
-    selected = sum(int(run.header.get("selected") or 0) for run in runs)
+    counts = [run.header.get("selected") for run in runs]
+    selected = sum(count for count in counts if type(count) is int)
     whole = selected == first.header.get("planned") and first.header.get("limited") is None
     header = {key: value for key, value in first.header.items() if key != "shard"}
     if selected != first.header.get("planned"):

@@ -6,19 +6,26 @@ as a step. The shards of one night are one run; several runs of one commit are o
 """
 
 import itertools
+import operator
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import overload
 
 from qbench.judging import Cell
 from qbench.tracking.change_points import Level, find_levels
 from qbench.tracking.counts import Nature, counts_of_line, data_digests
-from qbench.tracking.ordering import in_commit_order, measured_commit, started_and_id
+from qbench.tracking.frame import AXES
+from qbench.tracking.ordering import in_commit_order, measured_commit
 from qbench.tracking.runs import Run, cell_of_line
 from qbench.tracking.shards import joined_shards
 
 CONFIRM = 3
 """Points that make a level."""
+
+TREND_KEYS = (*AXES, "environment_class", "metrics", "digests")
+"""What of a ``cell`` line a trend is made of."""
 
 _LEAST_SAMPLES, _LEAST_POINTS = 2, 0.001
 """The least step that matters: two samples, or a tenth of a point where two samples are less."""
@@ -40,6 +47,73 @@ class Point:
     runs: int = 1
 
 
+Night = tuple[str, str, str]
+"""Run, its start, the commit that it measured."""
+
+
+class Points(Sequence[Point]):
+    """The points of one series, in order; each is made when it is asked for.
+
+    Years of nights are millions of points: all that is kept of one are four numbers, by which ``nights`` (run, start,
+    commit) and ``kinds`` (out_of, data), which many series share, are found.
+    """
+
+    __slots__ = ("_counts", "_kind_of", "_kinds", "_night_of", "_nights", "values")
+
+    def __init__(self, nights: Sequence[Night], kinds: Sequence[tuple[int, str]]) -> None:
+        self._nights, self._kinds = nights, kinds
+        self._night_of, self._kind_of, self._counts = array("l"), array("l"), array("l")
+        self.values = array("d")
+
+    def add(self, night: int, kind: int, value: float, *, runs: int = 1) -> None:
+        """Append a point: positions in ``nights`` and ``kinds``, its value (a fraction), how many runs it is of."""
+        self._night_of.append(night)
+        self._kind_of.append(kind)
+        self._counts.append(runs)
+        self.values.append(value)
+
+    def collapsed(self) -> "Points":
+        """One point for each commit and its samples, the median; a run of no commit stays alone."""
+        commits = [self._nights[night][2] or place for place, night in enumerate(self._night_of)]
+        if not any(map(operator.eq, commits, commits[1:])):
+            return self
+        merged = Points(self._nights, self._kinds)
+        samples = (self._kinds[kind][1] for kind in self._kind_of)
+        for _, group in itertools.groupby(enumerate(zip(commits, samples, strict=True)), key=lambda pair: pair[1]):
+            same = [place for place, _ in group]
+            first, value = same[0], statistics.median(self.values[place] for place in same)
+            merged.add(self._night_of[first], self._kind_of[first], value, runs=len(same))
+        return merged
+
+    def cut(self, confirm: int) -> tuple[tuple[int, ...], tuple[Level, ...]]:
+        """``cut_levels`` of them."""
+        kinds = [self._kinds[kind] for kind in self._kind_of]
+        data, out_of = [label for _, label in kinds], [count for count, _ in kinds]
+        return cut_levels(self.values.tolist(), data=data, out_of=out_of, confirm=confirm)
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    @overload
+    def __getitem__(self, place: int) -> Point: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> tuple[Point, ...]: ...
+
+    def __getitem__(self, place: int | slice) -> Point | tuple[Point, ...]:
+        if isinstance(place, slice):
+            return tuple(self[one] for one in range(*place.indices(len(self))))
+        run, started, commit = self._nights[self._night_of[place]]
+        out_of, data = self._kinds[self._kind_of[place]]
+        value, runs = self.values[place], self._counts[place]
+        return Point(run=run, started=started, commit=commit, value=value, out_of=out_of, data=data, runs=runs)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and len(self) == len(other) and all(map(operator.eq, self, other))
+
+    __hash__ = None  # type: ignore[assignment]  # as every sequence that can grow
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Series:
     """The points of one (cell, metric, environment class) in the order of their commits.
@@ -53,7 +127,7 @@ class Series:
     cell: Cell
     metric: str
     environment_class: str
-    points: tuple[Point, ...]
+    points: Sequence[Point]
     lower_is_better: bool = False
     unit: str = "%"
     is_distance: bool = False
@@ -75,30 +149,33 @@ def trend_series(runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: i
     """Every series in ``runs``, sorted by cell, metric and class, with its levels.
 
     Args:
-        commits: the main line of the project under test, whole hashes, the earliest first; empty: runs go by time.
+        runs: in the order in which they began, as a ``History`` has them; the shards of one night are joined.
+        commits: the main line of the project under test, whole hashes, the earliest first; empty: nothing moves.
         confirm: points that make a level.
     """
-    found: dict[TrendKey, Course] = {}
-    last: dict[tuple[Cell, str], tuple[object, object, list[tuple[Course, float, int, str]]]] = {}
-    for run in in_order(runs, commits):
-        run_id, started, commit = run.id, str(run.header.get("started", "")), measured_commit(run)
+    return ordered_trends(in_commit_order(joined_shards(tuple(runs)), commits), confirm=confirm)
+
+
+def ordered_trends(runs: Iterable[Run], *, confirm: int = CONFIRM) -> tuple[Series, ...]:
+    """``trend_series`` of runs in the very order of the trend, the shards of a night joined; each is let go again."""
+    found = Courses()
+    last: dict[tuple[Cell, str], tuple[object, object, list[tuple[Course, float, int]]]] = {}
+    for run in runs:
+        night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
         for line in run.cells:
             cell, name = cell_of_line(line), str(line.get("environment_class", ""))
             metrics, digests = line.get("metrics"), line.get("digests")
             before = last.get((cell, name))
-            if before is None or before[0] != metrics or before[1] != digests:  # most nights say what was said before
+            if before is None or before[0] != metrics or before[1] != digests:  # most nights repeat the one before
                 data = data_digests(line)
                 counted = []
                 for one in counts_of_line(line):
-                    course = found.setdefault((cell, one.metric, name), Course(one.nature))
-                    course.nature = one.nature
-                    counted.append((course, one.value, one.out_of, data_of(one.metric, data)))
+                    course = found.course((cell, one.metric, name), one.nature)
+                    counted.append((course, one.value, found.kind(one.out_of, data_of(one.metric, data))))
                 before = last[cell, name] = metrics, digests, counted
-            for course, value, out_of, label in before[2]:
-                course.points.append(
-                    Point(run=run_id, started=started, commit=commit, value=value, out_of=out_of, data=label)
-                )
-    return series_of(found, confirm)
+            for course, value, kind in before[2]:
+                course.points.add(night, kind, value)
+    return found.series(confirm)
 
 
 TrendKey = tuple[Cell, str, str]
@@ -110,23 +187,46 @@ class Course:
     """What is known of a trend before it is cut: the ``nature`` of its last point, and its points in order."""
 
     nature: Nature
-    points: list[Point] = field(default_factory=list)
+    points: Points
 
 
-def in_order(runs: Iterable[Run], commits: Sequence[str]) -> Sequence[Run]:
-    """``runs``, the shards of one night as one, in the order of ``commits``; without these by time."""
-    joined = joined_shards(tuple(runs))
-    return in_commit_order(joined, commits) if commits else sorted(joined, key=started_and_id)
+class Courses:
+    """Every trend while its points are gathered, night by night."""
+
+    def __init__(self) -> None:
+        self._found: dict[TrendKey, Course] = {}
+        self._nights: list[Night] = []
+        self._kinds: dict[tuple[int, str], int] = {}
+        self._kind_list: list[tuple[int, str]] = []
+
+    def night(self, run: str, started: str, commit: str) -> int:
+        """The position of a new night."""
+        self._nights.append((run, started, commit))
+        return len(self._nights) - 1
+
+    def kind(self, out_of: int, data: str) -> int:
+        """The position of what a point is out of, and the digest of its samples."""
+        position = self._kinds.setdefault((out_of, data), len(self._kinds))
+        if position == len(self._kind_list):
+            self._kind_list.append((out_of, data))
+        return position
+
+    def course(self, key: TrendKey, nature: Nature) -> Course:
+        """The trend of ``key``, whose last point is of ``nature``."""
+        course = self._found.get(key)
+        if course is None:
+            course = self._found[key] = Course(nature, Points(self._nights, self._kind_list))
+        course.nature = nature
+        return course
+
+    def series(self, confirm: int) -> tuple[Series, ...]:
+        """The series, sorted, each cut into levels that ``confirm`` points make."""
+        return tuple(_series(*key, self._found[key], confirm) for key in sorted(self._found))
 
 
 def data_of(metric: str, data: Mapping[str, str]) -> str:
     """The digest of the samples of ``metric`` (``top1@photos``); where it names none, of all ``data`` of its cell."""
     return data.get(metric.partition("@")[2]) or "+".join(data.values())
-
-
-def series_of(found: Mapping[TrendKey, Course], confirm: int) -> tuple[Series, ...]:
-    """The series of what was ``found``, sorted, each cut into levels that ``confirm`` points make."""
-    return tuple(_series(*key, found[key], confirm) for key in sorted(found))
 
 
 def cut_levels(
@@ -158,12 +258,8 @@ def least_step(out_of: int) -> float:
 
 
 def _series(cell: Cell, metric: str, environment_class: str, course: Course, confirm: int) -> Series:
-    nature, points = course.nature, tuple(course.points)
-    if any(before.commit == after.commit != "" for before, after in itertools.pairwise(points)):
-        points = tuple(_collapsed(points))
-    breaks, levels = cut_levels(
-        [p.value for p in points], data=[p.data for p in points], out_of=[p.out_of for p in points], confirm=confirm
-    )
+    nature, points = course.nature, course.points.collapsed()
+    breaks, levels = points.cut(confirm)
     return Series(
         cell=cell,
         metric=metric,
@@ -175,14 +271,3 @@ def _series(cell: Cell, metric: str, environment_class: str, course: Course, con
         breaks=breaks,
         levels=levels,
     )
-
-
-def _collapsed(points: Sequence[Point]) -> Iterator[Point]:
-    """One point for each commit and its samples; a run of no commit stays alone."""
-    numbered = ((point.commit or f"no commit {place}", point) for place, point in enumerate(points))
-    for _, group in itertools.groupby(numbered, key=lambda pair: (pair[0], pair[1].data)):
-        same = [point for _, point in group]
-        if len(same) == 1:
-            yield same[0]
-            continue
-        yield replace(same[0], value=statistics.median(point.value for point in same), runs=len(same))

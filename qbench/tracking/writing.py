@@ -12,6 +12,8 @@ from typing import Any, Self
 
 from qbench.errors import StoreError
 from qbench.storage import json_line
+from qbench.tracking.history import History
+from qbench.tracking.ordering import next_start
 from qbench.tracking.runs import FORMAT
 
 
@@ -38,7 +40,8 @@ class RunWriter:
         """A new file ``<UTC time>-<commit>-<token>.jsonl`` in ``folder``, begun with its ``run`` line.
 
         Args:
-            header: what the ``run`` line says besides ``type``, ``format``, ``id`` and ``started``; ``suite`` at least.
+            header: what the ``run`` line holds besides ``type``, ``format``, ``id``, ``started`` and its place among
+                the runs in ``folder`` (``next_start``); ``suite`` at least.
             started: with a time zone. commit: full or short hash; None outside version control.
             token: a few random letters, so that two machines that start at once do not collide.
 
@@ -46,12 +49,13 @@ class RunWriter:
             StoreError: the folder cannot be written.
         """
         moment = started.astimezone(datetime.UTC)
-        # Milliseconds, because runs are put in order by this: two short ones may begin in one second.
+        # Milliseconds, because where two runs saw nothing of each other they are put in order by this.
         stem = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03}Z-{(commit or 'nogit')[:7]}-{token}"
+        place = next_start([head.header for head in History(folder).heads])
         path, handle = _created(folder, stem)
         writer = cls(path, handle)
         first = {"type": "run", "format": FORMAT, "id": writer.id, "started": moment.isoformat(timespec="milliseconds")}
-        writer.write({**first, **header})
+        writer.write({**first, **place, **header})
         return writer
 
     def write(self, line: Mapping[str, Any]) -> None:

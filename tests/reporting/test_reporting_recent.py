@@ -8,12 +8,13 @@ import pytest
 from reporting_histories import make_cell, make_run
 
 from qbench.reporting import build_report, recent_runs
+from qbench.tracking import history
 
 
 def write(folder: Path, index: int, *, suite: str = "nightly", name: str = "", whole: bool = True) -> Path:
     run = make_run([make_cell("magika", "ort-cpu", "fp32", 0.0, suite=suite)], index, suite=suite)
     path = folder / (name or f"{run.id}.jsonl")
-    lines = [run.header, run.environment, *run.cells, *([{"type": "end", "cells": 1}] if whole else [])]
+    lines = [run.header | {"id": f"{run.id}-{suite}"}, run.environment, *run.cells, *([{"type": "end", "cells": 1}] if whole else [])]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path
@@ -36,8 +37,8 @@ def test_the_newest_of_each_suite_in_order_whatever_the_files_are_called(tmp_pat
 def test_the_older_files_are_not_read_whole(tmp_path, monkeypatch):
     paths = [write(tmp_path, index) for index in range(5)]
     read = []
-    original = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: read.append(path) or original(path))
+    original = history.read_run
+    monkeypatch.setattr(history, "read_run", lambda path, keep: read.append(path) or original(path, keep))
     recent_runs(tmp_path, 2)
     assert read == paths[-2:]
 

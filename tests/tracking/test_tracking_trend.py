@@ -76,7 +76,7 @@ def test_a_new_version_of_an_engine_begins_a_series():
 
 
 def test_the_main_line_is_that_of_the_runs_where_git_knows_none_of_them():
-    runs = [at(1, 760, day=1), at(0, 760, day=0), at(1, 760, day=2, environment=ELSEWHERE)]
+    runs = [at(0, 760, day=0), at(1, 760, day=1), at(1, 760, day=2, environment=ELSEWHERE)]
     assert main_line(runs, [sha(8), sha(9)]) == (sha(0), sha(1))
     assert main_line(runs, [sha(8), sha(1)]) == (sha(8), sha(1))
 

@@ -9,32 +9,31 @@ is better. The second takes names of measures as they are. Bounds are fp32's sco
 (Bonett and Price 2012) of shares of right samples, within 0 and 100; other metrics have none.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from qbench.judging import paired_interval
+from qbench.reporting.export.rows import json_list
 from qbench.storage import json_text
 from qbench.tracking import MetricRow, Nature, Run, metric_rows, metrics_of_line, nature_of
 
 _AXES = ("suite", "model", "backend", "schema", "variant")
 
 
-def github_benchmark_text(runs: Sequence[Run]) -> str:
+def github_benchmark_text(runs: Iterable[Run]) -> Iterator[str]:
     """The drops of every measured cell of ``runs``, for ``tool: customSmallerIsBetter``."""
-    return json_text(
-        [
-            {
-                "name": f"{_name(row)} {row.metric}",
-                "unit": "pp" if nature.unit == "%" else nature.unit,
-                "value": _shown(_drop(row, nature), nature),
-                "extra": f"{_counted(row, nature)}; {row.environment_class}",
-            }
-            for row, nature in _measured(runs)
-        ]
+    return json_list(
+        {
+            "name": f"{_name(row)} {row.metric}",
+            "unit": "pp" if nature.unit == "%" else nature.unit,
+            "value": _shown(_drop(row, nature), nature),
+            "extra": f"{_counted(row, nature)}; {row.environment_class}",
+        }
+        for row, nature in _measured(runs)
     )
 
 
-def bencher_text(runs: Sequence[Run]) -> str:
+def bencher_text(runs: Iterable[Run]) -> Iterator[str]:
     """The scores of every measured cell of ``runs`` in Bencher's metric format; of several runs the last counts."""
     found: dict[str, dict[str, dict[str, float]]] = {}
     for row, nature in _measured(runs):
@@ -46,10 +45,10 @@ def bencher_text(runs: Sequence[Run]) -> str:
             measure["lower_value"] = _shown(max(row.reference_value + low, 0.0), nature)
             measure["upper_value"] = _shown(min(row.reference_value + high, 1.0), nature)
         found.setdefault(_name(row), {})[row.metric] = measure
-    return json_text(found)
+    yield json_text(found)
 
 
-def _measured(runs: Sequence[Run]) -> Iterator[tuple[MetricRow, Nature]]:
+def _measured(runs: Iterable[Run]) -> Iterator[tuple[MetricRow, Nature]]:
     """(row, what its numbers are) of each metric of each cell."""
     for run in runs:
         facts: dict[tuple[str, str, str, str, str, str], Any] = {}

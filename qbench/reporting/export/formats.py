@@ -1,6 +1,6 @@
-"""The formats by name: each turns runs into the text of one file."""
+"""The formats by name: each turns runs into the text of one file, piece by piece."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 
 from qbench.errors import unknown_name
@@ -9,7 +9,7 @@ from qbench.reporting.export.junit import junit_text
 from qbench.reporting.export.rows import csv_text, rows_text
 from qbench.tracking import Run
 
-EXPORT_FORMATS: Mapping[str, Callable[[Sequence[Run]], str]] = MappingProxyType(
+EXPORT_FORMATS: Mapping[str, Callable[[Iterable[Run]], Iterator[str]]] = MappingProxyType(
     {
         "csv": csv_text,
         "json": rows_text,
@@ -20,8 +20,17 @@ EXPORT_FORMATS: Mapping[str, Callable[[Sequence[Run]], str]] = MappingProxyType(
 )
 
 
-def export_text(runs: Sequence[Run], name: str) -> str:
+def export_text(runs: Iterable[Run], name: str) -> str:
     """``runs`` in the format ``name``.
+
+    Raises:
+        InputError: there is no such format.
+    """
+    return "".join(export_pieces(runs, name))
+
+
+def export_pieces(runs: Iterable[Run], name: str) -> Iterator[str]:
+    """``export_text`` piece by piece: of a long history neither runs nor text are in memory at once.
 
     Raises:
         InputError: there is no such format.

@@ -7,7 +7,7 @@ look like a small green one.
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
@@ -20,13 +20,15 @@ _ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 _GREEN = {outcome.value for outcome in Outcome if not outcome.is_red}
 
 
-def junit_text(runs: Sequence[Run]) -> str:
+def junit_text(runs: Iterable[Run]) -> Iterator[str]:
     """``runs`` as one JUnit file."""
-    root = Element("testsuites", name="qbench")
+    yield '<?xml version="1.0" encoding="utf-8"?>\n<testsuites name="qbench">\n'
     for run in runs:
+        root = Element("testsuites")
         _suite(root, run)
-    indent(root)
-    return '<?xml version="1.0" encoding="utf-8"?>\n' + tostring(root, encoding="unicode") + "\n"
+        indent(root)
+        yield f"  {tostring(root[0], encoding='unicode').rstrip()}\n"
+    yield "</testsuites>\n"
 
 
 def _suite(root: Element, run: Run) -> None:
