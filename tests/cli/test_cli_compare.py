@@ -1,5 +1,6 @@
 """``qbench compare``: what is listed with direction and unit, and which exit code comes before which."""
 
+import datetime
 import json
 import re
 
@@ -109,3 +110,47 @@ def test_which_code_comes_first(compared, qbench):
     code, out, _ = qbench("compare", "--help")
     rows = re.findall(r"^  (\S)", out.partition("the first of these is given")[2], re.MULTILINE)
     assert (code, rows) == (0, ["2", "3", "1", "4", "0"])
+
+
+def put_nights(folder, *facts):
+    """A file for each of ``facts`` of a header, whose only cell answers as the id of the run says."""
+    for number, one in enumerate(facts):
+        head, rest = measured(f"run-{number}", (f"m{one.get('shard', '1')[0]}",), answers=f"p{number}").split("\n", 1)
+        put(folder, **{f"{9 - number}": f"{json.dumps({**json.loads(head), **one})}\n{rest}"})
+
+
+def test_latest_is_the_last_night_with_all_its_shards_and_one_file_is_read_for_each(qbench, project, monkeypatch):
+    from qbench.tracking import history
+
+    night = {"commit": "a" * 40, "planned": 2, "selected": 1, "limited": None, "select": ""}
+    shards = ({**night, "shard": f"{share}/2", "started": f"2026-11-21T0{share}:00:00Z"} for share in (1, 2))
+    put_nights(project / "reports/history", {"started": "2026-11-20T00:00:00Z"}, *shards)
+    read = []
+    original = history.read_run
+    monkeypatch.setattr(history, "read_run", lambda path, keep: read.append(path.name) or original(path, keep))
+    code, out, err = qbench("compare", "run-0", "latest", "--json")
+    assert (code, json.loads(out)["new"], err) == (1, "run-1 run-2", "")
+    assert sorted(cell["cell"]["model"] for cell in json.loads(out)["cells"]) == ["m1", "m2"]
+    assert sorted(read) == ["7.jsonl", "8.jsonl", "9.jsonl"]
+
+
+def test_a_run_stamped_in_the_future_hides_no_later_one(qbench, project):
+    now = datetime.datetime.now(datetime.UTC)
+    stamps = [(now + datetime.timedelta(days=days)).isoformat() for days in (-2, 3650, -1)]
+    places = ({"sequence": 1}, {"sequence": 2, "after": "run-0"}, {"sequence": 3, "after": "run-1"})
+    put_nights(project / "reports/history", *({"started": s, **place} for s, place in zip(stamps, places, strict=True)))
+    code, out, err = qbench("compare", "latest", "latest", "--json")
+    assert (code, json.loads(out)["new"]) == (0, "run-2")
+    assert err.count("run-1") == err.count("qbench: ") == 2  # once for each side
+    code, _, err = qbench("report", "--report", "md")
+    assert (code, err.count("run-1")) == (0, 1)
+    assert stamps[2][:10] in (project / "reports/report.md").read_text()
+    assert qbench("history", "show", "m1::b+s")[2].count("qbench: 1 run is stamped later") == 1
+
+
+def test_one_odd_line_costs_no_report(qbench, project):
+    odd = measured("run-1").replace('"metrics": {', '"metrics": 7, "was": {')
+    put(project / "reports/history", a=measured("run-0"), b=odd)
+    code, _, err = qbench("report", "--report", "md")
+    assert code == 0
+    assert "b.jsonl' has 1 line that cannot be read" in err

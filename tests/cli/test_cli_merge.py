@@ -4,10 +4,14 @@ import errno
 import itertools
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from qbench.tracking import merge_run_files
 
 RUN = '{{"type":"run","format":"qbench-run/1","id":"{0}","suite":"smoke","started":"2026-11-21T04:30:00Z"}}\n'
 CELL = '{{"type":"cell","suite":"smoke","model":"m{0}","backend":"b","schema":"s","outcome":"passed"}}\n'
@@ -41,8 +45,6 @@ def test_a_union(qbench, project):
 @settings(max_examples=20)
 @given(st.lists(st.sets(st.integers(0, 5)), min_size=1, max_size=3))
 def test_any_order_gives_the_same(tmp_path_factory, sets):
-    from qbench.tracking import merge_run_files
-
     root = tmp_path_factory.mktemp("union")
     for number, runs in enumerate(sets):
         put(root / f"from{number}", **{f"r{run}": content(f"r{run}", 1) for run in runs})
@@ -157,3 +159,30 @@ def test_a_full_disk_leaves_no_half_file(qbench, project, monkeypatch):
     assert "found No space left on device" in err
     assert [path.name for path in (project / "all").iterdir()] == ["x.jsonl"]
     assert qbench("merge", "a", "-o", "all")[1] == "all: 1 run added, 1 there already\n"
+
+
+def test_merges_at_once_write_each_run_once(tmp_path):
+    for side in "ab":
+        put(tmp_path / side, **{f"{side}{number}": content(f"run-{number}", 1) for number in range(30)})
+    command = "import sys; from qbench.cli.program import main; sys.exit(main(sys.argv[1:]))"
+    words = [
+        sys.executable,
+        "-c",
+        command,
+        "merge",
+        str(tmp_path / "a"),
+        str(tmp_path / "b"),
+        "-o",
+        str(tmp_path / "to"),
+    ]
+    several = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(3)]
+    assert [one.wait() for one in several] == [0, 0, 0]
+    assert sorted(path.name for path in (tmp_path / "to").iterdir()) == sorted(f"run-{n}.jsonl" for n in range(30))
+
+
+def test_what_a_killed_merge_left_is_swept(tmp_path):
+    put(tmp_path / "a", x=content("x", 1))
+    put(tmp_path / "to")
+    (tmp_path / "to" / ".merging-torn").write_text("half")
+    merge_run_files([tmp_path / "a"], tmp_path / "to")
+    assert [path.name for path in (tmp_path / "to").iterdir()] == ["x.jsonl"]

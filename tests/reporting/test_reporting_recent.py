@@ -14,7 +14,12 @@ from qbench.tracking import history
 def write(folder: Path, index: int, *, suite: str = "nightly", name: str = "", whole: bool = True) -> Path:
     run = make_run([make_cell("magika", "ort-cpu", "fp32", 0.0, suite=suite)], index, suite=suite)
     path = folder / (name or f"{run.id}.jsonl")
-    lines = [run.header | {"id": f"{run.id}-{suite}"}, run.environment, *run.cells, *([{"type": "end", "cells": 1}] if whole else [])]
+    lines = [
+        run.header | {"id": f"{run.id}-{suite}"},
+        run.environment,
+        *run.cells,
+        *([{"type": "end", "cells": 1}] if whole else []),
+    ]
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
     return path

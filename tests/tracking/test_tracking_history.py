@@ -4,18 +4,31 @@ import datetime
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
+import tracemalloc
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tracked_results import START, line, measured, written
+from tracked_results import START, line, measured, top1, written
 
 from qbench.errors import InputError, StoreError
 from qbench.judging import Outcome, Verdict
-from qbench.tracking import FORMAT, History, RunWriter, cell_line, measurement_of_line, read_run
+from qbench.tracking import (
+    FORMAT,
+    TREND_KEYS,
+    History,
+    RunWriter,
+    cell_line,
+    kept_keys,
+    measurement_of_line,
+    merge_run_files,
+    ordered_trends,
+    read_run,
+)
 
 
 def test_round_trip(tmp_path):
@@ -262,3 +275,101 @@ def test_runs_of_one_second_are_in_the_order_they_began(tmp_path):
         )
     assert [run.header["n"] for run in History(tmp_path).runs()] == [0, 1, 2]
     assert [path.name[-8:-6] for path in sorted(tmp_path.glob("*.jsonl"))] == ["zz", "mm", "aa"]
+
+
+def test_what_is_no_plain_file_is_passed_over_and_named(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    written(tmp_path, line(measured()))
+    os.mkfifo(tmp_path / "pipe.jsonl")
+    (tmp_path / "folder.jsonl").mkdir()
+    (tmp_path / "folder.jsonl" / "inside.jsonl").symlink_to("/dev/zero")
+    with socket.socket(socket.AF_UNIX) as one:
+        one.bind("s.jsonl")
+        history = History(tmp_path)
+        assert len(history.runs()) == 1
+        assert [sentence.split("'")[1].rpartition("/")[2] for sentence in history.problems] == [
+            "folder.jsonl",
+            "inside.jsonl",
+            "pipe.jsonl",
+            "s.jsonl",
+        ]
+        done = merge_run_files([tmp_path, tmp_path / "pipe.jsonl"], tmp_path / "merged")
+        assert (len(done.added), len(done.problems)) == (1, 4)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"metrics": []},
+        {"metrics": None},
+        {"metrics": {"top1": 5}},
+        {"digests": "abc"},
+        {"digests": {"model": 1}},
+        {"suite": 1},
+        {"x": float("inf")},
+    ],
+)
+def test_a_line_that_does_not_hold_together_is_counted_and_left(tmp_path, odd):
+    path = written(tmp_path, line(measured()), end=False)
+    text = json.dumps({**line(measured()), **odd}).replace("Infinity", "1e999")
+    path.write_text(path.read_text() + text + "\n")
+    run = read_run(path)
+    assert (len(run.cells), run.damaged, len(run.notices)) == (1, 1, 1)
+
+
+def test_half_characters_and_names_that_are_not_utf8_can_be_written_down(tmp_path):
+    path = written(tmp_path)
+    cell = json.dumps({**line(measured()), "headline": "\ud800", "notices": ["a\udfffb", "\U0001f600"]})
+    path.write_text(path.read_text() + cell + '\n{"type":"note","text":"\\ud83d"}\n' + "garbage\n")
+    odd = tmp_path / os.fsdecode(b"\xff\xfe.jsonl")
+    path.rename(odd)
+    (tmp_path / os.fsdecode(b"\xfe.jsonl")).write_text("garbage\n")
+    history = History(tmp_path)
+    (run,) = history.runs()
+    for text in (*history.problems, *run.notes, run.path, json.dumps(run.cells, ensure_ascii=False)):
+        text.encode("utf-8")
+    assert run.cells[0]["notices"] == ["a?b", "\U0001f600"]
+    assert len(history.problems) == 2
+    assert history.latest() == run
+
+
+def small_history(folder, runs):
+    """``runs`` files of twenty cells that move each night."""
+    for number in range(runs):
+        lines = [
+            line(measured(top1(700 + number % 9), slug=f"ort-cpu+s{cell}", predictions=f"p{number}"))
+            for cell in range(20)
+        ]
+        written(folder, *lines, started=START + datetime.timedelta(days=number))
+
+
+def peak_of(work):
+    """Bytes that ``work`` holds at most at one time."""
+    tracemalloc.start()
+    try:
+        work()
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("reader", ["trends", "latest", "problems"])
+def test_memory_grows_by_little_with_each_run(tmp_path, reader):
+    few, many = 6, 24
+    small_history(tmp_path / "few", few)
+    small_history(tmp_path / "many", many)
+    size = sum(path.stat().st_size for path in (tmp_path / "many").iterdir()) / many
+
+    def read(folder):
+        history = History(folder)
+        if reader == "trends":
+            assert ordered_trends(history.each(history.nights(), kept_keys(*TREND_KEYS)))
+        elif reader == "latest":
+            assert history.latest()
+        else:
+            assert history.problems == ()
+
+    read(tmp_path / "few")  # what is imported and cached once
+    read(tmp_path / "many")
+    growth = (peak_of(lambda: read(tmp_path / "many")) - peak_of(lambda: read(tmp_path / "few"))) / (many - few)
+    assert growth < 6000 < size / 3  # bytes a run; one that is kept whole takes several times its size

@@ -137,7 +137,9 @@ def test_an_update_reads_what_is_new_alone(tmp_path, place, monkeypatch):
         from qbench.tracking import index_rows
 
         parse = index_rows.parse_run
-        monkeypatch.setattr(index_rows, "parse_run", lambda data, path, keep: (read.append(path), parse(data, path, keep))[1])
+        monkeypatch.setattr(
+            index_rows, "parse_run", lambda data, path, keep: (read.append(path), parse(data, path, keep))[1]
+        )
         done = index.update(folder)
         assert (done.added, done.changed, done.gone, done.kept) == (1, 1, 1, 4)
         assert len(read) == 2
