@@ -101,4 +101,4 @@ def data_digests(line: Mapping[str, Any]) -> dict[str, str]:
 def integer_share(line: Mapping[str, Any]) -> float:
     """The planned share of multiply-accumulates on integers; 0 when the line tells none."""
     share = line.get("integer_macs")
-    return float(share) if type(share) in (float, int) and 0 <= share <= 1 else 0.0
+    return float(share) if isinstance(share, float | int) and not isinstance(share, bool) and 0 <= share <= 1 else 0.0

@@ -311,11 +311,11 @@ def _decoded(text: bytes) -> dict[str, Any]:
     Raises:
         ValueError, TypeError, RecursionError: it is none.
     """
-    line = (_CAREFUL if _HUGE.search(text) else _DECODER).decode(text.decode("utf-8-sig"))
+    line: dict[str, Any] = (_CAREFUL if _HUGE.search(text) else _DECODER).decode(text.decode("utf-8-sig"))
     if type(line) is not dict:
         raise TypeError("a line that is no table")
     if b"\\ud" in text or b"\\uD" in text:  # JSON can spell half a character, which no file or page can hold
-        line = _whole_characters(line)
+        return {_whole_characters(key): _whole_characters(one) for key, one in line.items()}
     return line
 
 

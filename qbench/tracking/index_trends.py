@@ -28,7 +28,7 @@ def wanted_trends(
     groups = shard_groups([run.header for run in runs])
     night_of = {run.id: group for run, group in zip(joined_shards(runs), groups, strict=True)}
     found = Courses()
-    nights = {}
+    nights: dict[int, int] = {}
     for run in in_commit_order(joined_shards(runs), commits):
         place = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
         nights |= {keys[shard]: place for shard in night_of[run.id]}

@@ -115,15 +115,17 @@ def _can_be_read(line: bytes) -> bool:
 def _files(places: Iterable[Path]) -> tuple[list[Path], tuple[str, ...]]:
     """The run files in ``places``, and a sentence for each that is not a plain file."""
     files: list[Path] = []
-    others: dict[str, None] = {}
+    others: list[str] = []
     for place in places:
-        if place.exists() and not place.is_dir():
-            found = ((place,), ()) if place.is_file() else ((), (not_plain(place),))
+        if place.is_file():
+            files.append(place)
+        elif place.exists() and not place.is_dir():
+            others.append(not_plain(place))
         else:
-            found = run_files(place)
-        files += found[0]
-        others |= dict.fromkeys(found[1])
-    return files, tuple(others)
+            found, odd = run_files(place)
+            files += found
+            others += odd
+    return files, tuple(dict.fromkeys(others))
 
 
 def _sweep(target: Path) -> None:
