@@ -15,15 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from qbench.errors import InputError, StoreError
-from qbench.storage import digest_bytes
-from qbench.storage.holding import alone
+from qbench.storage import digest_bytes, work_folder
 from qbench.tracking.history import not_plain, parse_run, run_files, shown_path, unreadable
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
 _DIGITS = 12
-
-_TEMPORARY = ".merging"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,14 +59,14 @@ def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
                 remedy="Check the path.",
             )
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a disk without locks, or a folder that cannot be written: said when needed
+        work = target
+        with contextlib.suppress(OSError, StoreError):  # no locks there, or not writable: an error when it is written
             target.mkdir(parents=True, exist_ok=True)
-            stack.enter_context(alone(target, _TEMPORARY))
-            _sweep(target)
-        return _merged(sources, target)
+            work = stack.enter_context(work_folder(target))
+        return _merged(sources, target, work)
 
 
-def _merged(sources: Sequence[Path], target: Path) -> Merge:
+def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
     files, others = _files([*sources, target])
     copies, problems, unread = _read(files)
     problems = [*others, *problems]
@@ -87,7 +84,7 @@ def _merged(sources: Sequence[Path], target: Path) -> Merge:
         elif fullest.is_relative_to(target):
             same += 1
         else:
-            added.append(_put(target, run_id, data))
+            added.append(_put(target, work, run_id, data))
     return Merge(added=tuple(added), same=same, conflicts=tuple(conflicts), problems=tuple(problems), unreadable=unread)
 
 
@@ -128,12 +125,6 @@ def _files(places: Iterable[Path]) -> tuple[list[Path], tuple[str, ...]]:
     return files, tuple(dict.fromkeys(others))
 
 
-def _sweep(target: Path) -> None:
-    """Remove what merges that were killed have left; the lock says that none is at work."""
-    for path in target.glob(f"{_TEMPORARY}-*"):
-        path.unlink()
-
-
 def _read(paths: Iterable[Path]) -> tuple[dict[str, dict[str, Path]], list[str], int]:
     """Id → digests of the contents found under it, each with its (last) path; sentences; unreadable files."""
     copies: dict[str, dict[str, Path]] = {}
@@ -159,8 +150,10 @@ def _bytes(path: Path) -> bytes:
         raise unreadable(path, error.strerror or str(error)) from error
 
 
-def _put(target: Path, run_id: str, data: bytes) -> Path:
+def _put(target: Path, work: Path, run_id: str, data: bytes) -> Path:
     """A new file in ``target`` with ``data``, whole or not at all; a name that is taken gets the digest as well.
+
+    ``work``: the folder of the temporary file, on the same disk.
 
     Raises:
         StoreError: it cannot be written.
@@ -169,7 +162,7 @@ def _put(target: Path, run_id: str, data: bytes) -> Path:
     stem = run_id if _SAFE_NAME.fullmatch(run_id) else f"run-{digest}"
     try:
         target.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f"{_TEMPORARY}-", dir=target)
+        handle, temporary = tempfile.mkstemp(prefix=".merging-", dir=work)
         try:
             with os.fdopen(handle, "wb") as file:
                 file.write(data)

@@ -178,11 +178,3 @@ def test_merges_at_once_write_each_run_once(tmp_path):
     several = [subprocess.Popen(words, stdout=subprocess.DEVNULL) for _ in range(3)]
     assert [one.wait() for one in several] == [0, 0, 0]
     assert sorted(path.name for path in (tmp_path / "to").iterdir()) == sorted(f"run-{n}.jsonl" for n in range(30))
-
-
-def test_what_a_killed_merge_left_is_swept(tmp_path):
-    put(tmp_path / "a", x=content("x", 1))
-    put(tmp_path / "to")
-    (tmp_path / "to" / ".merging-torn").write_text("half")
-    merge_run_files([tmp_path / "a"], tmp_path / "to")
-    assert [path.name for path in (tmp_path / "to").iterdir()] == ["x.jsonl"]
