@@ -12,7 +12,7 @@ class KeptAnswers:
 
     def __init__(self, task: Task) -> None:
         self.last: Answers | None = None
-        self._task = task
+        self._task = self.__wrapped__ = task  # its code is the task's: what is cached for one is for both
 
     @property
     def name(self) -> str:

@@ -25,7 +25,7 @@ from qbench.graph import Capabilities, graph_digest, node_macs
 from qbench.metrics import Answers
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
 from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, make_plan
-from qbench.storage import Cache, digest_plain
+from qbench.storage import Cache, digest_code, digest_plain
 from qbench.zoo import Dataset, Samples, forced_likelihoods, prepare_samples
 
 
@@ -160,6 +160,12 @@ class SharedWork:
             self._samples[dataset.digest] = prepare_samples(dataset, self.subject.model.preprocess, self._cache)
         return self._samples[dataset.digest]
 
+    @property
+    def _task_identity(self) -> tuple[str, str]:
+        """The name of the task and its code, which may change under one name."""
+        task = self.subject.model.task
+        return task.name, digest_code(task)
+
     def identity(self) -> dict[str, str]:
         """The digests that tell whether a stored reference is of this model, data and preprocessing."""
         data = {f"data:{name}": dataset.digest for name, dataset in self.subject.data.items()}
@@ -174,7 +180,7 @@ class SharedWork:
         return {name: self._fp32_answers(dataset) for name, dataset in self.subject.data.items()}
 
     def _fp32_answers(self, dataset: Dataset) -> Answers:
-        made_from = [self.model_digest, self.samples(dataset).key, self.subject.model.task.name]
+        made_from = [self.model_digest, self.samples(dataset).key, *self._task_identity]
         identity = [made_from, self._fp32_backend.name, self._environment_class, FP32_VERSION]
         if self.subject.asks_likelihoods(dataset):
             identity.append("likelihoods")
@@ -224,8 +230,9 @@ class SharedWork:
         if key not in self._profiles:
             canonical = self.canonical(pipeline)
             watched = {name: [graph_digest(model), watched_values(model)] for name, model in canonical.items()}
-            made_from = [watched, self.samples(self.subject.calibration).key, self.subject.model.task.name]
-            made_by = [[repr(step) for step in key[0]], self._fp32_backend.name, self._environment_class]
+            made_from = [watched, self.samples(self.subject.calibration).key, *self._task_identity]
+            steps = [repr(step) for step in key[0]]
+            made_by = [steps, self._fp32_backend.name, self._environment_class, digest_code(prepare_watch)]
             identity = digest_plain([made_from, made_by, PROFILE_VERSION, channels])
             folder = self._cache.entry("profiles", identity, lambda path: self._calibrate(pipeline, path, channels))
             self._profiles[key] = {name: Profile.load(folder / f"{name}.json") for name in canonical}

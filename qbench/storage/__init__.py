@@ -5,6 +5,7 @@ from qbench.storage.cache import Cache
 from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
 from qbench.storage.holding import work_folder
 from qbench.storage.plain_values import Plain, json_line, json_text, plain
+from qbench.storage.source_digest import digest_code
 from qbench.storage.tables import read_toml, value_from_table
 from qbench.storage.written_tables import table_from_value, toml_text
 
@@ -13,6 +14,7 @@ __all__ = [
     "Plain",
     "digest_arrays",
     "digest_bytes",
+    "digest_code",
     "digest_file",
     "digest_plain",
     "json_line",

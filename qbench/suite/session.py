@@ -149,7 +149,7 @@ class Bench:
         # What is missing then is the partner's reference: the remedy names the node that makes it.
         borrows = expectation.state is not State.KNOWN and planned.partner is not None
         cell = replace(planned.cell, model=planned.partner.id) if borrows and planned.partner else planned.cell
-        return judge(
+        verdict = judge(
             measurement,
             expectation,
             tolerance=planned.tolerance(measurement.environment),
@@ -159,6 +159,7 @@ class Bench:
             today=self._settings.today,
             node_id=f"{self._settings.suite_path}::{cell}",
         )
+        return replace(verdict, notices=(*verdict.notices, *self._settings.cache.take_notices()))
 
     def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
         """What the baseline expects of this cell; a reference this run accepts counts as known."""

@@ -1,6 +1,7 @@
 """Prepared samples on disk, read back batch by batch: memory does not grow with their number.
 
-Each input is one raw file of fixed-size records in the cache, keyed by data, preprocessing and what decodes pictures.
+Each input is one raw file of fixed-size records in the cache, keyed by data, preprocessing, their code and what decodes
+pictures.
 Slices are read, not mapped: mapped pages would count as the process's memory.
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 from qbench.errors import InputError
 from qbench.host import package_versions
 from qbench.metrics import Labels
-from qbench.storage import Cache, digest_plain
+from qbench.storage import Cache, digest_code, digest_plain
 from qbench.zoo.dataset import Dataset
 from qbench.zoo.preprocess import Array, Preprocess
 
@@ -88,7 +89,8 @@ def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> S
             expected=f"one of: {', '.join(preprocess.kinds)}",
             remedy="Choose data that fits the model.",
         )
-    key = digest_plain([dataset.digest, preprocess.name, package_versions(_DECODERS)])
+    code = [digest_code(preprocess), digest_code(dataset.load)]
+    key = digest_plain([dataset.digest, preprocess.name, code, package_versions(_DECODERS)])
     folder = cache.entry("samples", key, lambda path: _write(dataset, preprocess, path))
     return Samples(dataset.id, dataset.digest, dataset.sample_ids, dataset.labels, folder, preprocess)
 

@@ -227,3 +227,70 @@ def test_a_cell_that_is_bad_on_one_processor_only_passes_on_another(project, mon
     result = project.run("-k", "tiny_a and not noopt")
     assert result.ret == 0
     assert set(project.outcomes().values()) == {"passed"}
+
+
+OWN_CODE = """
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stepped(ReadyArray):
+    @property
+    def name(self):
+        return "stepped"
+
+    def finish(self, batch):
+        return {n: SCALE * np.sign(a) for n, a in batch.items()}
+
+
+@dataclass(frozen=True)
+class Shifted(Classification):
+    @property
+    def name(self):
+        return "shifted"
+
+
+def stepped_a():
+    made = model("tiny_a", 1)()
+    return dataclasses.replace(made, preprocess=Stepped(input="x"), task=Shifted(k=3))
+
+
+MORE = {}
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("SCALE * np.sign(a)", "0.01 * SCALE * np.sign(a)"),  # a preprocessing that keeps its name
+        ("SCALE = 1.0", "SCALE = 0.01"),  # a constant that it reads
+    ],
+)
+def test_changed_code_is_measured_anew_though_its_name_stays(project, before, after):
+    """Samples, profile and fp32 run of the former code would make the reference and the ranges those of the former."""
+    project.write_suite(
+        project.suite_path.read_text().replace('backends = ["ort-cpu", "ort-cpu-noopt"]', 'backends = ["ort-cpu"]')
+    )
+    code = "import dataclasses\nSCALE = 1.0\n" + OWN_CODE
+    wired = "\nWEIGHTS.clear(); MODELS_OF_MINE = {'tiny_a': stepped_a, 'tiny_b': model('tiny_b', 2)}\n"
+    hook = (
+        "\ndef pytest_qbench_extension(config):\n"
+        "    return Extension(name='mine', models=MODELS_OF_MINE, datasets={'points': data('points', 10), "
+        "'spare': data('spare', 11, 64)})\n"
+    )
+
+    def measured(text):
+        project.write_conftest(text, wired + hook)
+        assert project.run("-k", "tiny_a", "--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason=x").ret == 0
+        quantized, bare = (
+            next(c for c in project.lines(kind="cell") if (c["schema"] == "fp32") is floats) for floats in (False, True)
+        )
+        baseline = json.loads((project.path / "baselines" / "scratch" / "tiny_a.json").read_text())
+        ranges = next(iter(baseline["calibrations"].values()))
+        return bare["metrics"]["top1"]["hits"], quantized["metrics"]["top1"]["reference_hits"], ranges["x"]
+
+    fp32, reference, seen = measured(code)
+    assert fp32 == reference
+    fp32_now, reference_now, seen_now = measured(code.replace(before, after))
+    assert fp32_now == reference_now != reference
+    assert [float(end) for end in seen_now.split()] == pytest.approx([0.01 * float(end) for end in seen.split()])

@@ -1,12 +1,15 @@
 """Digests, atomic writes and the cache: the same content has one name, and no half file is ever seen."""
 
+import errno
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import qbench.storage.cache
 from qbench.errors import StoreError
 from qbench.storage import (
     Cache,
@@ -107,7 +110,91 @@ def test_a_race_ends_with_the_first_entry(tmp_path: Path) -> None:
 
     entry = cache.entry("kind", "key", slow)
     assert (entry / "who").read_text() == "fast"
-    assert os.listdir(tmp_path / "kind") == ["key"]
+    assert sorted(os.listdir(tmp_path / "kind")) == ["key", "key.sha256"]
+
+
+def write_entry(path: Path) -> None:
+    path.mkdir()
+    (path / "0.raw").write_bytes(bytes(range(256)))
+    (path / "layout.json").write_text("{}")
+
+
+def flip(path: Path) -> None:
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 4
+    path.write_bytes(data)
+
+
+@pytest.mark.parametrize("name", ["key/0.raw", "key/layout.json", "key.sha256"])
+@pytest.mark.parametrize("how", [flip, lambda path: path.write_bytes(b""), lambda path: path.write_bytes(b"\xff\n")])
+def test_a_damaged_entry_is_made_anew_with_one_notice(
+    tmp_path: Path, name: str, how: Callable[[Path], None], capsys: pytest.CaptureFixture[str]
+) -> None:
+    cache = Cache(tmp_path)
+    entry = cache.entry("kind", "key", write_entry)
+    how(tmp_path / "kind" / name)
+    for _ in range(2):
+        assert cache.entry("kind", "key", write_entry) == entry
+        assert (entry / "0.raw").read_bytes() == bytes(range(256))
+        assert (entry / "layout.json").read_text() == "{}"
+    (notice,) = cache.take_notices()
+    assert "'kind/key'" in notice
+    assert cache.take_notices() == ()
+    assert capsys.readouterr().err == f"qbench: {notice}\n"
+    assert sorted(os.listdir(tmp_path / "kind")) == ["key", "key.sha256"]
+
+
+@pytest.mark.parametrize("name", ["0.raw", "more"])
+def test_an_entry_with_another_set_of_files_is_made_anew(tmp_path: Path, name: str) -> None:
+    cache = Cache(tmp_path)
+    file = cache.entry("kind", "key", write_entry) / name
+    file.unlink() if file.exists() else file.touch()
+    cache.entry("kind", "key", write_entry)
+    assert file.exists() == (name != "more")
+    assert name in cache.take_notices()[0]
+
+
+def test_an_entry_of_an_older_version_is_made_anew_without_a_word(tmp_path: Path) -> None:
+    cache = Cache(tmp_path)
+    write_entry((tmp_path / "kind").mkdir() or tmp_path / "kind" / "key")
+    flip(tmp_path / "kind" / "key" / "0.raw")
+    entry = cache.entry("kind", "key", write_entry)
+    assert (entry / "0.raw").read_bytes() == bytes(range(256))
+    assert cache.take_notices() == ()
+
+
+def test_an_entry_is_read_once_unless_its_files_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cache, read = Cache(tmp_path), []
+    cache.entry("kind", "key", write_entry)
+    digests = qbench.storage.cache._digests
+    monkeypatch.setattr(qbench.storage.cache, "_digests", lambda path: read.append(path) or digests(path))
+    for _ in range(3):
+        cache.entry("kind", "key", write_entry)
+    assert len(read) == 1
+    os.utime(tmp_path / "kind" / "key" / "0.raw", ns=(1, 1))
+    cache.entry("kind", "key", write_entry)
+    assert len(read) == 2
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+def test_a_full_disk_of_the_cache_is_one_sentence(tmp_path: Path, number: int) -> None:
+    def fail(path: Path) -> None:
+        raise OSError(number, os.strerror(number))
+
+    with pytest.raises(StoreError, match=r"Writing 'kind/key' into the cache: .*QBENCH_CACHE"):
+        Cache(tmp_path).entry("kind", "key", fail)
+    assert os.listdir(tmp_path / "kind") == []
+
+
+def test_no_home_folder_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for name in ("QBENCH_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(StoreError, match=r"without a home folder.*Set QBENCH_CACHE"):
+        Cache.default()
 
 
 def test_files_that_belong_together_appear_together(tmp_path):

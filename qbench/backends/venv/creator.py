@@ -44,7 +44,7 @@ class EnvironmentMaker:
         with self.cache.alone(_KIND, key):  # two workers make an environment once
             if not program.exists():
                 shutil.rmtree(program.parent.parent, ignore_errors=True)  # its base Python is gone: a link to nothing
-                self.cache.entry(_KIND, key, lambda folder: self._install(folder, tuple(requirements)))
+                self.cache.entry(_KIND, key, lambda folder: self._install(folder, tuple(requirements)), sealed=False)
         return program
 
     def _install(self, folder: Path, requirements: tuple[str, ...]) -> None:

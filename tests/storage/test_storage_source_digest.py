@@ -1,0 +1,103 @@
+"""The digest of code: another when what runs changes, the same when anything else does."""
+
+import functools
+import importlib
+import sys
+from dataclasses import dataclass
+
+import pytest
+
+from qbench.storage import digest_code
+
+MODULE = """
+from dataclasses import dataclass
+from beside_it import FACTOR
+
+@dataclass(frozen=True)
+class Scaled:
+    name: str = "scaled"
+
+    def finish(self, batch):
+        return {n: a * FACTOR for n, a in batch.items()}
+
+@dataclass(frozen=True)
+class Wrapped:
+    inner: object
+
+def make(factor):
+    return lambda a: a * factor
+"""
+
+
+@pytest.fixture
+def digest_of(tmp_path, monkeypatch):
+    """The digest of an expression in a module of these texts, loaded as anew."""
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    def made(expression="Scaled()", text=MODULE, beside="FACTOR = 1.0\n"):
+        (tmp_path / "written_code.py").write_text(text)
+        (tmp_path / "beside_it.py").write_text(beside)
+        for name in ("written_code", "beside_it"):
+            sys.modules.pop(name, None)
+        importlib.invalidate_caches()
+        monkeypatch.setattr(sys, "dont_write_bytecode", True)
+        return digest_code(eval(expression, vars(importlib.import_module("written_code"))))
+
+    yield made
+    for name in ("written_code", "beside_it"):
+        sys.modules.pop(name, None)
+
+
+def test_the_same_code_has_the_same_digest(digest_of):
+    assert digest_of() == digest_of()
+    assert digest_of("make(2)") == digest_of("make(2)")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"text": MODULE.replace("a * FACTOR", "a * FACTOR * 0.01")},
+        {"beside": "FACTOR = 0.5\n"},
+        {"expression": "make(2)"},
+        {"text": MODULE.replace("class Scaled:", "class Scaled:\n    extra = 1")},
+    ],
+)
+def test_changed_code_has_another(digest_of, changed):
+    assert digest_of(**changed) != digest_of()
+
+
+def test_what_a_function_closes_over_is_part_of_it(digest_of):
+    assert len({digest_of(f"make({factor})") for factor in (1, 2, "'a'", None)}) == 4
+    assert digest_of("Wrapped(make(2))") != digest_of("Wrapped(make(3))")
+
+
+def test_partials_methods_and_wrapped_objects_are_seen_through():
+    def scaled(a, factor):
+        return a * factor
+
+    class Kept:
+        def __init__(self, inner):
+            self.__wrapped__ = inner
+
+    assert digest_code(functools.partial(scaled, factor=1)) != digest_code(functools.partial(scaled, factor=2))
+    assert digest_code(Kept(scaled)) == digest_code(scaled)
+
+
+def test_code_without_a_file_counts_by_its_instructions():
+    def function(text):
+        names = {}
+        exec(f"def f(a):\n    return {text}\n", names)
+        return names["f"]
+
+    assert digest_code(function("a * 2")) == digest_code(function("a * 2"))
+    assert len({digest_code(function(text)) for text in ("a * 2", "a * 3", "a + 2", "(lambda: a * 2)()")}) == 4
+
+
+def test_a_cycle_of_objects_ends():
+    @dataclass
+    class Node:
+        other: object = None
+
+    one = Node()
+    one.other = Node(one)
+    assert digest_code(one) == digest_code(one)
