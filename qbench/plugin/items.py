@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qbench.errors import StoreError
 from qbench.plugin.opening import OpenSuite
 from qbench.plugin.options import OPTIONS
 from qbench.plugin.tags import TAGGED, Tag, Tagged
@@ -56,8 +57,8 @@ class CellItem(pytest.Item):
         conclude(judged.verdict, str(self.planned.cell), missing)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
-        """A red verdict in its own words; anything else with its traceback, from here on."""
-        if isinstance(excinfo.value, RedCell):
+        """A red verdict, and a disk that refuses, in its own words; anything else with its traceback, from here on."""
+        if isinstance(excinfo.value, RedCell | StoreError):
             return str(excinfo.value)
         excinfo.traceback = excinfo.traceback.cut(path=__file__)
         chosen = self.config.getoption("tbstyle")

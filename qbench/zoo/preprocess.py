@@ -1,8 +1,8 @@
 """From a raw sample to a graph's feed, in two steps so that the first can be cached compactly.
 
 ``prepare`` does the slow part for one sample (decode, resize, crop) into small integers; ``finish`` does the cheap
-part for a batch (scale, normalize, layout). Both are pure, and ``name`` states every setting; that their code changes is
-found by itself (``digest_code``).
+part for a batch (scale, normalize, layout). Both are pure, and ``name`` states every setting; changed code is found by
+its source (``storage.digest_code``).
 """
 
 from typing import Any, Protocol

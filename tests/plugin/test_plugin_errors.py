@@ -164,3 +164,20 @@ def test_more_samples_than_there_are(project):
     result = project.run()
     assert result.parseoutcomes() == {"failed": 2}
     result.stdout.fnmatch_lines(["*Taking 65 samples of 'spare': found 64;*"])
+
+
+def test_a_full_disk_of_the_cache_is_a_sentence_and_no_traceback(project):
+    full = (
+        "import errno, os\nfrom qbench.evaluation import shared\n"
+        "def refuse(*arguments, **named):\n    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
+        "shared.run_arrays = refuse\n"
+    )
+    project.write_ini(f"qbench_cache = {project.path / 'cache'}", "qbench_localize = 0")
+    project.write_conftest("MORE = {}", full)
+    result = project.run("-k", "tiny_a and fp32 and not noopt", process=True)
+    assert result.ret == 1
+    text = result.stdout.str()
+    assert "No space left on device; expected room below" in text
+    assert "Traceback" not in text
+    assert "OSError" not in text
+    assert not list((project.path / "cache" / "fp32").iterdir())

@@ -60,9 +60,8 @@ def test_a_red_run_writes_nothing_that_git_would_take(spoilt, ignored):
 
     shutil.copy(ignored, spoilt.path / ".gitignore")
     git("init")
-    (spoilt.path / ".git" / "info" / "exclude").write_text(
-        ".cache/\n"
-    )  # of the test's home folder: engines write there
+    home = spoilt.path / ".git" / "info" / "exclude"
+    home.write_text(".cache/\n")  # the home folder of a test is its project, and engines write there
     for command in (("add", "."), ("commit", "-m", "before")):
         git(*command)
     assert not git("ls-files", "reports").stdout
