@@ -6,6 +6,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 from qbench.cli import (
@@ -29,7 +30,7 @@ from qbench.cli import (
     run_suite,
     try_optimizers,
 )
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.printing import say
 from qbench.errors import QbenchError
 
@@ -66,7 +67,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _noting(warnings.showwarning)
-            code: ExitCode = arguments.execute(arguments)
+            with _size_limits(arguments.size_limits):
+                code: ExitCode = arguments.execute(arguments)
         sys.stdout.flush()
     except QbenchError as error:
         print(f"qbench: {error}", file=sys.stderr)
@@ -88,6 +90,12 @@ def build_parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="version", version=_version())
+    parser.add_argument(
+        "--size-limits",
+        metavar="N",
+        type=count_from_one,
+        help="open files up to N times as large as by default (docs/security.md); written before the command",
+    )
     commands = parser.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for command in COMMANDS:
         one = commands.add_parser(
@@ -101,6 +109,14 @@ def build_parser() -> argparse.ArgumentParser:
         command.declare(one)
         one.set_defaults(execute=command.execute)
     return parser
+
+
+def _size_limits(factor: int | None) -> AbstractContextManager[None]:
+    if factor is None:
+        return nullcontext()
+    from qbench.graph import limits_times
+
+    return limits_times(factor)
 
 
 def _noting(plain: Callable[..., None]) -> Callable[..., None]:

@@ -44,6 +44,7 @@ from qbench.graph.query import (
     values_by_name,
 )
 from qbench.graph.shapes import infer_shapes, shapes_alone, with_shapes
+from qbench.graph.size_limits import limits_times, size_limits, too_large
 
 __all__ = [
     "INTEGER_DOMAIN",
@@ -85,6 +86,7 @@ __all__ = [
     "is_pinned",
     "is_pointwise",
     "is_qdq",
+    "limits_times",
     "lineage_of",
     "load_model",
     "mark_float_levels",
@@ -103,6 +105,8 @@ __all__ = [
     "save_model",
     "set_origin",
     "shapes_alone",
+    "size_limits",
+    "too_large",
     "values_by_name",
     "weight_channel_axis",
     "weight_summed_axis",

@@ -7,7 +7,7 @@ import onnx
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph.model_files import load_model
+from qbench.graph.model_files import load_model, model_of_message
 
 AnyModel = ir.Model | onnx.ModelProto | Path | str
 
@@ -21,7 +21,7 @@ def as_model(model: AnyModel) -> ir.Model:
     if isinstance(model, ir.Model):
         return model
     if isinstance(model, onnx.ModelProto):
-        return ir.from_proto(model)
+        return model_of_message(model)
     if isinstance(model, str | os.PathLike):
         return load_model(model)
     raise InputError(

@@ -4,9 +4,8 @@ A constant larger than what protobuf can hold (2 GB in one message) lives in a f
 maps it, ``save_model`` writes it, and whatever is refused is refused before anything is computed.
 """
 
-import os
 from collections.abc import Iterator
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 import onnx
 import onnx_ir as ir
@@ -14,38 +13,45 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from qbench.errors import InputError, UnsupportedError
 from qbench.graph.heavy_constants import lightened, put_back
+from qbench.graph.model_check import ExternalFiles, check_message, read_message
+from qbench.graph.size_limits import size_limits
 from qbench.storage import staged_files, write_bytes
 
 MESSAGE_LIMIT = 2_000_000_000
 """Bytes a protobuf message may hold: 2^31 - 1, less room for the structure around the constants."""
 
-_DEFAULT_DOMAINS = ("", "ai.onnx")
 _SMALL = 1024
 """Bytes up to which a constant stays inside: what says a shape or a scale is read by shape inference."""
 
 
 def load_model(path: Path | str) -> ir.Model:
-    """The model at ``path``, constants in outside files mapped lazily.
+    """The model at ``path``, constants in external files mapped.
 
     Raises:
-        InputError: no such file, an empty or truncated one, one that is no ONNX model, one of a newer IR version or
-            opset than the installed onnx knows, or with outside data that is missing, too short or out of its folder.
+        InputError: no such file, an empty or truncated one, one that is not a valid ONNX model or exceeds a limit, or
+            external data that are missing, too short or outside the model's folder.
     """
     path = Path(path)
     doing = f"Loading the model '{path}'"
-    proto, heavy = lightened(_parsed(path, doing))
-    _check_versions(proto, doing)
-    try:
-        model = ir.from_proto(proto)
-        put_back(model, heavy)
-    except Exception as error:  # onnx_ir raises many kinds for a malformed graph
-        raise InputError(
-            doing,
-            found=f"a graph that does not hang together ({_first_line(error)})",
-            expected="a well-formed ONNX graph",
-            remedy="Export the model again; onnx.checker names the place.",
-        ) from error
-    _attach_outside_data(model, path.parent, doing)
+    proto = _parsed(read_message(path, doing, size_limits()), doing)
+    check_message(proto, doing, size_limits())
+    light, heavy = lightened(proto)
+    model = _built(light, doing)
+    put_back(model, heavy)
+    ExternalFiles(path.parent, doing).attach(model)
+    return model
+
+
+def model_of_message(proto: onnx.ModelProto) -> ir.Model:
+    """The model that the message ``proto`` holds; it shares no memory that could be written with it.
+
+    Raises:
+        InputError: it is not a valid ONNX model, exceeds a limit, or has external data.
+    """
+    doing = f"Reading the model '{proto.graph.name}'"
+    check_message(proto, doing, size_limits())
+    model = _built(proto, doing)
+    ExternalFiles(None, doing).attach(model)
     return model
 
 
@@ -95,13 +101,19 @@ def _initializers(model: ir.Model) -> Iterator[ir.Value]:
     return (value for graph in model.graphs() for value in graph.initializers.values())
 
 
-def _parsed(path: Path, doing: str) -> onnx.ModelProto:
+def _built(proto: onnx.ModelProto, doing: str) -> ir.Model:
     try:
-        data = path.read_bytes()
-    except OSError as error:
+        return ir.from_proto(proto)
+    except Exception as error:  # onnx_ir raises many kinds for what the checker lets pass
         raise InputError(
-            doing, found=error.strerror or str(error), expected="a readable ONNX file", remedy="Check the path."
+            doing,
+            found=f"a graph that does not hang together ({_innermost(error)})",
+            expected="a well-formed ONNX graph",
+            remedy="Export the model again; onnx.checker names the place.",
         ) from error
+
+
+def _parsed(data: bytes, doing: str) -> onnx.ModelProto:
     found = "an empty file" if not data else ""
     proto = onnx.ModelProto()
     if data:
@@ -118,44 +130,8 @@ def _parsed(path: Path, doing: str) -> onnx.ModelProto:
     return proto
 
 
-def _check_versions(proto: onnx.ModelProto, doing: str) -> None:
-    newest_opset = onnx.defs.onnx_opset_version()
-    opset = max((o.version for o in proto.opset_import if o.domain in _DEFAULT_DOMAINS), default=1)
-    for what, found, newest in (("IR version", proto.ir_version, onnx.IR_VERSION), ("opset", opset, newest_opset)):
-        if not 1 <= found <= newest:
-            raise InputError(
-                doing,
-                found=f"{what} {found}",
-                expected=f"{what} 1 to {newest}, which the installed onnx {onnx.__version__} knows",
-                remedy="Export the model for an older one, or install a newer onnx.",
-            )
-
-
-def _attach_outside_data(model: ir.Model, folder: Path, doing: str) -> None:
-    for graph in model.graphs():
-        for value in graph.initializers.values():
-            if isinstance(value.const_value, ir.ExternalTensor):
-                _check_outside(value.const_value, folder, doing)
-        ir.external_data.set_base_dir(graph, folder)
-
-
-def _check_outside(tensor: ir.ExternalTensor, folder: Path, doing: str) -> None:
-    location = os.fspath(tensor.location)
-    problem = ""
-    if PurePosixPath(location).is_absolute() or ".." in PurePosixPath(location).parts:
-        problem = f"constant '{tensor.name}' in '{location}', outside the model's folder"
-    elif not (folder / location).is_file():
-        problem = f"constant '{tensor.name}' in '{location}', which is not there"
-    elif (folder / location).stat().st_size < (tensor.offset or 0) + (tensor.length or tensor.nbytes):
-        problem = f"constant '{tensor.name}' past the end of '{location}'"
-    if problem:
-        raise InputError(
-            doing,
-            found=problem,
-            expected="every constant in a whole file beside the model",
-            remedy="Copy the model with its data files.",
-        )
-
-
-def _first_line(error: Exception) -> str:
+def _innermost(error: BaseException) -> str:
+    """The first line of the error that began the chain: what was raised last names only a function of onnx_ir."""
+    while error.__cause__ is not None:
+        error = error.__cause__
     return (str(error).strip() or type(error).__name__).splitlines()[0][:200]

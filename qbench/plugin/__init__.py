@@ -36,6 +36,12 @@ def pytest_configure(config: pytest.Config) -> None:
     from qbench.plugin.options import OPTIONS, parse_options
 
     options = config.stash[OPTIONS] = parse_options(config)
+    if options.size_limits is not None:
+        from qbench.graph import limits_times
+
+        larger = limits_times(options.size_limits)
+        larger.__enter__()
+        config.add_cleanup(lambda: larger.__exit__(None, None, None))
     config.addinivalue_line(
         "markers",
         "qbench(models, backends, schemas, suite): cells of qbench; on each cell: model, backend, schema, variant",

@@ -27,6 +27,7 @@ _SETTINGS = (
     ("missing", "WHAT", "a cell nobody accepted yet: fail (default), warn or skip"),
     ("threads", "N", "threads of one engine, in place of each suite's own number"),
     ("localize", "SECONDS", "seconds for finding the node to blame of a red cell, six times that a process; 0: off"),
+    ("size-limits", "N", "open model and data files up to N times as large as by default (docs/security.md)"),
     ("cache", "DIR", "where prepared samples, profiles and fp32 runs outlive a run"),
 )
 
@@ -42,6 +43,7 @@ class Options:
         missing: what a cell without anything accepted does. prune: remove baselines that nothing uses.
         shard: ``i/N``, the models of that share alone; empty: all.
         localize: seconds for the node to blame of a red cell; 0: nobody looks for it.
+        size_limits: factor of the limits for files that are opened; None: the defaults.
     """
 
     select: str
@@ -62,6 +64,7 @@ class Options:
     prune: bool
     shard: str
     localize: float
+    size_limits: int | None
 
     @property
     def accepts(self) -> bool:
@@ -82,7 +85,7 @@ def add_options(parser: pytest.Parser) -> None:
     group = parser.getgroup("qbench", "quantized models: models × backends × schemas as cells")
     for name, metavar, text in _SETTINGS:
         group.addoption(f"--qbench-{name}", metavar=metavar, help=text)
-        parser.addini(f"qbench_{name}", text)
+        parser.addini(f"qbench_{name.replace('-', '_')}", text)
     group.addoption(
         "--qbench-select",
         metavar="EXPR",
@@ -145,6 +148,7 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
         prune=config.getoption("qbench_prune"),
         shard=str(config.getoption("qbench_shard")).strip(),
         localize=LOCALIZE if localize is None else localize,
+        size_limits=_number(config, "size-limits", int, "a whole number from 1", lambda v: v >= 1),
     )
     _refuse_accepting(options, environment)
     return options
@@ -191,8 +195,8 @@ def _scope(text: str) -> str:
 
 
 def _text(config: pytest.Config, name: str) -> str:
-    given = config.getoption(f"qbench_{name}")
-    return str(given if given else config.getini(f"qbench_{name}") or "").strip()
+    given = config.getoption(f"qbench_{name.replace('-', '_')}")
+    return str(given if given else config.getini(f"qbench_{name.replace('-', '_')}") or "").strip()
 
 
 def _kinds(config: pytest.Config) -> tuple[str, ...]:
