@@ -9,6 +9,7 @@ written here.
 
 import onnx_ir as ir
 
+from qbench.graph import own_copy
 from qbench.passes import NameScope
 
 _MOVERS = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
@@ -18,7 +19,7 @@ def with_int8_pairs(model: ir.Model) -> ir.Model:
     """``model`` itself, or a copy in which no operator that moves int8 levels ends in a float value."""
     if not any(_is_open(node) for node in model.graph):
         return model
-    copy = model.clone()
+    copy = own_copy(model)
     names, nodes = NameScope.of_values(copy), NameScope.of_nodes(copy)
     for node in list(copy.graph):  # in order: what is written behind one mover is in front of the next
         if _is_open(node):

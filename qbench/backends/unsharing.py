@@ -7,6 +7,7 @@ tensor", onnxruntime 1.31.1). The numbers are the same either way.
 
 import onnx_ir as ir
 
+from qbench.graph import own_copy
 from qbench.passes import NameScope
 
 _WEIGHT, _ZERO_POINT = 0, 2
@@ -16,7 +17,7 @@ def unshared(model: ir.Model) -> ir.Model:
     """``model`` itself, or a copy in which no dequantized constant shares its integers or its zero point."""
     if not any(_shared(node, index) for node in model.graph for index in (_WEIGHT, _ZERO_POINT)):
         return model
-    copy = model.clone()
+    copy = own_copy(model)
     names = NameScope.of_values(copy)
     for node in copy.graph:
         for index in (_WEIGHT, _ZERO_POINT):

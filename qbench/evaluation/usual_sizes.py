@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 import onnx_ir as ir
 
-from qbench.graph import declare_dims, declared_dims
+from qbench.graph import declare_dims, declared_dims, own_copy
 from qbench.zoo import Samples
 
 
@@ -29,7 +29,7 @@ def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Mode
     found = _found(free, {name: array.shape for name, array in next(samples().batches()).items()})
     if not found:
         return model
-    copy = model.clone()
+    copy = own_copy(model)
     declare_dims(copy, {**found, **declared})
     return copy
 

@@ -11,7 +11,7 @@ from qbench.backends import Backend, Executor, IntegerBackend, Ruled
 from qbench.errors import UnsupportedError
 from qbench.faults.fault import ArithmeticFault, GraphEdit, KernelFault, Placed
 from qbench.faults.kernel_at_work import Kernel
-from qbench.graph import Capabilities, as_model, node_key
+from qbench.graph import Capabilities, as_model, node_key, own_copy
 from qbench.interpreter import Around, Counters, Making, Run, best_means, float_operator, make_kernel
 from qbench.numerics import Arithmetic, Override
 from qbench.storage import digest_plain
@@ -108,7 +108,7 @@ def with_fault(inner: Backend, placed: Placed) -> FaultyBackend:
 
 def edited(model: ir.Model, placed: Placed) -> ir.Model:
     """A copy of ``model``, a QDQ graph or a piece of one, with the fault at those of its sites that are there."""
-    copy = model.clone()
+    copy = own_copy(model)
     edit_at(copy, placed)
     return copy
 

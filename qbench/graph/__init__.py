@@ -1,6 +1,6 @@
 """ONNX as data: loading, digests, questions, facts of operators, the QDQ convention, capabilities, cost."""
 
-from qbench.graph.any_model import AnyModel, as_model
+from qbench.graph.any_model import AnyModel, as_model, own_copy
 from qbench.graph.capabilities import Capabilities, Form, ZeroPoints
 from qbench.graph.cost import node_macs
 from qbench.graph.digest import graph_digest
@@ -99,6 +99,7 @@ __all__ = [
     "opset",
     "origin_of",
     "outside_operator",
+    "own_copy",
     "pin_of",
     "pin_value",
     "producer",

@@ -1,5 +1,6 @@
-"""A model in whichever form somebody has it: in memory, as ONNX's own message, or as a file."""
+"""A model in any form (in memory, as ONNX's own message, as a file), and copies that share nothing that is written."""
 
+import copy
 import os
 from pathlib import Path
 
@@ -30,3 +31,27 @@ def as_model(model: AnyModel) -> ir.Model:
         expected="an onnx_ir.Model, an onnx.ModelProto, or the path of an ONNX file",
         remedy="Load it with qbench.load_model.",
     )
+
+
+def own_copy(model: ir.Model) -> ir.Model:
+    """A copy of ``model`` that may be edited: nodes and values are its own, numbers of constants are shared.
+
+    ``ir.Model.clone`` shares tensors, and renaming a value renames its tensor: in the caller's model, and, where that
+    was read from an ``onnx.ModelProto``, in the caller's message, which is then invalid.
+    """
+    made = model.clone()
+    for body in (*made.graphs(), *made.functions.values()):
+        for value in body.initializers.values() if isinstance(body, ir.Graph) else ():
+            if value.const_value is not None:
+                value.const_value = _own_tensor(value.const_value)
+        for node in body:
+            attribute = node.attributes.get("value")
+            if attribute is not None and attribute.type is ir.AttributeType.TENSOR and not attribute.is_ref():
+                node.attributes["value"] = ir.AttrTensor("value", _own_tensor(attribute.as_tensor()))
+    return made
+
+
+def _own_tensor(tensor: ir.TensorProtocol) -> ir.TensorProtocol:
+    if isinstance(tensor, ir.TensorProtoTensor):  # its name is that of the message
+        return ir.LazyTensor(lambda: tensor, tensor.dtype, tensor.shape, name=tensor.name)
+    return copy.copy(tensor)

@@ -9,7 +9,7 @@ the same.
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
-from qbench.graph import Form, form_of
+from qbench.graph import Form, form_of, own_copy
 from qbench.passes.canonical.remove_dead import RemoveDead
 from qbench.passes.lowering.machines import INTEGER_MACHINES
 from qbench.passes.lowering.qoperator import LowerToQOperator
@@ -29,7 +29,7 @@ def lower_to_machines(model: ir.Model) -> ir.Model:
     """
     graph = model.graph
     if any(value.name in graph.initializers for value in graph.inputs):
-        model = model.clone()
+        model = own_copy(model)
         RemoveInitializersFromInputsPass()(model)
     if form_of(model) is not Form.QDQ:
         return model

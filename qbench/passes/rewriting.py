@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from qbench.errors import InputError, QbenchError
-from qbench.graph import LINEAGE, carried_operators, extend_lineage, graph_digest, lineage_of, with_operators
+from qbench.graph import LINEAGE, carried_operators, extend_lineage, graph_digest, lineage_of, own_copy, with_operators
 from qbench.passes.contract import Pass
 
 
@@ -18,7 +18,7 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
         QbenchError: a pass refused the model.
         InputError: a pass broke down on it; the pass is named.
     """
-    copy = model.clone()
+    copy = own_copy(model)
     if not lineage_of(copy):
         copy.metadata_props.pop(LINEAGE, None)  # so that one forgotten from here on can be told
     operators, modified = carried_operators(model), False

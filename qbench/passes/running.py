@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 
 from qbench.errors import InputError, QbenchError
-from qbench.graph import LINEAGE, extend_lineage, graph_digest, lineage_of
+from qbench.graph import LINEAGE, extend_lineage, graph_digest, lineage_of, own_copy
 from qbench.passes.contract import Pass
 from qbench.passes.declining import take_declined
 from qbench.passes.effect import Effect, Policy
@@ -83,7 +83,7 @@ def run_pipeline(
         QbenchError: a pass refused the model.
     """
     kept, refused = pipeline.admitted(policy)
-    copy, interface = model.clone(), Interface.of(model)
+    copy, interface = own_copy(model), Interface.of(model)
     rounds, removed = dict.fromkeys(kept.passes, 0), dict.fromkeys(kept.passes, 0)
     steps = 0
     for _ in range(ROUNDS):
@@ -132,7 +132,7 @@ def _stopped(model: ir.Model, pipeline: Pipeline, steps: int, one: Pass, found: 
         expected="a sound graph with the same inputs and outputs, that settles",
         remedy="Leave the pass out, or mend it; the last graph that was sound is kept.",
     )
-    error.last_good = model.clone()
+    error.last_good = own_copy(model)
     for index in range(steps):
         pipeline.passes[index % len(pipeline.passes)].run(error.last_good)
     return error

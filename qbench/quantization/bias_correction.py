@@ -22,7 +22,7 @@ import onnx_ir as ir
 from qbench.backends import Backend, Feeds, get_backend
 from qbench.calibration import Unit, units_of
 from qbench.errors import InputError
-from qbench.graph import float_attribute, is_constant, node_key
+from qbench.graph import float_attribute, is_constant, node_key, own_copy
 from qbench.passes import plannable
 from qbench.quantization.channel_means import channel_means, samples_in
 from qbench.quantization.partial_run import PartialRun
@@ -102,7 +102,7 @@ def correct_biases(
             expected="at least one batch",
             remedy="Give the calibration samples.",
         )
-    copy = quantized.clone()
+    copy = own_copy(quantized)
     nodes = {node_key(node): node for node in copy.graph}
     run = PartialRun(copy, fed, engine, threads=threads)
     moved = saturated = 0

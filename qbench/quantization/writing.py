@@ -13,7 +13,7 @@ becomes of grids that ONNX has no type for, is in ``graph.qdq``.
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import AnyModel, as_model, extend_lineage, graph_digest, node_key, values_by_name
+from qbench.graph import AnyModel, as_model, extend_lineage, graph_digest, node_key, own_copy, values_by_name
 from qbench.numerics import QType
 from qbench.passes import plannable
 from qbench.quantization.clips import ClipForm
@@ -35,7 +35,7 @@ def quantize_model(model: AnyModel, plan: Plan) -> ir.Model:
         UnsupportedError: the plan holds a decision that ONNX has no operators for.
     """
     graph = as_model(model)
-    return graph.clone() if is_written(graph, plan) else insert_qdq(plannable(graph, plan.canonical), plan)
+    return own_copy(graph) if is_written(graph, plan) else insert_qdq(plannable(graph, plan.canonical), plan)
 
 
 def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
@@ -46,7 +46,7 @@ def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
         UnsupportedError: the plan holds a decision that ONNX has no operators for.
     """
     if is_written(model, plan):
-        return model.clone()
+        return own_copy(model)
     digest = graph_digest(model)
     if digest != plan.graph:
         raise InputError(
@@ -55,7 +55,7 @@ def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
             expected=f"one of this graph ({digest[:12]}…)",
             remedy="Make a plan for this model.",
         )
-    copy = model.clone()
+    copy = own_copy(model)
     writer = PairWriter(copy)
     nodes = {node_key(node): node for node in copy.graph}
     values = values_by_name(copy)

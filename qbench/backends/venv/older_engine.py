@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
+from qbench.graph import own_copy
 
 _IR_LIMIT = re.compile(r"Unsupported model IR version: \d+, max supported IR version: (\d+)")
 _OPSET_LIMIT = re.compile(r"Current official support for domain ai\.onnx is till opset (\d+)")
@@ -56,7 +57,7 @@ def stamped_older(model: ir.Model, limits: Limits) -> ir.Model | None:
         return None
     if older_opset and not _fits_opset(model, opset, limits.opset or 0):
         return None
-    copy = model.clone()
+    copy = own_copy(model)
     if older_ir:
         copy.ir_version = limits.ir or copy.ir_version
     if older_opset:

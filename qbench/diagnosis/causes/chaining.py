@@ -12,7 +12,7 @@ import onnx_ir as ir
 from qbench.diagnosis.causes.explanation import Explanation, heaviest
 from qbench.diagnosis.causes.framing import counted
 from qbench.diagnosis.causes.scene import Scene
-from qbench.graph import clip_of_levels, grid_of, only_consumer
+from qbench.graph import clip_of_levels, grid_of, only_consumer, own_copy
 from qbench.judging import Cause
 
 
@@ -56,7 +56,7 @@ def _pair(quantizer: ir.Node) -> ir.Node | None:
 
 def _without(model: ir.Model, names: tuple[str, ...], is_limited: bool) -> ir.Model:
     """``model`` with the reals in front of these grids behind them; within their ends where ``is_limited``."""
-    copy = model.clone()
+    copy = own_copy(model)
     for quantizer in [node for node in _inside(copy.graph) if node.outputs[0].name in names]:
         pair, grid, real = _pair(quantizer), grid_of(quantizer), quantizer.inputs[0]
         assert pair is not None

@@ -10,7 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array
-from qbench.graph import constant_value, int_attribute
+from qbench.graph import constant_value, int_attribute, own_copy
 
 Sliced = tuple[ir.Model, dict[str, Array]]
 
@@ -27,7 +27,7 @@ _CHANNEL_AXIS = 1
 
 def with_free_sizes(model: ir.Model) -> ir.Model:
     """A copy of ``model`` that takes inputs of any size of their rank."""
-    copy = model.clone()
+    copy = own_copy(model)
     for value in copy.graph.inputs:
         if value.shape is not None and value.name not in copy.graph.initializers:
             value.shape = ir.Shape([None] * len(value.shape))
@@ -40,7 +40,7 @@ def with_free_sizes(model: ir.Model) -> ir.Model:
 
 def with_sizes(model: ir.Model, feeds: Mapping[str, Array], results: Mapping[str, Array]) -> ir.Model:
     """A copy of ``model`` that declares the shapes of ``feeds`` and ``results``."""
-    copy = model.clone()
+    copy = own_copy(model)
     for value in (*copy.graph.inputs, *copy.graph.outputs):
         array = feeds.get(str(value.name), results.get(str(value.name)))
         if array is not None:
@@ -105,7 +105,7 @@ def _cutter(
     """What keeps channels of the weight's axis ``outputs`` or ``inputs``, and of an axis of a feed."""
 
     def cut(model: ir.Model, feeds: Mapping[str, Array], channels: Sequence[int]) -> Sliced:
-        copy, kept = model.clone(), np.asarray(channels, dtype=np.int64)
+        copy, kept = own_copy(model), np.asarray(channels, dtype=np.int64)
         node = next(node for node in copy.graph if node.op_type in _PRODUCTS)
         axis = outputs if outputs is not None else inputs
         assert axis is not None

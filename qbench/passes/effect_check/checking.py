@@ -11,7 +11,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import QbenchError
-from qbench.graph import graph_digest, shapes_alone
+from qbench.graph import graph_digest, own_copy, shapes_alone
 from qbench.interpreter import BatchError
 from qbench.passes.contract import Pass
 from qbench.passes.effect import LOSSY, MACHINES, QDQ, Effect, EffectKind
@@ -50,7 +50,7 @@ def check_pass(
     Raises:
         QbenchError: the pass refused the model; an unknown machine.
     """
-    after = model.clone()
+    after = own_copy(model)
     try:
         changed = pass_.run(after)
     except QbenchError:

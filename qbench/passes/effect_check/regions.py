@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
-from qbench.graph import clip_of_levels, constant_value, infer_shapes, is_constant, node_key
+from qbench.graph import clip_of_levels, constant_value, infer_shapes, is_constant, node_key, own_copy
 from qbench.passes.partition.stages import values_read
 
 _WIDENINGS = 64
@@ -52,7 +52,7 @@ class Side:
     @classmethod
     def of(cls, model: ir.Model) -> "Side":
         """A copy of ``model``, in which types are known and constants are no inputs."""
-        copy = model.clone()
+        copy = own_copy(model)
         RemoveInitializersFromInputsPass()(copy)
         infer_shapes(copy)
         graph = copy.graph

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from qbench.graph import infer_shapes, is_constant, is_qdq, node_key, operator_facts
+from qbench.graph import infer_shapes, is_constant, is_qdq, node_key, operator_facts, own_copy
 from qbench.passes.canonical.lift_constants import LiftConstants
 from qbench.passes.canonical.name_nodes import NameNodes
 from qbench.passes.declining import declined
@@ -56,7 +56,7 @@ def marked(model: ir.Model, device: Device) -> Marked:
     Raises:
         InputError: a Q or DQ that means nothing.
     """
-    named = model.clone()
+    named = own_copy(model)
     LiftConstants().run(named)
     NameNodes().run(named)
     if any(value.dtype is None for node in named.graph for value in node.outputs):
