@@ -8,7 +8,7 @@ without large constants. What passes is a graph that onnx-ir, the passes and eve
 import math
 import os
 import stat
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import MappingProxyType
@@ -165,14 +165,16 @@ class _Check:
         self._check_versions()
         self._check_nesting()
         self._check_interface()
-        graphs = [self._proto.graph, *_inner_graphs(self._proto.graph.node)]
-        bodies = [*graphs, *self._proto.functions]
-        bodies += [graph for function in self._proto.functions for graph in _inner_graphs(function.node)]
+        bodies: list[onnx.GraphProto | onnx.FunctionProto] = []
         size = 0
-        for body in bodies:
-            if isinstance(body, onnx.GraphProto):
-                size += self._check_constants(body, may_be_external=body in graphs)
-            size += sum(self._check_attributes(node) for node in body.node)
+        for owner in (self._proto.graph, *self._proto.functions):
+            is_main = owner is self._proto.graph
+            known = () if is_main else (*owner.attribute, *(one.name for one in owner.attribute_proto))
+            for body in (owner, *_inner_graphs(owner.node)):
+                if isinstance(body, onnx.GraphProto):
+                    size += self._check_constants(body, may_be_external=is_main)
+                size += sum(self._check_attributes(node, known) for node in body.node)
+                bodies.append(body)
         if size > self._limits.data_bytes:
             raise too_large(self._doing, "constants", size, self._limits.data_bytes, unit="bytes")
         self._check_validity(_without_large_constants(self._proto))
@@ -263,8 +265,12 @@ class _Check:
             size += self._check_tensor(tensor, f"the constant '{tensor.name}'", may_be_external=may_be_external)
         return size
 
-    def _check_attributes(self, node: onnx.NodeProto) -> int:
-        """Check the attributes of ``node``; the bytes of the tensors in them."""
+    def _check_attributes(self, node: onnx.NodeProto, known: Container[str]) -> int:
+        """Check the attributes of ``node``; the bytes of the tensors in them.
+
+        Args:
+            known: names of the attributes of the function that the node is in.
+        """
         seen: set[str] = set()
         size = 0
         for attribute in node.attribute:
@@ -272,6 +278,10 @@ class _Check:
             if attribute.name in seen:
                 raise self._invalid(f"{where} twice")
             seen.add(attribute.name)
+            if attribute.ref_attr_name and attribute.ref_attr_name not in known:
+                raise self._invalid(
+                    f"{where} that refers to '{attribute.ref_attr_name}', which no function around it has"
+                )
             if attribute.HasField("sparse_tensor") or attribute.sparse_tensors:
                 raise self._sparse(where)
             tensors = (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
@@ -318,15 +328,20 @@ class _Check:
                 raise self._invalid(f"{what} with the {key} '{text[:40]!r}' of its external data")
         if not isinstance(entries.get("location"), str):
             raise self._invalid(f"{what} with external data in an unnamed file")
+        for key in set(entries) - {"location", "offset", "length", "checksum"}:
+            raise self._invalid(f"{what} with an unknown entry '{key}' of its external data")
 
     def _check_validity(self, light: onnx.ModelProto) -> None:
         """ONNX's checker, its strict inference of types and shapes, and the sizes that the inference finds."""
         for field in _undecoded(light):
             raise self._invalid(f"bytes that are not UTF-8 in a field '{field}', which is text")
+        unknown = [value for value in light.graph.input if not value.type.tensor_type.HasField("shape")]
+        for value in (*unknown, *light.graph.output):
+            value.type.tensor_type.shape.SetInParent()  # the checker wants one, though it may be left out
         try:
             onnx.checker.check_model(light)
             for graph in (light.graph, *_inner_graphs(light.graph.node)):
-                for value in (*graph.output, *graph.value_info):
+                for value in (*unknown, *graph.output, *graph.value_info):
                     if value.type.HasField("tensor_type"):  # where others are declared, engines only warn
                         value.type.tensor_type.ClearField("shape")
             inferred = onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True, data_prop=True)
