@@ -1,20 +1,40 @@
-"""Operators from outside, as the classes that the onnx package's evaluator takes."""
+"""Operators that the onnx package's evaluator takes from us: those from outside, and a Loop that ends."""
 
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from qbench.graph import Operator, outside_operator
+from qbench.graph import Operator, outside_operator, size_limits
 
 if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
 
 def evaluator_operators(model: ir.Model) -> "list[type[OpRun]]":
-    """One class for each operator from outside that ``model`` has nodes of."""
-    found = {(node.domain, node.op_type): node for graph in model.graphs() for node in graph}
+    """One class for each operator from outside that ``model`` has nodes of, and one for Loop."""
+    bodies = (*model.graphs(), *model.functions.values())
+    found = {(node.domain, node.op_type): node for body in bodies for node in body}
     made = [(node, outside_operator(node)) for node in found.values()]
-    return [_class_of(node, operator) for node, operator in made if operator is not None]
+    own = [_class_of(node, operator) for node, operator in made if operator is not None]
+    return [*own, _bounded_loop(size_limits().iterations)]
+
+
+def _bounded_loop(limit: int) -> "type[OpRun]":
+    """Loop of the evaluator, which ends with an error after ``limit`` iterations: its condition may never end it."""
+    from onnx.reference.ops.op_loop import Loop as EvaluatorLoop
+
+    class Loop(EvaluatorLoop):  # type: ignore[misc] # the name is that of the operator
+        def _run(self, *inputs: Any, **more: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as OpRun has them
+            self._left = limit
+            return super()._run(*inputs, **more)  # type: ignore[no-any-return]
+
+        def _run_body(self, *inputs: Any, **more: Any) -> Any:  # noqa: ANN401 - as OpRun has them
+            if not self._left:
+                raise RuntimeError(f"a Loop that has not ended after {limit:,} iterations (--size-limits raises this)")
+            self._left -= 1
+            return super()._run_body(*inputs, **more)
+
+    return Loop
 
 
 def _class_of(node: ir.Node, operator: Operator) -> "type[OpRun]":

@@ -34,12 +34,16 @@ class InputFact:
 
 @dataclass(frozen=True, slots=True)
 class FeedCheck:
-    """The inputs of one graph; ``required`` excludes those that have an initializer."""
+    """The inputs of one graph; ``required`` excludes those that have an initializer, their default.
+
+    ``constants`` are the initializers that are not inputs: in canonical and quantized graphs, what once was a default.
+    """
 
     graph: str
     backend: str
     inputs: Mapping[str, InputFact]
     required: tuple[str, ...]
+    constants: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, model: ir.Model, backend: str) -> "FeedCheck":
@@ -47,7 +51,8 @@ class FeedCheck:
         graph = model.graph
         facts = {str(value.name): _fact(value) for value in graph.inputs}
         required = tuple(name for name in facts if name not in graph.initializers)
-        return cls(graph.name or "model", backend, facts, required)
+        constants = frozenset(graph.initializers) - facts.keys()
+        return cls(graph.name or "model", backend, facts, required, constants)
 
     def checked(self, feeds: Feeds) -> dict[str, Array]:
         """``feeds`` as arrays.
@@ -60,6 +65,8 @@ class FeedCheck:
                 raise self._error(f"no input '{name}'", f"Feed it; the graph's inputs are {self._listed()}.")
         arrays = {}
         for name, given in feeds.items():
+            if name in self.constants or f"{name}_quantized" in self.constants:
+                raise self._error(f"a feed for '{name}', a constant here", f"Feed only {self._listed()}.")
             if name not in self.inputs:
                 close = nearest(name, self.inputs)
                 hint = f"Did you mean '{close}'?" if close else f"The graph's inputs are {self._listed()}."

@@ -9,7 +9,7 @@ from qbench.graph.facts import OperatorFacts
 from qbench.graph.float_levels import is_float_levels, mark_float_levels
 from qbench.graph.foreign_pairs import grid_dtype, grid_of
 from qbench.graph.forms import INTEGER_DOMAIN, form_of, is_qdq
-from qbench.graph.model_files import MESSAGE_LIMIT, constant_bytes, load_model, model_bytes, save_model
+from qbench.graph.model_files import MESSAGE_LIMIT, constant_bytes, load_model, load_tensor, model_bytes, save_model
 from qbench.graph.operators import (
     OPERATORS,
     POINTWISE,
@@ -89,6 +89,7 @@ __all__ = [
     "limits_times",
     "lineage_of",
     "load_model",
+    "load_tensor",
     "mark_float_levels",
     "model_bytes",
     "node_key",

@@ -17,9 +17,10 @@ def as_model(model: AnyModel) -> ir.Model:
     """``model`` itself, or what the message or the file holds.
 
     Raises:
-        InputError: it is none of these, or the file is no ONNX model.
+        InputError: it is none of these, is not a valid ONNX model, or takes or gives something else than tensors.
     """
     if isinstance(model, ir.Model):
+        _refuse_unusable(model)
         return model
     if isinstance(model, onnx.ModelProto):
         return model_of_message(model)
@@ -31,6 +32,29 @@ def as_model(model: AnyModel) -> ir.Model:
         expected="an onnx_ir.Model, an onnx.ModelProto, or the path of an ONNX file",
         remedy="Load it with qbench.load_model.",
     )
+
+
+def _refuse_unusable(model: ir.Model) -> None:
+    """Check what onnx-ir lets pass when it reads a message that ``load_model`` would have refused."""
+    doing = f"Reading the model '{model.graph.name}'"
+    for value in (*model.graph.inputs, *model.graph.outputs):
+        if isinstance(value.type, ir.SequenceType | ir.OptionalType | ir.SparseTensorType):
+            raise InputError(
+                doing,
+                found=f"the input or output '{value.name}' of {value.type}",
+                expected="tensors as inputs and outputs of the model",
+                remedy="Export the model with tensors there; sequences may be used inside.",
+            )
+    for node in ir.traversal.RecursiveGraphIterator(model.graph):
+        for value in node.inputs:
+            if value is None or value.producer() is not None or value.is_graph_input() or value.is_initializer():
+                continue
+            raise InputError(
+                doing,
+                found=f"the value '{value.name}' of '{node.name or node.op_type}', which nothing gives",
+                expected="a graph input, a dense constant, or the output of a node for every value that is read",
+                remedy="Load the file with qbench.load_model, which names what is wrong with it.",
+            )
 
 
 def own_copy(model: ir.Model) -> ir.Model:

@@ -74,6 +74,15 @@ def check_message(proto: onnx.ModelProto, doing: str, limits: SizeLimits) -> Non
     _Check(proto, doing, limits).run()
 
 
+def check_tensor(tensor: onnx.TensorProto, doing: str, limits: SizeLimits) -> None:
+    """Check that the numbers of ``tensor`` are in it and fit its type and dims.
+
+    Raises:
+        InputError: they do not, or it exceeds a limit.
+    """
+    _Check(onnx.ModelProto(), doing, limits).check_tensor(tensor, f"the tensor '{tensor.name}'", may_be_external=False)
+
+
 class ExternalFiles:
     """The files below one folder that constants of a model are in; each is opened once and mapped.
 
@@ -262,7 +271,7 @@ class _Check:
             if not tensor.name or tensor.name in seen:
                 raise self._invalid(f"two constants called '{tensor.name}'" if tensor.name else "an unnamed constant")
             seen.add(tensor.name)
-            size += self._check_tensor(tensor, f"the constant '{tensor.name}'", may_be_external=may_be_external)
+            size += self.check_tensor(tensor, f"the constant '{tensor.name}'", may_be_external=may_be_external)
         return size
 
     def _check_attributes(self, node: onnx.NodeProto, known: Container[str]) -> int:
@@ -285,10 +294,10 @@ class _Check:
             if attribute.HasField("sparse_tensor") or attribute.sparse_tensors:
                 raise self._sparse(where)
             tensors = (*([attribute.t] if attribute.HasField("t") else []), *attribute.tensors)
-            size += sum(self._check_tensor(tensor, where, may_be_external=False) for tensor in tensors)
+            size += sum(self.check_tensor(tensor, where, may_be_external=False) for tensor in tensors)
         return size
 
-    def _check_tensor(self, tensor: onnx.TensorProto, what: str, *, may_be_external: bool) -> int:
+    def check_tensor(self, tensor: onnx.TensorProto, what: str, *, may_be_external: bool) -> int:
         """Check that ``tensor`` holds what its type and dims say; its bytes."""
         if tensor.data_type not in _DATA_TYPES:
             raise self._invalid(f"{what} of element type {tensor.data_type}")

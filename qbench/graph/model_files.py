@@ -6,14 +6,16 @@ maps it, ``save_model`` writes it, and whatever is refused is refused before any
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
+import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from qbench.errors import InputError, UnsupportedError
 from qbench.graph.heavy_constants import lightened, put_back
-from qbench.graph.model_check import ExternalFiles, check_message, read_message
+from qbench.graph.model_check import ExternalFiles, check_message, check_tensor, read_message
 from qbench.graph.size_limits import size_limits
 from qbench.storage import staged_files, write_bytes
 
@@ -53,6 +55,24 @@ def model_of_message(proto: onnx.ModelProto) -> ir.Model:
     model = _built(proto, doing)
     ExternalFiles(None, doing).attach(model)
     return model
+
+
+def load_tensor(path: Path | str) -> npt.NDArray[Any]:
+    """The numbers of the file at ``path``, which holds one ONNX tensor.
+
+    Raises:
+        InputError: no such file, one that is not a whole tensor, exceeds a limit, or has its numbers elsewhere.
+    """
+    doing = f"Loading the tensor '{path}'"
+    tensor = onnx.TensorProto()
+    try:
+        tensor.ParseFromString(read_message(Path(path), doing, size_limits()))
+    except DecodeError as error:
+        raise InputError(
+            doing, found="no ONNX message", expected="a tensor", remedy="Fetch or make the file again."
+        ) from error
+    check_tensor(tensor, doing, size_limits())
+    return onnx.numpy_helper.to_array(tensor)
 
 
 def save_model(model: ir.Model, path: Path | str) -> None:

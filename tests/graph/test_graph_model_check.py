@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from qbench.errors import InputError
-from qbench.graph import as_model, graph_digest, limits_times, load_model, model_bytes, own_copy
+from qbench.graph import as_model, graph_digest, limits_times, load_model, load_tensor, model_bytes, own_copy
 
 TEXT = """
 <ir_version: 10, opset_import: ["" : 21, "local" : 1]>
@@ -376,3 +376,23 @@ def test_a_copy_shares_no_name_with_the_message_that_its_model_came_from():
         "yes_other",
         "trips_other",
     ]
+
+
+@pytest.mark.parametrize("edit", [sequence, dangling])
+def test_a_model_in_memory_that_no_verb_takes_is_refused(edit):
+    with pytest.raises(InputError):
+        as_model(ir.from_proto(edited(edit)))
+
+
+def test_a_tensor_file_holds_its_own_numbers(tmp_path, secret):
+    tensor = onnx.numpy_helper.from_array(np.arange(3, dtype=np.float32), "t")
+    path = tmp_path / "t.pb"
+    path.write_bytes(tensor.SerializeToString())
+    assert load_tensor(path).tolist() == [0, 1, 2]
+    put_outside(tensor, "secret")
+    path.write_bytes(tensor.SerializeToString())
+    with pytest.raises(InputError, match="external data"):
+        load_tensor(path)
+    path.write_bytes(b"\xff")
+    with pytest.raises(InputError):
+        load_tensor(path)

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import onnx
 from onnx import numpy_helper
 
 from qbench.backends import Array, Backend
@@ -18,7 +17,7 @@ from qbench.diagnosis.engine.contained import contained
 from qbench.diagnosis.engine.partings import REAL_WIDTH
 from qbench.diagnosis.engine.shrinking import FailingCase
 from qbench.errors import InputError, QbenchError, StoreError
-from qbench.graph import load_model, save_model
+from qbench.graph import load_model, load_tensor, save_model
 from qbench.metrics import Differences, count_differences
 
 _MODEL, _DATA, _README = "model.onnx", "test_data_set_0", "README.txt"
@@ -134,5 +133,4 @@ def _compared(answer: Array, expected: Array) -> Differences:
 
 def _read(folder: Path, kind: str) -> list[Array]:
     count = len(list(folder.glob(f"{kind}_*.pb")))
-    tensors = (onnx.load_tensor(str(folder / f"{kind}_{index}.pb")) for index in range(count))
-    return [numpy_helper.to_array(tensor) for tensor in tensors]
+    return [load_tensor(folder / f"{kind}_{index}.pb") for index in range(count)]
