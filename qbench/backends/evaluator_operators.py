@@ -25,14 +25,20 @@ def _bounded_loop(limit: int) -> "type[OpRun]":
 
     class Loop(EvaluatorLoop):  # type: ignore[misc] # the name is that of the operator
         def _run(self, *inputs: Any, **more: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as OpRun has them
-            self._left = limit
-            return super()._run(*inputs, **more)  # type: ignore[no-any-return]
+            run_body, iterations = self._run_body, iter(range(limit))  # the evaluator sets _run_body on each node
 
-        def _run_body(self, *inputs: Any, **more: Any) -> Any:  # noqa: ANN401 - as OpRun has them
-            if not self._left:
-                raise RuntimeError(f"a Loop that has not ended after {limit:,} iterations (--size-limits raises this)")
-            self._left -= 1
-            return super()._run_body(*inputs, **more)
+            def counted(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - as OpRun has them
+                if next(iterations, None) is None:
+                    raise RuntimeError(
+                        f"a Loop that has not ended after {limit:,} iterations (--size-limits raises this)"
+                    )
+                return run_body(*given, **named)
+
+            self._run_body = counted
+            try:
+                return super()._run(*inputs, **more)  # type: ignore[no-any-return]
+            finally:
+                self._run_body = run_body
 
     return Loop
 

@@ -17,7 +17,7 @@ import onnx_ir as ir
 from qbench.backends import Executor
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.diagnosis.unit_runs import exact_backend
-from qbench.graph import constant_value, grid_of, own_copy
+from qbench.graph import constant_value, grid_of
 from qbench.numerics import QParams, dequantize
 
 Attribute = int | str | list[int]
@@ -120,7 +120,7 @@ class Interior:
     def _prepared(self, attributes: Mapping[str, Attribute]) -> Executor:
         key = repr(sorted(attributes.items()))
         if key not in self._executors:
-            graph = own_copy(self.graph)
+            graph = self.graph.clone()
             node = next(one for one in graph if one.name == self.node.name and one.op_type == self.node.op_type)
             for name, value in attributes.items():
                 node.attributes[name] = ir.convenience.convert_attribute(name, value)

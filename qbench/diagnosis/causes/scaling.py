@@ -11,7 +11,7 @@ from qbench.diagnosis.causes.framing import counted
 from qbench.diagnosis.causes.machines import multipliers
 from qbench.diagnosis.causes.product import Product
 from qbench.diagnosis.causes.scene import Floats, Scene
-from qbench.graph import constant_value, own_copy
+from qbench.graph import constant_value
 from qbench.judging import Cause
 from qbench.numerics import QParams, dequantize
 
@@ -151,7 +151,7 @@ class StoredScales:
         for words, held in _stored(product.scales):
             if np.array_equal(held, product.scales):
                 continue
-            model = own_copy(unit.graph)
+            model = unit.graph.clone()
             pair = next(node for node in model.graph if node.outputs[0].name == product.weight)
             old = pair.inputs[1]
             array = None if old is None else constant_value(old)
