@@ -2,8 +2,8 @@
 
 Every case is one file: a seed model (convolutions with Q/DQ pairs, control flow, functions, external data, attention,
 a plain MLP) with one to three mutations of its bytes or of its message, drawn from a generator that is seeded by the
-number of the case. ``qbench eval`` is the first command, another one the second. ONNX Runtime opens the same file as it is; a
-score for a file that it refuses as invalid counts as a failure, and so does a score that differs from ONNX Runtime's.
+number of the case. ``qbench eval`` is the first command, another one the second. ONNX Runtime opens the same file as it
+is; a score for a file that it refuses as invalid is a failure, and so is a score that differs from ONNX Runtime's.
 
 Cases run inside worker processes with an address-space limit; a case that computes for more than 20 seconds is
 killed with its worker. Results are appended to ``--out``; a second run with the same ``--out`` continues.
@@ -509,8 +509,8 @@ def _change_shape_info(model: onnx.ModelProto, draw: Draw) -> None:
 
 
 STRUCTURAL: tuple[Callable[[onnx.ModelProto, Draw], None], ...] = (
-    _rename_input, _rename_output, _change_inputs, _drop_node, _swap_nodes, _repeat_node, _repeat_constant, _drop_constant,
-    _change_dims, _change_data, _change_type, _rename_constant, _send_outside, _change_operator, _change_attribute,
+    _rename_input, _rename_output, _change_inputs, _drop_node, _swap_nodes, _repeat_node, _repeat_constant,
+    _drop_constant,    _change_dims, _change_data, _change_type, _rename_constant, _send_outside, _change_operator, _change_attribute,
     _add_attribute, _drop_attribute, _change_interface, _change_versions, _add_bomb, _add_sparse, _add_training,
     _constant_to_input, _change_function, _change_shape_info,
 )  # fmt: skip
@@ -575,6 +575,7 @@ def commands(number: int, path: Path) -> Iterator[tuple[str, list[str]]]:
     backend = ("ort-cpu", "ort-cpu-noopt", "onnx-reference")[number // 6 % 3]
     yield f"eval {backend}", ["eval", str(path), "--data", str(test), "--json", "--backend", backend, *cache]
     out = str(path.parent / "out.onnx")
+    integer = ("ort-cpu", "integer-ort-x64")[number // 3 % 2]
     others = {
         "quantize": ["quantize", str(path), "--schema", "w8_sym_pc", "-o", out],
         "lint": ["lint", str(path)],
@@ -582,9 +583,10 @@ def commands(number: int, path: Path) -> Iterator[tuple[str, list[str]]]:
         "rewrite": ["rewrite", str(path), "--policy", "fast", "-o", out],
         "partition": ["partition", str(path), "--device", "conv-engine"],
         "quantize --read": ["quantize", str(path), "--read"],
-        "eval schema": ["eval", str(path), "--data", str(test), "--calib", str(calib), "--json", *cache]
-        + "--schema w8a8_asym_pc --backend".split()
-        + [("ort-cpu", "integer-ort-x64")[number // 3 % 2]],
+        "eval schema": [
+            *["eval", str(path), "--data", str(test), "--calib", str(calib), "--json", *cache],
+            *["--schema", "w8a8_asym_pc", "--backend", integer],
+        ],
     }
     yield list(others.items())[number // 2 % len(others)]
 

@@ -323,7 +323,8 @@ class _Check:
         else:
             dtype = ir.DataType(tensor.data_type)
             found = len(getattr(tensor, _FIELDS.get(tensor.data_type, "int32_data")))
-            needed = size if dtype.bitwidth < 8 else math.prod(tensor.dims) * (1 + dtype.name.startswith("COMPLEX"))
+            packed = not is_text and dtype.bitwidth < 8
+            needed = size if packed else math.prod(tensor.dims) * (1 + dtype.name.startswith("COMPLEX"))
         if found != needed:
             dims = "×".join(map(str, tensor.dims)) or "scalar"
             raise self._invalid(f"{what} of shape {dims}, whose data do not have that size")

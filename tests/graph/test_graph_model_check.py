@@ -290,6 +290,10 @@ def mistyped(proto):
     proto.graph.initializer[0].data_type = onnx.TensorProto.DOUBLE
 
 
+def words_in_numbers(proto):
+    proto.graph.initializer[0].data_type = onnx.TensorProto.STRING
+
+
 def undefined(proto):
     proto.graph.initializer[0].data_type = 77
 
@@ -335,8 +339,8 @@ def reference_to_nothing(proto):
 @pytest.mark.parametrize(
     "edit",
     [
-        twice, redeclared, dangling, cyclic, short, mistyped, undefined, not_text, bytes_as_name, sequence, untyped,
-        self_calling, defined_twice, wrong_shapes, reference_to_nothing,
+        twice, redeclared, dangling, cyclic, short, mistyped, words_in_numbers, undefined, not_text,
+        bytes_as_name, sequence, untyped,        self_calling, defined_twice, wrong_shapes, reference_to_nothing,
     ],
 )  # fmt: skip
 def test_what_is_invalid_is_refused_as_it_came(tmp_path, edit):
