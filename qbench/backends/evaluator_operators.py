@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from qbench.graph import Operator, outside_operator, size_limits
+from qbench.graph import Operator, current_limits, outside_operator
 
 if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
@@ -16,16 +16,18 @@ def evaluator_operators(model: ir.Model) -> "list[type[OpRun]]":
     found = {(node.domain, node.op_type): node for body in bodies for node in body}
     made = [(node, outside_operator(node)) for node in found.values()]
     own = [_class_of(node, operator) for node, operator in made if operator is not None]
-    return [*own, _bounded_loop(size_limits().iterations)]
+    return [*own, _bounded_loop(current_limits().iterations)]
 
 
 def _bounded_loop(limit: int) -> "type[OpRun]":
     """Loop of the evaluator, which ends with an error after ``limit`` iterations: its condition may never end it."""
     from onnx.reference.ops.op_loop import Loop as EvaluatorLoop
 
-    class Loop(EvaluatorLoop):  # type: ignore[misc] # the name is that of the operator
+    class Loop(EvaluatorLoop):  # the name is that of the operator
+        _run_body: Any  # which the evaluator sets on each node
+
         def _run(self, *inputs: Any, **more: Any) -> tuple[Any, ...]:  # noqa: ANN401 - as OpRun has them
-            run_body, iterations = self._run_body, iter(range(limit))  # the evaluator sets _run_body on each node
+            run_body, iterations = self._run_body, iter(range(limit))
 
             def counted(*given: Any, **named: Any) -> Any:  # noqa: ANN401 - as OpRun has them
                 if next(iterations, None) is None:
@@ -36,7 +38,7 @@ def _bounded_loop(limit: int) -> "type[OpRun]":
 
             self._run_body = counted
             try:
-                return super()._run(*inputs, **more)  # type: ignore[no-any-return]
+                return super()._run(*inputs, **more)  # type: ignore[no-any-return, no-untyped-call]
             finally:
                 self._run_body = run_body
 

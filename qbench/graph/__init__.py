@@ -44,7 +44,7 @@ from qbench.graph.query import (
     values_by_name,
 )
 from qbench.graph.shapes import infer_shapes, shapes_alone, with_shapes
-from qbench.graph.size_limits import limits_times, size_limits, too_large
+from qbench.graph.size_limits import current_limits, limits_times, too_large
 
 __all__ = [
     "INTEGER_DOMAIN",
@@ -68,6 +68,7 @@ __all__ = [
     "constant_bytes",
     "constant_value",
     "consumers",
+    "current_limits",
     "declare_dims",
     "declared_dims",
     "extend_lineage",
@@ -107,7 +108,6 @@ __all__ = [
     "save_model",
     "set_origin",
     "shapes_alone",
-    "size_limits",
     "too_large",
     "values_by_name",
     "weight_channel_axis",

@@ -46,12 +46,12 @@ def _refuse_unusable(model: ir.Model) -> None:
                 remedy="Export the model with tensors there; sequences may be used inside.",
             )
     for node in ir.traversal.RecursiveGraphIterator(model.graph):
-        for value in node.inputs:
-            if value is None or value.producer() is not None or value.is_graph_input() or value.is_initializer():
+        for read in node.inputs:
+            if read is None or read.producer() is not None or read.is_graph_input() or read.is_initializer():
                 continue
             raise InputError(
                 doing,
-                found=f"the value '{value.name}' of '{node.name or node.op_type}', which nothing gives",
+                found=f"the value '{read.name}' of '{node.name or node.op_type}', which nothing gives",
                 expected="a graph input, a dense constant, or the output of a node for every value that is read",
                 remedy="Load the file with qbench.load_model, which names what is wrong with it.",
             )

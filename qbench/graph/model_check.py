@@ -366,7 +366,7 @@ class _Check:
         if not value.type.HasField("tensor_type") or kind.elem_type not in _DATA_TYPES:
             return
         count = math.prod(d.dim_value for d in kind.shape.dim if d.HasField("dim_value"))
-        size = count * ir.DataType(kind.elem_type).bitwidth // 8 if kind.elem_type != onnx.TensorProto.STRING else count
+        size = count if kind.elem_type == onnx.TensorProto.STRING else count * _bits(kind.elem_type) // 8
         if size > self._limits.tensor_bytes:
             raise too_large(self._doing, f"the value '{value.name}'", size, self._limits.tensor_bytes, unit="bytes")
 
@@ -417,10 +417,12 @@ def _inner_graphs(nodes: Iterable[onnx.NodeProto]) -> Iterator[onnx.GraphProto]:
 
 def _bytes_of(tensor: onnx.TensorProto) -> int:
     """The bytes that the type and the dims of ``tensor`` say; of text, the number of its elements."""
-    count = math.prod(tensor.dims)
-    if tensor.data_type == onnx.TensorProto.STRING:
-        return count
-    return math.ceil(count * ir.DataType(tensor.data_type).bitwidth / 8)
+    count = int(math.prod(tensor.dims))
+    return count if tensor.data_type == onnx.TensorProto.STRING else -(-count * _bits(tensor.data_type) // 8)
+
+
+def _bits(data_type: int) -> int:
+    return int(ir.DataType(data_type).bitwidth)
 
 
 def _without_large_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
@@ -430,7 +432,7 @@ def _without_large_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
         (proto, light, ("graph", "training_info")),
         (proto.graph, light.graph, ("initializer",)),
     ):
-        for field, value in message.ListFields():  # type: ignore[attr-defined]
+        for field, value in message.ListFields():
             if field.name in apart:
                 continue
             if isinstance(value, str | bytes | int):

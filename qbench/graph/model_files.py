@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from qbench.errors import InputError, UnsupportedError
 from qbench.graph.heavy_constants import lightened, put_back
 from qbench.graph.model_check import ExternalFiles, check_message, check_tensor, read_message
-from qbench.graph.size_limits import size_limits
+from qbench.graph.size_limits import current_limits
 from qbench.storage import staged_files, write_bytes
 
 MESSAGE_LIMIT = 2_000_000_000
@@ -35,8 +35,8 @@ def load_model(path: Path | str) -> ir.Model:
     """
     path = Path(path)
     doing = f"Loading the model '{path}'"
-    proto = _parsed(read_message(path, doing, size_limits()), doing)
-    check_message(proto, doing, size_limits())
+    proto = _parsed(read_message(path, doing, current_limits()), doing)
+    check_message(proto, doing, current_limits())
     light, heavy = lightened(proto)
     model = _built(light, doing)
     put_back(model, heavy)
@@ -51,7 +51,7 @@ def model_of_message(proto: onnx.ModelProto) -> ir.Model:
         InputError: it is not a valid ONNX model, exceeds a limit, or has external data.
     """
     doing = f"Reading the model '{proto.graph.name}'"
-    check_message(proto, doing, size_limits())
+    check_message(proto, doing, current_limits())
     model = _built(proto, doing)
     ExternalFiles(None, doing).attach(model)
     return model
@@ -66,12 +66,12 @@ def load_tensor(path: Path | str) -> npt.NDArray[Any]:
     doing = f"Loading the tensor '{path}'"
     tensor = onnx.TensorProto()
     try:
-        tensor.ParseFromString(read_message(Path(path), doing, size_limits()))
+        tensor.ParseFromString(read_message(Path(path), doing, current_limits()))
     except DecodeError as error:
         raise InputError(
             doing, found="no ONNX message", expected="a tensor", remedy="Fetch or make the file again."
         ) from error
-    check_tensor(tensor, doing, size_limits())
+    check_tensor(tensor, doing, current_limits())
     return onnx.numpy_helper.to_array(tensor)
 
 

@@ -46,7 +46,7 @@ class SizeLimits:
         )
 
 
-def size_limits() -> SizeLimits:
+def current_limits() -> SizeLimits:
     """The limits that hold now."""
     return SizeLimits().times(_FACTOR.get())
 

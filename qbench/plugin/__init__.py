@@ -5,6 +5,7 @@ The process that pytest was started in has a ``Controller`` too: it alone writes
 
 import sys
 from collections.abc import Generator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,9 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     if options.size_limits is not None:
         from qbench.graph import limits_times
 
-        larger = limits_times(options.size_limits)
-        larger.__enter__()
-        config.add_cleanup(lambda: larger.__exit__(None, None, None))
+        scope = ExitStack()
+        scope.enter_context(limits_times(options.size_limits))
+        config.add_cleanup(scope.close)
     config.addinivalue_line(
         "markers",
         "qbench(models, backends, schemas, suite): cells of qbench; on each cell: model, backend, schema, variant",

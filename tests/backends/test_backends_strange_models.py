@@ -10,7 +10,7 @@ import pytest
 import qbench
 from qbench.backends import get_backend
 from qbench.errors import InputError, QbenchError
-from qbench.graph import size_limits
+from qbench.graph import current_limits
 
 ENDLESS = """
 <ir_version: 10, opset_import: ["" : 21]>
@@ -39,8 +39,8 @@ FEEDS = {"x": np.ones((2, 4), np.float32)}
 def test_the_evaluator_ends_a_loop_that_its_data_never_end(monkeypatch):
     from qbench.backends import evaluator_operators
 
-    few = replace(size_limits(), iterations=100)
-    monkeypatch.setattr(evaluator_operators, "size_limits", lambda: few)
+    few = replace(current_limits(), iterations=100)
+    monkeypatch.setattr(evaluator_operators, "current_limits", lambda: few)
     with get_backend("onnx-reference").prepare(ir.from_onnx_text(ENDLESS)) as executor:
         feeds = {"x": np.ones(2, np.float32), "on": np.array(False)}
         np.testing.assert_array_equal(executor.run(feeds)["y"], feeds["x"])
