@@ -186,7 +186,7 @@ def test_machines_count_alike_before_and_after_although_ties_abound(operator: st
 def test_machines_count_an_operator_behind_a_clip_of_levels_as_without_it(clip: str) -> None:
     """A clip between the levels and their reader left a product in floats, whose ties are others."""
     constants = [
-        "float s = {0.1}", "float u = {0.3}", "float t = {0.05}", "uint8 z = {128}", "uint8 m = {128}",
+        "float s = {0.1}", "float u = {0.1}", "float t = {0.2}", "uint8 z = {128}", "uint8 m = {128}",
         "float lo = {-100}", "float hi = {100}",
     ]  # fmt: skip
     lines = ["i = QuantizeLinear(x, s, z)", "d = DequantizeLinear(i, s, z)", f"c = {clip}",
@@ -202,8 +202,8 @@ def test_machines_count_an_operator_behind_a_clip_of_levels_as_without_it(clip: 
 
 
 def test_a_limit_does_not_go_to_levels_that_a_quantizer_behind_would_round_otherwise() -> None:
-    """1.5 steps are a tie to exact numbers; the clip's own end, a float32, is not one: machines absorb that."""
-    constants = ["float s = {0.3}", "float t = {0.2}", "int8 z = {0}", "float hi = {30.300001}"]
+    """3 · 0.3 / 0.2 is a tie in float32, and above it by the exact scales: machines absorb the clip as reals."""
+    constants = ["float s = {0.3}", "float t = {0.2}", "int8 z = {0}", "float hi = {0.9000000357627869}"]
     lines = ["i = QuantizeLinear(x, s, z)", "d = DequantizeLinear(i, s, z)", "c = Clip(d, , hi)",
              "q = QuantizeLinear(c, t, z)", "y = DequantizeLinear(q, t, z)"]  # fmt: skip
     model = text("float[512] x", "float[512] y", constants, lines)
