@@ -184,7 +184,7 @@ def test_narrow_accumulators_and_products_are_said():
 
 
 def test_a_shift_beyond_every_product_is_said():
-    layer = only(conv(np.ones((1, 2, 1, 1), np.int8), scales=(2.0**-60, 2.0**-20, 1.0)), get_arithmetic("gemmlowp"))
+    layer = only(conv(np.ones((1, 2, 1, 1), np.int8), scales=(2.0**60, 2.0**20, 1.0)), get_arithmetic("gemmlowp"))
     (said,) = layer.machines["gemmlowp"]
     assert said.startswith("multiplier ")
 
