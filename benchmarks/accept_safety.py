@@ -29,7 +29,12 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+    from qbench.plugin.recording import OpenRun
 
 CONFTEST = """
 import os
@@ -275,30 +280,52 @@ def must(folder: Path, command: Command) -> None:
         raise SystemExit((folder / "output.txt").read_text())
 
 
-def kills(whole: Path, scratch: Path, command: Command, below: str) -> dict[str, int]:
-    """Kill ``command`` before each of its operations; the counts of the table."""
-    goal = scratch / "goal"
-    shutil.copytree(whole, goal)
-    must(goal, command)
-    old, new = ({model: content(folder, model) for model in MODELS} for folder in (whole, goal))
-    names = files(goal, below)
+def kills(folder: Path, act: Command, below: str) -> dict[str, int]:
+    """Kill ``act`` before each of its operations in ``folder``; the counts of the table."""
+    saved = folder.with_name(f"{folder.name}-saved")
+    shutil.copytree(folder / below, saved)
+    old = {model: content(folder, model) for model in MODELS}
+    must(folder, act)
+    new, names = {model: content(folder, model) for model in MODELS}, files(folder, below)
     found = {"points": 0, "unreadable": 0, "lost": 0, "not redone": 0, "git takes": 0, "not swept": 0}
     while True:
-        trial = scratch / f"{found['points']}"
-        shutil.copytree(whole, trial)
-        if forked(trial, command, kill_before=found["points"], below=below) >= 0:
-            break
+        shutil.rmtree(folder / below)
+        shutil.copytree(saved, folder / below)
+        if forked(folder, act, kill_before=found["points"], below=below) >= 0:
+            return found
         found["points"] += 1
-        now = {model: content(trial, model) for model in MODELS}
+        now = {model: content(folder, model) for model in MODELS}
         found["unreadable"] += None in now.values()
         found["lost"] += any(now[model] not in (old[model], new[model]) for model in MODELS)
-        found["git takes"] += bool(strangers(trial))
-        forked(trial, command)
-        found["not redone"] += {model: content(trial, model) for model in MODELS} != new
-        forked(trial, save_again if below == "baselines" else command)
-        found["not swept"] += files(trial, below) != names
-        shutil.rmtree(trial)
-    return found
+        found["git takes"] += bool(strangers(folder))
+        forked(folder, act)
+        found["not redone"] += {model: content(folder, model) for model in MODELS} != new
+        forked(folder, save_again if below == "baselines" else act)
+        found["not swept"] += files(folder, below) != names
+
+
+def kills_of_session(folder: Path, *options: str, seed: int) -> dict[str, int]:
+    """The same of the accepting at the end of a pytest session: it is measured once, and forked before it accepts."""
+    result = folder.with_name(f"{folder.name}.json")
+
+    def session() -> int:
+        from qbench.plugin import ending
+
+        accept = ending._accept  # noqa: SLF001 - the moment between measuring and accepting has no public name
+
+        def every(run: "OpenRun", session: "pytest.Session") -> list[str]:
+            def act() -> int:
+                accept(run, session)
+                return 0
+
+            result.write_text(json.dumps(kills(folder, act, "baselines")))
+            return []
+
+        ending._accept = every  # noqa: SLF001
+        return pytest_command(*options, seed=seed)()
+
+    must(folder, session)
+    return json.loads(result.read_text())
 
 
 def save_again() -> int:
@@ -420,12 +447,12 @@ def main() -> None:
         os.environ["QBENCH_CACHE"] = str(place / "cache")
         whole = made_project(place / "whole")
         if arguments.only in (None, "kills"):
+            trials = [Path(shutil.copytree(whole, place / name)) for name in ("accept", "pytest", "report")]
             accept = qbench_command("accept", "latest", "--what", "all", "--reason", "a trial")
-            show("kill: qbench accept", kills(whole, place / "accept", accept, "baselines"))
-            session = pytest_command(*REFERENCE, seed=5)
-            show("kill: pytest --qbench-accept-fp32 … =all", kills(whole, place / "pytest", session, "baselines"))
+            show("kill: qbench accept", kills(trials[0], accept, "baselines"))
+            show("kill: pytest --qbench-accept-fp32 … =all", kills_of_session(trials[1], *REFERENCE, seed=5))
             report = qbench_command("report", "--report", "html", "--report", "md")
-            show("kill: qbench report", kills(whole, place / "report", report, "reports"))
+            show("kill: qbench report", kills(trials[2], report, "reports"))
         if arguments.only in (None, "cells"):
             for model in MODELS:
                 title = f"8 × qbench accept, model '{model}'"
