@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from qbench.backends.venv.creator import EnvironmentMaker as EnvironmentMaker
     from qbench.backends.venv.offered import installed_version as installed_version
     from qbench.backends.venv.offered import offered_versions as offered_versions
+    from qbench.backends.venv.written import WrittenPython as WrittenPython
     from qbench.backends.venv.written import load_python as load_python
     from qbench.backends.versions import versions_of as versions_of
 else:
@@ -50,7 +51,7 @@ else:
             "venv.another_python": ("AnotherPython", "program_in", "python_backend"),
             "venv.creator": ("EnvironmentMaker",),
             "venv.offered": ("installed_version", "offered_versions"),
-            "venv.written": ("load_python",),
+            "venv.written": ("WrittenPython", "load_python"),
             "versions": ("versions_of",),
         },
     )

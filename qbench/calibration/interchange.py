@@ -5,14 +5,13 @@
 A cell of a histogram can be wider than a bin: its values count as spread evenly about their mean (``Distribution``).
 """
 
-import csv
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from qbench.calibration.statistics import Statistics
 from qbench.errors import InputError
+from qbench.storage import csv_text
 
 BINS = 2000
 
@@ -34,12 +33,12 @@ def equal_width_text(values: Mapping[str, Statistics], path: Path, bins: int = B
         }
         return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "\n}\n"
     if path.suffix == ".csv":
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(["value", "low", "high", *(f"bin{index}" for index in range(bins))])
-        for name, found in seen.items():
-            writer.writerow([name, repr(found.low), repr(found.high), *found.equal_width(bins).tolist()])
-        return text.getvalue()
+        header = ["value", "low", "high", *(f"bin{index}" for index in range(bins))]
+        lines = [
+            [name, float(found.low), float(found.high), *found.equal_width(bins).tolist()]
+            for name, found in seen.items()
+        ]
+        return csv_text([header, *lines], end="\n")
     raise InputError(
         f"Writing histograms to '{path}'",
         found=f"the suffix '{path.suffix}'",

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run
-from qbench.cli.printing import counted, print_columns, print_json, say
+from qbench.cli.printing import counted, print_columns, print_json, put, say
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -235,13 +235,13 @@ def _print_table(rows: "list[tuple[str, AcceptedRow]]", results: "list[Acceptanc
         ]
         print_columns(table, ("cell", "class", "metric", "old", "new"))
     elif not refused:
-        print("nothing accepted" if new or changed else "nothing to accept: no result differs from its baseline")
+        put("nothing accepted" if new or changed else "nothing to accept: no result differs from its baseline")
     _show_left(new, changed)
     if refused:
         what = "the others" if rows else "nothing"
-        print(f"{what} accepted, {counted(refused, 'cell')} refused (the reasons are above)")
+        put(f"{what} accepted, {counted(refused, 'cell')} refused (the reasons are above)")
     if listed:
-        print(f"{counted(listed, 'cell')} left out on purpose: listed as known bad, never accepted")
+        put(f"{counted(listed, 'cell')} left out on purpose: listed as known bad, never accepted")
 
 
 def _in_words_of_pytest(reason: str, suite: str, model: str) -> str:
@@ -256,9 +256,9 @@ def _reference_command(suite: str, model: str, scope: str) -> str:
 def _show_left(new: int, changed: int) -> None:
     """What another ``--what`` would take."""
     if new:
-        print(f"{counted(new, 'result')} that nothing was accepted for left: --what new")
+        put(f"{counted(new, 'result')} that nothing was accepted for left: --what new")
     if changed:
-        print(f'{counted(changed, "result")} changed and left: --what changed --reason "…"')
+        put(f'{counted(changed, "result")} changed and left: --what changed --reason "…"')
 
 
 COMMAND = Command(

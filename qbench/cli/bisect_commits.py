@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
 from qbench.cli.named_extensions import declare_extensions
-from qbench.cli.printing import counted, print_json, say
+from qbench.cli.printing import counted, print_json, put, say
 from qbench.cli.show_history import percent
 from qbench.errors import InputError
 
@@ -167,8 +167,6 @@ def _print(found: Sequence[str], marks: "dict[str, Mark]", question: "Question",
         print_json({"question": question, "suspects": list(found), "subjects": subjects, "tried": tried})
         return
     numbers = f"{question.metric} of {question.cell} goes from {percent(question.good)} to {percent(question.bad)}"
-    print(
-        f"{numbers} at " + ("commit" if len(found) == 1 else f"one of {len(found)} commits that cannot be told apart")
-    )
+    put(f"{numbers} at " + ("commit" if len(found) == 1 else f"one of {len(found)} commits that cannot be told apart"))
     for commit in found:
-        print(f"  {commit[:9]}  {subjects[commit]}")
+        put(f"  {commit[:9]}  {subjects[commit]}")

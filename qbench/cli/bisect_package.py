@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode, count_from_one
 from qbench.cli.package_trials import ENGINE, CommandTrials, ModelTrials, content_of
-from qbench.cli.printing import counted, print_json, say
+from qbench.cli.printing import counted, print_json, put, say
 from qbench.cli.show_history import percent
 from qbench.errors import IncomparableError, InputError
 
@@ -228,11 +228,11 @@ def _print(
         return
     before = task.line[task.line.index(found[0]) - 1]
     one = len(found) == 1
-    print(f"{task.package} {found[0]} is the first bad version" if one else
+    put(f"{task.package} {found[0]} is the first bad version" if one else
           f"the first bad version of {task.package} is one of {len(found)} that cannot be told apart")  # fmt: skip
     if question is not None:
-        print(f"  {question.metric} goes from {percent(question.good)} to {percent(question.bad)}")
+        put(f"  {question.metric} goes from {percent(question.good)} to {percent(question.bad)}")
     for version in (before, *found):
         said = trials[version].says if version in trials else "not tried"
         mark = f"{marks[version].value}: " if version in marks else ""
-        print(f"  {version}  {mark}{said}")
+        put(f"  {version}  {mark}{said}")

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
-from qbench.cli.printing import counted, print_columns, print_json, say
+from qbench.cli.printing import counted, print_columns, print_json, put, say
 from qbench.cli.show_history import moved, valued
 from qbench.cli.trend_files import Trends, declare_trends, read_trends
 
@@ -94,21 +94,22 @@ def _print(regressions: "Sequence[Regression]", trends: Trends, arguments: argpa
     others = ", ".join(f"{count} {state}" for state, count in sorted(known.items()))
     checked = f"{counted(len(trends.series), 'trend')} over {counted(len(trends.runs), 'run')}"
     found = counted(len(new), "new regression") if new else "no new regression"
-    print(f"{found} in {checked}" + (f"; besides {others}" if others else ""))
+    put(f"{found} in {checked}" + (f"; besides {others}" if others else ""))
     for one in regressions:
         if one.is_new or arguments.all:
-            print()
+            put()
             _print_one(one, arguments)
     if new:
-        print(f"\nMend it, bisect it, accept the new results, or say what it is in {trends.annotations_path}.")
+        put()
+        put(f"Mend it, bisect it, accept the new results, or say what it is in {trends.annotations_path}.")
 
 
 def _print_one(one: "Regression", arguments: argparse.Namespace) -> None:
-    print(_headline(one, arguments.project))
+    put(_headline(one, arguments.project))
     shown = one.alerts if arguments.all else one.alerts[:_CELLS]
     print_columns([_row(alert) for alert in shown])
     if len(shown) < len(one.alerts):
-        print(f"  and {len(one.alerts) - len(shown)} more (--all)")
+        put(f"  and {len(one.alerts) - len(shown)} more (--all)")
 
 
 def _headline(one: "Regression", project: str) -> str:

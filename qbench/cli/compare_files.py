@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run
-from qbench.cli.printing import counted, print_columns, print_json, say
+from qbench.cli.printing import counted, print_columns, print_json, put, say
 
 if TYPE_CHECKING:
     from qbench.tracking import CellChange, MetricChange, Run
@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         print_json({"old": old.id, "new": new.id, "differ": len(differs), "incomplete": partial, "cells": rows})
         return code
     shown = [row for row in rows if arguments.all or row.relation is not Relation.SAME or row.outcome_changed]
-    print(f"{old.id} → {new.id}: {len(rows)} cells, {len(differs)} differ")
+    put(f"{old.id} → {new.id}: {len(rows)} cells, {len(differs)} differ")
     if shown:
         print_columns([_line(row) for row in shown], ("cell", "relation", "outcome", "numbers"))
     return code

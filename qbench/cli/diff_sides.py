@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.compared_sides import compare_texts
-from qbench.cli.printing import counted, print_columns, print_json
+from qbench.cli.printing import counted, print_columns, print_json, put
 
 if TYPE_CHECKING:
     from qbench.cli.compared_sides import ComparedSides
@@ -69,18 +69,22 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _print(arguments: argparse.Namespace, compared: "ComparedSides") -> None:
-    print(f"model  {arguments.model}, {counted(compared.samples, 'sample')} of {arguments.data}")
-    print(f"left   {compared.left.label}\nright  {compared.right.label}")
+    put(f"model  {arguments.model}, {counted(compared.samples, 'sample')} of {arguments.data}")
+    put(f"left   {compared.left.label}")
+    put(f"right  {compared.right.label}")
     for graph, found in compared.found.items():
-        print(f"\n{graph}: {_outputs(found, ranks=compared.ranks)}")
+        put()
+        put(f"{graph}: {_outputs(found, ranks=compared.ranks)}")
         for how in found.how:
-            print(f"  {how}")
+            put(f"  {how}")
         _print_nodes(found, arguments.top)
     if compared.case is not None:
         case, folder = compared.case
-        print(f"\nsaved to {folder}: {case.sentence}")
+        put()
+        put(f"saved to {folder}: {case.sentence}")
     elif compared.case_note:
-        print(f"\nno test case: {compared.case_note}")
+        put()
+        put(f"no test case: {compared.case_note}")
 
 
 def _outputs(found: "SideDifferences", *, ranks: bool) -> str:
@@ -98,20 +102,23 @@ def _print_nodes(found: "SideDifferences", top: int) -> None:
     if found.nodes:
         first = found.first
         if first is None:
-            print(f"\nno value differs, of {len(found.nodes)} that both have")
+            put()
+            put(f"no value differs, of {len(found.nodes)} that both have")
         else:
-            print(f"\nfirst to differ: {first.node} ({first.value})")
+            put()
+            put(f"first to differ: {first.node} ({first.value})")
             print_columns(_folded(found.nodes, top), ("node", "value", "differ", "of", "steps", "SQNR"))
         unlike = [node for node in found.nodes if node.differing]
         if len(unlike) > top:
-            print(f"and {len(unlike) - top} more that differ (--top lists more, --json all of them)")
+            put(f"and {len(unlike) - top} more that differ (--top lists more, --json all of them)")
         if any(not node.same_grid and node.largest is not None for node in unlike[:top]):
-            print("* on two grids, or one and none: in reals, differing by more than a step of the coarser grid")
+            put("* on two grids, or one and none: in reals, differing by more than a step of the coarser grid")
     if found.unaligned:
-        print("\nnot compared:")
+        put()
+        put("not compared:")
         print_columns([(one.value, one.reason) for one in found.unaligned[:_UNALIGNED_SHOWN]])
         if len(found.unaligned) > _UNALIGNED_SHOWN:
-            print(f"and {len(found.unaligned) - _UNALIGNED_SHOWN} more (--json lists them all)")
+            put(f"and {len(found.unaligned) - _UNALIGNED_SHOWN} more (--json lists them all)")
 
 
 def _folded(nodes: Sequence["NodeDifference"], top: int) -> list[tuple[str, ...]]:

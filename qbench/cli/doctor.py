@@ -7,7 +7,7 @@ from typing import Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.named_extensions import declare_extensions, hinted, named_extensions
-from qbench.cli.printing import print_columns, print_json
+from qbench.cli.printing import print_columns, print_json, put
 
 SUITES = "*.qbench.toml"
 
@@ -47,9 +47,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         _print_machine(machine)
         for suite in suites:
             _print_suite(suite, processor)
-        print(f"\n{len(problems)} problems" if problems else "\nno problems")
+        put()
+        put(f"{len(problems)} problems" if problems else "no problems")
         for problem in problems:
-            print(f"  {problem}")
+            put(f"  {problem}")
     return ExitCode.GATE_FAILED if problems else ExitCode.FINE
 
 
@@ -70,23 +71,24 @@ def _print_machine(machine: dict[str, Any]) -> None:
 
 def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
     missing = [asset for asset in suite["assets"] if not asset["cached"]]
-    print(f"\n{suite['path']}: {suite['cells']} cells")
+    put()
+    put(f"{suite['path']}: {suite['cells']} cells")
     if missing:
         total = _size(sum(asset["bytes"] for asset in missing))
-        print(f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, {total} to download")
+        put(f"  assets: {len(missing)} of {len(suite['assets'])} packages are not cached yet, {total} to download")
     else:
-        print(f"  assets: all {len(suite['assets'])} packages are cached")
+        put(f"  assets: all {len(suite['assets'])} packages are cached")
     classes = sorted({name for model in suite["models"] for name in model["classes"]})
     if classes and not any(name.split("+")[0] == environment_class for name in classes):
-        print(f"  drift is incomparable here: results are accepted for {', '.join(classes)}")
+        put(f"  drift is incomparable here: results are accepted for {', '.join(classes)}")
     rows = [row for model in suite["models"] for row in _model_rows(model)]
     if rows:
         header = ("  model", "metric", "n", "one sample", "margin", "can tell from chance")
         print_columns(rows, header)
     for entry in suite["quarantine"]:
         soon = " — soon" if 0 <= entry["days_left"] <= _soon_days() else ""
-        print(f"  quarantined until {entry['expires']}{soon}: {entry['cell']} ({entry['owner']})")
-    print(f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; at most a quarter)")
+        put(f"  quarantined until {entry['expires']}{soon}: {entry['cell']} ({entry['owner']})")
+    put(f"  excused: {suite['excused']} of {suite['gated']} gated cells (own tolerance or entry; at most a quarter)")
 
 
 def _model_rows(model: dict[str, Any]) -> Iterator[tuple[str, ...]]:

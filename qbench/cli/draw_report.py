@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run, open_history
-from qbench.cli.printing import print_json, say
+from qbench.cli.printing import print_commands, print_json, put, say
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         for path in [path for path in written if path.name == "compare.html" and arguments.compare] or front_pages(
             written, folder
         ):
-            print(path)
+            put(str(path))
     return ExitCode.FINE
 
 
@@ -120,8 +120,7 @@ def _tell_github(reports: "Sequence[Report]") -> None:
     from qbench.reporting import add_step_summary, annotations
 
     files = {r.suite: f"suites/{r.suite}.qbench.toml" for r in reports}
-    for command in annotations(reports, {suite: file for suite, file in files.items() if Path(file).is_file()}):
-        print(command)
+    print_commands(annotations(reports, {suite: file for suite, file in files.items() if Path(file).is_file()}))
     add_step_summary(reports, os.environ.get("GITHUB_STEP_SUMMARY"))
 
 

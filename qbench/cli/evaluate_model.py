@@ -8,7 +8,7 @@ from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.loss_parts import print_parts
 from qbench.cli.measured_model import measure_model
 from qbench.cli.node_counters import counters_table, print_counters
-from qbench.cli.printing import print_columns, print_json
+from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -117,42 +117,42 @@ def _macs(count: int) -> str:
 def _print(arguments: argparse.Namespace, shared: "SharedWork", measured: "list[Measurement]") -> None:
     subject = shared.subject
     (data,) = subject.data.values()
-    print(f"model    {arguments.model}  ({_macs(shared.macs)} multiply-accumulates a sample)")
+    put(f"model    {arguments.model}  ({_macs(shared.macs)} multiply-accumulates a sample)")
     if arguments.fp32:
-        print(f"fp32     {arguments.fp32}")
-    print(f"data     {arguments.data}  ({len(data)} samples)")
-    print(f"backend  {_backend(arguments, measured)}  ({measured[-1].environment})")
+        put(f"fp32     {arguments.fp32}")
+    put(f"data     {arguments.data}  ({len(data)} samples)")
+    put(f"backend  {_backend(arguments, measured)}  ({measured[-1].environment})")
     if arguments.schema:
-        print(f"schema   {arguments.schema}")
+        put(f"schema   {arguments.schema}")
         if arguments.calib:
-            print(f"calib    {arguments.calib}  ({len(subject.calibration)} samples)")
-    print()
+            put(f"calib    {arguments.calib}  ({len(subject.calibration)} samples)")
+    put()
     fp32, *quantized = measured
     if quantized:
         _print_cost(fp32, *quantized)
     else:
         _print_values(fp32)
     seconds = ", ".join(f"{one.seconds.get('inference', 0):.2f} s {one.cell.schema}" for one in measured)
-    print(f"\ninference took {seconds}")
+    put()
+    put(f"inference took {seconds}")
     for one in measured:
         for name, ties in one.ties.items():
             if ties:
-                print(
-                    f"{one.cell.schema}: {ties} samples of '{name}' had equal best scores; the lowest class was taken"
-                )
+                put(f"{one.cell.schema}: {ties} samples of '{name}' had equal best scores; the lowest class was taken")
     if quantized:
         _print_plan(*quantized)
 
 
 def _print_plan(quantized: "Measurement") -> None:
     came = "" if quantized.cell.is_given else "planned "
-    print(f"\n{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are {came}in integers")
+    put()
+    put(f"{100 * quantized.integer_macs:.1f} % of the multiply-accumulates are {came}in integers")
     if quantized.refusals:
-        print("left in float:")
+        put("left in float:")
         for refusal in quantized.refusals[:REFUSALS_SHOWN]:
-            print(f"  {refusal}")
+            put(f"  {refusal}")
         if len(quantized.refusals) > REFUSALS_SHOWN:
-            print(f"  and {len(quantized.refusals) - REFUSALS_SHOWN} more (--json lists them all)")
+            put(f"  and {len(quantized.refusals) - REFUSALS_SHOWN} more (--json lists them all)")
 
 
 def _print_values(fp32: "Measurement") -> None:
@@ -167,7 +167,7 @@ def _print_values(fp32: "Measurement") -> None:
     if rows:
         print_columns(rows, ("metric", "fp32", "of"))
     else:
-        print("nothing to score: these metrics compare with fp32; name --schema and --calib")
+        put("nothing to score: these metrics compare with fp32; name --schema and --calib")
 
 
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
@@ -175,7 +175,7 @@ def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
     header = ("metric", "fp32", "quantized", "of", "change", "95 % interval", "losses", "gains")
     pairs = zip(fp32.scores, quantized.scores, strict=True)
     print_columns([_line(before, after) for before, after in pairs], header)
-    print("change and interval in percentage points: minus is a loss")
+    put("change and interval in percentage points: minus is a loss")
 
 
 def _line(before: "Score", after: "Score") -> tuple[str, ...]:

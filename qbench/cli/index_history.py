@@ -4,7 +4,7 @@ import argparse
 
 from qbench.cli.command import ExitCode
 from qbench.cli.history_files import declare_history, open_history
-from qbench.cli.printing import counted, print_json, say
+from qbench.cli.printing import counted, print_json, put, say
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -41,5 +41,5 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             print_json({"index": index.name, **fates, "unreadable": done.unreadable, "problems": list(done.problems)})
         else:
             told = f"{done.changed} changed, {done.gone} gone, {done.kept} as they were"
-            print(f"{index.name}: {counted(done.added, 'run file')} added, {told}; {counted(done.runs, 'run')} in all")
+            put(f"{index.name}: {counted(done.added, 'run file')} added, {told}; {counted(done.runs, 'run')} in all")
     return ExitCode.USAGE if done.unreadable else ExitCode.FINE

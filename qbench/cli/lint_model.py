@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.chosen_machine import choose_arithmetic
 from qbench.cli.chosen_schema import choose_schema, refuse_idle_rules
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.printing import counted, print_columns, print_json, rough_percent
+from qbench.cli.printing import counted, print_columns, print_json, put, rough_percent
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -123,24 +123,26 @@ def _mistake(arguments: argparse.Namespace, found: str, expected: str, remedy: s
 
 def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     if not lint.layers:
-        print(f"{arguments.model}: no product of levels by constant weights")
+        put(f"{arguments.model}: no product of levels by constant weights")
         return
     risky = [layer for layer in lint.layers if layer.pairs.risky]
     layers = counted(len(lint.layers), "layer")
-    print(f"{arguments.model}: {layers}, {len(risky)} with pairs that can saturate in 16 bits\n")
+    put(f"{arguments.model}: {layers}, {len(risky)} with pairs that can saturate in 16 bits")
+    put()
     header = ("layer", "kind", "levels", "pairs", "can saturate", "worst |w0|+|w1|", "worst loss", "sum bits", "notes")
     print_columns([_line(layer) for layer in _worst_first(lint)], header)
-    print("worst loss in steps of the layer's result; a pair can saturate from |w0|+|w1| = 129 on, of 8-bit levels")
+    put("worst loss in steps of the layer's result; a pair can saturate from |w0|+|w1| = 129 on, of 8-bit levels")
     if lint.unjudged:
-        print(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or another sum at every place)")
+        put(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or another sum at every place)")
     for name in arguments.arithmetic:
         _print_machine(lint, choose_arithmetic(name).name)
 
 
 def _print_machine(lint: "ModelLint", machine: str) -> None:
     lines = [(layer.node, "; ".join(layer.machines[machine])) for layer in lint.layers if layer.machines[machine]]
-    print(
-        f"\n{machine}: "
+    put()
+    put(
+        f"{machine}: "
         + (f"{len(lines)} of {counted(len(lint.layers), 'layer')}" if lines else "represents every layer")
     )
     if lines:

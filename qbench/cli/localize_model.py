@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.localized_cell import localize_model
 from qbench.cli.output_files import check_outputs
-from qbench.cli.printing import counted, print_columns, print_json, rough_percent, say
+from qbench.cli.printing import counted, print_columns, print_json, put, rough_percent, say
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -166,24 +166,27 @@ def _table(found: "LocalizedCell") -> dict[str, Any]:
 
 def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     finding, verdict = found.finding, found.verdict
-    print(f"{finding.model} on {finding.backend} under {finding.schema}: {verdict.outcome.value}")
-    print(f"  {verdict.headline}")
+    put(f"{finding.model} on {finding.backend} under {finding.schema}: {verdict.outcome.value}")
+    put(f"  {verdict.headline}")
     first, others = _told_first(finding)
     for note in first:
-        print(f"  {note}")
-    print(f"examined on {counted(finding.samples, 'sample')}; {finding.matched}\n")
+        put(f"  {note}")
+    put(f"examined on {counted(finding.samples, 'sample')}; {finding.matched}")
+    put()
     worst = sorted(finding.nodes, key=lambda node: _order(node, finding))[: arguments.top]
     if worst:
         print_columns([_row(node) for node in worst], _HEADER)
-        print("steps: 0.289 is what ideal rounding leaves\n")
+        put("steps: 0.289 is what ideal rounding leaves")
+        put()
     _print_suspects(finding)
     if finding.repair is not None and finding.repair.restores:
         _print_repair(finding.repair, arguments.overrides)
     if finding.unaligned:
-        print(f"\nnot compared with fp32: {counted(len(finding.unaligned), 'value')}")
+        put()
+        put(f"not compared with fp32: {counted(len(finding.unaligned), 'value')}")
         print_columns([(f"  {one.value}", one.reason) for one in finding.unaligned[: arguments.top]])
     for note in (*others, *_unwritten(found, arguments)):
-        print(f"note: {note}")
+        put(f"note: {note}")
 
 
 def _told_first(finding: "Finding") -> tuple[list[str], list[str]]:
@@ -232,25 +235,26 @@ def _decibels(errors: "Errors | None") -> str:
 
 def _print_suspects(finding: "Finding") -> None:
     if not finding.suspects:
-        print(finding.headline if finding.complete else "no node is suspected so far")
+        put(finding.headline if finding.complete else "no node is suspected so far")
         return
     for suspect in finding.suspects:
-        print(f"{suspect.node}: {suspect.cause.value}")
-        print(f"  {suspect.evidence}")
+        put(f"{suspect.node}: {suspect.cause.value}")
+        put(f"  {suspect.evidence}")
         if suspect.remedy:
-            print(f"  {suspect.remedy}")
+            put(f"  {suspect.remedy}")
 
 
 def _print_repair(repair: "Repair", path: str | None) -> None:
     smallest = "no fewer do" if repair.smallest else "fewer may do"
-    print(f"\nrepaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}")
+    put()
+    put(f"repaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}")
     left, tried = rough_percent(repair.macs_share), counted(repair.probes, "set")
-    print(f"  {left} of the multiply-accumulates leave integers; {tried} tried")
-    print(f"  {repair.verdict}")
+    put(f"  {left} of the multiply-accumulates leave integers; {tried} tried")
+    put(f"  {repair.verdict}")
     if path:
-        print(f"  wrote {path}: qbench eval … --schema {path}")
+        put(f"  wrote {path}: qbench eval … --schema {path}")
     else:
-        print("  --overrides OUT.toml writes the schema")
+        put("  --overrides OUT.toml writes the schema")
 
 
 COMMAND = Command(

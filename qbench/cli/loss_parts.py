@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from qbench.cli.printing import print_columns
+from qbench.cli.printing import print_columns, put
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ def count_parts(
 
 def print_parts(parts: "Sequence[LossParts]", backend: str) -> None:
     """One line a step of every metric."""
-    print()
+    put()
     rows = [
         row
         for one in parts

@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.printing import counted, print_json, say
+from qbench.cli.printing import counted, print_json, put, say
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -35,8 +35,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             }
         )
     else:
-        print(f"{arguments.output}: {counted(len(done.added), 'run')} added, {done.same} there already", end="")
-        print(f", {counted(len(done.conflicts), 'conflict')}" if done.conflicts else "")
+        conflicts = f", {counted(len(done.conflicts), 'conflict')}" if done.conflicts else ""
+        put(f"{arguments.output}: {counted(len(done.added), 'run')} added, {done.same} there already{conflicts}")
     return ExitCode.USAGE if done.conflicts or done.unreadable else ExitCode.FINE
 
 

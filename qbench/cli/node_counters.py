@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.printing import print_columns, rough_percent
+from qbench.cli.printing import print_columns, put, rough_percent
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -100,12 +100,13 @@ def print_counters(counted: CountedBackend) -> None:
     for graph, nodes in table.items():
         seen = {node: events for node, events in nodes.items() if any(_badness(events))}
         where = f" of '{graph}'" if len(table) > 1 else ""
-        print(f"\ncounted{where}: {len(seen)} of {len(nodes)} nodes clipped, overflowed or saturated")
+        put()
+        put(f"counted{where}: {len(seen)} of {len(nodes)} nodes clipped, overflowed or saturated")
         if seen:
             ordered = sorted(seen.items(), key=lambda item: _badness(item[1]), reverse=True)
             header = ("node", "results", "pairs saturated", verb, "clipped high", "clipped low")
             print_columns([_line(node, events) for node, events in ordered], header)
-    print("clipped low is what a Relu does, too; nodes that count nothing (tables, pools, moves) are not listed")
+    put("clipped low is what a Relu does, too; nodes that count nothing (tables, pools, moves) are not listed")
 
 
 def _badness(events: Mapping[str, int]) -> tuple[int, int, int]:

@@ -5,7 +5,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.printing import counted, print_columns, print_json, rough_percent
+from qbench.cli.printing import counted, print_columns, print_json, put, rough_percent
 
 if TYPE_CHECKING:
     from qbench.passes import Costs, Device, Section
@@ -51,11 +51,12 @@ def _print(arguments: argparse.Namespace, costs: "Costs") -> None:
     nodes, macs = sum(len(island.nodes) for island in islands), costs.macs_on + costs.macs_off
     share = f", {rough_percent(costs.macs_on / macs)} of {macs} multiply-accumulates" if macs else ""
     where = f"{arguments.model} on {partition.device.name}"
-    print(f"{where}: {counted(len(islands), 'island')}, {counted(nodes, 'node')}{share}")
-    print(
+    put(f"{where}: {counted(len(islands), 'island')}, {counted(nodes, 'node')}{share}")
+    put(
         f"at its borders {conversions.quantize} quantized, {conversions.dequantize} dequantized, "
-        f"{conversions.requantize} requantized; {costs.bytes_crossing} bytes a sample cross\n"
+        f"{conversions.requantize} requantized; {costs.bytes_crossing} bytes a sample cross"
     )
+    put()
     rows = [
         (
             str(number),
@@ -69,7 +70,8 @@ def _print(arguments: argparse.Namespace, costs: "Costs") -> None:
     ]
     print_columns(rows, ("island", "nodes", "macs", "bytes in", "bytes out", "operators"))
     if partition.off:
-        print(f"\noff the device: {counted(len(partition.off), 'node')}")
+        put()
+        put(f"off the device: {counted(len(partition.off), 'node')}")
         print_columns([(name, reason) for name, reason in partition.off.items()])
 
 

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from qbench.storage import json_text
+from qbench.storage import neutral_json, neutral_line, visible
 
 if TYPE_CHECKING:
     from qbench.reporting import Line
@@ -17,7 +17,22 @@ _LEAST_ROOM = 20
 
 def print_json(value: object) -> None:
     """``value``, plain or a dataclass of plain values, as JSON with sorted keys."""
-    sys.stdout.write(json_text(value))
+    sys.stdout.write(neutral_json(value))
+
+
+def print_commands(commands: Iterable[str]) -> None:
+    """Lines that a log of continuous integration is to take for commands; what strangers wrote in them is escaped."""
+    sys.stdout.writelines(f"{command}\n" for command in commands)
+
+
+def put(line: str = "") -> None:
+    """One line of facts: all that is no JSON, whatever stands in it, leaves the program here or by ``say``."""
+    print(neutral_line(line))
+
+
+def complain(line: str) -> None:
+    """One line to people, on standard error."""
+    print(neutral_line(line), file=sys.stderr)
 
 
 def print_columns(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> None:
@@ -25,14 +40,15 @@ def print_columns(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> 
 
     Plain text on purpose: it is the same in a file and a pipe into ``grep``; a terminal folds the last column.
     """
-    lines = [tuple(row) for row in rows]
+    lines = [tuple(map(visible, row)) for row in rows]
     if header:
         lines = [tuple(header), *lines]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:
         cells = [text.ljust(width) for text, width in zip(line[:-1], widths, strict=False)]
         lead = "".join(f"{cell}  " for cell in cells)
-        print("\n".join(_folded(line[-1], lead, terminal_width())).rstrip())
+        for folded in _folded(line[-1], lead, terminal_width()):
+            put(folded.rstrip())
 
 
 def counted(count: int, noun: str) -> str:
@@ -62,7 +78,7 @@ def terminal_width() -> int | None:
 
 def say(text: str) -> None:
     """One line to people, on standard error, so that what is piped stays clean."""
-    print(f"qbench: {text}", file=sys.stderr)
+    complain(f"qbench: {text}")
 
 
 def print_tones(lines_for: "Callable[[int, bool], Sequence[Line]]") -> None:
@@ -70,7 +86,7 @@ def print_tones(lines_for: "Callable[[int, bool], Sequence[Line]]") -> None:
     unicode = (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf")
     if not sys.stdout.isatty():
         for line in lines_for(100, unicode):
-            print(line.text)
+            put(line.text)
         return
     from rich.console import Console
 
@@ -78,4 +94,4 @@ def print_tones(lines_for: "Callable[[int, bool], Sequence[Line]]") -> None:
 
     console = Console(highlight=False, markup=False, emoji=False)
     for line in lines_for(shutil.get_terminal_size().columns, unicode):
-        console.print(line.text, style=RICH_STYLES[line.tone], soft_wrap=True)
+        console.print(neutral_line(line.text), style=RICH_STYLES[line.tone], soft_wrap=True)

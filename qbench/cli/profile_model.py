@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.output_files import check_outputs
-from qbench.cli.printing import print_json
+from qbench.cli.printing import print_json, put
 
 if TYPE_CHECKING:
     import onnx_ir as ir
@@ -120,9 +120,9 @@ def _tell(path: str, profile: "Profile", *, as_json: bool) -> ExitCode:
         return ExitCode.FINE
     again = f", {profile.repeated} of them repeated" if profile.repeated else ""
     over = f"{profile.rows} sample{'s' * (profile.rows != 1)}{again}"
-    print(f"{path}: {facts['values']} values of graph {profile.graph[:12]}… over {over}")
+    put(f"{path}: {facts['values']} values of graph {profile.graph[:12]}… over {over}")
     for name, count in infinite.items():
-        print(f"  {name}: {count} infinite numbers, which no grid holds; it will stay in float")
+        put(f"  {name}: {count} infinite numbers, which no grid holds; it will stay in float")
     return ExitCode.FINE
 
 

@@ -32,7 +32,8 @@ from qbench.cli import (
 )
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.printing import say
-from qbench.errors import QbenchError
+from qbench.errors import QbenchError, StoreError
+from qbench.storage import neutral_text
 
 COMMANDS: tuple[Command, ...] = (
     list_names.COMMAND,
@@ -71,13 +72,16 @@ def main(argv: Sequence[str] | None = None) -> int:
                 code: ExitCode = arguments.execute(arguments)
         sys.stdout.flush()
     except QbenchError as error:
-        print(f"qbench: {error}", file=sys.stderr)
+        say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
-        print("qbench: interrupted", file=sys.stderr)
+        say("interrupted")
         return ExitCode.INCOMPLETE
     except BrokenPipeError:
         return _close_quietly()
+    except (OSError, MemoryError, RecursionError) as error:
+        say(str(_beyond_us(error, arguments)))
+        return ExitCode.USAGE
     return int(code)
 
 
@@ -107,7 +111,7 @@ def build_parser() -> argparse.ArgumentParser:
             allow_abbrev=False,
         )
         command.declare(one)
-        one.set_defaults(execute=command.execute)
+        one.set_defaults(execute=command.execute, verb=command.name)
     return parser
 
 
@@ -126,9 +130,22 @@ def _noting(plain: Callable[..., None]) -> Callable[..., None]:
         if category.__module__.partition(".")[0] == "qbench":
             say(f"note: {message}")
         else:
-            plain(message, category, *where)
+            plain(neutral_text(str(message)), category, *where)
 
     return show
+
+
+def _beyond_us(error: Exception, arguments: argparse.Namespace) -> StoreError:
+    """The sentence for what the system refuses wherever we ask it: a file, a descriptor, memory, the stack."""
+    found = str(error) if isinstance(error, OSError) else f"a {type(error).__name__}"
+    if isinstance(error, OSError) and error.strerror:
+        found = error.strerror + (f" ({error.filename})" if error.filename else "")
+    return StoreError(
+        f"Running '{arguments.verb}'",
+        found=found,
+        expected="readable files, room on the disk, memory and file descriptors enough",
+        remedy="Check what is named, the disk and 'ulimit -a', then run the same command again.",
+    )
 
 
 def _version() -> str:

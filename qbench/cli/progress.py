@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from qbench.cli.printing import complain
+from qbench.storage import neutral_line
+
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
@@ -60,7 +63,7 @@ class _Log:
         """One line."""
         del is_red
         self._done += 1
-        print(f"[{self._done}/{self._total}] {described(line)}", file=sys.stderr)
+        complain(f"[{self._done}/{self._total}] {described(line)}")
 
 
 class _Bar:
@@ -73,14 +76,14 @@ class _Bar:
         """Name the cell at work, and say how long all of them will still take."""
         from qbench.reporting import left_text
 
-        self._bar.update(self._task, description=cell, left=left_text(self._pace.left(time.monotonic())))
+        self._bar.update(self._task, description=neutral_line(cell), left=left_text(self._pace.left(time.monotonic())))
 
     def end(self, line: Mapping[str, Any], *, is_red: bool) -> None:
         """Advance; what is red is said at once, above the bar."""
         self._bar.advance(self._task)
         self._pace.finish("::".join((line["suite"], described_cell(line))))
         if is_red:
-            self._bar.console.print(described(line), style="red", markup=False, highlight=False)
+            self._bar.console.print(neutral_line(described(line)), style="red", markup=False, highlight=False)
 
 
 def described(line: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from qbench.cli.chosen_schema import choose_schema, refuse_idle_rules
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.correct_bias import corrected_on_samples, declare_correction, wants_correction
 from qbench.cli.output_files import check_outputs
-from qbench.cli.printing import print_json, terminal_width
+from qbench.cli.printing import print_json, put, terminal_width
 from qbench.cli.read_quantized import read_given_plan
 from qbench.cli.written_form import declare_form, declare_sizes, in_form, read_saved_plan, unknown_sizes
 from qbench.errors import InputError, UnsupportedError
@@ -73,17 +73,15 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         facts |= {"form": arguments.form, "left_in_float": left, "unknown_sizes": unknown}
         print_json(facts | {"refusals": plan.refusals} | ({"decisions": lines[1:]} if arguments.why else {}))
         return ExitCode.FINE
-    print(f"{arguments.output or arguments.model}: {lines[0]}")
+    put(f"{arguments.output or arguments.model}: {lines[0]}")
     if correction is not None:
-        print(f"  {correction}")
+        put(f"  {correction}")
     if unknown:
-        print(
-            f"  the usual size of {', '.join(unknown)} is unknown and counts as 1: give it with --size {unknown[0]}=…"
-        )
+        put(f"  the usual size of {', '.join(unknown)} is unknown and counts as 1: give it with --size {unknown[0]}=…")
     for line in lines[1:] if arguments.why else (f"  {refusal}" for refusal in plan.refusals):
-        print(line)
+        put(line)
     for name, reason in left.items():
-        print(f"  {name} stays between Q and DQ: {reason}")
+        put(f"  {name} stays between Q and DQ: {reason}")
     return ExitCode.FINE
 
 
@@ -130,7 +128,8 @@ def _refuse_all_float(arguments: argparse.Namespace, plan: "Plan") -> None:
     if plan.quantized_units or not refused:
         return
     if arguments.why and not arguments.json:
-        print("\n".join(plan.lines(terminal_width())))
+        for line in plan.lines(terminal_width()):
+            put(line)
     ((reason, count),) = refused.most_common(1)
     raise UnsupportedError(
         f"Quantizing '{arguments.model}' under '{plan.schema}'",

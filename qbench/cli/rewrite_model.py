@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.named_extensions import declare_extensions, named_extensions
 from qbench.cli.output_files import check_outputs
-from qbench.cli.printing import counted, print_columns, print_json, say
+from qbench.cli.printing import counted, print_columns, print_json, put, say
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -213,9 +213,8 @@ def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.g
 
 def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checking: "_Checking | None") -> None:
     after = len(found.model.graph)
-    print(
-        f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy '{arguments.policy}'\n"
-    )
+    put(f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy '{arguments.policy}'")
+    put()
     header = ("pass", "effect", "rounds", "nodes removed", *(("checked",) if checking else ()))
     rows = [
         (
@@ -230,7 +229,8 @@ def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checki
     print_columns(rows, header)
     groups = _groups(found)
     if groups:
-        print("\ndeclined")
+        put()
+        put("declined")
         print_columns([(name, str(len(nodes) or 1), _with_nodes(reason, nodes)) for (name, reason), nodes in groups])
 
 
@@ -274,7 +274,7 @@ def _tell_refuted(arguments: argparse.Namespace, found: "Checked") -> None:
     if arguments.json:
         print_json(_head(arguments) | {"refuted": found.name, "effect": str(found.effect), "why": str(found)})
     else:
-        print(f"{arguments.model}: {found}")
+        put(f"{arguments.model}: {found}")
     say(f"the graph before '{found.name}' is in '{arguments.output}'")
 
 

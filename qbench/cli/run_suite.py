@@ -12,7 +12,7 @@ from qbench.cli.command import Command, ExitCode
 from qbench.cli.draw_report import KINDS, declare_output
 from qbench.cli.history_files import declare_history
 from qbench.cli.named_extensions import declare_extensions, hinted, named_extensions
-from qbench.cli.printing import print_json, print_tones, say
+from qbench.cli.printing import print_json, print_tones, put, say
 from qbench.errors import InputError, QbenchError
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def _show(run: "Run", code: ExitCode, *, as_json: bool) -> None:
         from qbench.reporting import styled_lines
 
         print_tones(lambda width, unicode: styled_lines(run, width, unicode=unicode))
-        print(f"run file: {run.path}")
+        put(f"run file: {run.path}")
 
 
 COMMAND = Command(

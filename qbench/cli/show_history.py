@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
-from qbench.cli.printing import print_columns, print_json, say
+from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.cli.trend_files import Trends, declare_trends, read_trends
 from qbench.errors import unknown_name
 
@@ -49,7 +49,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         return ExitCode.FINE
     for number, one in enumerate(series):
         if number:
-            print()
+            put()
         _print(one, trends)
     return ExitCode.FINE
 
@@ -84,7 +84,7 @@ def _print(series: "Series", trends: Trends) -> None:
 
     accepted = accepted_value(series, trends.accepted)
     beside = "nothing accepted in this class" if accepted is None else f"accepted {valued(series, accepted)}"
-    print(f"{series.metric} of {series.cell} on {series.environment_class} ({beside})")
+    put(f"{series.metric} of {series.cell} on {series.environment_class} ({beside})")
     marks = {alert.run: _words(alert) for alert in reversed(_alerts(series, trends))}
     dirty = _dirty_commits(trends)
     rows = [_row(series, index, accepted, marks, _commit(point, dirty)) for index, point in enumerate(series.points)]

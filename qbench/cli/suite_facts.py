@@ -7,7 +7,7 @@ The smallest loss that n paired samples tell from chance, one-sided 5 % with 80 
 
 import datetime
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
@@ -137,10 +137,13 @@ def _excused(
 
 
 def _environment(planned: "PlannedCell", catalogues: "Catalogues", processor: str) -> "EnvironmentClass":
-    from qbench.backends import versions_of
+    from qbench.backends import WrittenPython, versions_of
     from qbench.judging import EnvironmentClass
 
-    packages = versions_of(catalogues.backends.get(planned.cell.backend))
+    backend = catalogues.backends.get(planned.cell.backend)
+    packages: Mapping[str, str] = (
+        {} if isinstance(backend, WrittenPython) else versions_of(backend)
+    )  # asking would start that Python
     return EnvironmentClass.of(processor, packages, threads=planned.suite.table.threads)
 
 

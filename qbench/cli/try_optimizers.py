@@ -4,7 +4,7 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.printing import counted, print_columns, print_json, rough_percent
+from qbench.cli.printing import counted, print_columns, print_json, put, rough_percent
 from qbench.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def _check(arguments: argparse.Namespace) -> ExitCode:
     else:
         header = ("case", "none against all", "as expected", "belongs to")
         print_columns([_case_line(one) for one in results], header)
-        print(f"{len(results) - len(others)} of {counted(len(results), 'case')} as expected")
+        put(f"{len(results) - len(others)} of {counted(len(results), 'case')} as expected")
     return ExitCode.GATE_FAILED if others else ExitCode.FINE
 
 
@@ -107,35 +107,36 @@ def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
 
 def _print(arguments: argparse.Namespace, report: "OptimizerReport") -> None:
     changing = counted(len(report.effects), "optimizer")
-    print(f"{arguments.model}: {report.asked} optimizers asked; without {changing} the graph is another\n")
+    put(f"{arguments.model}: {report.asked} optimizers asked; without {changing} the graph is another")
+    put()
     rows = [(one.name, ", ".join(map(str, one.levels)), one.effect) for one in report.effects]
     rows += [(f"{one.below.value} → {one.level.value}", "", one.effect) for one in report.levels]
     for name, levels, effect in rows:
         _print_effect(f"{name} (level {levels})" if levels else name, effect)
     if report.replaced:
-        print(f"without these another optimizer does the same: {', '.join(report.replaced)}")
+        put(f"without these another optimizer does the same: {', '.join(report.replaced)}")
     if report.unknown:
-        print(f"not known to qbench: {', '.join(report.unknown)}")
+        put(f"not known to qbench: {', '.join(report.unknown)}")
     if report.missing:
-        print(f"known to qbench, and not in this session: {', '.join(report.missing)}")
+        put(f"known to qbench, and not in this session: {', '.join(report.missing)}")
     if not arguments.data:
-        print("graphs alone were compared; --data compares values too")
+        put("graphs alone were compared; --data compares values too")
 
 
 def _print_effect(name: str, effect: "OptimizationEffect") -> None:
-    print(name)
-    print(f"  graph    {_operators(effect)}")
+    put(name)
+    put(f"  graph    {_operators(effect)}")
     for output in effect.outputs:
-        print(f"  output   {output.name}: {_difference(output.differences, output.causes)}")
+        put(f"  output   {output.name}: {_difference(output.differences, output.causes)}")
     alone = [one for one in effect.values if one.alone.differing]
     if effect.values:
-        print(f"  values   {len(alone)} of {len(effect.values)} change by what is done to them alone")
+        put(f"  values   {len(alone)} of {len(effect.values)} change by what is done to them alone")
         for one in alone:
-            print(f"           {one.node} ({'+'.join(one.operators) or 'input'}): {_causes(one.alone)}")
+            put(f"           {one.node} ({'+'.join(one.operators) or 'input'}): {_causes(one.alone)}")
     if effect.first is not None and effect.first.along is not None:
-        print(f"  first to move along the graph: {effect.first.value}, {_causes(effect.first.along)}")
+        put(f"  first to move along the graph: {effect.first.value}, {_causes(effect.first.along)}")
     if effect.disturbed:
-        print("  taps changed the graph: what moves along it may not be what moves without them")
+        put("  taps changed the graph: what moves along it may not be what moves without them")
 
 
 def _operators(effect: "OptimizationEffect") -> str:

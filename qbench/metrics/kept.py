@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import AnswerKind, Answers
-from qbench.storage import digest_arrays
+from qbench.storage import digest_arrays, read_archive
 
 _TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
@@ -100,8 +100,7 @@ def unpacked_answers(text: str) -> Answers:
     """
     kind, _, word = text.partition(":")
     try:
-        with np.load(io.BytesIO(base64.b64decode(word, validate=True)), allow_pickle=False) as stored:
-            arrays = {name: stored[name] for name in stored.files}
+        arrays = read_archive(base64.b64decode(word, validate=True))
         return restored_answers(arrays["ids"], arrays.get("scores"), AnswerKind(kind))
     except Exception as error:
         # numpy lets through whatever zipfile, zlib, tokenize and pickle make of damaged bytes: no list is complete

@@ -10,6 +10,7 @@ from qbench.errors import QbenchError
 from qbench.plugin.items import CellItem, cell_marker
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.tags import Tag, shared_tag
+from qbench.storage import neutral_text
 
 if TYPE_CHECKING:
     from qbench.suite import PlannedCell
@@ -38,7 +39,7 @@ class SuiteFile(pytest.File):
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
         """One sentence for what is wrong with the suite; a traceback only for faults of ours."""
         if isinstance(excinfo.value, QbenchError):
-            return str(excinfo.value)
+            return neutral_text(str(excinfo.value))
         return super().repr_failure(excinfo)
 
 

@@ -98,9 +98,11 @@ class Controller:
             from qbench.plugin.summary import print_summary
 
             print_summary(self._recorder, self._said, terminalreporter)
-        else:
+        elif self._said:
+            from qbench.plugin.summary import write_line
+
             for line in self._said:
-                terminalreporter.write_line(line)
+                write_line(terminalreporter, line)
 
     def _tell_pace(self, node_ids: Iterable[str]) -> None:
         """Begin to tell how long it will take, where a person is looking."""

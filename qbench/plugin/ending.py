@@ -101,7 +101,7 @@ def _report(recorder: Recorder) -> list[str]:
     if GITHUB in options.report:
         files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
         reports = [one for one in build_reports(recent.runs, memory=memory) if one.suite in files]  # what this job ran
-        said += annotations(reports, files)
+        recorder.commands += annotations(reports, files)
         add_step_summary(reports, os.environ.get("GITHUB_STEP_SUMMARY"))
     kinds = [kind for kind in options.report if kind != GITHUB]
     if not kinds:

@@ -56,13 +56,17 @@ class OpenRun:
 
 
 class Recorder:
-    """Every run file of this session; ``problems`` are sentences: what could not be written, which rules were idle."""
+    """Every run file of this session; ``problems`` are sentences: what could not be written, which rules were idle.
+
+    ``commands`` are lines for the log of continuous integration.
+    """
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self.config = config
         self.options = options
         self.runs: dict[str, OpenRun] = {}
         self.problems: list[str] = []
+        self.commands: list[str] = []
 
     def receive(self, report: pytest.TestReport) -> None:
         """Take what ``report`` carries of ours, if anything."""

@@ -9,6 +9,7 @@ import pytest
 
 from qbench.plugin.recording import OpenRun, Recorder
 from qbench.reporting import PYTEST_MARKUP, styled_lines
+from qbench.storage import neutral_line
 
 
 def print_summary(recorder: Recorder, said: list[str], terminal: pytest.TerminalReporter) -> None:
@@ -17,20 +18,27 @@ def print_summary(recorder: Recorder, said: list[str], terminal: pytest.Terminal
         for run in recorder.runs.values():
             terminal.section(f"qbench {run.header['suite']}", cyan=True)
             _print_run(run, terminal)
+        for command in recorder.commands:
+            terminal.write_line(command)
         for line in said:
-            terminal.write_line(line)
+            write_line(terminal, line)
         for problem in recorder.problems:
-            terminal.write_line(f"qbench: {problem}", red=True, bold=True)
+            write_line(terminal, f"qbench: {problem}", red=True, bold=True)
     except Exception as error:
-        terminal.write_line(f"qbench: the summary could not be printed ({type(error).__name__}: {error})", yellow=True)
+        write_line(terminal, f"qbench: the summary could not be printed ({type(error).__name__}: {error})", yellow=True)
+
+
+def write_line(terminal: pytest.TerminalReporter, line: str, **markup: bool) -> None:
+    """One line on pytest's terminal: all that is ours, whatever stands in it, gets there here or on a report."""
+    terminal.write_line(neutral_line(line), **markup)
 
 
 def _print_run(run: OpenRun, terminal: pytest.TerminalReporter) -> None:
     width = terminal.config.get_terminal_writer().fullwidth
     for line in styled_lines(run.run, width, unicode=_takes_unicode()):
-        terminal.write_line(line.text, **PYTEST_MARKUP[line.tone])
+        write_line(terminal, line.text, **PYTEST_MARKUP[line.tone])
     if run.writer is not None:
-        terminal.write_line(f"run file: {run.writer.path}", light=True)
+        write_line(terminal, f"run file: {run.writer.path}", light=True)
 
 
 def _takes_unicode() -> bool:

@@ -1,11 +1,13 @@
 """What an item that measures cells carries, and what of it travels on its reports, as plain values."""
 
 import os
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from qbench.storage import neutral_text
 
 
 @dataclass(slots=True)
@@ -75,6 +77,19 @@ def attach(report: pytest.TestReport, tagged: Tagged) -> None:
         setattr(report, "qbench_finding", tagged.finding)  # noqa: B010
     if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == Path(__file__).parent:
         report.longrepr = (*tagged.location, report.longrepr[2])
+    report.longrepr, report.sections = _neutral(report.longrepr), _neutral(report.sections)
+
+
+def _neutral(value: Any) -> Any:  # noqa: ANN401 - texts, pytest's values that hold some, and lists of these
+    """``value`` with all of its texts as ``neutral_text`` writes them; pytest's own values are changed in place."""
+    if isinstance(value, str):
+        return neutral_text(value)
+    if isinstance(value, list | tuple):
+        return type(value)(map(_neutral, value))
+    if is_dataclass(value):
+        for name, held in vars(value).items():
+            setattr(value, name, _neutral(held))
+    return value
 
 
 def died_in(report: pytest.TestReport) -> bool:

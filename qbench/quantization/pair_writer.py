@@ -95,13 +95,19 @@ class PairWriter:
             self._dequantized(quantized, use.node, use.idx, (scale, point), [])
 
     def constant(self, node: ir.Node, index: int, qparams: QParams) -> None:
-        """Store the constant at input ``index`` of ``node`` as integers, and dequantize it there."""
-        value = node.inputs[index]
-        assert value is not None
+        """Store the constant at input ``index`` of ``node`` as integers, and dequantize it there.
+
+        Raises:
+            IndexError, ValueError: there is none, or ``qparams`` do not fit its shape.
+        """
+        value = node.inputs[index] if index >= 0 else None
+        if value is None:
+            raise ValueError("nothing there")
         dtype, key = constant_dtype(qparams.qtype), (value.name or "", qparams)
         if key not in self._integers:
             array = constant_value(value)
-            assert array is not None
+            if array is None:
+                raise ValueError("no constant there")
             levels = stored(quantize(array, qparams), dtype)
             self._integers[key] = self._nodes.initializer(f"{value.name}_quantized", levels)
         parameters = self._written_parameters(value.name or "", qparams, dtype)

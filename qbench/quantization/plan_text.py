@@ -12,6 +12,7 @@
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from qbench.quantization.clips import ClipForm
 from qbench.quantization.decision import Decision, Derived, Dynamic, Fixed, Given, KeptFloat, Shared, Static
 from qbench.quantization.plan import Plan
 from qbench.quantization.slot import Role, Slot
-from qbench.storage import digest_arrays, digest_bytes, write_text
+from qbench.storage import digest_arrays, digest_bytes, read_json, value_from_table, write_text
 
 Array = npt.NDArray[Any]
 
@@ -46,21 +47,24 @@ def load_plan(path: Path | str) -> Plan:
     Raises:
         InputError: the file is not there, or is no plan of this version.
     """
-    doing = f"Loading the plan '{path}'"
+    where = f"the plan '{path}'"
+    table = read_json(Path(path))
+    if (table.get("format"), table.get("version")) != (FORMAT, VERSION):
+        raise _no_plan(where, "another format or version")
+    text = value_from_table(_PlanText, table, where)
     try:
-        table = json.loads(Path(path).read_text(encoding="utf-8"))
-        return _plan(table)
-    except OSError as error:
-        raise InputError(
-            doing, found=error.strerror or str(error), expected="a plan", remedy="Check the path."
-        ) from error
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError) as error:
-        raise InputError(
-            doing,
-            found=f"a file that is none ({error})",
-            expected=f"a {FORMAT} of version {VERSION}",
-            remedy="Make the plan again, and save it with save_plan.",
-        ) from error
+        return _plan(text)
+    except ValueError as error:
+        raise _no_plan(where, str(error)) from error
+
+
+def _no_plan(where: str, found: str) -> InputError:
+    return InputError(
+        f"Reading {where}",
+        found=f"a file that is none ({found})",
+        expected=f"a {FORMAT} of version {VERSION}",
+        remedy="Make the plan again, and save it with save_plan.",
+    )
 
 
 def plan_text(plan: Plan) -> str:
@@ -135,54 +139,106 @@ def _numbers(qparams: QParams, told: Callable[[Array], Any]) -> dict[str, Any]:
     }
 
 
-def _plan(table: Mapping[str, Any]) -> Plan:
-    if (table["format"], table["version"]) != (FORMAT, VERSION):
-        raise ValueError("another format or version")
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FloatText:
+    reason: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SlotText:
+    """One row of ``slots``."""
+
+    slot: tuple[Any, ...]
+    kind: str
+    qtype: str = ""
+    scale: Any = None
+    zero_point: Any = None
+    axis: int | None = None
+    block_size: int | None = None
+    narrow_range: bool = False
+    note: str = ""
+    source: str = ""
+    sources: tuple[str, ...] = ()
+    reason: str = ""
+    saturated: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanText:
+    """The keys of a plan's file."""
+
+    format: str
+    version: int
+    schema: str
+    canonical: str
+    graph: str
+    profile: str
+    macs: int
+    integer_mac_count: int
+    weight_mac_count: int = 0
+    requested: Mapping[str, str]
+    clips: Mapping[str, ClipForm]
+    floats: Mapping[str, _FloatText]
+    idle_rules: tuple[str, ...]
+    corrects_biases: bool = False
+    slots: tuple[_SlotText, ...]
+
+
+def _plan(text: _PlanText) -> Plan:
+    rows = {_slot(row): row for row in text.slots}
     return Plan(
-        schema=table["schema"],
-        canonical=table["canonical"],
-        graph=table["graph"],
-        profile=table["profile"],
-        decisions={_slot(row["slot"]): _decision(row) for row in table["slots"]},
-        clips={name: ClipForm(form) for name, form in table["clips"].items()},
-        floats={name: Float(f["reason"], f["refused"]) for name, f in table["floats"].items()},
-        macs=table["macs"],
-        integer_mac_count=table["integer_mac_count"],
-        weight_mac_count=table.get("weight_mac_count", 0),
-        saturated={_slot(row["slot"]): row["saturated"] for row in table["slots"] if "saturated" in row},
-        idle_rules=tuple(table["idle_rules"]),
-        requested=table["requested"],
-        corrects_biases=table.get("corrects_biases", False),
+        schema=text.schema,
+        canonical=text.canonical,
+        graph=text.graph,
+        profile=text.profile,
+        decisions={slot: _decision(row) for slot, row in rows.items()},
+        clips=text.clips,
+        floats={name: Float(one.reason, one.refused) for name, one in text.floats.items()},
+        macs=text.macs,
+        integer_mac_count=text.integer_mac_count,
+        weight_mac_count=text.weight_mac_count,
+        saturated={slot: row.saturated for slot, row in rows.items() if row.saturated is not None},
+        idle_rules=text.idle_rules,
+        requested=text.requested,
+        corrects_biases=text.corrects_biases,
     )
 
 
-def _slot(row: list[Any]) -> Slot:
-    return Slot(row[0], Role(row[1]), row[2], row[3])
+def _slot(row: _SlotText) -> Slot:
+    if [type(word) for word in row.slot] != [str, str, int, str]:
+        raise ValueError(f"{list(row.slot)} for a slot")
+    node, role, index, value = row.slot
+    return Slot(node, Role(role), index, value)
 
 
-def _decision(row: Mapping[str, Any]) -> Decision:
-    if row["kind"] == "float":
-        return KeptFloat(row["reason"])
-    if row["kind"] == "dynamic":
-        return Dynamic(QType.parse(row["qtype"]))
-    qparams = QParams(
-        row["scale"],
-        row["zero_point"],
-        QType.parse(row["qtype"]),
-        axis=row["axis"],
-        block_size=row["block_size"],
-        narrow_range=row["narrow_range"],
-    )
-    match row["kind"]:
+def _decision(row: _SlotText) -> Decision:
+    if row.kind == "float":
+        return KeptFloat(row.reason)
+    if row.kind == "dynamic":
+        return Dynamic(QType.parse(row.qtype))
+    qtype = QType.parse(row.qtype)
+    try:
+        qparams = QParams(
+            row.scale,
+            row.zero_point,
+            qtype,
+            axis=row.axis,
+            block_size=row.block_size,
+            narrow_range=row.narrow_range,
+        )
+    except (TypeError, OverflowError) as error:  # what numpy says to lists that are no array of numbers
+        raise ValueError(f"parameters of {row.slot[0]!r} that are no numbers") from error
+    match row.kind:
         case "static":
-            return Static(qparams, row["note"])
+            return Static(qparams, row.note)
         case "fixed":
             return Fixed(qparams)
         case "shared":
-            return Shared(qparams, row["source"])
+            return Shared(qparams, row.source)
         case "given":
-            return Given(qparams, row["source"])
+            return Given(qparams, row.source)
         case "derived":
-            return Derived(qparams, tuple(row["sources"]), row["note"])
+            return Derived(qparams, row.sources, row.note)
         case kind:
             raise ValueError(f"unknown kind of decision {kind!r}")

@@ -60,7 +60,12 @@ def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
     nodes = {node_key(node): node for node in copy.graph}
     values = values_by_name(copy)
     for slot, qparams in plan.constants.items():
-        writer.constant(nodes[slot.node], slot.index, qparams)
+        try:
+            writer.constant(nodes[slot.node], slot.index, qparams)
+        except (KeyError, IndexError, ValueError) as error:
+            raise _misplaced(model, f"parameters for '{slot}' ({error})") from error
+    if strange := plan.values.keys() - values.keys():
+        raise _misplaced(model, f"a grid for the value '{min(strange)}'")
     for name, qparams in plan.values.items():
         maker = values[name].producer()
         clip = ClipForm.FLOAT if maker is None else plan.clips.get(node_key(maker), ClipForm.FLOAT)
@@ -71,6 +76,15 @@ def insert_qdq(model: ir.Model, plan: Plan) -> ir.Model:
     extend_lineage(copy, digest)
     copy.metadata_props[MARK] = _mark(plan)
     return copy
+
+
+def _misplaced(model: ir.Model, found: str) -> InputError:
+    return InputError(
+        f"Writing a plan into '{model.graph.name}'",
+        found=found,
+        expected="grids for constants and values of the graph that the plan names",
+        remedy="Make the plan again: its file was changed.",
+    )
 
 
 def is_written(model: ir.Model, plan: Plan) -> bool:

@@ -16,6 +16,7 @@ from qbench.reporting.report import Cause, Report
 from qbench.reporting.timeline import Step
 from qbench.reporting.view import MetricView
 from qbench.reporting.words import change_text, counted, is_distance
+from qbench.storage import visible
 
 GROUPS = 10
 """GitHub shows ten errors and ten warnings of a step; ten in all is what a person reads."""
@@ -119,4 +120,6 @@ def _command(level: str, file: str, title: str, message: str) -> str:
 
 
 def _escaped(text: str, table: Mapping[str, str]) -> str:
-    return "".join(table.get(letter, letter) for letter in text)
+    # what other runners take for a command at any place of a line is none any more, neither
+    shown = visible(text, keep="\r\n").replace("##", "#\\#")
+    return "".join(table.get(letter, letter) for letter in shown)

@@ -20,6 +20,7 @@ from qbench.reporting.still import stands_still, still_cells
 from qbench.reporting.timeline import StepGroup, Trend
 from qbench.reporting.trimming import trim_page, trim_script
 from qbench.reporting.view import ABSENT, CellKey, CellView
+from qbench.storage import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -91,7 +92,7 @@ class Renderer:
     def render(self, template: str, page: Page) -> str:
         """The page that ``template`` (``overview``, ``model``, …) makes of ``page``."""
         text = self._environment.get_template(f"{template}.html.j2").render(page=page, report=page.report)
-        return trim_page(text.lstrip())
+        return visible(trim_page(text.lstrip()), keep="\n\t")
 
 
 def _environment() -> "Environment":

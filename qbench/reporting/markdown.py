@@ -23,6 +23,7 @@ from qbench.reporting.words import (
     symbol_of,
     value_text,
 )
+from qbench.storage import visible
 
 ROWS_SHOWN = 30
 MATRIX_LEDE = "Change against the stored fp32 result: in percentage points, or in the unit that is named."
@@ -52,7 +53,8 @@ def markdown_text(reports: Sequence[Report], *, charts: Mapping[tuple[str, str],
     Args:
         charts: (suite, model) → the chart that was drawn of it, relative to the page; these are linked.
     """
-    return "\n\n".join(block for report in reports for block in _blocks(report, charts or {})) + "\n"
+    text = "\n\n".join(block for report in reports for block in _blocks(report, charts or {}))
+    return visible(text, keep="\n") + "\n"
 
 
 def _blocks(report: Report, charts: Mapping[tuple[str, str], str]) -> Iterable[str]:

@@ -1,17 +1,23 @@
 """Values on disk: TOML and JSON ↔ frozen values, digests, atomic writes, a content-addressed cache."""
 
+from qbench.storage.archives import ArchiveError, TooLargeError, array_names, read_archive
 from qbench.storage.atomic import require_writable, staged_files, sync_folder, write_bytes, write_text
 from qbench.storage.cache import Cache
 from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
 from qbench.storage.holding import work_folder
 from qbench.storage.plain_values import Plain, json_line, json_text, plain
 from qbench.storage.source_digest import digest_code
-from qbench.storage.tables import read_toml, value_from_table
+from qbench.storage.tables import read_json, read_toml, value_from_table
 from qbench.storage.written_tables import table_from_value, toml_text
+from qbench.storage.written_text import csv_text, neutral_json, neutral_line, neutral_text, visible
 
 __all__ = [
+    "ArchiveError",
     "Cache",
     "Plain",
+    "TooLargeError",
+    "array_names",
+    "csv_text",
     "digest_arrays",
     "digest_bytes",
     "digest_code",
@@ -19,7 +25,12 @@ __all__ = [
     "digest_plain",
     "json_line",
     "json_text",
+    "neutral_json",
+    "neutral_line",
+    "neutral_text",
     "plain",
+    "read_archive",
+    "read_json",
     "read_toml",
     "require_writable",
     "staged_files",
@@ -27,6 +38,7 @@ __all__ = [
     "table_from_value",
     "toml_text",
     "value_from_table",
+    "visible",
     "work_folder",
     "write_bytes",
     "write_text",

@@ -6,6 +6,7 @@ and dataclasses of these.
 """
 
 import enum
+import json
 import tomllib
 import types
 import typing
@@ -30,9 +31,27 @@ def read_toml(path: Path) -> dict[str, Any]:
             return tomllib.load(file)
     except OSError as error:
         found, remedy = error.strerror or str(error), "Check the path."
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        found, remedy = str(error), "Mend the file."
+    except (ValueError, RecursionError) as error:  # of the encoding, and of numbers without end, too
+        found, remedy = str(error), "Correct the file."
     raise InputError(f"Reading '{path}'", found=found, expected="a TOML file", remedy=remedy)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in the JSON file at ``path``.
+
+    Raises:
+        InputError: the file cannot be read, or is no JSON object.
+    """
+    try:
+        found = json.loads(path.read_bytes())
+        if isinstance(found, dict):
+            return found
+        problem, remedy = f"a {type(found).__name__}", "Check the path."
+    except OSError as error:
+        problem, remedy = error.strerror or str(error), "Check the path."
+    except (ValueError, RecursionError) as error:  # of the encoding, too
+        problem, remedy = str(error), "Make the file again."
+    raise InputError(f"Reading '{path}'", found=problem, expected="a JSON object", remedy=remedy)
 
 
 def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:

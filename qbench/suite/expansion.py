@@ -177,6 +177,15 @@ def _varied(
                 expected=f"one of: {', '.join(_VARIANT_KEYS)}",
                 remedy=f"Did you mean '{close}'?" if close else "Remove it.",
             )
+        wanted = {"schemas": list, "backends": list, "calibration.count": int}.get(key, str)
+        given = settings[key]
+        if type(given) is not wanted or (wanted is list and not all(isinstance(one, str) for one in given)):
+            raise InputError(
+                f"{doing}, variant '{variant}' of '{model.id}'",
+                found=f"{given!r} for '{key}'",
+                expected={list: "a list of names", int: "a positive whole number", str: "a name"}[wanted],
+                remedy="Correct the variant.",
+            )
     data = settings.get("calibration.data", model.calibration.data)
     _require(doing, catalogues.datasets, data)
     try:

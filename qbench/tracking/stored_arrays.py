@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from qbench.errors import DamagedError, StoreError
 from qbench.metrics import AnswerKind, Answers, kept_arrays, kept_digest, restored_answers
+from qbench.storage import ArchiveError, read_archive
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -140,11 +141,9 @@ def read_arrays(path: Path, what: str) -> dict[str, npt.NDArray[Any]]:
     if data is None:
         return {}
     try:
-        with np.load(io.BytesIO(data), allow_pickle=False) as stored:
-            return {name: stored[name] for name in stored.files}
-    except Exception as error:
-        # numpy lets through whatever zipfile, zlib, tokenize and pickle make of damaged bytes: no list is complete
-        raise damaged(path, f"a damaged file ({type(error).__name__})", what) from error
+        return read_archive(data)
+    except ArchiveError as error:
+        raise damaged(path, str(error), what) from error
 
 
 def packed_arrays(arrays: Arrays) -> bytes:

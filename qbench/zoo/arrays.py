@@ -6,7 +6,6 @@ Nothing in the file is unpickled. A row's source is the digest of its numbers, s
 overlap whatever the files are called.
 """
 
-import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,9 +15,12 @@ import numpy as np
 
 from qbench.errors import InputError
 from qbench.metrics import Labels
-from qbench.storage import digest_arrays
+from qbench.storage import ArchiveError, array_names, digest_arrays, read_archive
 from qbench.zoo.dataset import Dataset
 from qbench.zoo.preprocess import Array
+
+MOST_BYTES = 4 << 30
+"""Of the arrays of one file together."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,20 +85,18 @@ def read_arrays(path: Path, needed: Sequence[str], *, optional: Sequence[str] = 
     """The arrays of these names in the ``.npz`` file at ``path``, as they stand there; nothing is unpickled.
 
     Raises:
-        InputError: no such file, no ``.npz``, objects instead of numbers, or one that is ``needed`` is not in it.
+        InputError: no such file, no ``.npz``, objects instead of numbers, more than the limit, or one that is
+            ``needed`` is not in it.
     """
     try:
-        # numpy leaves a file it opened itself open when the archive is broken
-        with path.open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-            if set(needed) <= set(file.files):
-                return {name: file[name] for name in (*needed, *optional) if name in file.files}
-            found = f"the arrays {', '.join(file.files) or '(none)'}"
+        listed = array_names(path)
+        if set(needed) <= set(listed):
+            return read_archive(path, {*needed, *optional}, most=MOST_BYTES)
+        found = f"the arrays {', '.join(listed) or '(none)'}"
     except OSError as error:
         found = error.strerror or str(error)
-    except (AttributeError, TypeError):  # numpy.load gave a lone array, which is no archive
-        found = "no archive of named arrays"
-    except (ValueError, EOFError, KeyError, zipfile.BadZipFile) as error:
-        found = str(error) if "allow_pickle" not in str(error) else "Python objects (pickles), which are never loaded"
+    except ArchiveError as error:
+        found = str(error)
     raise InputError(
         f"Reading the data file '{path}'",
         found=found,

@@ -7,7 +7,6 @@ every 133 the last eight calibrate, so that 1,000 are queries and documents.
 """
 
 import functools
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -16,6 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
+from qbench.storage import read_archive
 from qbench.zoo.assets import open_member
 from qbench.zoo.dataset import Dataset
 from qbench.zoo.formats.safetensors import read_safetensors
@@ -185,5 +185,5 @@ def _graph(*, with_head: bool) -> ir.Model:
     if not with_head:
         return build_minilm(minilm_arrays())
     stored = files("qbench.zoo").joinpath("weights", _HEAD).read_bytes()
-    with np.load(io.BytesIO(stored), allow_pickle=False) as arrays:
-        return build_minilm(minilm_arrays(), (arrays["weight"], arrays["bias"]))
+    arrays = read_archive(stored)
+    return build_minilm(minilm_arrays(), (arrays["weight"], arrays["bias"]))

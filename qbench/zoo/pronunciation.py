@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import InputError
+from qbench.storage import read_archive
 from qbench.zoo.assets import open_member
-from qbench.zoo.formats.numpy_archive import read_numpy_archive
 from qbench.zoo.model import ZooModel
 from qbench.zoo.networks.g2p import STATE, g2p_networks
 from qbench.zoo.packages import G2P_EN
@@ -85,5 +85,5 @@ def g2p_en() -> ZooModel:
 
 
 def _graph(name: str) -> ir.Model:
-    arrays = read_numpy_archive(open_member(G2P_EN, _CHECKPOINT), _CHECKPOINT)
+    arrays = read_archive(open_member(G2P_EN, _CHECKPOINT))
     return g2p_networks(arrays, letters=len(LETTERS), phonemes=len(PHONEMES))[name]

@@ -13,6 +13,7 @@ from reporting_histories import edge_histories, nightly_history
 
 from qbench.errors import InputError
 from qbench.reporting import EXPORT_FORMATS, export_text
+from qbench.storage import visible
 from qbench.tracking import metric_rows
 
 RUN = nightly_history()[-1]
@@ -38,7 +39,7 @@ def test_json_is_the_same_rows():
 def test_a_spreadsheet_computes_nothing(text):
     line = {**MEASURED[0], "environment_class": text}
     (_, *rows) = csv.reader(io.StringIO(export_text([replace(RUN, cells=(line,))], "csv")))
-    assert {row[9] for row in rows} == {text if text.startswith('"') else f"'{text}"}
+    assert {row[9] for row in rows} == {visible(text) if text.startswith('"') else f"'{visible(text)}"}
 
 
 def test_junit_counts_cells_by_what_became_of_them():
@@ -158,7 +159,7 @@ def test_anything_that_was_read_can_be_exported(name, history):
         json.loads(text)
 
 
-def test_what_xml_cannot_hold_is_replaced():
+def test_what_xml_cannot_hold_is_written_as_its_escape():
     line = {
         **MEASURED[0],
         "outcome": "failed",
@@ -167,8 +168,8 @@ def test_what_xml_cannot_hold_is_replaced():
     }
     text = export_text([replace(RUN, cells=(line,))], "junit")
     (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
-    assert failure.get("message") == "failed: bell \ufffd, nul \ufffd, half \ufffd, <b>&"
-    assert "\ufffd[31m" in failure.text
+    assert failure.get("message") == r"failed: bell \x07, nul \x00, half \ud800, <b>&"
+    assert r"\x1b[31m" in failure.text
 
 
 def test_an_unknown_format_is_one_sentence():

@@ -22,7 +22,7 @@ from qbench.backends.refusal import batch_refusal, refusal
 from qbench.backends.tapping import loaded
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.older_engine import Limits, stamped_older
-from qbench.errors import InputError
+from qbench.errors import InputError, UnavailableError
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, save_model
 
 
@@ -80,11 +80,13 @@ class AnotherPython:
                 "without": sorted(engine.optimization.without),
                 "entries": dict(engine.session_entries),
             }
-            self._prepared(worker, engine.fitted(graph, taps), settings)
+            fitted = engine.fitted(graph, taps)
+            self._prepared(worker, fitted, settings)
         except BaseException:
             worker.close()
             raise
-        return _FarExecutor(worker, FeedCheck.of(graph, self.name))
+        outputs = frozenset(value.name or "" for value in fitted.graph.outputs)
+        return _FarExecutor(worker, FeedCheck.of(graph, self.name), outputs)
 
     def _prepared(self, worker: Worker, model: ir.Model, settings: Mapping[str, object]) -> None:
         """Have ``worker`` load ``model``, stamped older as long as it asks for that."""
@@ -115,21 +117,31 @@ def python_backend(path: Path | str, like: str = "ort-cpu", *, name: str = "") -
         InputError: there is no such Python, or ``like`` is no backend of ONNX Runtime.
         UnavailableError: numpy or onnxruntime is missing there.
     """
-    from qbench.backends.named import get_backend
-
-    mirrored = get_backend(like)
-    if not isinstance(mirrored, OrtBackend | LoweredOrtBackend):
-        raise InputError(
-            f"Running '{like}' under the Python '{path}'",
-            found="a backend that counts here, with no package of that Python",
-            expected="one that runs ONNX Runtime: ort-cpu, ort-cpu-noopt, ort-cpu-precise or ort-cpu-qoperator",
-            remedy="Name one of them, or leave the other Python out.",
-        )
+    mirrored = mirrored_backend(like, f"Running '{like}' under the Python '{path}'")
     python = program_in(Path(path))
     with Worker(python) as worker:
         versions = tuple(sorted(worker.versions.items()))
     known = name or f"{like}-{dict(versions)['onnxruntime']}"
     return AnotherPython(name=known, python=python, like=mirrored, versions=versions)
+
+
+def mirrored_backend(like: str, doing: str) -> OrtBackend | LoweredOrtBackend:
+    """Our backend ``like``, which another Python can run; ``doing`` is for the error.
+
+    Raises:
+        InputError: there is none, or it is no backend of ONNX Runtime.
+    """
+    from qbench.backends.named import get_backend
+
+    mirrored = get_backend(like)
+    if isinstance(mirrored, OrtBackend | LoweredOrtBackend):
+        return mirrored
+    raise InputError(
+        doing,
+        found="a backend that counts here, with no package of that Python",
+        expected="one that runs ONNX Runtime: ort-cpu, ort-cpu-noopt, ort-cpu-precise or ort-cpu-qoperator",
+        remedy="Name one of them, or leave the other Python out.",
+    )
 
 
 def program_in(path: Path) -> Path:
@@ -154,9 +166,10 @@ def program_in(path: Path) -> Path:
 class _FarExecutor(Closing):
     """One session in a worker; closing ends that process."""
 
-    def __init__(self, worker: Worker, check: FeedCheck) -> None:
+    def __init__(self, worker: Worker, check: FeedCheck, outputs: frozenset[str]) -> None:
         self._worker: Worker | None = worker
         self._check = check
+        self._outputs = outputs
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch: input name → array, to output or tap name → array.
@@ -170,9 +183,18 @@ class _FarExecutor(Closing):
         arrays = self._check.checked(feeds)
         doing = f"Running '{self._check.graph}' on '{self._check.backend}'"
         try:
-            return self._worker.ask({"do": "run"}, arrays, doing=doing)[1]
+            results = self._worker.ask({"do": "run"}, arrays, doing=doing)[1]
         except EngineError as error:
             raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
+        if results.keys() != self._outputs:
+            self.close()
+            raise UnavailableError(
+                doing,
+                found=f"{len(results)} arrays of other names than its {len(self._outputs)} outputs",
+                expected="one array per output",
+                remedy="Check what program that Python is.",
+            )
+        return results
 
     def close(self) -> None:
         """End the process."""

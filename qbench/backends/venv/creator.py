@@ -18,6 +18,7 @@ _KIND = "pythons"
 _RECIPE = 1
 """Part of the key: another way of making environments makes others."""
 _OLD_NUMPY = "numpy<2"
+_ARCHIVES = (".zip", ".whl", ".tar", ".tgz", ".tbz", ".txz", ".tlz", ".gz", ".bz2", ".xz", ".lz", ".lzma")
 _CHECK = "import importlib.util as u; u.find_spec('onnxruntime') and __import__('onnxruntime')"
 _PIP = ("--no-input", "--disable-pip-version-check", "--quiet", "--no-color", "--progress-bar=off")
 
@@ -35,16 +36,17 @@ class EnvironmentMaker:
         Raises:
             NotFetchedError: pip cannot get one of them for this Python; its last error is quoted.
             UnavailableError: onnxruntime is among them and cannot be imported, nor beside an older numpy.
-            InputError: ``base`` is no Python. StoreError: the cache cannot be written.
+            InputError: ``base`` is no Python, or a requirement is more than a name with versions. StoreError: the cache cannot be written.
         """
-        key = digest_plain([_RECIPE, str(self.base), _version(self.base), sorted(requirements)])[:32]
+        asked = tuple(plain_requirement(one, "Making an environment") for one in requirements)
+        key = digest_plain([_RECIPE, str(self.base), _version(self.base), sorted(asked)])[:32]
         program = self.cache.folder / _KIND / key / "bin" / "python"
         if program.exists():
             return program
         with self.cache.alone(_KIND, key):  # two workers make an environment once
             if not program.exists():
                 shutil.rmtree(program.parent.parent, ignore_errors=True)  # its base Python is gone: a link to nothing
-                self.cache.entry(_KIND, key, lambda folder: self._install(folder, tuple(requirements)), sealed=False)
+                self.cache.entry(_KIND, key, lambda folder: self._install(folder, asked), sealed=False)
         return program
 
     def _install(self, folder: Path, requirements: tuple[str, ...]) -> None:
@@ -72,10 +74,33 @@ class EnvironmentMaker:
             )
 
 
+def plain_requirement(text: str, doing: str) -> str:
+    """``text``, a name with versions, as pip is to get it: it cannot be an option, an address or a file.
+
+    Raises:
+        InputError: it is anything else; ``doing`` says where.
+    """
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    try:
+        found = Requirement(text)
+    except InvalidRequirement:
+        found = None
+    # pip takes a text that ends like an archive for a file of the working folder, whatever stands before the end
+    if found is None or found.url or found.marker or str(found).lower().endswith(_ARCHIVES):
+        raise InputError(
+            doing,
+            found=f"the requirement '{text}'",
+            expected="the name of a package and its versions: no option, address, path, archive or condition",
+            remedy="Write it as 'onnxruntime==1.17.3'.",
+        )
+    return str(found)
+
+
 def _fetch(doing: str, python: Path, requirements: Sequence[str]) -> None:
     done = _run(
         *(sys.executable, "-P", "-m", "pip", "--python", str(python), "install"),
-        *(*_PIP, "--no-compile", "--prefer-binary", *requirements),
+        *(*_PIP, "--no-compile", "--prefer-binary", "--", *requirements),
     )
     if done.returncode:
         raise NotFetchedError(

@@ -20,7 +20,7 @@ def offered_versions(package: str, base: Path | None = None) -> tuple[str, ...]:
         NotFetchedError: pip knows none, or cannot be asked.
     """
     command = [sys.executable, "-P", "-m", "pip", "--python", str(base or sys.executable)]
-    command += ["index", "versions", "--disable-pip-version-check", "--no-input", "--no-color", package]
+    command += ["index", "versions", "--disable-pip-version-check", "--no-input", "--no-color", "--", package]
     done = subprocess.run(
         command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
     )

@@ -5,8 +5,9 @@
 A message is: the length of its header (8 bytes, little-endian), the header (JSON in UTF-8), then the bytes of its
 arrays, little-endian and in C order, one after the other as ``arrays`` in the header lists them: name, dtype, shape,
 bytes. An array of dtype ``text`` is a JSON list of strings. Each message is answered by one; the first comes unasked
-and says which versions there are. Nothing is pickled, so that what comes back can be read without trusting it. What the
-engine prints goes elsewhere, as no descriptor of the protocol is a standard one.
+and says which versions there are. What comes back is not trusted: nothing is pickled, dtypes are of a fixed list, and
+the bytes of an array have to be those of its dtype and shape, and within a limit, before memory is taken for them. What
+the engine prints goes elsewhere, as no descriptor of the protocol is a standard one.
 
 Old Pythons read this file: syntax of 3.8, and of onnxruntime what 1.10 had.
 """
@@ -22,10 +23,15 @@ import struct
 import sys
 import threading
 import time
-from io import BufferedReader, BufferedWriter
 from typing import Any, Dict, Mapping, Tuple  # noqa: UP035 - Python 3.8 has no dict[…] at run time
 
 TEXT = "text"
+NUMBERS = frozenset("|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8 <c8 <c16".split())
+"""The dtypes of arrays, with the byte order of a message; an object or a structure is none of them."""
+MOST_HEADER = 1 << 26
+MOST_BYTES = 1 << 34
+"""Of a header, and of all arrays of a message."""
+MOST_DIMENSIONS = 32
 _LENGTH = struct.Struct("<Q")
 _FATAL_ONLY = 4
 _LOOK_AGAIN = 0.5
@@ -39,11 +45,17 @@ class NotImplemented(Exception):  # noqa: A001, N818 - the engine's own name for
     """This engine has no such thing."""
 
 
-def write_message(file: BufferedWriter, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
+class GarbledError(Exception):
+    """What came in is no message."""
+
+
+def write_message(file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Send one message.
 
+    ``file`` has ``write`` and ``flush``, which of ``read_message`` has ``readinto``.
+
     Raises:
-        OSError: whoever reads has gone.
+        OSError: the other end was closed.
     """
     bodies = {name: _body(array) for name, array in arrays.items()}
     listed = [[name, dtype, list(shape), len(body)] for name, (dtype, shape, body) in bodies.items()]
@@ -54,19 +66,47 @@ def write_message(file: BufferedWriter, header: Mapping[str, Any], arrays: Mappi
     file.flush()
 
 
-def read_message(file: BufferedReader) -> Message:
+def read_message(file: Any) -> Message:
     """Wait for one message.
 
     Raises:
-        EOFError: whoever writes has gone.
+        EOFError: the other end was closed.
+        GarbledError: it is none, or beyond a limit.
     """
     (length,) = _LENGTH.unpack(_exactly(file, _LENGTH.size))
-    header = json.loads(_exactly(file, length).decode("utf-8"))
-    arrays = {name: _array(dtype, shape, _exactly(file, size)) for name, dtype, shape, size in header.pop("arrays")}
-    return header, arrays
+    if length > MOST_HEADER:
+        raise GarbledError("a header of %d bytes" % length)
+    text = _exactly(file, length)
+    try:
+        header = json.loads(text.decode("utf-8"))
+        listed = [_checked(*one) for one in header.pop("arrays")]
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise GarbledError("a header that cannot be read (%s)" % type(error).__name__) from None
+    if sum(size for _, _, _, size in listed) > MOST_BYTES:
+        raise GarbledError("arrays of more than %d bytes" % MOST_BYTES)
+    if len({name for name, _, _, _ in listed}) < len(listed):
+        raise GarbledError("two arrays of one name")
+    return header, {name: _array(dtype, shape, _exactly(file, size)) for name, dtype, shape, size in listed}
 
 
-def _exactly(file: BufferedReader, size: int) -> bytearray:
+def _checked(name: Any, dtype: Any, shape: Any, size: Any) -> Tuple[str, str, Tuple[int, ...], int]:  # noqa: ANN401, UP006
+    """One array as a header lists it; its bytes are those of its dtype and shape.
+
+    Raises:
+        GarbledError: they are not, or one of the four is of another kind.
+    """
+    wholes = [size, *shape] if isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS else [None]
+    if not isinstance(name, str) or any(type(one) is not int or not 0 <= one <= MOST_BYTES for one in wholes):
+        raise GarbledError("an array whose name, shape or size is none")
+    if dtype != TEXT:
+        if not isinstance(dtype, str) or dtype not in NUMBERS:
+            raise GarbledError("an array of dtype %.40r" % (dtype,))
+        if size != math.prod(shape) * int(dtype[2:]):
+            raise GarbledError("%d bytes for an array of shape %.200r and dtype %s" % (size, shape, dtype))
+    return name, dtype, tuple(shape), size
+
+
+def _exactly(file: Any, size: int) -> bytearray:
     data = bytearray(size)
     view, done = memoryview(data), 0
     while done < size:
@@ -88,14 +128,25 @@ def _body(array: Any) -> Tuple[str, Tuple[int, ...], Any]:  # noqa: ANN401, UP00
     return little.dtype.str, array.shape, little.reshape(-1).view(np.uint8).data
 
 
-def _array(dtype: str, shape: Any, body: bytearray) -> Any:  # noqa: ANN401
+def _array(dtype: str, shape: Tuple[int, ...], body: bytearray) -> Any:  # noqa: ANN401, UP006
+    """The array of ``body``.
+
+    Raises:
+        GarbledError: no array can have that shape, or its texts are none or not as many.
+    """
     import numpy as np
 
-    if dtype == TEXT:
-        array = np.empty(math.prod(shape), dtype=object)
-        array[:] = json.loads(body.decode("utf-8"))
+    try:
+        if dtype != TEXT:
+            return np.ndarray(shape, np.dtype(dtype), body)
+        texts = json.loads(body.decode("utf-8"))
+        if not all(isinstance(one, str) for one in texts) or len(texts) != math.prod(shape):
+            raise GarbledError("texts that do not fit their shape")
+        array = np.empty(len(texts), dtype=object)
+        array[:] = texts
         return array.reshape(shape)
-    return np.ndarray(tuple(shape), np.dtype(dtype), body)
+    except (ValueError, TypeError, RecursionError) as error:
+        raise GarbledError("an array that cannot be read (%s)" % error) from None
 
 
 def _versions() -> Dict[str, str]:  # noqa: UP006
@@ -179,7 +230,7 @@ def main(descriptors: Any) -> None:  # noqa: ANN401
         try:
             write_message(outgoing, *answer)
             header, arrays = read_message(incoming)
-        except (EOFError, OSError):
+        except (EOFError, OSError, GarbledError):
             return
         try:
             answer = engine.answer(header, arrays)

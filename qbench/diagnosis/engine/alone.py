@@ -6,7 +6,17 @@ an engine beside the arithmetic that it claims.
 
 from dataclasses import replace
 
-from qbench.backends import AnotherPython, Array, Backend, Closing, Executor, Feeds, OrtBackend, in_slices
+from qbench.backends import (
+    AnotherPython,
+    Array,
+    Backend,
+    Closing,
+    Executor,
+    Feeds,
+    OrtBackend,
+    WrittenPython,
+    in_slices,
+)
 from qbench.diagnosis.engine.contained import Patience, contained, endless
 from qbench.diagnosis.quantized_units import QuantizedUnit
 from qbench.errors import QbenchError
@@ -28,7 +38,7 @@ class Alone(Closing):
         self.crash = ""
         self.unit, self._threads = unit, threads
         self._engine = contained(_sparing(backend), patience)
-        self._is_kept = not isinstance(backend, AnotherPython)  # there a session is a process of its own
+        self._is_kept = not isinstance(backend, AnotherPython | WrittenPython)  # there it is a process of its own
         self._executor: Executor | None = None
 
     def run(self, feeds: Feeds) -> Array | None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from qbench.judging import paired_interval
 from qbench.reporting.export.rows import json_list
-from qbench.storage import json_text
+from qbench.storage import neutral_json
 from qbench.tracking import MetricRow, Nature, Run, metric_rows, metrics_of_line, nature_of
 
 _AXES = ("suite", "model", "backend", "schema", "variant")
@@ -45,7 +45,7 @@ def bencher_text(runs: Iterable[Run]) -> Iterator[str]:
             measure["lower_value"] = _shown(max(row.reference_value + low, 0.0), nature)
             measure["upper_value"] = _shown(min(row.reference_value + high, 1.0), nature)
         found.setdefault(_name(row), {})[row.metric] = measure
-    yield json_text(found)
+    yield neutral_json(found)
 
 
 def _measured(runs: Iterable[Run]) -> Iterator[tuple[MetricRow, Nature]]:

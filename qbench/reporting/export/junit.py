@@ -6,16 +6,13 @@ look like a small green one.
 """
 
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from qbench.judging import Outcome
+from qbench.storage import neutral_text
 from qbench.tracking import Run, metrics_of_line
-
-_ILLEGAL = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""What XML 1.0 cannot hold, not even escaped."""
 
 _GREEN = {outcome.value for outcome in Outcome if not outcome.is_red}
 
@@ -91,4 +88,4 @@ def _seconds(line: Mapping[str, Any]) -> float:
 
 
 def _legal(text: object) -> str:
-    return _ILLEGAL.sub("\N{REPLACEMENT CHARACTER}", str(text))
+    return neutral_text(str(text))

@@ -230,8 +230,13 @@ def test_suites_know_the_files_beside_them(tmp_path):
     (tmp_path / "pythons").mkdir()
     (tmp_path / "pythons/ort-old.toml").write_text('python = "nowhere"\n')
     backends = gather(suites=tmp_path).backends
-    assert "ort-old" in backends.names()  # known by its name: nothing is started before a cell runs
-    with pytest.raises(InputError, match="No such file"):
+    backend = backends.get("ort-old")
+    assert isinstance(backend, Backend)
+    for use in (lambda: versions_of(backend), lambda: backend.prepare(net())):  # nothing is started before a cell runs
+        with pytest.raises(InputError, match="No such file"):
+            use()
+    (tmp_path / "pythons/ort-old.toml").write_text('requirements = ["--index-url=http://localhost"]\n')
+    with pytest.raises(InputError, match="name of a package"):
         backends.get("ort-old")
 
 

@@ -1,0 +1,122 @@
+"""Arrays of an ``.npz`` file or of its bytes, whoever wrote them: only numbers come out, nothing is unpickled.
+
+What the headers declare is added up before any array is read, so that a small file cannot ask for much memory.
+"""
+
+import io
+import math
+import zipfile
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+Arrays = "dict[str, np.ndarray[Any, Any]]"
+
+_NUMBERS = "biufcU"
+_HEADER_BYTES = 1 << 16
+_PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""What numpy writes, and what needs no more memory than it gives."""
+
+
+class ArchiveError(ValueError):
+    """The file holds no arrays of numbers; the text says what it holds instead."""
+
+
+class TooLargeError(ArchiveError):
+    """The arrays would take ``size`` bytes."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(f"arrays of {size:,} bytes")
+        self.size = size
+
+
+def read_archive(
+    source: Path | bytes, names: Collection[str] | None = None, *, most: int | None = None
+) -> "dict[str, np.ndarray[Any, Any]]":
+    """The arrays in ``source`` by name, in its order.
+
+    Args:
+        source: a file or its bytes. names: those that are read; None: all. most: bytes of them together; None: any.
+
+    Raises:
+        ArchiveError: it is no archive of arrays of numbers. TooLargeError: they take more than ``most``.
+        OSError: the file cannot be read.
+    """
+    with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
+        try:
+            with zipfile.ZipFile(file) as archive:
+                return _arrays(archive, names, most)
+        except (OSError, ArchiveError):
+            raise
+        except zipfile.BadZipFile as error:
+            raise ArchiveError(f"no whole archive of named arrays ({error})") from error
+        except MemoryError as error:
+            raise ArchiveError("arrays that memory does not hold") from error
+        except Exception as error:
+            # numpy lets through whatever zipfile, zlib, tokenize and ast make of damaged bytes: no list is complete
+            raise ArchiveError(f"a damaged file ({type(error).__name__})") from error
+
+
+def array_names(source: Path) -> tuple[str, ...]:
+    """The names that the archive ``source`` lists, whatever they hold.
+
+    Raises:
+        ArchiveError: it is no archive. OSError: the file cannot be read.
+    """
+    try:
+        with source.open("rb") as file, zipfile.ZipFile(file) as archive:
+            return tuple(_name(member) for member in archive.infolist())
+    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        raise ArchiveError(f"no whole archive of named arrays ({error})") from error
+
+
+def _arrays(
+    archive: zipfile.ZipFile, names: Collection[str] | None, most: int | None
+) -> "dict[str, np.ndarray[Any, Any]]":
+    from numpy.lib import format as npy
+
+    members = {_name(one): one for one in archive.infolist() if names is None or _name(one) in names}
+    size = sum(_declared(archive, one) for one in members.values())
+    if most is not None and size > most:
+        raise TooLargeError(size)
+    found = {}
+    for name, member in members.items():
+        with archive.open(member) as file:
+            found[name] = npy.read_array(file, allow_pickle=False)
+    return found
+
+
+def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
+    """The bytes of the array in ``member`` by its header.
+
+    Raises:
+        ArchiveError: it is no array of numbers, packed or locked in another way than numpy's, or not all there.
+    """
+    from numpy.lib import format as npy
+
+    name = member.filename
+    if member.flag_bits & 1 or member.compress_type not in _PACKED:
+        raise ArchiveError(f"'{name}', which is encrypted or packed in another way than numpy's")
+    with archive.open(member) as file:
+        start = io.BytesIO(file.read(_HEADER_BYTES))
+    try:
+        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(start)]
+        shape, _, dtype = read(start)
+    except Exception as error:  # tokenize, ast and numpy's own
+        raise ArchiveError(f"'{name}', which is no array ({type(error).__name__})") from error
+    if dtype.kind not in _NUMBERS:
+        what = "Python objects (pickles), which are never loaded" if dtype.hasobject else f"values of dtype {dtype}"
+        raise ArchiveError(f"'{name}' with {what}")
+    if any(type(one) is not int or one < 0 for one in shape):
+        raise ArchiveError(f"'{name}' of shape {shape}")
+    size = math.prod(shape) * dtype.itemsize
+    if member.file_size - start.tell() != size:
+        raise ArchiveError(f"'{name}' with {member.file_size - start.tell():,} bytes where its shape needs {size:,}")
+    return size
+
+
+def _name(member: zipfile.ZipInfo) -> str:
+    return member.filename.removesuffix(".npy")

@@ -1,0 +1,72 @@
+"""Text of strangers (names in a model, messages of an engine, lines of a run file) as it may be written anywhere.
+
+What cannot be seen is written as its escape: control characters and with them the codes of terminals, codes that turn
+the direction of text, zero-width characters, separators of lines, halves of surrogate pairs. A log of continuous
+integration takes some lines for commands and a spreadsheet some fields for formulas; both get a mark that stops that.
+"""
+
+import csv
+import io
+import json
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from qbench.storage.plain_values import json_text
+
+_COMMAND_AT_START = re.compile(r"^(\s*)(?=::)")
+"""GitHub's runner trims a line, then takes ``::name …::`` for a command (actions/runner, ActionCommand)."""
+_COMMAND_ANYWHERE = re.compile(r"##(?=\w*\[)")
+"""``##[name]``, ``##vso[name]``, ``##teamcity[name]``, at any place of a line."""
+_FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
+_HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_NO_CHARACTER = 0xFFFE
+"""The last two of each plane: no characters, and nothing that XML may hold."""
+
+
+def visible(text: str, keep: str = "") -> str:
+    r"""``text`` with what cannot be seen as ``\n``, ``\x1b``, ``\u202e``; characters of ``keep`` stay."""
+    if text.isprintable():
+        return text
+    return "".join(one if one in keep or not _is_hidden(one) else _escape(one) for one in text)
+
+
+def neutral_line(text: str) -> str:
+    """``text`` as one line of a terminal or a log, which is a command to neither."""
+    seen = _COMMAND_ANYWHERE.sub(r"#\\#", visible(text))
+    return _COMMAND_AT_START.sub(r"\1\\", seen)
+
+
+def neutral_text(text: str) -> str:
+    """The lines of ``text``, each as ``neutral_line`` writes it; only a line feed ends one."""
+    return "\n".join(map(neutral_line, text.split("\n")))
+
+
+def neutral_json(value: object) -> str:
+    """``json_text`` of ``value`` with the same content and nothing in it that a terminal or a log acts on."""
+    text = json_text(value)
+    if not text.isprintable():
+        text = "".join(json.dumps(one)[1:-1] if one != "\n" and _is_hidden(one) else one for one in text)
+    return _COMMAND_ANYWHERE.sub(r"#\\u0023", text)
+
+
+def csv_text(rows: Iterable[Iterable[object]], *, end: str = "\r\n") -> str:
+    """``rows`` as CSV (RFC 4180): a text that a spreadsheet would take for a formula gets an apostrophe before it."""
+    target = io.StringIO(newline="")
+    csv.writer(target, lineterminator=end).writerows(map(_field, row) for row in rows)
+    return target.getvalue()
+
+
+def _field(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    text = visible(value)
+    return f"'{text}" if value.lstrip().startswith(_FORMULA) or value.startswith(("\t", "\r")) else text
+
+
+def _is_hidden(one: str) -> bool:
+    return unicodedata.category(one) in _HIDDEN or ord(one) & _NO_CHARACTER == _NO_CHARACTER
+
+
+def _escape(one: str) -> str:
+    return one.encode("unicode_escape").decode("ascii")

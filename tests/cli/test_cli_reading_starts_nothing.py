@@ -1,0 +1,71 @@
+"""A folder of TOML is read without starting a program that it names; a run starts the one that its suite names."""
+
+from pathlib import Path
+
+import pytest
+
+SUITE = """
+[suite]
+backends = [{backends}]
+schemas = ["w8a8_asym_pc"]
+
+[[model]]
+id = "blobs"
+data = "blobs_test"
+calibration = {{ data = "blobs_train", count = 32 }}
+metrics = ["top1"]
+"""
+
+
+@pytest.fixture
+def started(project) -> Path:
+    """A file that is there once the program of ``pythons/far.toml``, or pip, was started."""
+    mark = project / "started"
+    program = project / "suites" / "pythons" / "evil.sh"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
+    program.chmod(0o755)
+    (program.parent / "far.toml").write_text('python = "evil.sh"\n')
+    (program.parent / "made.toml").write_text('requirements = ["onnxruntime==0.0.1"]\n')
+    return mark
+
+
+def write_suite(*backends: str) -> None:
+    text = SUITE.format(backends=", ".join(f'"{name}"' for name in backends))
+    Path("suites/tiny.qbench.toml").write_text(text)
+
+
+READING = (
+    ("list", "backends"),
+    ("list", "backends", "--json"),
+    ("doctor",),
+    ("doctor", "suites/tiny.qbench.toml", "--json"),
+    ("run", "--help"),
+    ("report",),
+    ("history", "check"),
+)
+
+
+@pytest.mark.parametrize("named", [("ort-cpu",), ("ort-cpu", "far", "made")])
+def test_reading_starts_nothing(started, qbench, monkeypatch, named):
+    from qbench.backends import EnvironmentMaker
+
+    monkeypatch.setattr(EnvironmentMaker, "make", lambda *_: pytest.fail("an environment is made"))
+    write_suite(*named)
+    for words in READING:
+        qbench(*words)
+        assert not started.exists(), words
+    listed = qbench("list", "backends")[1]
+    assert "far  " in listed
+    assert "made  " in listed
+
+
+def test_a_run_starts_what_its_suite_names_and_nothing_else(started, qbench):
+    write_suite("ort-cpu")
+    qbench("run", "suites/tiny.qbench.toml")
+    assert not started.exists()
+    write_suite("ort-cpu", "far")
+    code, out, err = qbench("run", "suites/tiny.qbench.toml")
+    assert started.exists()
+    assert code == 1
+    assert "its worker ended with status 0" in out + err
