@@ -1,14 +1,37 @@
 """Front doors that load nothing: each name of a room comes out of its file when it is first asked for (PEP 562).
 
 A suite is expanded from names and small numbers; whoever does so must not pay for numpy, onnx and every engine.
+
+An interrupt waits until a file is loaded: numpy and onnx that are loaded by half cannot be loaded again in the process,
+and what has to be written at the end of an interrupted run needs them.
 """
 
+import contextlib
 import importlib
+import signal
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
+
+
+@contextlib.contextmanager
+def loaded_whole() -> Iterator[None]:
+    """An interrupt that comes inside the block is raised at its end."""
+    plain = signal.getsignal(signal.SIGINT)
+    if plain is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
+        yield  # inside of another block, or not for us
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, plain)
+        if came:
+            raise KeyboardInterrupt
 
 
 def open_on_use(package: str, files: Mapping[str, tuple[str, ...]]) -> Door:
@@ -22,7 +45,8 @@ def open_on_use(package: str, files: Mapping[str, tuple[str, ...]]) -> Door:
     def load(name: str) -> Any:  # noqa: ANN401 - whatever the file gives
         if name not in owners:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
-        value = getattr(importlib.import_module(f"{package}.{owners[name]}"), name)
+        with loaded_whole():
+            value = getattr(importlib.import_module(f"{package}.{owners[name]}"), name)
         setattr(sys.modules[package], name, value)  # asked once: from now on a plain attribute
         return value
 

@@ -29,7 +29,7 @@ from qbench.calibration.merging import merged_statistics
 from qbench.calibration.statistics import Statistics
 from qbench.calibration.statistics_text import packed_histogram, statistics_of, statistics_row
 from qbench.errors import InputError
-from qbench.storage import digest_plain, write_text
+from qbench.storage import digest_plain, read_json, write_text
 
 FORMAT, PROFILE_VERSION = "qbench-profile", 2
 
@@ -174,15 +174,8 @@ class Profile:
             InputError: the file is not there, or is no profile of this version.
         """
         doing = f"Loading the profile '{path}'"
-        try:
-            table = json.loads(Path(path).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise InputError(
-                doing, found=error.strerror or str(error), expected="a profile", remedy="Check the path."
-            ) from error
-        except (ValueError, RecursionError) as error:
-            raise _damaged(doing, str(error)) from error
-        if not isinstance(table, dict) or table.get("format") != FORMAT:
+        table = read_json(Path(path), doing)
+        if table.get("format") != FORMAT:
             raise _damaged(doing, "no profile")
         if table.get("version") != PROFILE_VERSION:
             raise _damaged(doing, f"a profile of version {table.get('version')}")

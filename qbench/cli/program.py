@@ -33,6 +33,7 @@ from qbench.cli import (
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.printing import say
 from qbench.errors import QbenchError, StoreError
+from qbench.host import ended_like_interrupted
 from qbench.storage import neutral_text
 
 COMMANDS: tuple[Command, ...] = (
@@ -66,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SystemExit as request:  # argparse ends the process for --help and for what it cannot read
         return int(request.code or 0)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), ended_like_interrupted():
             warnings.showwarning = _noting(warnings.showwarning)
             with _size_limits(arguments.size_limits):
                 code: ExitCode = arguments.execute(arguments)

@@ -6,6 +6,7 @@ from qbench.host.description import describe_host
 from qbench.host.main_line import first_parents, subject_line, tree_hash, whole_hash
 from qbench.host.probe import DotProduct, probe_dot_product
 from qbench.host.processor import architecture, classify, processor_class, processor_features, processor_name
+from qbench.host.termination import ended_like_interrupted
 from qbench.host.versions import package_versions, python_version
 from qbench.host.worktree import Worktree
 
@@ -17,6 +18,7 @@ __all__ = [
     "classify",
     "current_commit",
     "describe_host",
+    "ended_like_interrupted",
     "first_parents",
     "package_versions",
     "probe_dot_product",

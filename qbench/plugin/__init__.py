@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qbench.lazy import loaded_whole
+
 if TYPE_CHECKING:
     from qbench.plugin.collecting import SuiteFile
     from qbench.plugin.python_tests import QbenchCell
@@ -57,7 +59,8 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SuiteFile
     """Take suites."""
     if not file_path.name.endswith(_SUFFIX):
         return None
-    from qbench.plugin.collecting import SuiteFile
+    with loaded_whole():
+        from qbench.plugin.collecting import SuiteFile
 
     return SuiteFile.from_parent(parent, path=file_path)
 

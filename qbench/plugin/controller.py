@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import QbenchError
+from qbench.lazy import loaded_whole
 from qbench.plugin.options import Options
 from qbench.plugin.tags import died_in
 
@@ -29,6 +30,7 @@ class Controller:
         self._crashes: list[str] = []
         self._said: list[str] = []
         self._pace: PaceTeller | None = None
+        self._is_guarded = False
         if options.select or options.shard:
             from qbench.plugin.selecting import check_selection
 
@@ -49,6 +51,7 @@ class Controller:
 
         if not self._config.option.collectonly and not session.testsfailed and has_cells(session.items):
             check_folders(self._options)
+            self._end_like_interrupted()
             self._tell_pace(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
@@ -58,6 +61,7 @@ class Controller:
             from qbench.plugin.foresight import check_folders
 
             check_folders(self._options)
+            self._end_like_interrupted()
             self._tell_pace(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -65,7 +69,8 @@ class Controller:
         if not hasattr(report, "qbench_suite") and not died_in(report):
             return
         if self._recorder is None:
-            from qbench.plugin.recording import Recorder
+            with loaded_whole():
+                from qbench.plugin.recording import Recorder
 
             self._recorder = Recorder(self._config, self._options)
         self._recorder.receive(report)
@@ -85,10 +90,14 @@ class Controller:
             if self._options.prune:
                 self._prune_unmeasured(session, whole=exitstatus == pytest.ExitCode.OK)
             return
-        from qbench.plugin.ending import finish
-
         stopped = exitstatus in _STOPPED or bool(session.shouldstop) or bool(session.shouldfail)
-        self._said = finish(self._recorder, session, int(exitstatus), self._crashes, stopped=stopped)
+        try:
+            with loaded_whole():
+                from qbench.plugin.ending import finish
+
+            self._said = finish(self._recorder, session, int(exitstatus), self._crashes, stopped=stopped)
+        except KeyboardInterrupt:  # pytest takes none here
+            pytest.exit("interrupted while the results were written", returncode=int(pytest.ExitCode.INTERRUPTED))
         if self._recorder.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
@@ -103,6 +112,16 @@ class Controller:
 
             for line in self._said:
                 write_line(terminalreporter, line)
+
+    def _end_like_interrupted(self) -> None:
+        """From now on, until pytest ends: what was measured is kept when another program ends this one."""
+        if not self._is_guarded:
+            from qbench.host import ended_like_interrupted
+
+            self._is_guarded = True
+            guard = ended_like_interrupted()
+            guard.__enter__()
+            self._config.add_cleanup(lambda: guard.__exit__(None, None, None))
 
     def _tell_pace(self, node_ids: Iterable[str]) -> None:
         """Begin to tell how long it will take, where a person is looking."""

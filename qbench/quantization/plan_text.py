@@ -47,20 +47,20 @@ def load_plan(path: Path | str) -> Plan:
     Raises:
         InputError: the file is not there, or is no plan of this version.
     """
-    where = f"the plan '{path}'"
-    table = read_json(Path(path))
+    doing = f"Loading the plan '{path}'"
+    table = read_json(Path(path), doing)
     if (table.get("format"), table.get("version")) != (FORMAT, VERSION):
-        raise _no_plan(where, "another format or version")
-    text = value_from_table(_PlanText, table, where)
+        raise _no_plan(doing, "another format or version")
+    text = value_from_table(_PlanText, table, f"the plan '{path}'")
     try:
         return _plan(text)
     except ValueError as error:
-        raise _no_plan(where, str(error)) from error
+        raise _no_plan(doing, str(error)) from error
 
 
-def _no_plan(where: str, found: str) -> InputError:
+def _no_plan(doing: str, found: str) -> InputError:
     return InputError(
-        f"Reading {where}",
+        doing,
         found=f"a file that is none ({found})",
         expected=f"a {FORMAT} of version {VERSION}",
         remedy="Make the plan again, and save it with save_plan.",

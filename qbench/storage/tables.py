@@ -36,8 +36,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     raise InputError(f"Reading '{path}'", found=found, expected="a TOML file", remedy=remedy)
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """The object in the JSON file at ``path``.
+def read_json(path: Path, doing: str) -> dict[str, Any]:
+    """The object in the JSON file at ``path``; ``doing`` is for the error.
 
     Raises:
         InputError: the file cannot be read, or is no JSON object.
@@ -51,7 +51,7 @@ def read_json(path: Path) -> dict[str, Any]:
         problem, remedy = error.strerror or str(error), "Check the path."
     except (ValueError, RecursionError) as error:  # of the encoding, too
         problem, remedy = str(error), "Make the file again."
-    raise InputError(f"Reading '{path}'", found=problem, expected="a JSON object", remedy=remedy)
+    raise InputError(doing, found=problem, expected="a JSON object", remedy=remedy)
 
 
 def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
@@ -128,6 +128,8 @@ def _converted(hint: Any, value: Any, where: str) -> Any:  # noqa: ANN401, C901 
 
 def _converted_union(choices: tuple[Any, ...], value: Any, where: str) -> Any:  # noqa: ANN401
     problem: InputError | None = None
+    if value is None and types.NoneType in choices:  # JSON's null; TOML has none
+        return None
     for choice in choices:
         if choice is types.NoneType:
             continue
