@@ -4,6 +4,7 @@ Its heavy half (numpy, tracking, reporting) is loaded at the first record.
 """
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -119,9 +120,9 @@ class Controller:
             from qbench.host import ended_like_interrupted
 
             self._is_guarded = True
-            guard = ended_like_interrupted()
-            guard.__enter__()
-            self._config.add_cleanup(lambda: guard.__exit__(None, None, None))
+            guard = ExitStack()
+            guard.enter_context(ended_like_interrupted())
+            self._config.add_cleanup(guard.close)
 
     def _tell_pace(self, node_ids: Iterable[str]) -> None:
         """Begin to tell how long it will take, where a person is looking."""

@@ -177,13 +177,11 @@ def _varied(
                 expected=f"one of: {', '.join(_VARIANT_KEYS)}",
                 remedy=f"Did you mean '{close}'?" if close else "Remove it.",
             )
-        wanted = {"schemas": list, "backends": list, "calibration.count": int}.get(key, str)
-        given = settings[key]
-        if type(given) is not wanted or (wanted is list and not all(isinstance(one, str) for one in given)):
+        if not _has_kind(key, settings[key]):
             raise InputError(
                 f"{doing}, variant '{variant}' of '{model.id}'",
-                found=f"{given!r} for '{key}'",
-                expected={list: "a list of names", int: "a positive whole number", str: "a name"}[wanted],
+                found=f"{settings[key]!r} for '{key}'",
+                expected="lists of names for schemas and backends, a whole number for calibration.count, else a name",
                 remedy="Correct the variant.",
             )
     data = settings.get("calibration.data", model.calibration.data)
@@ -197,6 +195,13 @@ def _varied(
             expected="a positive whole number",
             remedy="Mend calibration.count.",
         ) from error
+
+
+def _has_kind(key: str, value: object) -> bool:
+    """Whether the setting ``key`` of a variant can be ``value``."""
+    if key in ("schemas", "backends"):
+        return isinstance(value, list) and all(isinstance(name, str) for name in value)
+    return type(value) is int if key == "calibration.count" else isinstance(value, str)
 
 
 def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
