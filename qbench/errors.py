@@ -59,6 +59,18 @@ class IncompleteError(QbenchError):
     exit_code = 4
 
 
+def refused_by_system(doing: str, error: OSError | MemoryError | RecursionError) -> StoreError:
+    """The sentence for what the system refuses at any place: a file, a descriptor, memory, the stack."""
+    found = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
+    where = f" ('{error.filename}')" if isinstance(error, OSError) and error.filename else ""
+    return StoreError(
+        doing,
+        found=f"{found}{where}",
+        expected="readable files, room on the disk, and memory and open files enough",
+        remedy="Check what is named, the disk and 'ulimit -a', then run the same command again.",
+    )
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest in spelling to ``name``, or None when nothing is close."""
     matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

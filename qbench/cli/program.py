@@ -32,7 +32,7 @@ from qbench.cli import (
 )
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.printing import say
-from qbench.errors import QbenchError, StoreError
+from qbench.errors import QbenchError, refused_by_system
 from qbench.host import ended_like_interrupted
 from qbench.storage import neutral_text
 
@@ -81,7 +81,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _close_quietly()
     except (OSError, MemoryError, RecursionError) as error:
-        say(str(_beyond_us(error, arguments)))
+        say(str(refused_by_system(f"Running 'qbench {arguments.verb}'", error)))
         return ExitCode.USAGE
     return int(code)
 
@@ -134,19 +134,6 @@ def _noting(plain: Callable[..., None]) -> Callable[..., None]:
             plain(neutral_text(str(message)), category, *where)
 
     return show
-
-
-def _beyond_us(error: Exception, arguments: argparse.Namespace) -> StoreError:
-    """The sentence for what the system refuses wherever we ask it: a file, a descriptor, memory, the stack."""
-    found = str(error) if isinstance(error, OSError) else f"a {type(error).__name__}"
-    if isinstance(error, OSError) and error.strerror:
-        found = error.strerror + (f" ({error.filename})" if error.filename else "")
-    return StoreError(
-        f"Running '{arguments.verb}'",
-        found=found,
-        expected="readable files, room on the disk, memory and file descriptors enough",
-        remedy="Check what is named, the disk and 'ulimit -a', then run the same command again.",
-    )
 
 
 def _version() -> str:

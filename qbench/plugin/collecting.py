@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbench.errors import QbenchError
+from qbench.errors import QbenchError, refused_by_system
 from qbench.plugin.items import CellItem, cell_marker
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.tags import Tag, shared_tag
@@ -40,6 +40,8 @@ class SuiteFile(pytest.File):
         """One sentence for what is wrong with the suite; a traceback only for faults of ours."""
         if isinstance(excinfo.value, QbenchError):
             return neutral_text(str(excinfo.value))
+        if isinstance(excinfo.value, OSError):
+            return neutral_text(str(refused_by_system(f"Reading the suite '{self.path}'", excinfo.value)))
         return super().repr_failure(excinfo)
 
 

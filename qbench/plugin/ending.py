@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qbench.errors import IncompleteError, QbenchError
+from qbench.errors import IncompleteError, QbenchError, refused_by_system
 from qbench.host import first_parents, utc_now
 from qbench.judging import Measurement
 from qbench.plugin.opening import open_suite
@@ -87,7 +87,9 @@ def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
         return act()
     except QbenchError as error:
         recorder.problems.append(str(error))
-        return []
+    except OSError as error:
+        recorder.problems.append(str(refused_by_system("Ending the session", error)))
+    return []
 
 
 def _report(recorder: Recorder) -> list[str]:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbench.errors import StoreError
+from qbench.errors import StoreError, refused_by_system
 from qbench.plugin.opening import OpenSuite
 from qbench.plugin.options import OPTIONS
 from qbench.plugin.tags import TAGGED, Tag, Tagged
@@ -60,6 +60,8 @@ class CellItem(pytest.Item):
         """A red verdict, and a disk that refuses, in its own words; anything else with its traceback, from here on."""
         if isinstance(excinfo.value, RedCell | StoreError):
             return str(excinfo.value)
+        if isinstance(excinfo.value, OSError | MemoryError):
+            return str(refused_by_system(f"Measuring {self.planned.cell}", excinfo.value))
         excinfo.traceback = excinfo.traceback.cut(path=__file__)
         chosen = self.config.getoption("tbstyle")
         return excinfo.getrepr(style="short" if chosen == "auto" else chosen)

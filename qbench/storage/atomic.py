@@ -96,8 +96,8 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Put ``text`` at ``path`` as UTF-8, whole or not at all (see ``write_bytes``)."""
-    write_bytes(path, text.encode("utf-8"))
+    """Put ``text`` at ``path`` as UTF-8, whole or not at all (see ``write_bytes``); a lone surrogate as its escape."""
+    write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def sync_folder(folder: Path) -> None:

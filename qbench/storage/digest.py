@@ -52,4 +52,4 @@ def digest_arrays(arrays: "Mapping[str, np.ndarray[Any, Any]]") -> str:
 def digest_plain(value: object) -> str:
     """The digest of a plain value (or a dataclass of such): keys sorted, no blanks."""
     text = json.dumps(plain(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

@@ -44,9 +44,14 @@ def plain(value: object) -> Any:  # noqa: ANN401 - the result is a Plain; mypy c
 
 def json_text(value: object) -> str:
     """``value`` as reviewed JSON: keys sorted, one scalar a line, LF, a final newline."""
-    return json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n"
+    return _encodable(json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
 def json_line(value: object) -> str:
     """``value`` as one compact line of JSON with a final newline, for files that are only appended to."""
-    return json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n"
+    return _encodable(json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _encodable(text: str) -> str:
+    """``text`` of JSON with lone surrogates, which stand for bytes of file names, as JSON's escapes for them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
