@@ -115,3 +115,18 @@ def test_public_names_are_those_of_the_rooms():
     assert set(package.__all__) <= set(dir(package))
     with pytest.raises(AttributeError, match="no attribute 'quantise'"):
         package.quantise  # noqa: B018
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device", "there"), MemoryError(), RecursionError()])
+def test_what_the_system_refuses_is_a_sentence(monkeypatch, capsys, error):
+    from dataclasses import replace
+
+    from qbench.cli import program
+
+    def refused(_):
+        raise error
+
+    monkeypatch.setattr(program, "COMMANDS", tuple(replace(one, execute=refused) for one in program.COMMANDS))
+    assert program.main(["doctor"]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("qbench: Running 'qbench doctor': found ")

@@ -1,0 +1,53 @@
+"""SIGTERM is an interrupt inside the block, once; an interrupt waits until what is loaded is whole."""
+
+import os
+import signal
+
+import pytest
+
+from qbench.host import ended_like_interrupted
+from qbench.lazy import loaded_whole
+
+
+def test_the_first_sigterm_interrupts_and_the_next_is_the_systems():
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    after = []
+
+    def ended():
+        with ended_like_interrupted():
+            try:
+                os.kill(os.getpid(), signal.SIGTERM)
+            finally:
+                after.append(signal.getsignal(signal.SIGTERM))
+
+    with pytest.raises(KeyboardInterrupt):
+        ended()
+    assert after == [signal.SIG_DFL]
+    with ended_like_interrupted():
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_handler_that_is_there_stays(monkeypatch):
+    plain = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with ended_like_interrupted():
+            assert signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGTERM, plain)
+
+
+def test_an_interrupt_waits_for_what_is_loaded():
+    done = []
+
+    def load():
+        with loaded_whole():
+            with loaded_whole():
+                os.kill(os.getpid(), signal.SIGINT)
+                done.append("inner")
+            done.append("outer")
+
+    with pytest.raises(KeyboardInterrupt):
+        load()
+    assert done == ["inner", "outer"]
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
