@@ -6,7 +6,7 @@ from types import ModuleType
 from typing import Any
 
 from qbench.cli import bisect_commits, bisect_package
-from qbench.cli.command import Command, ExitCode
+from qbench.cli.command import Command, ExitCode, Parser
 
 _ACTIONS: tuple[tuple[str, str, ModuleType], ...] = (
     ("commits", "find the commit of the project under test that made a cell worse", bisect_commits),
@@ -14,7 +14,7 @@ _ACTIONS: tuple[tuple[str, str, ModuleType], ...] = (
 )
 
 
-class _BeforeACommand(argparse.ArgumentParser):
+class _BeforeACommand(Parser):
     """A parser that keeps what stands behind ``--`` as ``command``, where its action takes one."""
 
     def parse_known_args(  # type: ignore[override]

@@ -4,6 +4,9 @@ import argparse
 import enum
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NoReturn
+
+from qbench.storage import neutral_line
 
 
 class ExitCode(enum.IntEnum):
@@ -25,6 +28,14 @@ def count_from_one(text: str) -> int:
     if not (text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"found '{text}'; expected a whole number from 1")
     return int(text)
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose errors quote words of the command line, which may be names of files, as text alone."""
+
+    def error(self, message: str) -> NoReturn:
+        """End the process with USAGE."""
+        super().error(neutral_line(message))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -30,7 +30,7 @@ from qbench.cli import (
     run_suite,
     try_optimizers,
 )
-from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.command import Command, ExitCode, Parser, count_from_one
 from qbench.cli.printing import say
 from qbench.errors import QbenchError, refused_by_system
 from qbench.host import ended_like_interrupted
@@ -88,7 +88,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def build_parser() -> argparse.ArgumentParser:
     """The parser of the whole program."""
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="qbench",
         description="A bench for quantized neural networks: models × backends × schemas against stored fp32 baselines.",
         epilog=" ".join(_CODES.split()),

@@ -135,3 +135,15 @@ def test_no_verb_writes_a_line_of_a_run_file_as_it_is(project, qbench):
         assert visible(text, keep="\n\t") == text
     for row in csv.reader(qbench("export", "latest", "--format", "csv")[1].splitlines()):
         assert not any(field.startswith(("=", "@", "\t")) for field in row)
+
+
+def test_words_of_the_command_line_are_text_in_errors(project, qbench):
+    given = HOSTILE.replace("\0", "")
+    for words in (
+        ("lint", given),
+        ("lint", "x", given),
+        (given,),
+        ("eval", "--data", f"{given}.npz", "net.onnx"),
+    ):
+        code, out, err = qbench(*words)
+        assert (code, offences(out), offences(err)) == (2, [], []), words

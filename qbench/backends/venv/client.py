@@ -63,7 +63,7 @@ class Worker(Closing):
                 stderr=self._said,
                 pass_fds=(theirs_in, theirs_out),
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
             for one in (ours_in, ours_out):
                 os.close(one)
             self._said.close()
@@ -247,10 +247,10 @@ def _end(process: "subprocess.Popen[bytes]", *files: "IO[bytes] | _Patient") -> 
             continue
 
 
-def _no_python(python: Path, error: OSError) -> InputError:
+def _no_python(python: Path, error: OSError | ValueError) -> InputError:
     return InputError(
         f"Starting the Python '{python}'",
-        found=error.strerror or str(error),
+        found=(error.strerror if isinstance(error, OSError) else None) or str(error),
         expected="the program of a Python, or the folder of a virtual environment",
         remedy="Check the path; 'python -m venv FOLDER' makes one.",
     )
