@@ -244,11 +244,13 @@ def _inexact(found: "Rewritten") -> bool:
 def _print_outputs(found: "Rewritten", outputs: "tuple[OutputChange, ...]") -> None:
     if not _inexact(found):
         return
-    print("\nEffects hold for every site by itself; they do not bound the outputs, where sites add up.")
+    put()
+    put("Effects hold for every site by itself; they do not bound the outputs, where sites add up.")
     if outputs:
-        print("\n".join(f"output {one}" for one in outputs))
+        for one in outputs:
+            put(f"output {one}")
     else:
-        print("--check --data D measures what all passes together did to the outputs.")
+        put("--check --data D measures what all passes together did to the outputs.")
 
 
 def _checked_words(counts: dict[str, int]) -> str:

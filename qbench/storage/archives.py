@@ -52,7 +52,7 @@ def read_archive(
         except (OSError, ArchiveError):
             raise
         except zipfile.BadZipFile as error:
-            raise ArchiveError(f"no whole archive of named arrays ({error})") from error
+            raise ArchiveError(f"no archive of named arrays ({error})") from error
         except MemoryError as error:
             raise ArchiveError("arrays that memory does not hold") from error
         except Exception as error:
@@ -70,7 +70,7 @@ def array_names(source: Path) -> tuple[str, ...]:
         with source.open("rb") as file, zipfile.ZipFile(file) as archive:
             return tuple(_name(member) for member in archive.infolist())
     except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
-        raise ArchiveError(f"no whole archive of named arrays ({error})") from error
+        raise ArchiveError(f"no archive of named arrays ({error})") from error
 
 
 def _arrays(

@@ -235,7 +235,7 @@ def test_suites_know_the_files_beside_them(tmp_path):
     for use in (lambda: versions_of(backend), lambda: backend.prepare(net())):  # nothing is started before a cell runs
         with pytest.raises(InputError, match="No such file"):
             use()
-    (tmp_path / "pythons/ort-old.toml").write_text('requirements = ["--index-url=http://localhost"]\n')
+    (tmp_path / "pythons/ort-old.toml").write_text('requirements = ["--log=there"]\n')
     with pytest.raises(InputError, match="name of a package"):
         backends.get("ort-old")
 
