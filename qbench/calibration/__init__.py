@@ -1,5 +1,6 @@
 """Watching graphs at work: units, statistics, profiles, and the ranges that are taken from them."""
 
+from qbench.calibration.attention_masks import masked_values
 from qbench.calibration.calibrating import calibrate, data_of
 from qbench.calibration.distribution import Distribution
 from qbench.calibration.histogram import Histogram
@@ -28,6 +29,7 @@ __all__ = [
     "data_of",
     "equal_width_text",
     "get_range_method",
+    "masked_values",
     "prepare_watch",
     "range_method_catalogue",
     "units_of",

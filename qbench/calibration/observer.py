@@ -26,16 +26,25 @@ class Observer:
         counter: counts into tables; one for all values of a graph.
         alone: every run is of one sample, so that all numbers are that sample's.
         fed: it is an input of the graph, where infinite numbers are no result but a mistake.
+        guarded: an IsNaN reads it, so that a NaN is expected (a Softmax of a row that is masked throughout).
         channels: keep extremes of every channel too.
     """
 
     def __init__(
-        self, value: WatchedValue, counter: Counter, *, alone: bool = False, fed: bool = False, channels: bool = False
+        self,
+        value: WatchedValue,
+        counter: Counter,
+        *,
+        alone: bool = False,
+        fed: bool = False,
+        guarded: bool = False,
+        channels: bool = False,
     ) -> None:
         self._value = value
         self._counter = counter
         self._alone = alone
         self._fed = fed
+        self._guarded = guarded
         self._channels = Channels() if channels and value.sample_axis != 1 else None
         self._low, self._high = np.inf, -np.inf
         self._infinite = 0
@@ -47,7 +56,7 @@ class Observer:
         """Add ``batch``, the value for ``samples`` (their keys).
 
         Raises:
-            InputError: the batch holds NaN, or is fed and holds ±Inf; the sample is named.
+            InputError: the batch holds NaN and is not guarded, or is fed and holds ±Inf; the sample is named.
         """
         if not batch.size:
             return
@@ -103,8 +112,8 @@ class Observer:
         return lowest + 0.0, highest + 0.0
 
     def _finite(self, numbers: Floats, sample: str) -> Floats:
-        """The finite ones among ``numbers``; the infinite are counted here."""
-        if self._fed or np.isnan(numbers).any():
+        """The finite ones among ``numbers``; the others are counted here."""
+        if self._fed or (np.isnan(numbers).any() and not self._guarded):
             raise not_finite(self._value.name, sample, fed=self._fed)
         finite = numbers[np.isfinite(numbers)]
         self._infinite += numbers.size - finite.size

@@ -26,7 +26,8 @@ class Statistics:
         low, high: exact extremes of the finite numbers; +inf and −inf while there are none.
         zeros: how many of them were zero, of either sign.
         histogram: of the finite numbers.
-        infinite: how many numbers were ±Inf; they count nowhere else. (A NaN is refused where it is seen.)
+        infinite: how many numbers were ±Inf, or NaN where an IsNaN reads the value; they count nowhere else. (Any
+            other NaN is refused where it is seen.)
         sample_lows, sample_highs: (n,) extremes of each of the profile's n samples, in its order, +inf and −inf of a
             sample without a finite number; None where the value has no sample axis.
         channel_lows, channel_highs: (c,) extremes of every index of axis 1; None unless asked for, and where there is

@@ -10,6 +10,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Closing, Executor, Feeds, in_slices
+from qbench.calibration.attention_masks import score_inputs
 from qbench.calibration.counting import Counter
 from qbench.calibration.nan_constants import refuse_nan
 from qbench.calibration.observer import Observer, not_finite
@@ -45,9 +46,18 @@ class Watch(Closing):
         self._graph = graph_digest(model)
         self._batches = Rows.of(model)
         self._outputs = tuple(value.name or "" for value in model.graph.outputs)
-        fed, counter, alone = {value.name for value in model.graph.inputs}, Counter(), self._batches.size == 1
+        fed = {value.name for value in model.graph.inputs} - score_inputs(model.graph)
+        guarded = {node.inputs[0].name for node in model.graph if node.op_type == "IsNaN" and node.inputs[0]}
+        counter, alone = Counter(), self._batches.size == 1
         self._observers = {
-            value.name: Observer(value, counter, alone=alone, fed=value.name in fed, channels=channels)
+            value.name: Observer(
+                value,
+                counter,
+                alone=alone,
+                fed=value.name in fed,
+                guarded=value.name in guarded,
+                channels=channels,
+            )
             for value in values
         }
         self._ids = None if sample_ids is None else iter(sample_ids)

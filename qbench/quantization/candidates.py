@@ -4,8 +4,8 @@ Reasons are of two kinds: the schema wants the unit in float, or something it as
 silent.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -26,11 +26,15 @@ _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A unit, what its operator demands, and what the schema asks of its slots."""
+    """A unit, what its operator demands, and what the schema asks of its slots.
+
+    ``float_input``: why its operand is float although the schema asks for integers.
+    """
 
     unit: Unit
     demand: Demand
     wishes: Wishes
+    float_input: str = ""
 
     @property
     def weight_index(self) -> int | None:
@@ -82,13 +86,16 @@ class Float:
 
 
 def candidates_of(
-    wished: Iterable[tuple[Unit, Wishes]], ranges: Ranges, capabilities: Capabilities
+    wished: Iterable[tuple[Unit, Wishes]], ranges: Ranges, capabilities: Capabilities, masked: Mapping[str, str]
 ) -> tuple[list[Candidate], dict[str, Float]]:
-    """Those of ``wished`` units that can be quantized, in graph order, and why others are not."""
+    """Those of ``wished`` units that can be quantized, in graph order, and why others are not.
+
+    ``masked``: values that hold an attention mask, and how that shows.
+    """
     candidates, floats = [], {}
     for unit, wish in wished:
-        candidate = Candidate(unit, demand_of(unit.head) or Demand(), wish)
-        found = _kept(candidate) or _refused(candidate, ranges, capabilities)
+        candidate = _unmasked(Candidate(unit, demand_of(unit.head) or Demand(), wish), masked)
+        found = _kept(candidate) or _masked(candidate, masked) or _refused(candidate, ranges, capabilities)
         if found is None:
             candidates.append(candidate)
         else:
@@ -118,6 +125,24 @@ def _operands(node: ir.Node, demand: Demand) -> list[tuple[int, ir.Value]]:
     bias = operator_facts(node).bias
     found = [(i, value) for i, value in enumerate(node.inputs) if value is not None and i != bias]
     return found if demand.data is None else [(i, value) for i, value in found if i in demand.data]
+
+
+def _masked(candidate: Candidate, masked: Mapping[str, str]) -> Float | None:
+    """Why a unit that makes a value with an attention mask stays float."""
+    spec = candidate.output
+    results = [] if spec is None or spec.fixed is not None else candidate.outputs
+    reason = next((masked[v.name or ""] for v in results if v.name in masked and not is_pinned(v)), None)
+    return None if reason is None else Float(reason, refused=True)
+
+
+def _unmasked(candidate: Candidate, masked: Mapping[str, str]) -> Candidate:
+    """``candidate``, which takes its operands in float where one of them holds an attention mask."""
+    spec = candidate.input
+    if spec is None or spec.fixed is not None or candidate.weight_index is not None:
+        return candidate
+    operands = [value for _, value in candidate.data_inputs if not is_pinned(value)]
+    reason = next((masked[value.name or ""] for value in operands if value.name in masked), "")
+    return replace(candidate, wishes=replace(candidate.wishes, input=None), float_input=reason) if reason else candidate
 
 
 def _kept(candidate: Candidate) -> Float | None:

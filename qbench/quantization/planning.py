@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from qbench.calibration import Profile
+from qbench.calibration import Profile, masked_values
 from qbench.graph import (
     AnyModel,
     Capabilities,
@@ -78,7 +78,8 @@ def make_plan(
     profile.require_graph(digest, canonical.graph.name or "", lineage_of(canonical))
     wished = wished_units(canonical, chosen)
     known = ranges or Ranges(profile)
-    candidates, floats = candidates_of(wished, known, limits)
+    masked = masked_values(canonical.graph, profile.values)
+    candidates, floats = candidates_of(wished, known, limits, masked)
     grids = plan_values(candidates, known, limits, given_values(canonical))
     floats.update({name: Float(reason, refused=True) for name, reason in grids.left_out.items()})
     decisions: dict[Slot, Decision] = {}
@@ -129,6 +130,11 @@ def _slots(candidate: Candidate, grids: ValueGrids, ranges: Ranges, capabilities
 
 
 def _inputs(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
+    if candidate.float_input:
+        return {
+            Slot(candidate.unit.name, Role.INPUT, index, value.name or ""): KeptFloat(candidate.float_input)
+            for index, value in candidate.data_inputs
+        }
     if candidate.wishes.input is None:
         return {}
     found: Mapping[str, Decision] = grids.dynamic if candidate.dynamic else grids.decisions
