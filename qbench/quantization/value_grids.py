@@ -5,7 +5,7 @@ cannot be had is left out with the reason, and the rest is planned again without
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
@@ -18,6 +18,9 @@ from qbench.quantization.groups import Claims, Group, Groups
 from qbench.quantization.limits import beyond_zero_point
 from qbench.quantization.ranges_of_values import Ranges
 from qbench.quantization.rule import Share
+
+_COARSER = 2.0
+"""Values share a grid where that costs none of them more than a bit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -56,29 +59,65 @@ def plan_values(
         decisions: dict[str, Decision] = {}
         wanted, dropped = exchanged_values([c for c in active if c.input is not None or c.output is not None], pinned)
         if not dropped:
-            dropped = _heard(active, wanted, groups)
+            apart = _apart(active, ranges, fixed)
+            dropped = _heard(active, wanted, groups, apart)
         if not dropped:
             dropped = _decided(active, groups, ranges, capabilities, decisions)
         if not dropped:
             dropped = _computed_too(active, decisions)
         if not dropped:
+            _note(active, apart, decisions)
             break
         left_out.update(dropped)
         active = [candidate for candidate in active if candidate.unit.name not in dropped]
     return ValueGrids(decisions, _dynamic(active), tuple(active), left_out)
 
 
-def _heard(active: Sequence[Candidate], wanted: set[ir.Value], groups: Groups) -> dict[str, str]:
+def _apart(active: Sequence[Candidate], ranges: Ranges, given: Mapping[str, Decision]) -> dict[str, str]:
+    """The units that choose between values of very different range, and by how much one grid would be too coarse."""
+    found = {}
+    for candidate in active:
+        spec = candidate.input
+        if not candidate.demand.one_grid or spec is None or spec.fixed is not None or candidate.output != spec:
+            continue
+        names = [value.name or "" for value in dict.fromkeys((*operands_of(candidate), *candidate.outputs))]
+        if given.keys() & set(names) or any(ranges.problem(name) for name in names):
+            continue
+        joint = ranges.qparams(tuple(names), spec)
+        if isinstance(joint, str):
+            continue
+        own = {name: ranges.qparams((name,), spec) for name in names if ranges.absmax(name)}
+        times = {n: float((joint.scale / q.scale).max()) for n, q in own.items() if not isinstance(q, str)}
+        finest = max(times, key=lambda name: times[name], default="")
+        if finest and times[finest] > _COARSER:
+            words = f"one for all would be {times[finest]:.3g} times as coarse as that of '{finest}'"
+            found[candidate.unit.name] = f"operands have grids of their own: {words}"
+    return found
+
+
+def _note(active: Sequence[Candidate], apart: Mapping[str, str], decisions: dict[str, Decision]) -> None:
+    """Add to the results of the units in ``apart`` why their operands have grids of their own."""
+    for candidate in active:
+        note = apart.get(candidate.unit.name)
+        for value in candidate.outputs if note else ():
+            decision = decisions.get(value.name or "")
+            if isinstance(decision, Static):
+                decisions[value.name or ""] = replace(decision, note="; ".join(filter(None, (decision.note, note))))
+
+
+def _heard(
+    active: Sequence[Candidate], wanted: set[ir.Value], groups: Groups, apart: Mapping[str, str]
+) -> dict[str, str]:
     """Let every unit claim what it wants; the units whose claims cannot be had, with the reason."""
     refused = {}
     for candidate in active:
-        claims = _claims(candidate, wanted)
+        claims = _claims(candidate, wanted, one_grid=candidate.demand.one_grid and candidate.unit.name not in apart)
         if claims.specs and (reason := groups.hear(claims)):
             refused[candidate.unit.name] = reason
     return refused
 
 
-def _claims(candidate: Candidate, wanted: set[ir.Value]) -> Claims:
+def _claims(candidate: Candidate, wanted: set[ir.Value], *, one_grid: bool) -> Claims:
     specs = {}
     operands = [value for value in operands_of(candidate) if value in wanted]
     results = [value for value in values_of(candidate) if value in wanted and value not in operands]
@@ -91,18 +130,19 @@ def _claims(candidate: Candidate, wanted: set[ir.Value]) -> Claims:
     return Claims(
         unit=candidate.unit.name,
         specs=specs,
-        joined=_joined(candidate, operands, results),
+        joined=_joined(candidate, operands, results, one_grid=one_grid),
         moved=moved,
         fixed=dict.fromkeys(results, candidate.unit.head.op_type) if by_operator else {},
     )
 
 
-def _joined(candidate: Candidate, operands: Sequence[ir.Value], results: Sequence[ir.Value]) -> tuple[ir.Value, ...]:
+def _joined(
+    candidate: Candidate, operands: Sequence[ir.Value], results: Sequence[ir.Value], *, one_grid: bool
+) -> tuple[ir.Value, ...]:
     """The values that are to have one grid: what the operator demands, and what the schema asks for."""
-    every = candidate.demand.one_grid
     shares = candidate.wishes.share
-    joined = list(operands if every or Share.INPUTS in shares else operands[:1])
-    if every or candidate.moves or Share.OUTPUT in shares:
+    joined = list(operands if one_grid or Share.INPUTS in shares else operands[:1])
+    if one_grid or candidate.moves or Share.OUTPUT in shares:
         joined += results
     unique = tuple(dict.fromkeys(joined))
     return unique if operands and len(unique) > 1 else ()
