@@ -51,6 +51,9 @@ _CAPABILITIES = Capabilities(
     activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}),
     weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"}),
     weight_per_block=True,
+    # QLinearMatMul, MatMulIntegerToFloat and DynamicQuantizeMatMul fail at run time; DequantizeLinear refuses both.
+    batched_per_channel=False,
+    blocks_of_vectors=False,
     integer_products=frozenset({("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")}),
     float_products=frozenset({"ConvTranspose"}),
     dynamic=True,

@@ -29,6 +29,8 @@ class Capabilities:
         forms: the graph forms it runs.
         activation_qtypes, weight_qtypes, bias_qtypes: names of the grids it has (``int8``, ``uint8``, …).
         weight_per_channel, weight_per_block: whether weights may carry one scale a channel, one a block.
+        batched_per_channel: whether it multiplies quantized activations by a constant of more than two axes (a matrix
+            per batch, MatMul) that has one scale per column. blocks_of_vectors: whether constant vectors have blocks.
         activation_per_channel: whether activations may carry one scale a channel.
         integer_products: the pairs (activations, weights) of grids that it multiplies in integers, one scale a tensor
             or a channel, with a bias at the product's scale; other products run in floats between their grids. None:
@@ -48,6 +50,8 @@ class Capabilities:
     bias_qtypes: frozenset[str] = frozenset({"int32"})
     weight_per_channel: bool = True
     weight_per_block: bool = False
+    batched_per_channel: bool = True
+    blocks_of_vectors: bool = True
     activation_per_channel: bool = False
     integer_products: frozenset[tuple[str, str]] | None = None
     float_products: frozenset[str] = frozenset()

@@ -8,7 +8,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import constant_value, is_constant, node_key, weight_summed_axis
+from qbench.graph import Capabilities, constant_value, is_constant, node_key, weight_summed_axis
 from qbench.numerics import QParams
 from qbench.quantization.bias import (
     added_on_product,
@@ -30,6 +30,7 @@ from qbench.quantization.spec import Granularity, Spec
 _Array = npt.NDArray[Any]
 
 _EMPTY = KeptFloat("it has no elements")
+_ANY = Capabilities()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -50,14 +51,14 @@ class _Bias:
 
 
 def plan_constants(
-    candidate: Candidate, input_scale: float | None, bias_qtypes: frozenset[str] = frozenset({"int32"})
+    candidate: Candidate, input_scale: float | None, limits: Capabilities = _ANY
 ) -> dict[Slot, Decision]:
     """Slot → decision for every constant of the unit, but for a bias that shares the grid of the unit's correlation.
 
     Args:
         candidate: the unit; its constants are read here.
         input_scale: of its first data input; None when that stays float, and a derived bias with it.
-        bias_qtypes: grids of biases that the backend has; on others it adds in float, which the plan then says.
+        limits: of the backend; biases on grids that it lacks are added in float, which the plan then shows.
 
     Raises:
         InputError: a constant holds NaN or Inf.
@@ -69,7 +70,7 @@ def plan_constants(
     for index, value in candidate.constant_inputs:
         slot = Slot(candidate.unit.name, Role.WEIGHT, index, value.name or "")
         if index == candidate.weight_index:
-            decided[slot] = _weight(candidate, value, bias, input_scale)
+            decided[slot] = _weight(candidate, value, bias, input_scale, limits)
             weight = qparams_of(decided[slot])
         elif candidate.wishes.input is not None:
             decided[slot] = given_of(value) or _data(candidate.wishes.input, _finite(value, candidate))
@@ -81,7 +82,7 @@ def plan_constants(
             sources = (f"{candidate.unit.name}.input[0]", f"{candidate.unit.name}.weight[{candidate.weight_index}]")
             decided[slot] = given_bias(given, _product(bias, weight, input_scale), sources)
         else:
-            decided[slot] = _bias(candidate, bias, weight, input_scale, bias_qtypes)
+            decided[slot] = _bias(candidate, bias, weight, input_scale, limits.bias_qtypes)
     return decided
 
 
@@ -114,7 +115,13 @@ def _data(spec: Spec, array: _Array | None) -> Decision:
     return Static(constant_qparams(array, spec, axis=None)) if array.size else _EMPTY
 
 
-def _weight(candidate: Candidate, value: ir.Value, bias: _Bias | None, input_scale: float | None) -> Decision:
+def _weight(
+    candidate: Candidate,
+    value: ir.Value,
+    bias: _Bias | None,
+    input_scale: float | None,
+    limits: Capabilities = _ANY,
+) -> Decision:
     spec, array = candidate.wishes.weight, _finite(value, candidate)
     if given := given_of(value):
         return given
@@ -126,13 +133,22 @@ def _weight(candidate: Candidate, value: ir.Value, bias: _Bias | None, input_sca
     if not array.size:
         return _EMPTY
     head = candidate.unit.head
-    if spec.granularity is Granularity.BLOCK and (summed := weight_summed_axis(head, array.ndim)) is not None:
+    whole = _coarser(candidate, array.ndim, spec, limits)
+    if (
+        spec.granularity is Granularity.BLOCK
+        and not whole
+        and (summed := weight_summed_axis(head, array.ndim)) is not None
+    ):
         short = array.shape[summed] % (spec.block_size or 1)
         note = f"the last block of a row has {short} elements" if short else ""
         return Static(constant_qparams(array, spec, axis=summed, block_size=spec.block_size), note)
-    axis = channel_axis(head, array.ndim) if spec.granularity is Granularity.CHANNEL else None
-    notes = ["per tensor: no axis of output channels"] * (spec.granularity is Granularity.CHANNEL and axis is None)
-    notes += ["per tensor: no axis that is summed over"] * (spec.granularity is Granularity.BLOCK)
+    axis = channel_axis(head, array.ndim) if spec.granularity is Granularity.CHANNEL and not whole else None
+    if not whole and axis is None:
+        whole = {
+            Granularity.CHANNEL: "no axis of output channels",
+            Granularity.BLOCK: "no axis that is summed over",
+        }.get(spec.granularity, "")
+    notes = [f"per tensor: {whole}"] * bool(whole)
     dead = np.logical_not(np.asarray(rows_along(array, axis).any(axis=1)))
     if axis is not None and dead.any():
         notes.append(f"{int(dead.sum())} of {len(dead)} channels are zero")
@@ -143,6 +159,17 @@ def _weight(candidate: Candidate, value: ir.Value, bias: _Bias | None, input_sca
         qparams, raised = raised_for_bias(qparams, input_scale, reach, pow2=pow2, dead=bool(dead.all()))
         notes += [f"{raised} scales raised so that the bias fits"] * bool(raised)
     return Static(qparams, "; ".join(notes))
+
+
+def _coarser(candidate: Candidate, rank: int, spec: Spec, limits: Capabilities) -> str:
+    """Why a weight of ``rank`` axes has one scale where the schema asks for many; empty where the backend has them."""
+    if spec.granularity is Granularity.BLOCK and rank == 1 and not limits.blocks_of_vectors:
+        return "the backend has no blocks along a vector"
+    quantized = candidate.wishes.input is not None
+    batched = candidate.unit.head.op_type == "MatMul" and rank > 2 and not limits.batched_per_channel
+    if spec.granularity is Granularity.CHANNEL and quantized and batched:
+        return f"the backend multiplies no integers by a constant of {rank} axes with a scale per channel"
+    return ""
 
 
 def _bias(

@@ -3,11 +3,11 @@
 OWN     the output has a range of its own
 SHARED  the output holds elements of the (first) input, or lies between them, hence has its parameters
 FIXED   the output's range is the operator's, on every grid of b bits so that the asymmetric scale is a power of two:
-        softmax, sigmoid and hard sigmoid [0, 1 − 2⁻ᵇ], tanh and Lₚ normalization [−1, 1 − 2¹⁻ᵇ],
-        log-softmax [−16 + 2⁴⁻ᵇ, 0]
+        softmax, sigmoid and hard sigmoid [0, 1 − 2⁻ᵇ], tanh and Lₚ normalization [−1, 1 − 2¹⁻ᵇ]
         (with 1/(2ᵇ−1) an engine that multiplies by a truncated reciprocal never reaches the top level)
 
-ONE GRID  inputs and output hold elements of one another, hence are one group: the larger or smaller of two, a choice
+ONE GRID  inputs and output hold elements of one another, hence are one group where their ranges are alike
+          (``value_grids``): the larger or smaller of two, a choice
 TABLE     a function of one value: an integer engine reads the result from a table, or cannot compute it
 
 Sources: the operators that ONNX Runtime's static quantizer takes, TFLite's int8 specification, Glow's quantized nodes.
@@ -70,15 +70,15 @@ _DEMANDS: Mapping[str, Demand] = MappingProxyType(
         **dict.fromkeys(("BatchNormalization", "InstanceNormalization"), _FIRST),
         **dict.fromkeys(("Elu", "Gelu", "HardSwish", "Mish", "Selu", "Softplus", "ThresholdedRelu"), _TABLE),
         **dict.fromkeys(("HardSigmoid", "Sigmoid", "Tanh"), Demand(output=Output.FIXED, table=True)),
-        **dict.fromkeys(("LogSoftmax", "LpNormalization", "Softmax"), Demand(output=Output.FIXED)),
+        **dict.fromkeys(("LpNormalization", "Softmax"), Demand(output=Output.FIXED)),
+        # TFLite fixes log-softmax to [−16, 0], which saturates; its results have no lower end.
+        "LogSoftmax": _FIRST,
         **dict.fromkeys(("ReduceMax", "ReduceMin", "Resize", "ReverseSequence", "TopK"), _MOVES),
         **dict.fromkeys(("Max", "Min"), Demand(data=None, one_grid=True)),
         "Where": Demand(data=(1, 2), one_grid=True),
     }
 )
 """Kinds that are not here, and move nothing (``graph.operators``), stay float."""
-
-_SMALLEST_LOG = -16.0
 
 
 def demand_of(node: ir.Node) -> Demand | None:
@@ -100,8 +100,6 @@ def fixed_interval(operator: str, bits: int) -> Interval:
     match operator:
         case "Tanh" | "LpNormalization":
             low, high = -1.0, 1 - 2.0 ** (1 - bits)
-        case "LogSoftmax":
-            low, high = _SMALLEST_LOG * (1 - 2.0**-bits), 0.0
         case _:
             low, high = 0.0, 1 - 2.0**-bits
     return Interval(np.asarray(low), np.asarray(high))

@@ -122,7 +122,7 @@ def _with_weights(decisions: Mapping[Slot, Decision]) -> set[str]:
 def _slots(candidate: Candidate, grids: ValueGrids, ranges: Ranges, capabilities: Capabilities) -> dict[Slot, Decision]:
     """The slots of one unit: inputs, constants, what lies inside, outputs."""
     decided = _inputs(candidate, grids)
-    constants = plan_constants(candidate, _input_scale(decided), capabilities.bias_qtypes)
+    constants = plan_constants(candidate, _input_scale(decided), capabilities)
     decided.update(_reasoned(candidate, constants, decided))
     decided.update(plan_inner(candidate.unit, candidate.wishes, decided, ranges))
     decided.update(_outputs(candidate, grids))

@@ -3,6 +3,7 @@
 import itertools
 import math
 import statistics
+from collections.abc import Iterator
 from fractions import Fraction
 
 import hypothesis.strategies as st
@@ -204,7 +205,7 @@ def test_sigma_is_the_mean_and_its_surroundings() -> None:
 
 
 def divergence_by_loops(histogram: list[int], first: int, last: int, edges: list[int]) -> float:
-    """KL(P‖Q) of one window, bin by bin, from the definition; infinite where Q misses what P has."""
+    """KL(P‖Q) of one window, bin by bin, from the definition; 1e-4 is the sum of a group that has saturated alone."""
     p = list(map(float, histogram[first : last + 1]))
     p[0] += sum(histogram[:first])
     p[-1] += sum(histogram[last + 1 :])
@@ -213,14 +214,10 @@ def divergence_by_loops(histogram: list[int], first: int, last: int, edges: list
         inside = range(start - first, end - first)
         filled = [i for i in inside if p[i] > 0]
         for i in filled:
-            q[i] = sum(histogram[start:end]) / len(filled)
-    if not sum(q):
+            q[i] = (sum(histogram[start:end]) or 1e-4) / len(filled)
+    if not sum(histogram[first : last + 1]):
         return math.inf
-    found = 0.0
-    for a, b in zip(p, q, strict=True):
-        if a > 0:
-            found += math.inf if b == 0 else a / sum(p) * math.log(a / sum(p) * sum(q) / b)
-    return found
+    return sum(a / sum(p) * math.log(a / sum(p) * sum(q) / b) for a, b in zip(p, q, strict=True) if a > 0)
 
 
 @settings(max_examples=60)
@@ -233,7 +230,8 @@ def test_divergences_of_windows_are_those_of_loops(histogram: list[int], groups:
     edges = even_edges(np.array([first]), np.array([last]), groups)
     assert edges[0, 0] == first
     assert edges[0, -1] == last + 1
-    got = float(divergences(WindowSums.of(np.array(histogram)), edges)[0])
+    sums = WindowSums.of(np.array(histogram))
+    got = float(divergences(sums, np.array([first]), np.array([last]), groups)[0])
     assert got == pytest.approx(divergence_by_loops(histogram, first, last, edges[0].tolist()), rel=1e-9, abs=1e-12)
 
 
@@ -268,6 +266,51 @@ def test_entropy_takes_the_least_of_all_windows(kind: GridKind) -> None:
         ranges = [(-t, 0.0) if values.max() <= 0 else (0.0, t) for t in thresholds]
         every = [divergence_of_range(values, kind, *ends, bins) for ends in ranges]
         assert got == pytest.approx(min(every), rel=1e-9, abs=1e-12), name
+
+
+@settings(max_examples=30)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(["gauss", "laplace", "t2"]), st.sampled_from([0, 1, 3]), st.data())
+def test_entropy_never_misses_its_own_least(seed: int, name: str, outliers: int, data: st.DataObject) -> None:
+    """Every window of the search by scalar loops: first 8 of 15 sets with outliers ended above the least."""
+    rng = np.random.RandomState(seed)
+    draws = {
+        "gauss": rng.standard_normal,
+        "laplace": lambda n: rng.laplace(size=n),
+        "t2": lambda n: rng.standard_t(2, n),
+    }
+    far = rng.uniform(10, 90, outliers) * rng.choice([-1, 1], outliers)
+    values = np.append(draws[name](400), far).astype(np.float32)
+    kind, bins = data.draw(st.sampled_from([REAL[3], REAL[4], REAL[5]])), 120
+    found = get_range_method(f"entropy({bins})").of_distribution(Distribution.of(values), kind)
+    got = divergence_of_range(values, kind, float(found.low), float(found.high), bins)
+    if kind.symmetry == "symmetric":
+        largest = float(np.abs(values).max())
+        ends = [(0.0, i / bins * largest) for i in range(kind.qmax - kind.qtype.middle + 1, bins + 1)]
+    else:
+        ends = list(shrinking(values, kind.levels, bins))
+    every = [divergence_of_range(values, kind, *window, bins) for window in ends]
+    assert got == pytest.approx(min(every), rel=1e-9, abs=1e-12)
+
+
+def shrinking(values: np.ndarray, least: int, bins: int) -> Iterator[tuple[float, float]]:
+    """The ranges of an asymmetric search: each without the cheaper end of the one before, never past zero."""
+    low, high = float(values.min()), float(values.max())
+    width = (high - low) / bins
+    counts = np.bincount(np.clip(((values - low) / width).astype(int), 0, bins - 1), minlength=bins).tolist()
+    first, last, zero = 0, bins - 1, min(int(-low / (high - low) * bins), bins - 1)
+    yield low, high
+    while last - first + 1 > least:
+        if last == zero or (first < zero and counts[first] <= counts[last]):
+            first += 1
+        else:
+            last -= 1
+        yield low + first * width, low + (last + 1) * width
+
+
+def test_one_outlier_does_not_hold_the_range_of_entropy() -> None:
+    values = np.append(np.random.RandomState(3).standard_normal(50_000), 90.0).astype(np.float32)
+    for kind in REAL[:3]:
+        assert float(get_range_method("entropy").of_distribution(Distribution.of(values), kind).high) < 12
 
 
 @pytest.mark.parametrize("kind", REAL[:3], ids=str)
@@ -309,11 +352,13 @@ def test_a_profile_tells_what_raw_values_tell(kind: GridKind) -> None:
 
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "asymmetric"])
-@pytest.mark.parametrize(
-    ("qtype", "bins", "within"), [("int4", 512, 0.002), ("int8", 512, 0.002), ("int8", 2048, 0.01)]
-)
+@pytest.mark.parametrize(("qtype", "bins", "within"), [("int4", 512, 0.002), ("int8", 512, 0.02), ("int8", 2048, 0.02)])
 def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, within: float) -> None:
-    """Within 0.2 percent where the cells are no wider than the bins; of 2048 bins the highest are half as wide."""
+    """Within 0.2 percent at 4 bits and 2 percent at 8.
+
+    Of 8 bits every window is tried, and the raw values' least is one of many that differ by less than the cells of a
+    profile move the counts of bins.
+    """
     kind = GridKind(QType.parse(qtype), symmetry)  # type: ignore[arg-type]
     for name in ("gauss", "heavy", "relu"):
         values = tensors(400_000)[name]

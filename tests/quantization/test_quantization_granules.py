@@ -197,3 +197,22 @@ def test_recurrent_weights_have_a_scale_for_every_gate_of_a_unit(operator: str, 
     decided = plan_constants(Candidate(unit, Demand(), Wishes(weight=blocks)), None)
     shapes = [d.qparams.scale.shape for d in decided.values() if isinstance(d, Static)]
     assert shapes == [(directions, gates * 5, 2), (directions, gates * 5, 2)]
+
+
+@pytest.mark.parametrize("backend", ["ort-cpu", "ort-cpu-precise"])
+@pytest.mark.parametrize("schema", ["w8a8_asym_pc", "w8a8_asym_pc_dyn", "w8_sym_pc", "w8_sym_b32"])
+@pytest.mark.parametrize("shape", [(3, 8, 6), (32,)])
+def test_what_onnxruntime_cannot_multiply_by_is_one_row(backend: str, schema: str, shape: tuple[int, ...]) -> None:
+    """Its integer MatMul fails at run time on a scale per column of a matrix per batch; a vector has no blocks."""
+    rank = len(shape)
+    fed = "float[N,3,4,8] x" if rank > 1 else "float[N,32] x"
+    model = model_of(fed, "float[N,M,K,L] z" if rank > 1 else "float[N] z", "z = MatMul(x, w)", w=weights(0, *shape))
+    feeds = {"x": weights(1, 5, *((3, 4, 8) if rank > 1 else (32,)))}
+    plan = make_plan(model, calibrate(model, [feeds]), schema, capabilities=backend)
+    (decision,) = [d for s, d in plan.decisions.items() if s.role is Role.WEIGHT]
+    assert isinstance(decision, Static)
+    whole = (rank > 1 and "a8" in schema) or rank == 1
+    assert (decision.qparams.scale.size == 1) == whole
+    assert decision.note.startswith("per tensor") == (whole and "per tensor" in decision.note)
+    with get_backend(backend).prepare(quantize_model(model, plan)) as executor:
+        assert np.isfinite(executor.run(feeds)["z"]).all()

@@ -126,13 +126,15 @@ def test_only_weights_and_outputs() -> None:
     written_as_said(model, plan, feeds)
 
 
-def two_branches(last: str = "c = Concat<axis=1>(a, b)\n z = Conv(c, v)", channels: int = 8) -> ir.Model:
+def two_branches(
+    last: str = "c = Concat<axis=1>(a, b)\n z = Conv(c, v)", channels: int = 8, size: float = 0.2
+) -> ir.Model:
     return model_of(
         "float[N,3,5,5] x",
         "float[N,2,5,5] z",
         f"p = Conv(x, w)\n a = Relu(p)\n b = Conv(x, u)\n {last}",
         w=weights(0, 4, 3, 1, 1, size=3),
-        u=weights(1, 4, 3, 1, 1, size=0.2),
+        u=weights(1, 4, 3, 1, 1, size=size),
         v=weights(2, 2, channels, 1, 1),
     )
 
@@ -222,15 +224,34 @@ def test_a_fixed_grid_is_not_shared() -> None:
 
 @pytest.mark.parametrize("operator", ["Max", "Min"])
 def test_a_choice_between_two_is_made_on_one_grid(operator: str) -> None:
-    model = two_branches(f"c = {operator}(a, b)\n z = Conv(c, v)", channels=4)
+    model = two_branches(f"c = {operator}(a, b)\n z = Conv(c, v)", channels=4, size=3)
     plan, feeds = planned(model, Rule(activation=INT8, weight=CHANNELS))
     assert plan.values["a"] == plan.values["b"] == plan.values["c"]
     assert plan.integer_macs == 1.0
     written_as_said(model, plan, feeds)
 
 
+@pytest.mark.parametrize("operator", ["Max(a, b)", "Min(a, b)", "Where(k, a, b)"])
+def test_values_of_very_different_range_have_grids_of_their_own(operator: str) -> None:
+    """One grid for all cost a bit of 'a' for every doubling of 'b': 4 dB were left at 80 times."""
+    last = f"h = Add(a, b)\n k = Less(b, a)\n c = {operator}\n z = Conv(c, v)"
+    model = two_branches(last, channels=4, size=240)
+    rule = Rule(activation=UINT8, weight=CHANNELS)
+    plan, feeds = planned(model, rule)
+    assert float(plan.values["b"].scale) > 20 * float(plan.values["a"].scale)
+    assert not plan.refusals or all("Less" in refusal or "k" in refusal or "h" in refusal for refusal in plan.refusals)
+    decision = role(plan, "c", Role.OUTPUT)
+    assert isinstance(decision, Static)
+    assert "grids of their own" in decision.note
+    written_as_said(model, plan, feeds)
+    close = two_branches(last, channels=4, size=3)
+    assert "grids" not in getattr(
+        role(planned(close, Rule(activation=INT8, weight=CHANNELS))[0], "c", Role.OUTPUT), "note", ""
+    )
+
+
 def test_where_picks_on_one_grid_and_its_condition_has_none() -> None:
-    model = two_branches("k = Greater(a, b)\n c = Where(k, a, b)\n z = Conv(c, v)", channels=4)
+    model = two_branches("k = Greater(a, b)\n c = Where(k, a, b)\n z = Conv(c, v)", channels=4, size=3)
     plan, feeds = planned(model, Rule(activation=INT8, weight=CHANNELS))
     assert plan.values["a"] == plan.values["b"] == plan.values["c"]
     assert "k" not in plan.values

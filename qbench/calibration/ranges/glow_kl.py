@@ -20,7 +20,7 @@ from qbench.calibration.distribution import Counts, Distribution
 from qbench.calibration.ranges.divergence import Places
 from qbench.calibration.ranges.each_row import each_row
 from qbench.calibration.ranges.few_bins import warn_of_few_bins
-from qbench.calibration.ranges.smoothed_divergence import MOST_BINS, first_of_least
+from qbench.calibration.ranges.smoothed_divergence import MOST_BINS, Curve
 from qbench.calibration.ranges.spelling import demand, demand_whole, spelled
 from qbench.numerics import GridKind, Interval
 
@@ -56,7 +56,7 @@ class GlowKl:
         seen = distribution.equal_width(self.bins, distribution.low, distribution.high)
         histogram = rescaled(seen, (distribution.low, distribution.high), (low, high))
         firsts, lasts = _both_ends(self.bins) if symmetric else _cheapest_end(histogram)
-        best = first_of_least(histogram, firsts, lasts, GROUPS, of_empty=0.0)
+        best = Curve(histogram, GROUPS, skips_first=False, of_empty=0.0).first_of_least(firsts, lasts)
         width = (high - low) / self.bins
         start, end = low + firsts[best] * width, low + (lasts[best] + 1) * width
         if symmetric:

@@ -13,9 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.calibration.distribution import Counts, Distribution
+from qbench.calibration.ranges.divergence import SMOOTHING
 from qbench.calibration.ranges.each_row import each_row
 from qbench.calibration.ranges.few_bins import warn_of_few_bins
-from qbench.calibration.ranges.smoothed_divergence import MOST_BINS, SMOOTHING
+from qbench.calibration.ranges.smoothed_divergence import MOST_BINS
 from qbench.calibration.ranges.spelling import demand, demand_whole, spelled
 from qbench.numerics import GridKind, Interval
 

@@ -2,9 +2,8 @@
 
 Windows of 2i + 1 bins about the middle one, i = groups/2 … bins/2, are merged into 2^bits − 1 groups (255), of a
 non-negative tensor on an unsigned grid into 2^(bits+1) − 1 (511). T is the right edge of the window of least
-divergence, the smallest of equals (``smoothed_divergence``, in float32 as theirs). The first bin of a window counts, as
-in their Python original and not in its port to C++. Sources: TVM python/tvm/relay/quantize/kl_divergence.py, MXNet
-contrib/quantization.py.
+divergence, the smallest of equals (``smoothed_divergence``, in float32 as their C++). Sources: TVM v0.8
+src/relay/quantize/calibrate.cc and python/tvm/relay/quantize/kl_divergence.py.
 """
 
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import numpy.typing as npt
 from qbench.calibration.distribution import Distribution
 from qbench.calibration.ranges.each_row import each_row
 from qbench.calibration.ranges.few_bins import warn_of_few_bins
-from qbench.calibration.ranges.smoothed_divergence import MOST_BINS, first_of_least
+from qbench.calibration.ranges.smoothed_divergence import MOST_BINS, Curve
 from qbench.calibration.ranges.spelling import demand, demand_whole, spelled
 from qbench.calibration.ranges.threshold import around_zero
 from qbench.numerics import GridKind, Interval
@@ -49,7 +48,8 @@ class TvmKl:
         histogram = distribution.equal_width(self.bins, -largest, largest)
         middle = self.bins // 2
         reach = np.arange(groups // 2, middle + 1)
-        best = reach[first_of_least(histogram, middle - reach, middle + reach, groups, of_empty=np.inf)]
+        curve = Curve(histogram, groups, skips_first=True, of_empty=np.inf)
+        best = reach[curve.first_of_least(middle - reach, middle + reach)]
         return around_zero((2 * best + 1) / self.bins * largest, low, high)
 
     def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
