@@ -58,7 +58,8 @@ class Curve:
         starts = np.arange(self.groups) * (len(p) // self.groups)
         filled = np.add.reduceat((inside != 0).astype(np.float32), starts)
         sums = np.add.reduceat(inside, starts).astype(np.float32)
-        levels = np.repeat(sums / np.maximum(filled, np.float32(1)), np.diff(starts, append=len(p)))
+        each = np.asarray(sums / np.maximum(filled, np.float32(1)), np.float32)
+        levels = np.repeat(each, np.diff(starts, append=len(p)))
         levels[p == 0] = 0
         if not levels.any():
             return self.of_empty
