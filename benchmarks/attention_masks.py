@@ -64,10 +64,10 @@ def model_of(body: str, fed: str, far: float) -> onnx.ModelProto:
         "heads": np.array([0, LENGTH, HEADS, WIDTH // HEADS]),
         "joined": np.array([0, LENGTH, WIDTH]),
         "axes": np.array([1, 2]),
-        "root": np.float32((WIDTH // HEADS) ** -0.5),
-        "one": np.float32(1),
-        "nil": np.float32(0),
-        "far": np.float32(far),
+        "root": np.array((WIDTH // HEADS) ** -0.5, np.float32),
+        "one": np.ones((), np.float32),
+        "nil": np.zeros((), np.float32),
+        "far": np.array(far, np.float32),
         "keep": ~CAUSAL,
         "added": np.where(CAUSAL, np.float32(far), np.float32(0)),
         "both": np.where(CAUSAL, np.float32(far), np.float32(-far)),
@@ -91,7 +91,7 @@ def feeds_of(form: Form, count: int, seed: int) -> Feeds:
 def sqnr(real: Array, found: Array) -> float:
     """Signal over noise, in dB."""
     noise = float(((real.astype(np.float64) - found) ** 2).sum())
-    return 10 * np.log10(float((real.astype(np.float64) ** 2).sum()) / max(noise, 1e-30))
+    return float(10 * np.log10((real.astype(np.float64) ** 2).sum() / max(noise, 1e-30)))
 
 
 def theirs(path: Path, batches: list[Feeds], test: Feeds) -> Array:
