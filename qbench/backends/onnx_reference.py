@@ -54,13 +54,14 @@ class OnnxReferenceBackend:
             UnsupportedError: the evaluator has no implementation of an operator.
         """
         import onnx
+        from onnx.inliner import inline_local_functions
         from onnx.reference import ReferenceEvaluator
 
         graph = loaded(model)
         tapped = with_taps(graph, taps)
         proto = onnx.load_model_from_string(model_bytes(tapped))
         if proto.functions:  # the evaluator runs their bodies without the kernels that are ours
-            proto = onnx.inliner.inline_local_functions(proto)
+            proto = inline_local_functions(proto)
             tapped = ir.from_proto(proto)
         version, nodes = opset(tapped), [node for part in tapped.graphs() for node in part]
         for node in nodes:

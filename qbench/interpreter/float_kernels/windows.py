@@ -70,9 +70,9 @@ def max_pool(call: Call, inputs: Inputs) -> Results:
     x = needed(inputs, 0)
     geometry = _Geometry.of(call, x.shape[2:], call.attributes["kernel_shape"])
     lowest = np.iinfo(x.dtype).min if x.dtype.kind in "iu" else -np.inf
-    places = np.arange(np.prod(x.shape[2:], dtype=np.int64))
+    numbers, spatial = np.arange(np.prod(x.shape[2:], dtype=np.int64)), x.shape[2:]
     by_column = bool(call.attributes.get("storage_order"))
-    places = places.reshape(x.shape[2:][::-1]).T if by_column else places.reshape(x.shape[2:])
+    places = np.asarray(numbers.reshape(spatial[::-1]).T if by_column else numbers.reshape(spatial))
     planes = np.arange(x.shape[0] * x.shape[1]).reshape(*x.shape[:2], *[1] * (x.ndim - 2)) * places.size
     best: Array | None = None
     where: Array | None = None
