@@ -39,6 +39,8 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
         ("", "Clip"): borders.clip,
         ("", "MaxPool"): pooling.max_pool,
         ("", "Flatten"): moving.flatten,
+        ("", "GlobalMaxPool"): reference,
+        ("", "Pad"): reference,
         ("", "Resize"): moving.resize,
         ("", "TopK"): reference,
         ("", "ConvInteger"): convolutions.conv_integer,

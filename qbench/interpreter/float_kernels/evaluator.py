@@ -152,9 +152,9 @@ def _interpolates_integers(node: ir.Node) -> bool:
     return word_attribute(node, "mode", "nearest") != "nearest" and kind is not None and not kind.is_floating_point()
 
 
-def _crops_by_cubes(node: ir.Node) -> bool:
+def _interpolates_a_crop(node: ir.Node) -> bool:
     crops = word_attribute(node, "coordinate_transformation_mode", "half_pixel") == "tf_crop_and_resize"
-    return crops and word_attribute(node, "mode", "nearest") == "cubic"
+    return crops and word_attribute(node, "mode", "nearest") != "nearest"
 
 
 def _smooths_one(node: ir.Node) -> bool:
@@ -239,7 +239,7 @@ _REFUSED = (
     _Refused("Pad", _crops_and_repeats, "engines differ in what negative pads repeat, in every mode but constant"),
     _Refused("Resize", _interpolates_integers, "engines round interpolated integers differently"),
     _Refused("Resize", _smooths_one, "engines centre the antialias filter of a single result at different places"),
-    _Refused("Resize", _crops_by_cubes, "engines extrapolate at different places"),
+    _Refused("Resize", _interpolates_a_crop, "engines place and extrapolate a crop differently"),
     _Refused(
         "ReduceLogSum ReduceLogSumExp",
         lambda n: (kind := _dtype(n)) is not None and kind.is_integer(),
