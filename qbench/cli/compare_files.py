@@ -42,9 +42,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         IncomparableError: not one cell can be compared.
     """
-    from qbench.tracking import Relation, compare_runs
+    from qbench.tracking import COMPARED_KEYS, Relation, compare_runs
 
-    old, new = find_run(arguments.old, arguments.history), find_run(arguments.new, arguments.history)
+    old, new = (find_run(text, arguments.history, COMPARED_KEYS) for text in (arguments.old, arguments.new))
     partial = list(dict.fromkeys(sentence for run in (old, new) for sentence in _missing(run)))
     for sentence in partial:
         say(sentence)

@@ -73,9 +73,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
     """The compare page of the site in ``folder``, with the two runs that were asked for."""
-    from qbench.reporting import compare, write_comparison
+    from qbench.reporting import READ, compare, write_comparison
 
-    old, new = (find_run(text, arguments.history) for text in arguments.compare)
+    old, new = (find_run(text, arguments.history, READ) for text in arguments.compare)
     newest = open_history(arguments.history).heads[-1:] if Path(arguments.history).is_dir() else ()
     first = newest[0].suite if newest else new.suite
     return [write_comparison(compare(old, new), folder, first=first)]

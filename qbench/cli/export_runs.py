@@ -57,8 +57,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 def _chosen(arguments: argparse.Namespace) -> "Iterator[Run]":
     """The runs that were asked for: those that are named are found now, those of ``all`` are read when they are due."""
+    from qbench.reporting import EXPORT_KEYS
+
     names = arguments.runs or ["latest"]
-    named = {text: find_run(text, arguments.history) for text in names if text != "all"}
+    named = {text: find_run(text, arguments.history, EXPORT_KEYS) for text in names if text != "all"}
     for notice in (notice for run in named.values() for notice in run.notices):
         say(notice)
     history = open_history(arguments.history) if "all" in names else None
@@ -68,8 +70,13 @@ def _chosen(arguments: argparse.Namespace) -> "Iterator[Run]":
 
 
 def _each(history: "History | None", suite: str | None) -> "Iterator[Run]":
+    from qbench.reporting import EXPORT_KEYS
+    from qbench.tracking import kept_keys
+
     if history is not None:
-        yield from history.each(head for head in history.heads if suite in (None, head.suite))
+        yield from history.each(
+            (head for head in history.heads if suite in (None, head.suite)), kept_keys(*EXPORT_KEYS)
+        )
         for sentence in (*history.problems, *history.clock_notices):
             say(sentence)
 

@@ -1,6 +1,7 @@
 """Finding runs: a path, an id (or the beginning of one), or ``latest`` in the history folder."""
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -37,19 +38,23 @@ def open_history(folder: str) -> "History":
     return History(Path(folder), now=utc_now())
 
 
-def find_run(text: str, folder: str) -> "Run":
+def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
     """The run that ``text`` names: a file, ``latest``, or an id of the history in ``folder``, whole or its beginning.
 
     Of the history one run alone is read. ``latest`` is the last night: its shards are one run.
+
+    Args:
+        keys: what is kept of each cell; none: everything.
 
     Raises:
         InputError: there is none, or several begin so.
         StoreError: the file is no run file.
     """
-    from qbench.tracking import read_run
+    from qbench.tracking import kept_keys, read_run
 
+    keep = kept_keys(*keys) if keys else None
     if Path(text).is_file():
-        return read_run(Path(text))
+        return read_run(Path(text), keep)
     history = open_history(folder) if Path(folder).is_dir() else None
     runs = () if history is None else history.heads
     if history is not None and text == "latest":
@@ -60,7 +65,7 @@ def find_run(text: str, folder: str) -> "Run":
         found = [run for run in runs if run.id.startswith(text)]
         found = [run for run in found if run.id == text] or found
     if history is not None and len(found) == 1:
-        found = list(history.each(found))
+        found = list(history.each(found, keep))
     if len(found) != 1:
         raise InputError(
             f"Looking for the run '{text}'",

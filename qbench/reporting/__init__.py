@@ -2,7 +2,7 @@
 
 from qbench.reporting.assembly import build_report, build_reports
 from qbench.reporting.compared import Comparison, compare, newest_comparison
-from qbench.reporting.export import EXPORT_FORMATS, cell_facts, export_pieces, export_text
+from qbench.reporting.export import EXPORT_FORMATS, EXPORT_KEYS, cell_facts, export_pieces, export_text
 from qbench.reporting.found import Found
 from qbench.reporting.found_words import found_text
 from qbench.reporting.github import add_step_summary, annotations, step_summary
@@ -10,6 +10,7 @@ from qbench.reporting.line import Line
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.memory import NOTHING, Memory, read_memory, remember
 from qbench.reporting.pace import Pace, last_seconds, left_text
+from qbench.reporting.past import READ
 from qbench.reporting.recent import WINDOW, Recent, recent_runs
 from qbench.reporting.report import Report
 from qbench.reporting.site import compare_page, finding_page, html_pages
@@ -19,9 +20,11 @@ from qbench.reporting.writing import KINDS, front_pages, write_comparison, write
 
 __all__ = [
     "EXPORT_FORMATS",
+    "EXPORT_KEYS",
     "KINDS",
     "NOTHING",
     "PYTEST_MARKUP",
+    "READ",
     "RICH_STYLES",
     "WINDOW",
     "CellKey",

@@ -23,7 +23,7 @@ from qbench.tracking.baseline_file import (
     save_baseline,
 )
 from qbench.tracking.change_points import Level, find_change_points, find_levels
-from qbench.tracking.comparison import CellChange, MetricChange, Relation, compare_runs
+from qbench.tracking.comparison import COMPARED_KEYS, CellChange, MetricChange, Relation, compare_runs
 from qbench.tracking.counts import Nature, metrics_of_line, nature_of
 from qbench.tracking.findings import finding_line, finding_of_line
 from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
@@ -45,6 +45,7 @@ from qbench.tracking.writing import RunWriter
 
 __all__ = [
     "ANNOTATIONS_FILE",
+    "COMPARED_KEYS",
     "FORMAT",
     "INDEX_FILE",
     "TREND_KEYS",

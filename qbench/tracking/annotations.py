@@ -16,6 +16,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from qbench.errors import InputError
 from qbench.judging import Cell
 from qbench.storage import read_toml, value_from_table
 
@@ -70,8 +71,15 @@ def load_annotations(path: Path) -> tuple[Annotation, ...]:
     """The annotations in the file at ``path``; none where there is no such file.
 
     Raises:
-        InputError: it is not TOML, or holds an unknown key, a missing one or a value without sense.
+        InputError: it is not a plain file or not TOML, or holds an unknown key, a missing one or a value without sense.
     """
     if not path.exists():
         return ()
+    if not path.is_file():  # a pipe would be waited for
+        raise InputError(
+            f"Reading the annotations in '{path}'",
+            found="not a plain file",
+            expected="a TOML file",
+            remedy="Remove it, or name another file with --annotations.",
+        )
     return value_from_table(_File, read_toml(path), f"'{path}'").annotation

@@ -1,5 +1,7 @@
 """What people say of alerts: the file, its mistakes, what it covers."""
 
+import os
+
 import pytest
 
 from qbench.errors import InputError
@@ -70,3 +72,10 @@ def test_a_mistake_is_one_sentence(tmp_path, old, new, words):
 def test_what_is_covered(globs, covers):
     note = Annotation(commit="3f2a91c", state=Ruling.INVALID, author="ann", reason="disk", **globs)
     assert note.covers(CELL, "top1@photos") == covers
+
+
+def test_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "annotations.toml")
+    with pytest.raises(InputError) as caught:
+        load_annotations(tmp_path / "annotations.toml")
+    assert caught.value.found == "not a plain file"

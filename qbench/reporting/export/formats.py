@@ -19,6 +19,12 @@ EXPORT_FORMATS: Mapping[str, Callable[[Iterable[Run]], Iterator[str]]] = Mapping
     }
 )
 
+EXPORT_KEYS = (
+    *("suite", "model", "backend", "schema", "variant", "environment_class", "metrics", "digests", "integer_macs"),
+    *("outcome", "headline", "rule", "notices", "remedy", "seconds"),
+)
+"""What of a ``cell`` line an export is made of."""
+
 
 def export_text(runs: Iterable[Run], name: str) -> str:
     """``runs`` in the format ``name``.
