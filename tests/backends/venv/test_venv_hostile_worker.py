@@ -160,7 +160,7 @@ def test_a_requirement_is_a_name_with_versions():
     for text in ("onnxruntime==1.17.3", "numpy<2", "onnxruntime", "onnxruntime[x]>=1,<2"):
         assert plain_requirement(text, "Reading") == text.replace(">=1,<2", "<2,>=1")
     for text in (
-        "--find-links=there",
+        "--pre",
         "--log=FILE",
         "-r",
         "-e .",
