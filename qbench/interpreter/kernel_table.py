@@ -9,7 +9,6 @@ import onnx_ir as ir
 
 from qbench.errors import InputError, UnsupportedError, unknown_name
 from qbench.graph import INTEGER_DOMAIN, POINTWISE, QLINEAR, node_key, outside_operator
-from qbench.interpreter.float_kernels.evaluator import refusal
 from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.integer_kernels import (
     borders,
@@ -124,10 +123,6 @@ def _of_others(node: ir.Node) -> Maker:
     return functions.function if on_levels else reference
 
 
-def _refuse(making: Making) -> Run:
-    raise ValueError(refusal(making.node, making.opset))
-
-
 def make_kernel(making: Making) -> Run:
     """The kernel of a node under its arithmetic.
 
@@ -139,7 +134,7 @@ def make_kernel(making: Making) -> Run:
     maker = KERNELS.get((node.domain, node.op_type), _of_others(node))
     doing = f"Compiling '{node_key(node)}' ({node.op_type}) for the arithmetic '{making.arithmetic.name}'"
     try:
-        return _refuse(making) if refusal(node, making.opset) else maker(making)
+        return maker(making)
     except (InputError, UnsupportedError) as error:
         if f"'{node_key(node)}'" in error.doing:
             raise

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from qbench.graph import Operator, outside_operator
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.batch_error import BatchError
-from qbench.interpreter.float_kernels.evaluator import own_operators
+from qbench.interpreter.float_kernels.evaluator import own_operators, refusal
 from qbench.interpreter.kernel import Making, Run
 
 _SUBGRAPHS = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS})
@@ -19,10 +19,12 @@ def reference(making: Making) -> Run:
     """The operator as ONNX's own evaluator computes it, or the kernel that came with it.
 
     Raises:
-        ValueError: an operator that it does not know.
+        ValueError: an operator that it does not know, or that is refused.
     """
     from onnx.reference import ReferenceEvaluator
 
+    if reason := refusal(making.node, making.opset):
+        raise ValueError(reason)
     if any(attribute.type in _SUBGRAPHS for attribute in making.node.attributes.values()):
         raise ValueError(f"{making.node.op_type} with graphs of its own")
     node = ir.to_proto(making.node)
