@@ -25,6 +25,8 @@ from qbench.graph.size_limits import SizeLimits, too_large
 _DEFAULT_DOMAINS = ("", "ai.onnx")
 _SMALL = 1024
 """Bytes of a constant up to which type inference reads its numbers: they may be a shape."""
+_GRAPH_AS_NODES = 10
+"""Nodes that a graph inside a node counts as: a small file can hold very many, and each is read by every step."""
 _DATA_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
 _FIELDS: Mapping[int, str] = MappingProxyType(
     {
@@ -225,7 +227,7 @@ class _Check:
                 key = (node.domain, node.op_type, node.overload)
                 parts = [called(key, depth + 1)] if key in self._functions else [(1, 0)]
                 parts += [measured(graph.node, depth + 1) for graph in _graphs_of(node)]
-                total += sum(count for count, _ in parts)
+                total += sum(count for count, _ in parts) + _GRAPH_AS_NODES * (len(parts) - 1)
                 height = max(height, *(levels for _, levels in parts))
             return total, height + 1
 
