@@ -34,7 +34,7 @@ def attention(body: str, fed: str = "", **constants: Array) -> ir.Model:
         f"{project}\n {BEGIN}\n {body}\n {END}",
         **{f"w{n}": weights(i, WIDTH, WIDTH, size=0.7) for i, n in enumerate("qkv")},
         heads=np.array([0, LENGTH, HEADS, WIDTH // HEADS]),
-        root=np.float32(0.5).reshape(()),
+        root=np.array(0.5, np.float32),
         w=weights(5, WIDTH // HEADS, 3),
         **constants,
     )
@@ -59,10 +59,11 @@ def padding(size: str) -> str:
 
 
 AXES = np.array([1, 2])
-ONE = np.float32(1).reshape(())
-FAR = np.float32(-1e9).reshape(())
-ZERO = np.float32(0).reshape(())
-NO_END = np.float32(-np.inf).reshape(())
+ONE = np.ones((), np.float32)
+BERTS, LAST = np.array(-1e4, np.float32), np.array(LEAST, np.float32)
+FAR = np.array(-1e9, np.float32)
+ZERO = np.zeros((), np.float32)
+NO_END = np.array(-np.inf, np.float32)
 Case = tuple[ir.Model, Callable[[Array], dict[str, Array]]]
 
 
@@ -85,11 +86,11 @@ CASES: dict[str, Callable[[], Case]] = {
         lambda keep: {},
     ),
     "BERT": lambda: (
-        attention(f"{padding('size')}\n {SOFTMAX}", ", int64[N,L] mask", axes=AXES, one=ONE, size=ONE * -10000),
+        attention(f"{padding('size')}\n {SOFTMAX}", ", int64[N,L] mask", axes=AXES, one=ONE, size=BERTS),
         lambda keep: {"mask": keep.astype(np.int64)},
     ),
     "least float": lambda: (
-        attention(f"{padding('size')}\n {SOFTMAX}", ", int64[N,L] mask", axes=AXES, one=ONE, size=ONE * LEAST),
+        attention(f"{padding('size')}\n {SOFTMAX}", ", int64[N,L] mask", axes=AXES, one=ONE, size=LAST),
         lambda keep: {"mask": keep.astype(np.int64)},
     ),
     "fed": lambda: (
@@ -107,7 +108,7 @@ CASES: dict[str, Callable[[], Case]] = {
             ", float[N,L] mask",
             axes=AXES,
             one=ONE,
-            far=-FAR,
+            far=np.array(1e9, np.float32),
         ),
         lambda keep: {"mask": keep.astype(np.float32)},
     ),
