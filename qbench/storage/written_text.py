@@ -45,7 +45,7 @@ def neutral_text(text: str) -> str:
 def neutral_json(value: object) -> str:
     """``json_text`` of ``value`` with the same content and nothing in it that a terminal or a log acts on."""
     text = json_text(value)
-    if not text.isprintable():
+    if not text.replace("\n", "").isprintable():  # character by character takes long, and is hardly ever needed
         text = "".join(json.dumps(one)[1:-1] if one != "\n" and _is_hidden(one) else one for one in text)
     return _COMMAND_ANYWHERE.sub(r"#\\u0023", text)
 

@@ -1,10 +1,13 @@
 """One row a metric of each measured cell of each run, as CSV (RFC 4180) or as a JSON array of objects."""
 
+import itertools
 from collections.abc import Iterable, Iterator
 
 from qbench.storage import csv_text as table_text
 from qbench.storage import neutral_json
 from qbench.tracking import MetricRow, Run, metric_rows
+
+_AT_ONCE = 1000
 
 
 def csv_text(runs: Iterable[Run]) -> Iterator[str]:
@@ -20,9 +23,9 @@ def rows_text(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def json_list(values: Iterable[object]) -> Iterator[str]:
-    """What ``neutral_json`` writes of a list of ``values`` (tables with something in them), one at a time."""
-    before = "[\n "
-    for value in values:
-        yield before + neutral_json(value).rstrip("\n").replace("\n", "\n ")
-        before = ",\n "
-    yield "\n]\n" if before != "[\n " else "[]\n"
+    """What ``neutral_json`` writes of a list of ``values``, some at a time: one by one takes twice as long."""
+    rows, before = iter(values), "["
+    while several := list(itertools.islice(rows, _AT_ONCE)):
+        yield before + neutral_json(several)[1:-3]  # without the brackets
+        before = ","
+    yield "\n]\n" if before == "," else "[]\n"
