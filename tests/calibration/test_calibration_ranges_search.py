@@ -352,12 +352,12 @@ def test_a_profile_tells_what_raw_values_tell(kind: GridKind) -> None:
 
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "asymmetric"])
-@pytest.mark.parametrize(("qtype", "bins", "within"), [("int4", 512, 0.002), ("int8", 512, 0.02), ("int8", 2048, 0.02)])
-def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, within: float) -> None:
-    """Within 0.2 percent at 4 bits and 2 percent at 8.
+@pytest.mark.parametrize(("qtype", "bins", "nats"), [("int4", 512, 1e-8), ("int8", 512, 1e-5), ("int8", 2048, 2e-5)])
+def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, nats: float) -> None:
+    """A profile's range loses at most ``nats`` more than the least over the raw values; at 4 bits it is the same range.
 
-    Of 8 bits every window is tried, and the raw values' least is one of many that differ by less than the cells of a
-    profile move the counts of bins.
+    The divergence of 8 bits is flat around its least (0.0003 to 0.004 nats): the float bins of a profile move single
+    counts between the bins of the search, and with them the position of the least.
     """
     kind = GridKind(QType.parse(qtype), symmetry)  # type: ignore[arg-type]
     for name in ("gauss", "heavy", "relu"):
@@ -367,7 +367,7 @@ def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, w
             for d in (Distribution.of(values), Statistics.of(values).distribution())
         )
         found = [divergence_of_range(values, kind, float(i.low), float(i.high), bins) for i in (a, b)]
-        assert found[1] == pytest.approx(found[0], rel=within), name
+        assert found[1] == pytest.approx(found[0], rel=0, abs=nats), name
 
 
 def test_bins_narrower_than_cells_are_filled_evenly() -> None:
