@@ -44,7 +44,7 @@ class StoreError(QbenchError):
 
 
 class DamagedError(StoreError):
-    """A file of ours was read, and holds what it should not: torn, of another format, not what a digest names."""
+    """A file that qbench wrote is damaged: torn, of another format, or not what its digest names."""
 
 
 class IncomparableError(QbenchError):

@@ -101,7 +101,7 @@ def _print(regressions: "Sequence[Regression]", trends: Trends, arguments: argpa
             _print_one(one, arguments)
     if new:
         put()
-        put(f"Mend it, bisect it, accept the new results, or say what it is in {trends.annotations_path}.")
+        put(f"Fix it, bisect it, accept the new results, or classify it in {trends.annotations_path}.")
 
 
 def _print_one(one: "Regression", arguments: argparse.Namespace) -> None:

@@ -26,7 +26,7 @@ def print_commands(commands: Iterable[str]) -> None:
 
 
 def put(line: str = "") -> None:
-    """One line of facts: all that is no JSON, whatever stands in it, leaves the program here or by ``say``."""
+    """One line of facts: all output except JSON is printed here or by ``say``."""
     print(neutral_line(line))
 
 

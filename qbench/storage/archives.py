@@ -1,4 +1,4 @@
-"""Arrays of an ``.npz`` file or of its bytes, whoever wrote them: only numbers come out, nothing is unpickled.
+"""Arrays of an ``.npz`` file or of its bytes, from any source: only numbers are read, nothing is unpickled.
 
 What the headers declare is added up before any array is read, so that a small file cannot ask for much memory.
 """
@@ -42,7 +42,7 @@ def read_archive(
         source: a file or its bytes. names: those that are read; None: all. most: bytes of them together; None: any.
 
     Raises:
-        ArchiveError: it is no archive of arrays of numbers. TooLargeError: they take more than ``most``.
+        ArchiveError: it is not an archive of arrays of numbers. TooLargeError: they take more than ``most``.
         OSError: the file cannot be read.
     """
     with io.BytesIO(source) if isinstance(source, bytes) else source.open("rb") as file:
@@ -64,7 +64,7 @@ def array_names(source: Path) -> tuple[str, ...]:
     """The names that the archive ``source`` lists, whatever they hold.
 
     Raises:
-        ArchiveError: it is no archive. OSError: the file cannot be read.
+        ArchiveError: it is not an archive. OSError: the file cannot be read.
     """
     try:
         with source.open("rb") as file, zipfile.ZipFile(file) as archive:
@@ -93,7 +93,8 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
     """The bytes of the array in ``member`` by its header.
 
     Raises:
-        ArchiveError: it is no array of numbers, packed or locked in another way than numpy's, or not all there.
+        ArchiveError: it is not an array of numbers, is compressed or encrypted in another way than numpy's, or is cut
+            short.
     """
     from numpy.lib import format as npy
 
@@ -106,7 +107,7 @@ def _declared(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> int:
         read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[npy.read_magic(start)]
         shape, _, dtype = read(start)
     except Exception as error:  # tokenize, ast and numpy's own
-        raise ArchiveError(f"'{name}', which is no array ({type(error).__name__})") from error
+        raise ArchiveError(f"'{name}', which is not an array ({type(error).__name__})") from error
     if dtype.kind not in _NUMBERS:
         what = "Python objects (pickles), which are never loaded" if dtype.hasobject else f"values of dtype {dtype}"
         raise ArchiveError(f"'{name}' with {what}")

@@ -40,7 +40,7 @@ def read_json(path: Path, doing: str) -> dict[str, Any]:
     """The object in the JSON file at ``path``; ``doing`` is for the error.
 
     Raises:
-        InputError: the file cannot be read, or is no JSON object.
+        InputError: the file cannot be read, or is not a JSON object.
     """
     try:
         found = json.loads(path.read_bytes())

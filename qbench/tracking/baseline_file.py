@@ -95,8 +95,8 @@ def find_baseline(path: Path, *, keep_whole_parts: bool = False) -> Baseline | N
     """The baseline at ``path`` with its answers; None: there is none.
 
     Args:
-        keep_whole_parts: a damaged ``.npz`` file is no error: what is whole is given, and ``Baseline.lost`` says what
-            is not. For a run that makes the reference anew.
+        keep_whole_parts: a damaged ``.npz`` file is not an error: what is whole is given, and ``Baseline.lost`` names
+            the rest. For a run that makes the reference anew.
 
     Raises:
         DamagedError, StoreError: as ``load_baseline``.

@@ -24,7 +24,7 @@ from qbench.tracking.shards import joined_run, shard_groups
 _FAMILY = FORMAT.partition("/")[0] + "/"
 
 _HEAD_BYTES = 1 << 20
-"""A first line that is longer is no ``run`` line."""
+"""A first line that is longer is not a ``run`` line."""
 
 Keep = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
 """What a reader keeps of a ``cell`` line; None: nothing."""
@@ -302,7 +302,7 @@ class _Reading:
 
 
 _SENSELESS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
-"""What is raised by a line that is no record."""
+"""The exceptions that reading a line raises when it is not a record."""
 
 
 def _decoded(text: bytes) -> dict[str, Any]:
@@ -313,7 +313,7 @@ def _decoded(text: bytes) -> dict[str, Any]:
     """
     line: dict[str, Any] = (_CAREFUL if _HUGE.search(text) else _DECODER).decode(text.decode("utf-8-sig"))
     if type(line) is not dict:
-        raise TypeError("a line that is no table")
+        raise TypeError("a line that is not a table")
     if b"\\ud" in text or b"\\uD" in text:  # JSON can spell half a character, which no file or page can hold
         return {_whole_characters(key): _whole_characters(one) for key, one in line.items()}
     return line

@@ -198,11 +198,11 @@ def test_a_number_next_to_levels_of_16_bits(operator: str, dtype: str, first: bo
     np.testing.assert_array_equal(counted(proto, "ort-x64", levels), evaluated(proto, levels))
     grids = {one.name: onnx.numpy_helper.to_array(one).item() for one in proto.graph.initializer}
     known = Fraction(grids["sk"]) * (grids["k"] - grids["zk"])
+    if operator == "Div" and first:
+        levels = levels[levels != grids["z0"]]  # a quotient by zero has no exact value
     wanted = []
     for level in levels.tolist():
         pair = [Fraction(grids["s0"]) * (level - grids["z0"]), known][:: -1 if first else 1]
-        if operator == "Div" and pair[1] == 0:
-            pytest.skip("a quotient by zero")
         real = {
             "Add": lambda a, b: a + b,
             "Sub": lambda a, b: a - b,

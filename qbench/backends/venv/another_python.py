@@ -129,7 +129,7 @@ def mirrored_backend(like: str, doing: str) -> OrtBackend | LoweredOrtBackend:
     """Our backend ``like``, which another Python can run; ``doing`` is for the error.
 
     Raises:
-        InputError: there is none, or it is no backend of ONNX Runtime.
+        InputError: it does not exist, or is not a backend of ONNX Runtime.
     """
     from qbench.backends.named import get_backend
 

@@ -46,7 +46,7 @@ class NotImplemented(Exception):  # noqa: A001, N818 - the engine's own name for
 
 
 class GarbledError(Exception):
-    """What came in is no message."""
+    """The bytes received are not a message."""
 
 
 def write_message(file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:

@@ -126,7 +126,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     except ValueError as error:
         raise _damaged(path, f"a line that is no JSON ({error})") from error
     if not all(isinstance(line, dict) for line in lines):
-        raise _damaged(path, "a line that is no table")
+        raise _damaged(path, "a line that is not a table")
     if text and not lines:
         raise _damaged(path, "no first line")
     if text and not text.endswith("\n"):

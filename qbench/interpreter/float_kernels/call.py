@@ -1,4 +1,4 @@
-"""One node of a float graph as a kernel of ours sees it, and what a kernel is."""
+"""One node of a float graph as the arguments of a kernel, and the type of a kernel."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -25,7 +25,7 @@ _NEWEST = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class _Own:
-    """A kernel of ours for the versions ``first`` … ``last`` of an operator."""
+    """qbench's own kernel for the versions ``first`` … ``last`` of an operator."""
 
     kernel: Kernel
     first: int = 1
@@ -130,7 +130,7 @@ def _skips(node: ir.Node) -> bool:
         return False
     dilations = ints_attribute(node, "dilations", (1,) * len(kernel))
     more = ints_attribute(node, "output_padding", (0,) * len(kernel))
-    gap = 1 if node.op_type == "ConvTranspose" else 2  # of which the last element of a stride's rest is no matter
+    gap = 1 if node.op_type == "ConvTranspose" else 2  # the last element of a stride's rest does not matter
     return any(s - d * (k - 1) - 1 - o >= gap for s, d, k, o in zip(strides, dilations, kernel, more, strict=False))
 
 

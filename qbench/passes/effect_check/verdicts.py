@@ -94,7 +94,7 @@ class OutputChange:
 
     Args:
         moved, of: elements that differ, of how many.
-        steps: the farthest, in whole steps of the output's grid; None: it has no grid, or an element is no number.
+        steps: the farthest, in whole steps of the output's grid; None: it has no grid, or an element is not a number.
     """
 
     output: str

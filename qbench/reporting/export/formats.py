@@ -30,7 +30,7 @@ def export_text(runs: Iterable[Run], name: str) -> str:
     """``runs`` in the format ``name``.
 
     Raises:
-        InputError: there is no such format.
+        InputError: the format does not exist.
     """
     return "".join(export_pieces(runs, name))
 
@@ -39,7 +39,7 @@ def export_pieces(runs: Iterable[Run], name: str) -> Iterator[str]:
     """``export_text`` piece by piece: of a long history neither runs nor text are in memory at once.
 
     Raises:
-        InputError: there is no such format.
+        InputError: the format does not exist.
     """
     if name not in EXPORT_FORMATS:
         raise unknown_name("Exporting runs", "format", name, EXPORT_FORMATS)
