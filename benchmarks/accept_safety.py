@@ -10,7 +10,8 @@
     lost cells  = results that a process said it accepted, ended with 0, and that are not in the baseline afterwards
 
 Processes are forks of one that has imported everything, so that they meet more often than processes that a person
-starts. With ``--package`` another checkout of qbench is tried, for numbers from before a change.
+starts. The exit code is 1 where a count of what must not happen is not 0. With ``--package`` another checkout of qbench
+is tried, for numbers from before a change.
 
 Run: python benchmarks/accept_safety.py [--package DIR] [--only kills|cells|sessions]
 """
@@ -108,6 +109,9 @@ flips = { "ort-cpu*" = 3 }
 FILE = "suites/trial.qbench.toml"
 REFERENCE = ["--qbench-accept-fp32", "--qbench-accept=all", "--qbench-reason", "a trial"]
 MODELS = ("plain", "keeps")
+TRIED = ("points", "rounds", "said accepted", "accepted cells")
+"""Counts of what was tried; every other count has to be 0."""
+
 Command = Callable[[], int]
 
 
@@ -418,13 +422,15 @@ def _forget_cells(folder: Path, model: str) -> None:
     path.with_name(f"{model}.accepted.npz").unlink(missing_ok=True)
 
 
-def show(title: str, found: dict[str, int]) -> None:
-    """A line of the table."""
+def show(title: str, found: dict[str, int]) -> bool:
+    """A line of the table; whether something was tried and nothing went wrong."""
     print(f"{title:44} " + ", ".join(f"{name} {count}" for name, count in found.items()), flush=True)
+    tried = {name: count for name, count in found.items() if name in TRIED}
+    return all(tried.values()) and sum(found.values()) == sum(tried.values())
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table; the exit code is 1 where something was lost, torn or left."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--package", type=Path, help="a checkout of qbench to try instead of the installed one")
     parser.add_argument("--only", choices=("kills", "cells", "sessions"))
@@ -442,6 +448,7 @@ def main() -> None:
     import qbench
 
     print(f"qbench in {Path(qbench.__file__).parent.parent.name}", flush=True)
+    good = True
     with tempfile.TemporaryDirectory() as name:
         place = Path(name).resolve()
         os.environ["QBENCH_CACHE"] = str(place / "cache")
@@ -449,16 +456,17 @@ def main() -> None:
         if arguments.only in (None, "kills"):
             trials = [Path(shutil.copytree(whole, place / name)) for name in ("accept", "pytest", "report")]
             accept = qbench_command("accept", "latest", "--what", "all", "--reason", "a trial")
-            show("kill: qbench accept", kills(trials[0], accept, "baselines"))
-            show("kill: pytest --qbench-accept-fp32 … =all", kills_of_session(trials[1], *REFERENCE, seed=5))
+            good &= show("kill: qbench accept", kills(trials[0], accept, "baselines"))
+            good &= show("kill: pytest --qbench-accept-fp32 … =all", kills_of_session(trials[1], *REFERENCE, seed=5))
             report = qbench_command("report", "--report", "html", "--report", "md")
-            show("kill: qbench report", kills(trials[2], report, "reports"))
+            good &= show("kill: qbench report", kills(trials[2], report, "reports"))
         if arguments.only in (None, "cells"):
             for model in MODELS:
                 title = f"8 × qbench accept, model '{model}'"
-                show(title, parallel_cells(whole, place / f"cells-{model}", model, arguments.rounds))
+                good &= show(title, parallel_cells(whole, place / f"cells-{model}", model, arguments.rounds))
         if arguments.only in (None, "sessions"):
-            show("3 × pytest --qbench-accept=new", parallel_sessions(whole, place / "sessions", 5))
+            good &= show("3 × pytest --qbench-accept=new", parallel_sessions(whole, place / "sessions", 5))
+    sys.exit(0 if good else 1)
 
 
 if __name__ == "__main__":

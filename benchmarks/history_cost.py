@@ -137,7 +137,7 @@ def measured(history: Path, code: Path, out: Path, only: str) -> Iterator[tuple[
 
 
 def main() -> None:
-    """Print the table."""
+    """Print the table; the exit code is 1 where a command ended with an error or went beyond ``LIMIT_MB``."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=5000)
     parser.add_argument("--cells", type=int, default=60)
@@ -145,6 +145,7 @@ def main() -> None:
     parser.add_argument("--code", metavar="DIR", default=str(Path(__file__).parents[1]), help="the checkout to measure")
     parser.add_argument("--only", metavar="TEXT", default="", help="only commands whose name holds this")
     arguments = parser.parse_args()
+    good = True
     with tempfile.TemporaryDirectory() as name:
         kept = Path(arguments.keep or name).absolute()
         shapes = {"many": (arguments.runs, arguments.cells), "large": (1, 30_000)}
@@ -156,6 +157,8 @@ def main() -> None:
             print(f"{runs} runs × {cells} cells, {size / 1e6:.0f} MB", flush=True)
             for command, code, seconds, peak in measured(history, Path(arguments.code), Path(name), arguments.only):
                 print(f"  {command:40} exit {code}  {seconds:7.1f} s  {peak:6.0f} MB", flush=True)
+                good &= code in (0, 1) and peak <= LIMIT_MB  # 1: a finding, as of ``history check``
+    sys.exit(0 if good else 1)
 
 
 if __name__ == "__main__":

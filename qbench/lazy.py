@@ -2,8 +2,8 @@
 
 A suite is expanded from names and small numbers; whoever does so must not pay for numpy, onnx and every engine.
 
-An interrupt waits until a file is loaded: numpy and onnx that are loaded by half cannot be loaded again in the process,
-and what has to be written at the end of an interrupted run needs them.
+An interrupt, SIGTERM too, waits until a file is loaded: numpy and onnx that are loaded by half cannot be loaded again
+in the process, and what has to be written at the end of an interrupted run needs them.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from types import FrameType
 from typing import Any
 
 Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
@@ -19,19 +20,28 @@ Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
 @contextlib.contextmanager
 def loaded_whole() -> Iterator[None]:
-    """An interrupt that comes inside the block is raised at its end."""
-    plain = signal.getsignal(signal.SIGINT)
-    if plain is not signal.default_int_handler or threading.current_thread() is not threading.main_thread():
-        yield  # inside of another block, or not for us
+    """SIGINT and SIGTERM that come inside the block are handled at its end, where Python code handles them.
+
+    So SIGTERM waits inside ``ended_like_interrupted``; where the system handles it, it ends the process at once.
+    """
+    with _held_back(signal.SIGTERM), _held_back(signal.SIGINT):
+        yield
+
+
+@contextlib.contextmanager
+def _held_back(number: signal.Signals) -> Iterator[None]:
+    handler = signal.getsignal(number)
+    if not callable(handler) or threading.current_thread() is not threading.main_thread():
+        yield
         return
-    came: list[int] = []
-    signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    came: list[FrameType | None] = []
+    signal.signal(number, lambda _, frame: came.append(frame))
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, plain)
+        signal.signal(number, handler)
         if came:
-            raise KeyboardInterrupt
+            handler(number, came[0])
 
 
 def open_on_use(package: str, files: Mapping[str, tuple[str, ...]]) -> Door:

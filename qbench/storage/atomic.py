@@ -71,19 +71,28 @@ def staged_files(path: Path) -> Iterator[Path]:
 
 
 def require_writable(path: Path) -> None:
-    """Check that a file could be put at ``path`` now; leaves nothing behind, no folder either.
+    """Check that a file may be put at ``path``, by permissions alone: nothing is made and nothing removed.
 
     Raises:
         StoreError: ``path`` is a folder or a device, its folder is read-only, or there can be no such folder.
     """
-    if path.exists() and not path.is_file():
-        raise _unwritable(path, OSError("a folder" if path.is_dir() else "no plain file"))
     try:
-        folder = next(parent for parent in path.absolute().parents if parent.exists())
-        with spare_folder(folder) as aside, tempfile.NamedTemporaryFile(prefix=f".{path.name}.", dir=aside):
-            pass
+        reason = _hindrance(path)
     except OSError as error:
         raise _unwritable(path, error) from error
+    if reason:
+        raise _unwritable(path, OSError(reason))
+
+
+def _hindrance(path: Path) -> str:
+    """Why no file may be put at ``path``; empty where one may."""
+    if path.exists() and not path.is_file():
+        return "a folder" if path.is_dir() else "no plain file"
+    folder = next(parent for parent in path.absolute().parents if parent.exists())
+    if not folder.is_dir():
+        return os.strerror(errno.ENOTDIR)
+    may_write = os.access(folder, os.W_OK | os.X_OK) and folder.stat().st_mode & 0o222  # access lets root into /proc
+    return "" if may_write else os.strerror(errno.EACCES)
 
 
 def _unwritable(path: Path, error: OSError) -> StoreError:

@@ -5,15 +5,23 @@ more was left by one that was killed; the next one that makes something there sw
 removes its file, and a process that waits for it then waits for the next file of that name.
 
 Where files of users are written (``baselines/``, ``reports/``, ``-o``) the lock and all temporary files are in one
-folder next to them, ``.qbench``, which holds a ``.gitignore`` for itself: ``git add`` takes nothing of it. It appears
-by a rename, already ignored, and goes by a rename, still ignored, so that a kill leaves nothing that git shows (but for
-an empty ``.gitignore``, between making and writing that file). Without a process at work there is no such folder.
+folder next to them, ``.qbench``, whose ``.gitignore`` excludes all of it from git and is the marker of a folder that
+qbench made. It is filled under another name and appears by a rename, and goes by a rename, still ignored, so that a
+kill leaves nothing that git shows (except an empty ``.gitignore``, between making and writing that file). Without a
+process at work there is no such folder.
+
+Only what qbench made is used or removed: never a symbolic link, a folder of another user or one without the marker, and
+in a folder with the marker only the lock and folders named by ``_PART``. Whatever else is there stays, and so does the
+folder then.
 """
 
 import contextlib
+import errno
 import os
+import re
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +30,14 @@ from filelock import FileLock
 from qbench.errors import StoreError
 
 _MAKING, _LOCK = ".making-", ".lock"
+_MADE = re.compile(rf"{re.escape(_MAKING)}[0-9a-f]{{16}}")
 _WORK, _IGNORED, _HELD = ".qbench", ".gitignore", "lock"
+_MARKER = b"# Made by qbench for its lock and temporary files. The next qbench that writes here removes it.\n*\n"
+_PART = re.compile(r"part-[0-9a-f]{16}")
+_ASIDE = re.compile(rf"{re.escape(_WORK)}-[0-9a-f]{{16}}")
+_LOOKS = 3
+"""How often a folder is looked at before it counts as foreign: others may replace it between two system calls."""
+
 _TRIES = 1000
 """How often the folder may be taken away under a waiting process before that gives up: a guard against a loop."""
 
@@ -36,7 +51,7 @@ def made_aside(folder: Path) -> Iterator[Path]:
     """
     work = folder / f"{_MAKING}{secrets.token_hex(8)}"
     with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):  # a disk without locks: nobody sweeps there either
+        with contextlib.suppress(OSError):  # a disk without locks: nothing is swept there either
             stack.enter_context(alone(folder, work.name))
         work.mkdir()
         stack.callback(shutil.rmtree, work, ignore_errors=True)
@@ -68,14 +83,14 @@ def alone(folder: Path, name: str) -> Iterator[None]:
 def work_folder(folder: Path) -> Iterator[Path]:
     """``folder`` held by one process (and thread) at a time; gives a folder in it for temporary files.
 
-    What processes that were killed left there is removed first. Not reentrant.
+    What qbench processes that were killed left there is removed first. Not reentrant.
 
     Raises:
-        StoreError: ``folder`` cannot be written, or its disk has no locks.
+        StoreError: ``folder`` cannot be written, its disk has no locks, or its ``.qbench`` is not qbench's.
     """
     with contextlib.ExitStack() as stack:
         try:
-            work = stack.enter_context(_held(folder, waits=True))
+            part = stack.enter_context(_held(folder, waits=True))
         except OSError as error:
             raise StoreError(
                 f"Locking '{folder}' to write in it",
@@ -83,18 +98,22 @@ def work_folder(folder: Path) -> Iterator[Path]:
                 expected="a writable folder with free space, on a disk with file locks",
                 remedy=f"Make it and '{folder / _WORK}' writable, or name another folder.",
             ) from error
-        yield work
+        yield part
 
 
 @contextlib.contextmanager
 def spare_folder(folder: Path) -> Iterator[Path]:
-    """A folder for temporary files of ``folder``: as ``work_folder`` without waiting, or else ``folder`` itself."""
+    """A folder for temporary files of ``folder``: as ``work_folder`` without waiting, or else ``folder`` itself.
+
+    ``folder`` itself where another process or user holds it, where ``.qbench`` is not qbench's (which anyone can cause
+    in a shared folder), on a disk without locks, and where nothing can be written.
+    """
     with contextlib.ExitStack() as stack:
         try:
-            work = stack.enter_context(_held(folder, waits=False))
-        except OSError:  # held by another process, of another user, on a disk without locks; or nothing can be written
-            work = folder
-        yield work
+            part = stack.enter_context(_held(folder, waits=False))
+        except (OSError, StoreError):
+            part = folder
+        yield part
 
 
 @contextlib.contextmanager
@@ -103,40 +122,109 @@ def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
     lock = FileLock(work / _HELD, blocking=waits)
     for tries_left in reversed(range(_TRIES)):
         try:
-            _make_ignored(work)
+            if not _is_there(work):
+                _make_ignored(work)
             lock.acquire()
             break
-        except FileNotFoundError:  # the process that held the folder has just taken it away, or swept ours
-            if not tries_left:
+        except OSError as error:  # other processes have just made it, or taken it away, or swept ours
+            if not tries_left or error.errno not in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY):
                 raise
     try:
-        for path in (*folder.glob(f"{_WORK}-*"), *work.iterdir()):
-            if path.name not in (_IGNORED, _HELD):
-                _remove(path)
-        yield work
+        if _ignore_text(work) != _MARKER:
+            (work / _IGNORED).write_bytes(_MARKER)
+        for path in folder.iterdir():
+            if _ASIDE.fullmatch(path.name):
+                with contextlib.suppress(FileNotFoundError):  # its process has removed it
+                    if not _foreign(path):
+                        _clear(path)
+        _remove_parts(work)
+        part = work / f"part-{secrets.token_hex(8)}"
+        part.mkdir()
+        yield part
     finally:
-        gone = _aside(work)
         with contextlib.suppress(OSError):  # some systems rename and remove nothing that is open: then it stays
-            os.rename(work, gone)
-            _clear(gone)
+            _remove_parts(work)
+            if {path.name for path in work.iterdir()} <= {_IGNORED, _HELD}:
+                gone = _aside(work)
+                os.rename(work, gone)
+                _clear(gone)
         lock.release()
 
 
+def _is_there(work: Path) -> bool:
+    """Whether ``work`` is there.
+
+    Raises:
+        StoreError: it is there, but qbench, run by this user, did not make it.
+    """
+    found = ""
+    for _ in range(_LOOKS):
+        try:
+            found = _foreign(work)
+        except FileNotFoundError:
+            return False
+        if not found:
+            return True
+    raise StoreError(
+        f"Locking '{work.parent}' to write in it",
+        found=f"{found} at '{work}'",
+        expected="none there, or the folder that qbench makes for its lock and temporary files",
+        remedy=f"Move '{work}' away, or name another folder.",
+    )
+
+
+def _foreign(folder: Path) -> str:
+    """What ``folder`` is, where it cannot be one that qbench, run by this user, made; else an empty text.
+
+    It can where it carries the marker; and where it holds nothing, or only an empty lock and the beginning of a marker:
+    that leaves a kill, or filelock, which makes the folder of a lock when another process has just taken it away.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    facts = folder.lstat()
+    if not stat.S_ISDIR(facts.st_mode):
+        return "a symbolic link" if stat.S_ISLNK(facts.st_mode) else "a file"
+    if os.name != "nt" and facts.st_uid != os.geteuid():
+        return "a folder of another user"
+    text = _ignore_text(folder)
+    if text == _MARKER:
+        return ""
+    try:
+        with os.scandir(folder) as entries:
+            fits = {_HELD: _is_empty_file, _IGNORED: lambda _: text is not None and _MARKER.startswith(text)}
+            is_bare = all(entry.name in fits and fits[entry.name](entry) for entry in entries)
+    except PermissionError:
+        is_bare = False
+    return "" if is_bare else "a folder that qbench did not make"
+
+
+def _ignore_text(folder: Path) -> bytes | None:
+    """The ``.gitignore`` in ``folder``; None where that is no plain file of the marker's size or less."""
+    path = folder / _IGNORED
+    try:
+        facts = path.lstat()
+        if stat.S_ISREG(facts.st_mode) and facts.st_size <= len(_MARKER):
+            return path.read_bytes()
+    except OSError:
+        pass
+    return None
+
+
 def _make_ignored(work: Path) -> None:
-    """Make ``work``, with its ``.gitignore`` in it from the first moment."""
-    if work.is_dir():
-        return
+    """Make ``work``, with its ``.gitignore`` in it from the first moment.
+
+    Raises:
+        OSError: another process was faster (``ENOTEMPTY``, ``EEXIST``), or swept it, or it cannot be made.
+    """
     new = _aside(work)
     new.mkdir(parents=True)
-    (new / _IGNORED).write_text("*\n", encoding="utf-8")
     try:
+        (new / _IGNORED).write_bytes(_MARKER)
         os.rename(new, work)
-    except FileNotFoundError:
+    except OSError:
+        _clear(new)
         raise
-    except OSError:  # another process was faster
-        _remove(new)
-        if not work.is_dir():
-            raise
 
 
 def _aside(work: Path) -> Path:
@@ -144,35 +232,47 @@ def _aside(work: Path) -> Path:
 
 
 def _clear(folder: Path) -> None:
-    """Remove ``folder``; its ``.gitignore`` goes last, so that git never shows what a kill leaves."""
+    """Remove ``folder`` and what qbench made in it; with anything else in it, it stays, ignored as before.
+
+    The ``.gitignore`` goes last, so that git never shows what a kill leaves.
+    """
+    with contextlib.suppress(OSError):
+        _remove_parts(folder)
+        (folder / _HELD).unlink(missing_ok=True)
+        if {path.name for path in folder.iterdir()} <= {_IGNORED}:
+            (folder / _IGNORED).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove the folders of temporary files in ``folder``; ``rmtree`` follows no link, at its root or below."""
     for path in folder.iterdir():
-        if path.name != _IGNORED:
-            _remove(path)
-    (folder / _IGNORED).unlink(missing_ok=True)
-    folder.rmdir()
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        with contextlib.suppress(OSError):
-            _clear(path)
-    else:
-        with contextlib.suppress(OSError):
-            path.unlink()
+        if _PART.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def sweep(folder: Path) -> None:
-    """Remove what was made aside in ``folder``, and the files of locks, that nobody holds any more."""
+    """Remove what was made aside in ``folder``, and the files of locks (empty, as locks are), that nobody holds."""
+    names = dict[str, None]()
     with os.scandir(folder) as entries:
-        names = [entry.name for entry in entries]
-    for name in dict.fromkeys(
-        one.removesuffix(_LOCK) for one in names if one.startswith(_MAKING) or one.endswith(_LOCK)
-    ):
+        for entry in entries:
+            name = entry.name.removesuffix(_LOCK)
+            if _MADE.fullmatch(name) or (name != entry.name and _is_empty_file(entry)):
+                names[name] = None
+    for name in names:
         path = folder / f"{name}{_LOCK}"
         with contextlib.suppress(OSError), FileLock(path, blocking=False):  # held by others, of another user, or gone
-            if name.startswith(_MAKING):
+            if _MADE.fullmatch(name):
                 shutil.rmtree(folder / name, ignore_errors=True)
             _take_away(path)
+
+
+def _is_empty_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        facts = entry.stat(follow_symlinks=False)
+    except OSError:  # removed meanwhile
+        return False
+    return stat.S_ISREG(facts.st_mode) and not facts.st_size
 
 
 def _take_away(path: Path) -> None:

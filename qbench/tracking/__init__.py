@@ -34,7 +34,7 @@ from qbench.tracking.index_file import INDEX_FILE
 from qbench.tracking.leftovers import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
 from qbench.tracking.merging import Merge, merge_run_files
 from qbench.tracking.new_reference import accept_reference
-from qbench.tracking.ordering import in_commit_order, in_start_order, main_line, measured_commit
+from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
 from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
 from qbench.tracking.scope import Scope
@@ -103,7 +103,6 @@ __all__ = [
     "finding_of_line",
     "group_alerts",
     "in_commit_order",
-    "in_start_order",
     "is_taken",
     "joined_shards",
     "kept_keys",

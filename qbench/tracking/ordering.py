@@ -51,12 +51,6 @@ def start_order(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | N
     return tuple(sorted(range(len(headers)), key=key))
 
 
-def in_start_order(runs: Iterable[Run], now: datetime.datetime | None = None) -> tuple[Run, ...]:
-    """``runs``, of all suites, in the order of ``start_order``."""
-    given = tuple(runs)
-    return tuple(given[position] for position in start_order([run.header for run in given], now))
-
-
 def next_start(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What a new run writes of its place among ``headers``, those in its folder: ``sequence`` and ``after``."""
     order = start_order(headers)

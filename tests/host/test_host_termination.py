@@ -37,13 +37,14 @@ def test_a_handler_that_is_there_stays(monkeypatch):
         signal.signal(signal.SIGTERM, plain)
 
 
-def test_an_interrupt_waits_for_what_is_loaded():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_waits_for_what_is_loaded(number):
     done = []
 
     def load():
-        with loaded_whole():
+        with ended_like_interrupted(), loaded_whole():
             with loaded_whole():
-                os.kill(os.getpid(), signal.SIGINT)
+                os.kill(os.getpid(), number)
                 done.append("inner")
             done.append("outer")
 
@@ -51,3 +52,9 @@ def test_an_interrupt_waits_for_what_is_loaded():
         load()
     assert done == ["inner", "outer"]
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_a_load_keeps_no_signal_from_the_system():
+    with loaded_whole():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

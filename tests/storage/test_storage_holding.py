@@ -1,7 +1,8 @@
-"""What a killed process leaves in a folder is swept, what somebody holds is not; a name is held by one at a time."""
+"""What a killed process leaves in a folder is swept, what a process holds or others made is not; one holds a name."""
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -9,7 +10,8 @@ import threading
 
 import pytest
 
-from qbench.storage import Cache, work_folder, write_bytes
+from qbench.errors import StoreError
+from qbench.storage import Cache, require_writable, staged_files, work_folder, write_bytes
 from qbench.storage.holding import alone, made_aside, sweep
 
 KILLED = """
@@ -46,12 +48,13 @@ def test_what_somebody_holds_is_not_swept(tmp_path):
 
 
 def test_entries_are_not_swept_whatever_they_are_called(tmp_path):
-    for name in ("key", ".hidden", "making-x", "lock"):
+    for name in ("key", ".hidden", "making-x", "lock", ".making-mine"):
         (tmp_path / name).mkdir()
-    (tmp_path / ".making-old").mkdir()
+    (tmp_path / "other.lock").write_text("content of another program")
+    (tmp_path / ".making-0123456789abcdef").mkdir()
     (tmp_path / "old.lock").touch()
     sweep(tmp_path)
-    assert sorted(os.listdir(tmp_path)) == [".hidden", "key", "lock", "making-x"]
+    assert sorted(os.listdir(tmp_path)) == [".hidden", ".making-mine", "key", "lock", "making-x", "other.lock"]
 
 
 def test_a_name_is_held_by_one_at_a_time_while_others_sweep(tmp_path):
@@ -92,16 +95,163 @@ def test_a_work_folder_is_held_by_one_at_a_time_and_goes_with_the_last(tmp_path)
     assert os.listdir(tmp_path) == ["counter"]
 
 
-def test_writers_of_files_sweep_what_killed_ones_left_and_wait_for_nobody(tmp_path):
-    (tmp_path / ".qbench").mkdir()
-    (tmp_path / ".qbench" / ".page.html.x1").write_text("half")
-    with work_folder(tmp_path):
-        write_bytes(tmp_path / "page.html", b"whole")
-    assert os.listdir(tmp_path) == ["page.html"]
-    (tmp_path / ".qbench").mkdir()
-    (tmp_path / ".qbench" / ".page.html.x1").write_text("half")
-    write_bytes(tmp_path / "page.html", b"whole")
-    assert os.listdir(tmp_path) == ["page.html"]
+KILLED_WRITER = """
+import os, signal, sys
+from pathlib import Path
+from qbench.storage import work_folder
+
+with work_folder(Path(sys.argv[1])) as work:
+    (work / "half").write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.fixture
+def left(tmp_path):
+    """``.qbench`` as a killed process left it."""
+    done = subprocess.run([sys.executable, "-c", KILLED_WRITER, str(tmp_path)], check=False)
+    assert done.returncode == -signal.SIGKILL
+    (part,) = (tmp_path / ".qbench").glob("part-*")
+    assert os.listdir(part) == ["half"]
+    return tmp_path / ".qbench"
+
+
+def write_waiting(folder):
+    with work_folder(folder) as work:
+        write_bytes(folder / "page.html", b"whole", aside=work)
+
+
+def write_now(folder):
+    write_bytes(folder / "page.html", b"whole")
+
+
+def write_several(folder):
+    with staged_files(folder / "page.html") as staged:
+        (staged / "page.html").write_bytes(b"whole")
+
+
+WRITERS = (write_waiting, write_now, write_several)
+
+
+def tree(folder):
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_writers_of_files_sweep_what_killed_ones_left(tmp_path, left, write):
+    marked, unmarked, empty = (tmp_path / f".qbench-{digit * 16}" for digit in "abc")
+    shutil.copytree(left, marked)  # killed while it took the folder away, or made one
+    unmarked.mkdir()
+    (unmarked / ".gitignore").touch()
+    empty.mkdir()
+    write(tmp_path)
+    assert tree(tmp_path) == ["page.html"]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_writers_remove_nothing_foreign_from_a_marked_folder(tmp_path, left, write):
+    outside = tmp_path / "outside"
+    (outside / "deep").mkdir(parents=True)
+    part = next(left.glob("part-*"))
+    (part / "link").symlink_to(outside)
+    (left / "part-0123456789abcdef").symlink_to(outside)
+    (left / "notes.toml").write_text("mine")
+    aside = tmp_path / ".qbench-0123456789abcdef"
+    shutil.copytree(left, aside, symlinks=True)
+    write(tmp_path)
+    kept = {".gitignore", "notes.toml", "part-0123456789abcdef"}
+    assert set(os.listdir(left)) == {*kept, "lock"}
+    assert set(os.listdir(aside)) == kept
+    assert os.listdir(outside) == ["deep"]
+
+
+@pytest.mark.parametrize("write", WRITERS)
+def test_writers_leave_folders_that_only_look_like_theirs(tmp_path, left, write):
+    marker = (left / ".gitignore").read_bytes()
+    for name in (".qbench-mine", ".qbench-0123456789abcde", ".qbench-0123456789abcdef0", ".qbench-0123456789abcdef"):
+        (tmp_path / name / "part-0123456789abcdef").mkdir(parents=True)
+        (tmp_path / name / ".gitignore").write_bytes(b"*\n" if name.endswith("def") else marker)
+    (tmp_path / "elsewhere" / "part-0123456789abcdef").mkdir(parents=True)
+    (tmp_path / "elsewhere" / ".gitignore").write_bytes(marker)
+    (tmp_path / ".qbench-fedcba9876543210").symlink_to("elsewhere")
+    shutil.rmtree(left)
+    before = tree(tmp_path)
+    write(tmp_path)
+    assert tree(tmp_path) == sorted([*before, "page.html"])
+
+
+def foreign_folder(place):
+    place.mkdir()
+    (place / "notes.toml").write_text("mine")
+
+
+def foreign_ignored_folder(place):
+    foreign_folder(place)
+    (place / ".gitignore").write_text("*\n")
+
+
+def foreign_file(place):
+    place.write_text("mine")
+
+
+def link_to_a_foreign_folder(place):
+    foreign_folder(place.parent / "elsewhere")
+    place.symlink_to("elsewhere")
+
+
+def link_to_a_marked_folder(place):
+    with work_folder(place.parent / "elsewhere") as work:
+        shutil.copytree(work.parent, place.parent / "marked")
+    (place.parent / "elsewhere").rmdir()
+    place.symlink_to("marked")
+
+
+def endless_ignore_file(place):
+    foreign_folder(place)
+    (place / ".gitignore").symlink_to("/dev/zero")
+
+
+FOREIGN = (
+    foreign_folder,
+    foreign_ignored_folder,
+    foreign_file,
+    link_to_a_foreign_folder,
+    link_to_a_marked_folder,
+    endless_ignore_file,
+)
+
+
+@pytest.mark.parametrize("make", FOREIGN)
+def test_a_foreign_work_folder_is_refused_where_it_must_be_locked_and_passed_over_elsewhere(tmp_path, make):
+    make(tmp_path / ".qbench")
+    before = tree(tmp_path)
+    with pytest.raises(StoreError) as refused, work_folder(tmp_path):
+        pass
+    assert str(tmp_path / ".qbench") in refused.value.found
+    write_now(tmp_path)
+    write_several(tmp_path)
+    assert tree(tmp_path) == sorted([*before, "page.html"])
+
+
+def test_a_work_folder_of_another_user_is_refused_and_stays(tmp_path, left, monkeypatch):
+    marked = tmp_path / ".qbench-0123456789abcdef"
+    shutil.copytree(left, marked)
+    before = tree(tmp_path)
+    other = os.geteuid() + 1
+    monkeypatch.setattr("os.geteuid", lambda: other)
+    with pytest.raises(StoreError, match="another user"), work_folder(tmp_path):
+        pass
+    write_now(tmp_path)
+    assert tree(tmp_path) == sorted([*before, "page.html"])
+
+
+def test_a_check_of_an_output_changes_nothing(tmp_path, left):
+    shutil.copytree(left, tmp_path / ".qbench-0123456789abcdef")
+    before, changed = tree(tmp_path), [path.stat().st_mtime_ns for path in (tmp_path, left)]
+    require_writable(tmp_path / "new" / "sub" / "out.onnx")
+    require_writable(tmp_path / "out.onnx")
+    assert tree(tmp_path) == before
+    assert [path.stat().st_mtime_ns for path in (tmp_path, left)] == changed
 
 
 @pytest.mark.parametrize("disk", ["without locks", "with locks"])
@@ -109,13 +259,13 @@ def test_a_disk_without_locks_is_worked_on_and_never_swept(tmp_path, monkeypatch
     def unable(*_: object) -> None:
         raise OSError(37, "No locks available")
 
-    (tmp_path / ".making-old").mkdir()
+    (tmp_path / ".making-0123456789abcdef").mkdir()
     with contextlib.ExitStack() as stack:
         if disk == "without locks":
             stack.enter_context(monkeypatch.context()).setattr("fcntl.flock", unable)
         sweep(tmp_path)
-        assert (tmp_path / ".making-old").exists() == (disk == "without locks")
+        assert (tmp_path / ".making-0123456789abcdef").exists() == (disk == "without locks")
         with made_aside(tmp_path) as work:
             assert work.is_dir()
         assert not work.exists()
-        assert set(os.listdir(tmp_path)) <= {".making-old", ".making-old.lock"}
+        assert set(os.listdir(tmp_path)) <= {".making-0123456789abcdef", ".making-0123456789abcdef.lock"}

@@ -15,6 +15,7 @@ from tracked_results import ANSWERS, HERE, baseline, measured
 
 from qbench.errors import DamagedError, StoreError
 from qbench.judging import Rules, State
+from qbench.storage import work_folder
 from qbench.tracking import (
     Accepting,
     Scope,
@@ -252,9 +253,10 @@ def test_a_link_stays_one_and_its_file_is_written(path, tmp_path):
 
 def test_what_a_killed_process_left_is_hidden_from_git_and_swept_by_the_next(path):
     left = path.parent / ".qbench"
-    left.mkdir()
-    (left / ".gitignore").write_text("*\n")
-    (left / ".mobilenet_v2.json.x1").write_text("half")
+    with work_folder(path.parent) as work:
+        (work / ".mobilenet_v2.json.x1").write_text("half")
+        shutil.copytree(left, path.parent / "copy")
+    (path.parent / "copy").rename(left)
     shutil.copytree(left, path.parent / ".qbench-0123456789abcdef")
     subprocess.run(["git", "init", "-q", path.parent], check=True)
     shown = ["git", "-C", path.parent, "status", "--porcelain", "--untracked-files=all"]
