@@ -192,8 +192,11 @@ def _foreign(folder: Path) -> str:
         return ""
     try:
         with os.scandir(folder) as entries:
-            fits = {_HELD: _is_empty_file, _IGNORED: lambda _: text is not None and _MARKER.startswith(text)}
-            is_bare = all(entry.name in fits and fits[entry.name](entry) for entry in entries)
+            is_begun = text is not None and _MARKER.startswith(text)
+            is_bare = all(
+                is_begun if entry.name == _IGNORED else entry.name == _HELD and _is_empty_file(entry)
+                for entry in entries
+            )
     except PermissionError:
         is_bare = False
     return "" if is_bare else "a folder that qbench did not make"

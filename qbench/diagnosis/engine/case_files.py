@@ -6,6 +6,7 @@
 Inputs and outputs are TensorProtos in the order of the graph (onnx, ``onnx.backend.test.loader``).
 """
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from qbench.graph import load_model, load_tensor, save_model
 from qbench.metrics import Differences, count_differences
 
 _MODEL, _DATA, _README = "model.onnx", "test_data_set_0", "README.txt"
+_TENSOR = re.compile(r"(input|output|engine_output)_[0-9]+\.pb")
 _SHOWN = 20
 
 
@@ -48,7 +50,8 @@ def save_test_case(case: FailingCase, folder: Path) -> Path:
         data = folder / _DATA
         data.mkdir(parents=True, exist_ok=True)
         for old in data.glob("*.pb"):
-            old.unlink()
+            if _TENSOR.fullmatch(old.name):  # of a former case; anything else is not ours
+                old.unlink()
         save_model(case.model, folder / _MODEL)
         names = [str(value.name) for value in case.model.graph.outputs]
         inputs = [str(value.name) for value in case.model.graph.inputs if value.name in case.feeds]

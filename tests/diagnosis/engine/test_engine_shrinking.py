@@ -82,10 +82,14 @@ def test_no_changed_level_of_a_case_can_be_left_out(partings):
 
 def test_the_folder_is_laid_out_as_those_of_onnx(partings, tmp_path):
     case = smallest_case(partings[0], machine("ort-x64"), machine("gemmlowp"))
+    data = tmp_path / "test_data_set_0"
+    data.mkdir()
+    for left in ("input_7.pb", "engine_output_1.pb", "weights.pb"):  # the last is no file of a case
+        (data / left).touch()
     folder = save_test_case(case, tmp_path)
+    (data / "weights.pb").unlink()
     model = onnx.load(folder / "model.onnx")
     onnx.checker.check_model(model)
-    data = folder / "test_data_set_0"
     assert sorted(path.name for path in data.iterdir()) == ["engine_output_0.pb", "input_0.pb", "output_0.pb"]
     given_in = numpy_helper.to_array(onnx.load_tensor(data / "input_0.pb"))
     declared = [size.dim_value for size in model.graph.input[0].type.tensor_type.shape.dim]
