@@ -184,6 +184,14 @@ def test_no_module_is_hidden_by_a_function_of_its_name():
     assert not hidden, "rename the file: its function would hide it at run time"
 
 
+def test_arrays_of_files_are_read_in_one_place():
+    """``np.load`` and ``zlib.decompress`` have no limit of size; ``read_archive`` and ``inflate`` have one."""
+    readers = re.compile(r"\b(?:np|numpy)\.load\(|\bzlib\.decompress\(")
+    found = [str(path.relative_to(PACKAGE)) for path in python_files("qbench") if readers.search(path.read_text())]
+    # The archive of Qt's pictures is of a pinned package, whose digest is checked.
+    assert found == ["zoo/formats/qt_resources.py"]
+
+
 def test_no_public_name_hides_a_room():
     import qbench
 

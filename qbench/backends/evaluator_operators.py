@@ -4,7 +4,8 @@ from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from qbench.graph import Operator, current_limits, outside_operator
+from qbench.graph import Operator, outside_operator
+from qbench.storage import current_limits
 
 if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun

@@ -12,6 +12,7 @@ import onnx_ir as ir
 from qbench.backends.ort import OrtBackend
 from qbench.errors import InputError, QbenchError
 from qbench.graph import save_model
+from qbench.storage import current_factor
 
 _LEVEL = re.compile(r"Applying \d+ graph transformer\(s\) for level (\d+)")
 _LEVEL_ENDS = re.compile(r"Stopping graph transformer iteration")
@@ -43,7 +44,7 @@ def session_optimizers(model: ir.Model, backend: OrtBackend) -> tuple[SessionOpt
         save_model(model, path)
         optimization = backend.optimization
         command = [sys.executable, "-m", "qbench.backends.session_log", str(path), optimization.level.value]
-        command += [str(backend.precise), *sorted(optimization.without)]
+        command += [str(backend.precise), str(current_factor()), *sorted(optimization.without)]
         done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_LONGEST, check=False)
     if done.returncode:
         raise _failed(model, done.stderr)

@@ -13,10 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from qbench.calibration.cells import Ints
+from qbench.calibration.cells import FINITE_MAGNITUDES, Ints
 from qbench.calibration.histogram import Histogram
 from qbench.calibration.statistics import Floats, Statistics
+from qbench.storage import ArchiveError, inflate
 
+_MOST_BYTES = 3 * 8 * 2 * FINITE_MAGNITUDES
+"""Of an unpacked histogram: three integers of every cell that finite numbers can be in."""
 _ENDS = ("sample_lows", "sample_highs", "channel_lows", "channel_highs")
 
 
@@ -67,8 +70,8 @@ def unpacked_histogram(text: str) -> Histogram:
         ValueError: the text is damaged.
     """
     try:
-        planes = zlib.decompress(base64.b64decode(text, validate=True))
-    except zlib.error as error:
+        planes = inflate(base64.b64decode(text, validate=True), most=_MOST_BYTES)
+    except ArchiveError as error:
         raise ValueError(f"a histogram that cannot be unpacked ({error})") from error
     if len(planes) % 24:
         raise ValueError(f"a histogram of {len(planes)} bytes, which are no three arrays")

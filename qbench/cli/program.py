@@ -119,7 +119,7 @@ def build_parser() -> argparse.ArgumentParser:
 def _size_limits(factor: int | None) -> AbstractContextManager[None]:
     if factor is None:
         return nullcontext()
-    from qbench.graph import limits_times
+    from qbench.storage import limits_times
 
     return limits_times(factor)
 

@@ -25,7 +25,15 @@ from qbench.graph import Capabilities, graph_digest, node_macs
 from qbench.metrics import Answers
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
 from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, make_plan
-from qbench.storage import Cache, digest_code, digest_plain
+from qbench.storage import (
+    Cache,
+    TooLargeError,
+    current_limits,
+    digest_code,
+    digest_plain,
+    read_archive,
+    too_large,
+)
 from qbench.zoo import Dataset, Samples, forced_likelihoods, prepare_samples
 
 
@@ -185,8 +193,10 @@ class SharedWork:
         if self.subject.asks_likelihoods(dataset):
             identity.append("likelihoods")
         path = self._cache.entry("fp32", f"{digest_plain(identity)}.npz", lambda path: self._run_fp32(dataset, path))
-        with np.load(path, allow_pickle=False) as stored:
-            return stored_run(stored)
+        try:
+            return stored_run(read_archive(path, most=current_limits().tensor_bytes))
+        except TooLargeError as error:
+            raise too_large(f"Reading the fp32 run '{path}'", "arrays", error.size, "tensor_bytes") from error
 
     def _run_fp32(self, dataset: Dataset, path: Path) -> None:
         answers = self.answer(self._fp32_backend, self.graphs, dataset, threads=1)

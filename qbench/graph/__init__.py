@@ -22,7 +22,7 @@ from qbench.graph.operators import (
     weight_summed_axis,
     word_attribute,
 )
-from qbench.graph.origin import LINEAGE, extend_lineage, forget_lineage, lineage_of, origin_of, set_origin
+from qbench.graph.origin import LINEAGE, extend_lineage, forget_lineage, lineage_of, origin_of, read_entry, set_origin
 from qbench.graph.outside_operators import (
     QLINEAR,
     Operator,
@@ -44,7 +44,7 @@ from qbench.graph.query import (
     values_by_name,
 )
 from qbench.graph.shapes import infer_shapes, shapes_alone, with_shapes
-from qbench.graph.size_limits import current_limits, limits_times, too_large
+from qbench.storage import limits_times
 
 __all__ = [
     "INTEGER_DOMAIN",
@@ -68,7 +68,6 @@ __all__ = [
     "constant_bytes",
     "constant_value",
     "consumers",
-    "current_limits",
     "declare_dims",
     "declared_dims",
     "extend_lineage",
@@ -105,10 +104,10 @@ __all__ = [
     "pin_of",
     "pin_value",
     "producer",
+    "read_entry",
     "save_model",
     "set_origin",
     "shapes_alone",
-    "too_large",
     "values_by_name",
     "weight_channel_axis",
     "weight_summed_axis",

@@ -9,7 +9,10 @@ from collections.abc import Mapping
 
 import onnx_ir as ir
 
+from qbench.graph.origin import read_entry
+
 _KEY = "qbench.dims"
+_LARGEST = (1 << 31) - 1
 
 
 def declare_dims(model: ir.Model, dims: Mapping[str, int]) -> None:
@@ -33,5 +36,15 @@ def fixed_batch(model: ir.Model) -> int | None:
 
 
 def declared_dims(model: ir.Model) -> dict[str, int]:
-    """Name of a free dimension → its usual size; empty for a graph that declares none."""
-    return {str(name): int(size) for name, size in json.loads(model.metadata_props.get(_KEY, "{}")).items()}
+    """Name of a free dimension → its usual size; empty for a graph that declares none.
+
+    Raises:
+        InputError: the metadata are not as ``declare_dims`` writes them.
+    """
+    return read_entry(model.metadata_props, _KEY, f"the model '{model.graph.name}'", _sizes) or {}
+
+
+def _sizes(table: Mapping[str, int]) -> dict[str, int]:
+    if not all(type(size) is int and 1 <= size <= _LARGEST for size in table.values()):
+        raise ValueError("sizes that are not whole numbers from 1")
+    return dict(table)

@@ -12,6 +12,8 @@ import numpy.typing as npt
 import onnx
 import onnx_ir as ir
 
+SMALL = 1024
+"""Bytes up to which a constant stays where others are taken out: inference reads its numbers, as a shape or axes."""
 HEAVY = 1 << 20
 """Bytes from which a constant is taken out."""
 

@@ -20,11 +20,10 @@ import onnx
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph.size_limits import SizeLimits, too_large
+from qbench.graph.heavy_constants import SMALL
+from qbench.storage import LimitName, current_limits, factor_admitting, too_large
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
-_SMALL = 1024
-"""Bytes of a constant up to which type inference reads its numbers: they may be a shape."""
 _GRAPH_AS_NODES = 10
 """Nodes that a graph inside a node counts as: a small file can hold very many, and each is read by every step."""
 _DATA_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
@@ -46,7 +45,7 @@ _TEXT_BYTES = ("s", "strings")
 """Fields of an attribute that are bytes to protobuf and text to ONNX."""
 
 
-def read_message(path: Path, doing: str, limits: SizeLimits) -> bytes:
+def read_message(path: Path, doing: str) -> bytes:
     """The bytes of the model file at ``path``.
 
     Raises:
@@ -59,30 +58,32 @@ def read_message(path: Path, doing: str, limits: SizeLimits) -> bytes:
             if not stat.S_ISREG(status.st_mode):
                 found = "a directory" if stat.S_ISDIR(status.st_mode) else "a special file"
                 raise InputError(doing, found=found, expected="a readable ONNX file", remedy="Check the path.")
-            if status.st_size > limits.file_bytes:
-                raise too_large(doing, "a file", status.st_size, limits.file_bytes, unit="bytes")
+            if status.st_size > current_limits().file_bytes:
+                raise too_large(doing, "a file", status.st_size, "file_bytes")
             return file.read()
     except (OSError, ValueError) as error:  # ValueError: a path with a null character
         found = (error.strerror if isinstance(error, OSError) else None) or str(error)
         raise InputError(doing, found=found, expected="a readable ONNX file", remedy="Check the path.") from error
 
 
-def check_message(proto: onnx.ModelProto, doing: str, limits: SizeLimits) -> None:
+def check_message(proto: onnx.ModelProto, doing: str) -> None:
     """Check everything about ``proto`` that can be checked without its external files; it is not changed.
 
     Raises:
         InputError: it exceeds a limit, or is not a valid model; what is wrong is named.
     """
-    _Check(proto, doing, limits).run()
+    _Check(proto, doing).run()
 
 
-def check_tensor(tensor: onnx.TensorProto, doing: str, limits: SizeLimits) -> None:
+def check_tensor(tensor: onnx.TensorProto, doing: str) -> None:
     """Check that the numbers of ``tensor`` are in it and fit its type and dims.
 
     Raises:
         InputError: they do not, or it exceeds a limit.
     """
-    _Check(onnx.ModelProto(), doing, limits).check_tensor(tensor, f"the tensor '{tensor.name}'", may_be_external=False)
+    check = _Check(onnx.ModelProto(), doing)
+    check.check_tensor(tensor, f"the tensor '{tensor.name}'", may_be_external=False)
+    check.refuse_excess()
 
 
 class ExternalFiles:
@@ -166,10 +167,11 @@ class ExternalFiles:
 class _Check:
     """The steps of ``check_message``, each of which may rely on those before it."""
 
-    def __init__(self, proto: onnx.ModelProto, doing: str, limits: SizeLimits) -> None:
+    def __init__(self, proto: onnx.ModelProto, doing: str) -> None:
         self._proto = proto
         self._doing = doing
-        self._limits = limits
+        self._limits = current_limits()
+        self._excess: list[tuple[str, int, LimitName]] = []
         self._functions = {(f.domain, f.name, f.overload): f for f in proto.functions}
 
     def run(self) -> None:
@@ -186,13 +188,23 @@ class _Check:
                     size += self._check_constants(body, may_be_external=is_main)
                 size += sum(self._check_attributes(node, known) for node in body.node)
                 bodies.append(body)
-        if size > self._limits.data_bytes:
-            raise too_large(self._doing, "constants", size, self._limits.data_bytes, unit="bytes")
+        self._limit("constants", size, "data_bytes")
         self._check_validity(_without_large_constants(self._proto))
         for body in bodies:
             for node in body.node:
                 if node.op_type == "Loop" and node.domain in _DEFAULT_DOMAINS:
                     self._check_loop(node, body)
+        self.refuse_excess()
+
+    def refuse_excess(self) -> None:
+        """Refuse what is too large, by what needs the largest factor: that factor admits the rest as well."""
+        if self._excess:
+            raise too_large(self._doing, *max(self._excess, key=lambda one: factor_admitting(*one[1:]) or math.inf))
+
+    def _limit(self, what: str, size: int, limit: LimitName) -> None:
+        """Note ``what`` where its ``size`` exceeds ``limit``."""
+        if size > getattr(self._limits, limit):
+            self._excess.append((what, size, limit))
 
     def _check_versions(self) -> None:
         imports = [o.version for o in self._proto.opset_import if o.domain in _DEFAULT_DOMAINS]
@@ -220,8 +232,7 @@ class _Check:
 
         def measured(nodes: Iterable[onnx.NodeProto], depth: int) -> tuple[int, int]:
             """The number of nodes, and of levels below."""
-            if depth > self._limits.depth:
-                raise too_large(self._doing, "graphs and functions inside each other", depth, self._limits.depth)
+            self._check_depth(depth)
             total, height = 0, 0
             for node in nodes:
                 key = (node.domain, node.op_type, node.overload)
@@ -239,13 +250,18 @@ class _Check:
                 known[key] = measured(self._functions[key].node, depth)
                 calling.pop()
             count, height = known[key]
-            if depth + height > self._limits.depth:
-                raise too_large(self._doing, "functions inside each other", depth + height, self._limits.depth)
+            self._check_depth(depth + height - 1)
             return count, height
 
-        total = measured(self._proto.graph.node, 0)[0] + sum(called(key, 0)[0] for key in self._functions)
-        if total > self._limits.nodes:
-            raise too_large(self._doing, "a graph", total, self._limits.nodes, unit="nodes")
+        bodies = [measured(self._proto.graph.node, 0), *(called(key, 0) for key in self._functions)]
+        self._limit("a nesting of graphs and functions", max(height for _, height in bodies) - 1, "depth")
+        self._limit("a graph", sum(count for count, _ in bodies), "nodes")
+        self.refuse_excess()  # what follows takes time with every node
+
+    def _check_depth(self, depth: int) -> None:
+        """Refuse a depth that no factor admits; up to there, the whole depth has to be known to say which does."""
+        if factor_admitting(depth, "depth") is None:
+            raise too_large(self._doing, "a nesting of graphs and functions", depth, "depth")
 
     def _check_interface(self) -> None:
         for word, values in (("input", self._proto.graph.input), ("output", self._proto.graph.output)):
@@ -306,8 +322,7 @@ class _Check:
         if any(dim < 0 for dim in tensor.dims):
             raise self._invalid(f"{what} with a negative dimension")
         size, is_text = _bytes_of(tensor), tensor.data_type == onnx.TensorProto.STRING
-        if size > self._limits.tensor_bytes:
-            raise too_large(self._doing, what, size, self._limits.tensor_bytes, unit="bytes")
+        self._limit(what, size, "tensor_bytes")
         if tensor.data_location == onnx.TensorProto.EXTERNAL:
             if not may_be_external or is_text:
                 raise InputError(
@@ -369,8 +384,7 @@ class _Check:
             return
         count = math.prod(d.dim_value for d in kind.shape.dim if d.HasField("dim_value"))
         size = count if kind.elem_type == onnx.TensorProto.STRING else count * _bits(kind.elem_type) // 8
-        if size > self._limits.tensor_bytes:
-            raise too_large(self._doing, f"the value '{value.name}'", size, self._limits.tensor_bytes, unit="bytes")
+        self._limit(f"the value '{value.name}'", size, "tensor_bytes")
 
     def _check_loop(self, node: onnx.NodeProto, outer: onnx.GraphProto | onnx.FunctionProto) -> None:
         """Refuse a Loop whose condition never ends it and that has no other end, or one that is too far away."""
@@ -381,8 +395,8 @@ class _Check:
         if not (node.input and node.input[0]):
             raise self._invalid(f"{what}, which never ends")
         trips = _constant(node.input[0], outer, self._proto.graph)
-        if trips is not None and trips.size == 1 and int(trips.flat[0]) > self._limits.iterations:
-            raise too_large(self._doing, what, int(trips.flat[0]), self._limits.iterations, unit="iterations")
+        if trips is not None and trips.size == 1:
+            self._limit(what, int(trips.flat[0]), "iterations")
 
     def _sparse(self, what: str) -> InputError:
         return InputError(
@@ -443,7 +457,7 @@ def _without_large_constants(proto: onnx.ModelProto) -> onnx.ModelProto:
                 getattr(copy, field.name).MergeFrom(value)
     inputs = {value.name for value in proto.graph.input}
     for tensor in proto.graph.initializer:
-        if tensor.data_location != onnx.TensorProto.EXTERNAL and _bytes_of(tensor) <= _SMALL:
+        if tensor.data_location != onnx.TensorProto.EXTERNAL and _bytes_of(tensor) <= SMALL:
             light.graph.initializer.append(tensor)
         elif tensor.name not in inputs:
             light.graph.input.append(_typed(tensor, tensor.name))

@@ -14,16 +14,12 @@ import onnx_ir as ir
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 
 from qbench.errors import InputError, UnsupportedError
-from qbench.graph.heavy_constants import lightened, put_back
+from qbench.graph.heavy_constants import SMALL, lightened, put_back
 from qbench.graph.model_check import ExternalFiles, check_message, check_tensor, read_message
-from qbench.graph.size_limits import current_limits
 from qbench.storage import staged_files, write_bytes
 
 MESSAGE_LIMIT = 2_000_000_000
 """Bytes a protobuf message may hold: 2^31 - 1, less room for the structure around the constants."""
-
-_SMALL = 1024
-"""Bytes up to which a constant stays inside: what says a shape or a scale is read by shape inference."""
 
 
 def load_model(path: Path | str) -> ir.Model:
@@ -35,8 +31,8 @@ def load_model(path: Path | str) -> ir.Model:
     """
     path = Path(path)
     doing = f"Loading the model '{path}'"
-    proto = _parsed(read_message(path, doing, current_limits()), doing)
-    check_message(proto, doing, current_limits())
+    proto = _parsed(read_message(path, doing), doing)
+    check_message(proto, doing)
     light, heavy = lightened(proto)
     model = _built(light, doing)
     put_back(model, heavy)
@@ -51,7 +47,7 @@ def model_of_message(proto: onnx.ModelProto) -> ir.Model:
         InputError: it is not a valid ONNX model, exceeds a limit, or has external data.
     """
     doing = f"Reading the model '{proto.graph.name}'"
-    check_message(proto, doing, current_limits())
+    check_message(proto, doing)
     model = _built(proto, doing)
     ExternalFiles(None, doing).attach(model)
     return model
@@ -66,12 +62,12 @@ def load_tensor(path: Path | str) -> npt.NDArray[Any]:
     doing = f"Loading the tensor '{path}'"
     tensor = onnx.TensorProto()
     try:
-        tensor.ParseFromString(read_message(Path(path), doing, current_limits()))
+        tensor.ParseFromString(read_message(Path(path), doing))
     except DecodeError as error:
         raise InputError(
             doing, found="no ONNX message", expected="a tensor", remedy="Fetch or make the file again."
         ) from error
-    check_tensor(tensor, doing, current_limits())
+    check_tensor(tensor, doing)
     return onnx.numpy_helper.to_array(tensor)
 
 
@@ -87,7 +83,7 @@ def save_model(model: ir.Model, path: Path | str) -> None:
         return
     outside, location = model.clone(), f"{path.name}.data"
     with staged_files(path) as folder:
-        ir.external_data.unload_from_model(outside, folder, location, size_threshold_bytes=_SMALL)
+        ir.external_data.unload_from_model(outside, folder, location, size_threshold_bytes=SMALL)
         (folder / path.name).write_bytes(ir.to_proto(outside).SerializeToString())
 
 

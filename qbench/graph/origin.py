@@ -1,16 +1,46 @@
-"""Where a node and a graph come from, written into the metadata that ONNX keeps and no engine reads.
+"""What is written into the metadata that ONNX keeps and no engine reads: where a node and a graph come from.
 
 ``qbench.origin`` of a node names the fp32 node its result stems from; ``qbench.lineage`` of a model lists the digests
 of the graphs it was rewritten from, oldest first, so that a profile of an ancestor can be told from a stranger's. A
 value has the same numbers under the same name in all of them; a pass that breaks this begins a new lineage.
 """
 
+import json
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
 import onnx_ir as ir
 
+from qbench.errors import InputError
 from qbench.graph.query import node_key
+
+T = TypeVar("T")
 
 ORIGIN = "qbench.origin"
 LINEAGE = "qbench.lineage"
+
+
+def read_entry(metadata: Mapping[str, str], key: str, where: str, made_of: Callable[[Any], T]) -> T | None:
+    """What ``made_of`` makes of the JSON in the entry ``key`` of ``metadata``; None where there is none.
+
+    Args:
+        where: whose metadata, for the message.
+
+    Raises:
+        InputError: the entry is not as qbench writes it.
+    """
+    text = metadata.get(key)
+    if text is None:
+        return None
+    try:
+        return made_of(json.loads(text))
+    except Exception as error:  # JSON, enums, types and arrays raise many kinds for what others wrote
+        raise InputError(
+            f"Reading the metadata '{key}' of {where}",
+            found=f"'{text[:60]}' ({type(error).__name__})",
+            expected="an entry as qbench writes it",
+            remedy="Remove the entry from the model.",
+        ) from error
 
 
 def origin_of(node: ir.Node) -> str:

@@ -9,11 +9,13 @@
 
 import enum
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import onnx_ir as ir
 
-from qbench.errors import InputError
+from qbench.graph.origin import read_entry
 from qbench.numerics import QParams, QType
 
 _KEY = "qbench.pinned"
@@ -59,18 +61,7 @@ def pin_of(value: ir.Value | None) -> Pin | None:
     Raises:
         InputError: the metadata is none of ours.
     """
-    text = None if value is None else value.metadata_props.get(_KEY)
-    if value is None or text is None:
-        return None
-    try:
-        return _pin(text)
-    except (KeyError, TypeError, ValueError) as error:
-        raise InputError(
-            f"Reading the metadata '{_KEY}' of value '{value.name}'",
-            found=f"{error}",
-            expected="a grid as qbench writes it",
-            remedy="Remove the entry from the model.",
-        ) from error
+    return None if value is None else read_entry(value.metadata_props, _KEY, f"value '{value.name}'", _pin)
 
 
 def is_pinned(value: ir.Value | None) -> bool:
@@ -95,9 +86,10 @@ def _text(pin: Pin) -> str:
     return json.dumps(table)
 
 
-def _pin(text: str) -> Pin:
-    table = json.loads(text)
+def _pin(table: Mapping[str, Any]) -> Pin:
     kind = PinKind(table["kind"])
+    if not isinstance(table["source"], str):
+        raise TypeError("a source that is not text")
     qtype = None if kind is PinKind.FLOAT else QType.parse(table["qtype"])
     if kind is not PinKind.GRID or qtype is None:
         return Pin(kind, table["source"], qtype=qtype)

@@ -4,10 +4,8 @@ import onnx
 import onnx_ir as ir
 
 from qbench.graph.dimensions import declared_dims
+from qbench.graph.heavy_constants import SMALL
 from qbench.graph.outside_shapes import ask_rules, stood_in
-
-_SMALL = 1024
-"""Bytes of a constant up to which its numbers are handed on, as they may say a shape or axes."""
 
 
 def with_shapes(model: ir.Model) -> ir.Model:
@@ -92,7 +90,7 @@ def _skeleton(model: ir.Model) -> ir.Model:
     copy.ir_version = max(copy.ir_version, 10)  # before 4, a constant that is no input is not looked at
     for value in list(copy.graph.initializers.values()):
         tensor = value.const_value
-        if tensor is None or tensor.nbytes <= _SMALL or value.name is None:
+        if tensor is None or tensor.nbytes <= SMALL or value.name is None:
             continue
         value.dtype, value.shape = tensor.dtype, ir.Shape(d if isinstance(d, int) else None for d in tensor.shape)
         del copy.graph.initializers[value.name]

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import AnswerKind, Answers
-from qbench.storage import digest_arrays, read_archive
+from qbench.storage import current_limits, digest_arrays, read_archive
 
 _TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
@@ -100,7 +100,7 @@ def unpacked_answers(text: str) -> Answers:
     """
     kind, _, word = text.partition(":")
     try:
-        arrays = read_archive(base64.b64decode(word, validate=True))
+        arrays = read_archive(base64.b64decode(word, validate=True), most=current_limits().kept_bytes)
         return restored_answers(arrays["ids"], arrays.get("scores"), AnswerKind(kind))
     except Exception as error:
         # numpy lets through whatever zipfile, zlib, tokenize and pickle make of damaged bytes: no list is complete

@@ -40,7 +40,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
     options = config.stash[OPTIONS] = parse_options(config)
     if options.size_limits is not None:
-        from qbench.graph import limits_times
+        from qbench.storage import limits_times
 
         scope = ExitStack()
         scope.enter_context(limits_times(options.size_limits))

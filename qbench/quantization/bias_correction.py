@@ -22,7 +22,7 @@ import onnx_ir as ir
 from qbench.backends import Backend, Feeds, get_backend
 from qbench.calibration import Unit, units_of
 from qbench.errors import InputError
-from qbench.graph import float_attribute, is_constant, node_key, own_copy
+from qbench.graph import float_attribute, is_constant, node_key, own_copy, read_entry
 from qbench.passes import plannable
 from qbench.quantization.channel_means import channel_means, samples_in
 from qbench.quantization.partial_run import PartialRun
@@ -118,9 +118,18 @@ def correct_biases(
 
 
 def bias_correction_of(model: ir.Model) -> BiasCorrection | None:
-    """What ``correct_biases`` did to ``model``; None when it did nothing."""
-    text = model.metadata_props.get(CORRECTED)
-    return None if text is None else BiasCorrection(*json.loads(text))
+    """What ``correct_biases`` did to ``model``; None when it did nothing.
+
+    Raises:
+        InputError: the metadata are not as ``correct_biases`` writes them.
+    """
+    return read_entry(model.metadata_props, CORRECTED, f"the model '{model.graph.name}'", _correction)
+
+
+def _correction(numbers: list[int]) -> BiasCorrection:
+    if not all(type(number) is int and number >= 0 for number in numbers):
+        raise ValueError("numbers that count nothing")
+    return BiasCorrection(*numbers)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,11 +1,19 @@
 """Values on disk: TOML and JSON ↔ frozen values, digests, atomic writes, a content-addressed cache."""
 
-from qbench.storage.archives import ArchiveError, TooLargeError, array_names, read_archive
+from qbench.storage.archives import ArchiveError, TooLargeError, array_names, inflate, read_archive
 from qbench.storage.atomic import require_writable, staged_files, sync_folder, write_bytes, write_text
 from qbench.storage.cache import Cache
 from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
 from qbench.storage.holding import work_folder
 from qbench.storage.plain_values import Plain, json_line, json_text, plain
+from qbench.storage.size_limits import (
+    LimitName,
+    current_factor,
+    current_limits,
+    factor_admitting,
+    limits_times,
+    too_large,
+)
 from qbench.storage.source_digest import digest_code
 from qbench.storage.tables import read_json, read_toml, value_from_table
 from qbench.storage.written_tables import table_from_value, toml_text
@@ -14,17 +22,23 @@ from qbench.storage.written_text import csv_text, neutral_json, neutral_line, ne
 __all__ = [
     "ArchiveError",
     "Cache",
+    "LimitName",
     "Plain",
     "TooLargeError",
     "array_names",
     "csv_text",
+    "current_factor",
+    "current_limits",
     "digest_arrays",
     "digest_bytes",
     "digest_code",
     "digest_file",
     "digest_plain",
+    "factor_admitting",
+    "inflate",
     "json_line",
     "json_text",
+    "limits_times",
     "neutral_json",
     "neutral_line",
     "neutral_text",
@@ -37,6 +51,7 @@ __all__ = [
     "sync_folder",
     "table_from_value",
     "toml_text",
+    "too_large",
     "value_from_table",
     "visible",
     "work_folder",

@@ -6,6 +6,7 @@ What the headers declare is added up before any array is read, so that a small f
 import io
 import math
 import zipfile
+import zlib
 from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,12 +35,12 @@ class TooLargeError(ArchiveError):
 
 
 def read_archive(
-    source: Path | bytes, names: Collection[str] | None = None, *, most: int | None = None
+    source: Path | bytes, names: Collection[str] | None = None, *, most: int
 ) -> "dict[str, np.ndarray[Any, Any]]":
     """The arrays in ``source`` by name, in its order.
 
     Args:
-        source: a file or its bytes. names: those that are read; None: all. most: bytes of them together; None: any.
+        source: a file or its bytes. names: those that are read; None: all. most: bytes of them together.
 
     Raises:
         ArchiveError: it is not an archive of arrays of numbers. TooLargeError: they take more than ``most``.
@@ -60,6 +61,24 @@ def read_archive(
             raise ArchiveError(f"a damaged file ({type(error).__name__})") from error
 
 
+def inflate(data: bytes, *, most: int) -> bytes:
+    """What ``zlib.compress`` packed into ``data``; no more than ``most`` bytes are unpacked.
+
+    Raises:
+        ArchiveError: it is damaged, or holds more.
+    """
+    unpacker = zlib.decompressobj()
+    try:
+        found = unpacker.decompress(data, most + 1)
+    except zlib.error as error:
+        raise ArchiveError(f"data that cannot be unpacked ({error})") from error
+    if len(found) > most:
+        raise ArchiveError(f"more than {most:,} bytes when unpacked")
+    if not unpacker.eof:
+        raise ArchiveError("packed data that are cut short")
+    return found
+
+
 def array_names(source: Path) -> tuple[str, ...]:
     """The names that the archive ``source`` lists, whatever they hold.
 
@@ -73,14 +92,12 @@ def array_names(source: Path) -> tuple[str, ...]:
         raise ArchiveError(f"no archive of named arrays ({error})") from error
 
 
-def _arrays(
-    archive: zipfile.ZipFile, names: Collection[str] | None, most: int | None
-) -> "dict[str, np.ndarray[Any, Any]]":
+def _arrays(archive: zipfile.ZipFile, names: Collection[str] | None, most: int) -> "dict[str, np.ndarray[Any, Any]]":
     from numpy.lib import format as npy
 
     members = {_name(one): one for one in archive.infolist() if names is None or _name(one) in names}
     size = sum(_declared(archive, one) for one in members.values())
-    if most is not None and size > most:
+    if size > most:
         raise TooLargeError(size)
     found = {}
     for name, member in members.items():

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from qbench.errors import StoreError
 from qbench.host import Worktree, tree_hash
-from qbench.storage import digest_file, digest_plain
+from qbench.storage import current_factor, digest_file, digest_plain
 from qbench.suite.bisect_notes import Notes, Task, Trial
 from qbench.suite.bisection import CellLines
 from qbench.tracking import History
@@ -50,7 +50,10 @@ def try_commit(tree: Worktree, commit: str, notes: Notes, *, extensions: Sequenc
 def _measured(folder: Path, task: Task, extensions: Sequence[str]) -> tuple[CellLines, str]:
     """The cell lines of a run of the suite in ``folder``, and why there are none."""
     with tempfile.TemporaryDirectory() as history:
-        command = [sys.executable, "-m", "qbench", "run", task.suite, "--select", task.select, "--history", history]
+        command = [sys.executable, "-m", "qbench"]
+        if current_factor() > 1:  # an older qbench in the commit knows no such option
+            command += ["--size-limits", str(current_factor())]
+        command += ["run", task.suite, "--select", task.select, "--history", history]
         for extension in extensions:
             command += ["--extension", extension]
         problem = _problem_of(command, folder, "the run", fine=_MEASURED)

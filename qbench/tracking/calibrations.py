@@ -16,11 +16,15 @@ from collections.abc import Mapping
 
 from qbench.errors import InputError
 from qbench.judging import ANY, Calibrated, moved_ranges
+from qbench.storage import ArchiveError, current_limits, inflate
 from qbench.tracking.accepted_row import AcceptedRow, demand_reason
 from qbench.tracking.scope import Scope
 
 Calibrations = Mapping[str, Mapping[str, tuple[float, float]]]
 """Key of a calibration (``Calibrated``) → value → the accepted (low, high)."""
+
+_BYTES_PER_NODE = 80
+"""Of the text of calibrated ranges, unpacked: a name and two numbers."""
 
 
 class TakenCalibrations:
@@ -133,7 +137,8 @@ def unpacked_calibration(table: Mapping[str, str] | None) -> Calibrated | None:
     if table is None:
         return None
     try:
-        words = json.loads(zlib.decompress(base64.b64decode(table["ranges"], validate=True)))
+        packed = base64.b64decode(table["ranges"], validate=True)
+        words = json.loads(inflate(packed, most=_BYTES_PER_NODE * current_limits().nodes))
         return Calibrated(key=table["key"], ranges={value: range_of_word(word) for value, word in words.items()})
-    except (binascii.Error, zlib.error, KeyError, TypeError, AttributeError) as error:
+    except (ArchiveError, binascii.Error, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"calibrated ranges that cannot be read ({type(error).__name__}: {error})") from error

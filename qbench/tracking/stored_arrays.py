@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from qbench.errors import DamagedError, StoreError
 from qbench.metrics import AnswerKind, Answers, kept_arrays, kept_digest, restored_answers
-from qbench.storage import ArchiveError, read_archive
+from qbench.storage import ArchiveError, TooLargeError, current_limits, read_archive, too_large
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -135,13 +135,15 @@ def read_arrays(path: Path, what: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays in ``path``, by name; ``what`` they are, for the message. None of them where there is no such file.
 
     Raises:
-        DamagedError: the file is damaged. StoreError: it cannot be read.
+        DamagedError: the file is damaged. StoreError: it cannot be read. InputError: it exceeds the limit.
     """
     data = read_bytes(path)
     if data is None:
         return {}
     try:
-        return read_archive(data)
+        return read_archive(data, most=current_limits().tensor_bytes)
+    except TooLargeError as error:
+        raise too_large(f"Reading the baseline '{path}'", "arrays", error.size, "tensor_bytes") from error
     except ArchiveError as error:
         raise damaged(path, str(error), what) from error
 

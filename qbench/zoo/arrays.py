@@ -14,9 +14,16 @@ from typing import Any
 import numpy as np
 
 from qbench.errors import InputError
-from qbench.graph import current_limits, too_large
 from qbench.metrics import Labels
-from qbench.storage import ArchiveError, TooLargeError, array_names, digest_arrays, read_archive
+from qbench.storage import (
+    ArchiveError,
+    TooLargeError,
+    array_names,
+    current_limits,
+    digest_arrays,
+    read_archive,
+    too_large,
+)
 from qbench.zoo.dataset import Dataset
 from qbench.zoo.preprocess import Array
 
@@ -86,16 +93,15 @@ def read_arrays(path: Path, needed: Sequence[str], *, optional: Sequence[str] = 
         InputError: no such file, no ``.npz``, objects instead of numbers, more than the limit, or one that is
             ``needed`` is not in it.
     """
-    most = current_limits().tensor_bytes
     try:
         listed = array_names(path)
         if set(needed) <= set(listed):
-            return read_archive(path, {*needed, *optional}, most=most)
+            return read_archive(path, {*needed, *optional}, most=current_limits().tensor_bytes)
         found = f"the arrays {', '.join(listed) or '(none)'}"
     except OSError as error:
         found = error.strerror or str(error)
     except TooLargeError as error:
-        raise too_large(f"Reading the data file '{path}'", "arrays", error.size, most, unit="bytes") from error
+        raise too_large(f"Reading the data file '{path}'", "arrays", error.size, "tensor_bytes") from error
     except ArchiveError as error:
         found = str(error)
     raise InputError(

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.storage import read_archive
+from qbench.storage import current_limits, read_archive
 from qbench.zoo.assets import open_member
 from qbench.zoo.dataset import Dataset
 from qbench.zoo.formats.safetensors import read_safetensors
@@ -185,5 +185,5 @@ def _graph(*, with_head: bool) -> ir.Model:
     if not with_head:
         return build_minilm(minilm_arrays())
     stored = files("qbench.zoo").joinpath("weights", _HEAD).read_bytes()
-    arrays = read_archive(stored)
+    arrays = read_archive(stored, most=current_limits().tensor_bytes)
     return build_minilm(minilm_arrays(), (arrays["weight"], arrays["bias"]))

@@ -1,8 +1,10 @@
 """Counting by float bits: against the scalar definition, compiled against numpy, any split against the whole."""
 
+import base64
 import math
 import struct
 import sys
+import zlib
 from dataclasses import fields
 from fractions import Fraction
 from typing import Any
@@ -178,6 +180,11 @@ def test_a_histogram_as_text_reads_back(x: Array) -> None:
 def test_damaged_text(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         unpacked_histogram(text)
+
+
+def test_a_histogram_of_more_cells_than_there_are_is_not_unpacked() -> None:
+    with pytest.raises(ValueError, match="more than 12,5"):
+        unpacked_histogram(base64.b64encode(zlib.compress(bytes(1 << 24))).decode())
 
 
 def test_arrays_that_no_numbers_have() -> None:

@@ -88,6 +88,21 @@ def test_the_commit_is_named_and_equal_artifacts_are_measured_once(qbench, engin
     assert git(project, "rev-parse", "HEAD") == engine[-1]
 
 
+def test_the_measuring_process_gets_the_factor_of_the_size_limits(tmp_path, monkeypatch):
+    from qbench.storage import limits_times
+    from qbench.suite import trial
+
+    commands = []
+    monkeypatch.setattr(trial, "_problem_of", lambda command, *_, **__: commands.append(command) or "")
+    task = Task(good="a", bad="b", build="true", suite="s.toml")
+    trial._measured(tmp_path, task, ())
+    with limits_times(3):
+        trial._measured(tmp_path, task, ())
+    plain, raised = (command[3:] for command in commands)
+    assert raised[:3] == ["--size-limits", "3", "run"]
+    assert plain[:1] == ["run"]
+
+
 def test_an_interrupted_bisection_goes_on_and_a_broken_build_is_passed_over(
     qbench, engine, project, measured, monkeypatch
 ):

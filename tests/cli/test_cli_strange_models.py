@@ -59,3 +59,13 @@ def test_one_option_raises_the_limits(tmp_path):
 def test_the_factor_is_a_whole_number_from_one(factor, capsys):
     assert main(["--size-limits", factor, "lint", "net.onnx"]) == 2
     assert "--size-limits" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("key", "text"), [("qbench.dims", "{"), ("qbench.dims", '{"N": "3"}')])
+def test_damaged_metadata_of_our_own_are_one_sentence(key, text, tmp_path, capsys):
+    path = looping(3, tmp_path)
+    proto = onnx.load(path)
+    proto.metadata_props.add(key=key, value=text)
+    onnx.save(proto, path)
+    assert main(["quantize", path, "--schema", "w8_sym_pc", "-o", str(tmp_path / "out.onnx")]) == 2
+    assert key in capsys.readouterr().err

@@ -3,10 +3,12 @@
 import time
 from dataclasses import replace
 
+import onnx_ir as ir
 import pytest
 
 from qbench.backends import get_backend
 from qbench.cli.own_subject import build_subject
+from qbench.errors import InputError
 from qbench.evaluation import Request, SharedWork, evaluate
 from qbench.judging import Cell, EnvironmentClass
 from qbench.metrics import Answers
@@ -56,3 +58,11 @@ def test_the_samples_are_those_of_calibration_and_plans_are_the_same(shared: Sha
     assert bias_correction_of(plain.models["model"]) is None
     assert plain.digest != corrected.digest
     assert plain.plans["model"].values == corrected.plans["model"].values
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "3", "[1, 2, 3, 4]", "[-1, 2, 3]", '["1", 2]'])
+def test_damaged_metadata_of_the_correction_are_one_sentence(text):
+    model = ir.Model(ir.Graph([], [], nodes=[], name="net"), ir_version=10)
+    model.metadata_props["qbench.bias_correction"] = text
+    with pytest.raises(InputError, match=r"qbench\.bias_correction"):
+        bias_correction_of(model)

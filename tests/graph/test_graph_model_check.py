@@ -8,7 +8,17 @@ import onnx_ir as ir
 import pytest
 
 from qbench.errors import InputError
-from qbench.graph import as_model, graph_digest, limits_times, load_model, load_tensor, model_bytes, own_copy
+from qbench.graph import (
+    as_model,
+    declared_dims,
+    graph_digest,
+    limits_times,
+    load_model,
+    load_tensor,
+    model_bytes,
+    own_copy,
+    pin_of,
+)
 
 TEXT = """
 <ir_version: 10, opset_import: ["" : 21, "local" : 1]>
@@ -223,7 +233,6 @@ def claimed(dims):
         pytest.param(loop_of(1 << 62), id="iterations"),
         pytest.param(of_shape("ConstantOfShape", [1 << 31]), id="ConstantOfShape"),
         pytest.param(of_shape("Expand", [1 << 20, 1 << 20, 3]), id="Expand"),
-        pytest.param(claimed([1 << 40, 1 << 40]), id="dims"),
     ],
 )
 def test_what_asks_for_too_much_is_refused_with_the_factor_that_allows_it(tmp_path, proto):
@@ -232,6 +241,69 @@ def test_what_asks_for_too_much_is_refused_with_the_factor_that_allows_it(tmp_pa
     with pytest.raises(InputError, match="at most") as caught:
         load_model(path)
     assert "--size-limits" in caught.value.remedy
+
+
+def test_dimensions_without_data_are_invalid_since_no_factor_admits_them(tmp_path):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(claimed([1 << 40, 1 << 40]).SerializeToString())
+    with pytest.raises(InputError, match="do not have that size"):
+        load_model(path)
+
+
+def chain(levels):
+    """A model that calls ``levels`` functions inside each other."""
+    proto = message()
+    imports = [onnx.helper.make_opsetid("", 21), onnx.helper.make_opsetid("local", 1)]
+    for level in range(levels):
+        last = level + 1 == levels
+        call = onnx.helper.make_node("Relu" if last else f"f{level + 1}", ["a"], ["b"], domain="" if last else "local")
+        proto.functions.append(onnx.helper.make_function("local", f"f{level}", ["a"], ["b"], [call], imports))
+    proto.graph.node.append(onnx.helper.make_node("f0", ["x"], ["deep"], domain="local"))
+    return proto
+
+
+def two_loops(trips, others):
+    proto = loop_of(trips)
+    second = onnx.NodeProto.FromString(
+        next(node for node in proto.graph.node if node.op_type == "Loop").SerializeToString()
+    )
+    second.name, second.input[0], second.output[0] = "second", "trips2", "other"
+    proto.graph.node.append(second)
+    proto.graph.initializer.append(onnx.numpy_helper.from_array(np.array(others, np.int64), "trips2"))
+    return proto
+
+
+@pytest.mark.parametrize(
+    ("proto", "factor"),
+    [
+        pytest.param(chain(26), 2, id="26 levels"),
+        pytest.param(chain(51), 3, id="51 levels"),
+        pytest.param(chain(60), 3, id="60 levels"),
+        pytest.param(loop_of(3_000_001), 4, id="iterations"),
+        pytest.param(two_loops(1_500_000, 6_500_000), 7, id="two loops"),
+    ],
+)
+def test_the_factor_is_the_smallest_that_admits_the_file(tmp_path, proto, factor):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(proto.SerializeToString())
+    with pytest.raises(InputError, match=f"--size-limits {factor} "):
+        load_model(path)
+    with limits_times(factor - 1), pytest.raises(InputError, match=f"--size-limits {factor} "):
+        load_model(path)
+    with limits_times(factor):
+        assert load_model(path).graph.name == "net"
+
+
+@pytest.mark.parametrize("factor", [1, 4, 100])
+def test_no_factor_is_named_where_none_helps(tmp_path, factor):
+    path = tmp_path / "net.onnx"
+    path.write_bytes(chain(100).SerializeToString())
+    with path.with_name("long.onnx").open("wb") as file:
+        file.truncate(2 << 30)
+    for name in ("net.onnx", "long.onnx"):
+        with limits_times(factor), pytest.raises(InputError, match="at most") as caught:
+            load_model(tmp_path / name)
+        assert "--size-limits" not in caught.value.remedy
 
 
 def test_limits_are_raised_by_one_factor(tmp_path):
@@ -400,3 +472,30 @@ def test_a_tensor_file_holds_its_own_numbers(tmp_path, secret):
     path.write_bytes(b"\xff")
     with pytest.raises(InputError):
         load_tensor(path)
+
+
+# Metadata of our own -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", '"x"', '{"N": 0}', '{"N": 1.5}', '{"N": true}', '{"N": 1e999}',
+                                  f'{{"N": {1 << 40}}}', "[" * 100_000])  # fmt: skip
+def test_dimensions_in_metadata_are_checked(tmp_path, text):
+    proto = message()
+    proto.metadata_props.add(key="qbench.dims", value=text)
+    (tmp_path / "net.onnx").write_bytes(proto.SerializeToString())
+    model = load_model(tmp_path / "net.onnx")
+    with pytest.raises(InputError, match=r"qbench\.dims"):
+        declared_dims(model)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"kind": "float", "source": 3}', "[" * 100_000,
+    '{"kind": "grid", "source": "q", "qtype": "int8", "scale": "a", "zero_point": 0}',
+    '{"kind": "dynamic", "source": "q", "qtype": "int99"}',
+    '{"kind": "grid", "source": "q", "qtype": "int8", "scale": 1, "zero_point": 1' + "0" * 99
+    + ', "axis": null, "block_size": null, "narrow_range": false}',
+])  # fmt: skip
+def test_pins_in_metadata_are_checked(text):
+    value = ir.Value(name="v")
+    value.metadata_props["qbench.pinned"] = text
+    with pytest.raises(InputError, match=r"qbench\.pinned"):
+        pin_of(value)

@@ -2,7 +2,9 @@
 
 import io
 import struct
+import tracemalloc
 import zipfile
+import zlib
 from collections.abc import Callable
 from typing import Any
 
@@ -11,9 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.storage import ArchiveError, TooLargeError, array_names, read_archive
+from qbench.storage import ArchiveError, TooLargeError, array_names, inflate, read_archive
 
 ARRAYS = {"a": np.arange(6, dtype=np.float32).reshape(2, 3), "b": np.array([1, -1]), "c": np.float16(0.5)}
+MOST = 1 << 20
 
 
 def archive(save: Callable[..., None] = np.savez, **arrays: Any) -> bytes:
@@ -24,7 +27,7 @@ def archive(save: Callable[..., None] = np.savez, **arrays: Any) -> bytes:
 
 @pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
 def test_arrays_come_out_as_they_went_in(save: Callable[..., None]) -> None:
-    found = read_archive(archive(save, **ARRAYS))
+    found = read_archive(archive(save, **ARRAYS), most=MOST)
     assert list(found) == list(ARRAYS)
     for name, array in ARRAYS.items():
         np.testing.assert_array_equal(found[name], np.asarray(array), strict=True)
@@ -69,9 +72,9 @@ HOSTILE = {
     "text": (b"text", "no archive"),
     "nothing": (b"", "no archive"),
     "cut": (archive(**ARRAYS)[:-1], "no archive"),
-    "no array": (member(b"12345"), "no array"),
-    "no header": (member(header("{'descr': (((((")), "no array"),
-    "a header of other tokens": (member(header("{'descr': \x00 `")), "no array"),
+    "no array": (member(b"12345"), "not an array"),
+    "no header": (member(header("{'descr': (((((")), "not an array"),
+    "a header of other tokens": (member(header("{'descr': \x00 `")), "not an array"),
     "too many rows": (shaped(f"({2**37},)"), "where its shape needs"),
     "rows beyond 64 bits": (shaped(f"({2**70},)"), "where its shape needs"),
     "no rows of endless columns": (shaped(f"(0, {2**62}, {2**62})"), "damaged"),
@@ -88,7 +91,7 @@ def test_what_is_no_archive_of_numbers_is_refused(name: str, tmp_path) -> None:
     (tmp_path / "x.npz").write_bytes(data)
     for source in (data, tmp_path / "x.npz"):
         with pytest.raises(ArchiveError, match=found) as caught:
-            read_archive(source)
+            read_archive(source, most=MOST)
         assert "\n" not in str(caught.value)
 
 
@@ -103,13 +106,35 @@ def test_what_is_declared_is_added_up_before_it_is_read(tmp_path) -> None:
     assert array_names(path) == ("a", "b")
 
 
+@given(st.binary(max_size=50), st.integers(0, 60))
+def test_no_more_is_unpacked_than_is_allowed(data: bytes, most: int) -> None:
+    if len(data) <= most:
+        assert inflate(zlib.compress(data), most=most) == data
+        with pytest.raises(ArchiveError):
+            inflate(zlib.compress(data)[:-1], most=most)
+    else:
+        with pytest.raises(ArchiveError):
+            inflate(zlib.compress(data), most=most)
+
+
+def test_what_is_beyond_takes_no_memory() -> None:
+    packed = zlib.compress(bytes(1 << 25))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArchiveError):
+            inflate(packed, most=1 << 16)
+        assert tracemalloc.get_traced_memory()[1] < 1 << 20
+    finally:
+        tracemalloc.stop()
+
+
 @given(st.data())
 def test_a_damaged_archive_gives_arrays_or_a_sentence(draws: st.DataObject) -> None:
     data = bytearray(archive(np.savez_compressed, **ARRAYS))
     for _ in range(draws.draw(st.integers(1, 4))):
         data[draws.draw(st.integers(0, len(data) - 1))] = draws.draw(st.integers(0, 255))
     try:
-        found = read_archive(bytes(data[: draws.draw(st.integers(0, len(data)))]))
+        found = read_archive(bytes(data[: draws.draw(st.integers(0, len(data)))]), most=MOST)
     except ArchiveError:
         return
     assert all(isinstance(array, np.ndarray) for array in found.values())

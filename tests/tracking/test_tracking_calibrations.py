@@ -1,7 +1,9 @@
 """Calibrations in baselines and run files: what scopes take, what comes back from disk, what is refused."""
 
+import base64
 import dataclasses
 import json
+import zlib
 
 import pytest
 from tracked_results import ANSWERS, HERE, agreement, baseline, line, measured, per, top1
@@ -157,3 +159,10 @@ def test_a_borrowed_reference_brings_none(known):
     assert known.lent("quantized", None).calibrations == {}
     assert dataclasses.replace(known, calibrations={}).expectation(measured().cell, {}).calibrations == {}
     assert known.expectation(measured().cell, measured().digests).calibrations == {"default": SEEN.ranges}
+
+
+@pytest.mark.parametrize("text", [b'{"x": "0 1"' + b" " * (1 << 24) + b"}", b"[" * 100_000])
+def test_ranges_that_unpack_to_too_much_are_one_sentence(text):
+    words = {"key": "default", "ranges": base64.b64encode(zlib.compress(text)).decode()}
+    with pytest.raises(InputError, match="ranges that cannot be read"):
+        measurement_of_line({**json.loads(json.dumps(line(calibrated(SEEN)))), "calibrated": words})

@@ -248,14 +248,13 @@ def test_an_array_or_a_file_that_is_not_there_is_a_sentence(name: str, found: st
 
 
 def test_arrays_beyond_the_limit_are_refused_with_the_factor_that_admits_them(tmp_path: Path, monkeypatch) -> None:
-    from qbench.graph import limits_times, size_limits
+    from qbench.storage import limits_times, size_limits
 
     path = Path(npz(tmp_path / "big.npz", x=np.zeros((4, 2)), y=np.zeros(4, np.int64)))
     small = size_limits.SizeLimits(tensor_bytes=50)
-    monkeypatch.setattr("qbench.zoo.arrays.current_limits", lambda: small)
+    monkeypatch.setattr(size_limits, "_DEFAULTS", small)
     with pytest.raises(InputError, match="--size-limits 2") as caught:
         read_arrays(path, ["x"], optional=["y"])
     assert "96 bytes" in caught.value.found
-    monkeypatch.undo()
     with limits_times(2):
         assert sorted(read_arrays(path, ["x"], optional=["y"])) == ["x", "y"]

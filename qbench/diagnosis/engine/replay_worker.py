@@ -21,6 +21,7 @@ import onnx_ir as ir
 
 from qbench.backends import Backend, Executor
 from qbench.errors import QbenchError
+from qbench.storage import limits_times
 
 _NUMBER = struct.Struct("<Q")
 _LONGEST = 200
@@ -117,10 +118,11 @@ def main() -> None:
         return
 
 
-def _answer(desk: _Desk, name: str, arguments: Sequence[Any]) -> tuple[str, Any]:
-    """A word for its kind, and what it is."""
+def _answer(desk: _Desk, name: str, arguments: Sequence[Any], factor: int) -> tuple[str, Any]:
+    """A word for its kind, and what it is; ``factor`` is that of the parent's size limits."""
     try:
-        return "answer", getattr(desk, name)(*arguments)
+        with limits_times(factor):
+            return "answer", getattr(desk, name)(*arguments)
     except QbenchError as error:
         return "error", (type(error), error.doing, error.found, error.expected, error.remedy)
     except _NotReceivedError as error:

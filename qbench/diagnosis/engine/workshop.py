@@ -22,6 +22,7 @@ from typing import IO, Any
 
 from qbench.diagnosis.engine.replay_worker import receive_frame, send_frame
 from qbench.errors import QbenchError
+from qbench.storage import current_factor
 
 _WORKER = "qbench.diagnosis.engine.replay_worker"
 _FIRST_WORD_S = 120
@@ -84,7 +85,7 @@ class Workshop:
         assert self._errors is not None
         self._said = self._errors.seek(0, os.SEEK_END)
         try:
-            send_frame(_pipe(child.stdin), (name, arguments))
+            send_frame(_pipe(child.stdin), (name, arguments, current_factor()))
             spoke = _speaks(child, seconds)
             kind, answer = receive_frame(_pipe(child.stdout)) if spoke else ("silence", "")
         except (EOFError, BrokenPipeError) as error:
