@@ -10,7 +10,7 @@ import pytest
 import qbench
 from qbench.backends import get_backend
 from qbench.errors import InputError, QbenchError
-from qbench.graph import current_limits
+from qbench.storage import current_limits
 
 ENDLESS = """
 <ir_version: 10, opset_import: ["" : 21]>

@@ -9,6 +9,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 import qbench.zoo.samples
 from qbench.backends import get_backend
+from qbench.errors import InputError
 from qbench.evaluation import SharedWork, Subject
 from qbench.graph import Capabilities
 from qbench.storage import Cache
@@ -80,6 +81,17 @@ def cache(tmp_path):
 
 def test_the_same_again_runs_nothing(cache):
     assert made(cache, Engine()) == []
+
+
+def test_a_cached_run_beyond_the_limit_is_refused_with_the_factor_that_admits_it(cache, monkeypatch):
+    from qbench.storage import limits_times, size_limits
+
+    monkeypatch.setattr(size_limits, "_DEFAULTS", replace(size_limits.SizeLimits(), tensor_bytes=60))
+    with pytest.raises(InputError) as caught:
+        made(cache, Engine())
+    factor = int(caught.value.remedy.split("--size-limits ")[1].split()[0])
+    with limits_times(factor):
+        assert made(cache, Engine()) == []
 
 
 def test_another_backend_of_the_same_packages_makes_its_own(cache):

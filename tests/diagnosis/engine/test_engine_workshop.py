@@ -167,3 +167,25 @@ def test_an_error_says_what_was_run_where(levels):
     ):
         executor.run({name: levels[name] for name in unit.feeds})
     assert caught.value.found.endswith("exit code 3")
+
+
+def test_the_other_process_has_the_same_size_limits():
+    from qbench.diagnosis.engine.replay_worker import _answer
+    from qbench.storage import current_limits, limits_times
+
+    class Desk:
+        def nodes(self):
+            return current_limits().nodes
+
+    assert _answer(Desk(), "nodes", (), 3) == ("answer", 3 * current_limits().nodes)
+    sent = []
+    place = "qbench.diagnosis.engine.workshop"
+    with (
+        patch(f"{place}.send_frame", lambda _, frame: sent.append(frame)),
+        patch(f"{place}.receive_frame", return_value=("answer", 1)),
+        patch(f"{place}._speaks", return_value=True),
+        limits_times(3),
+    ):
+        assert workshop().ask("nodes", (), "Asking", 60.0) == 1
+    workshop().close()
+    assert sent == [("nodes", (), 3)]
