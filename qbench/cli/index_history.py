@@ -40,6 +40,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         if arguments.json:
             print_json({"index": index.name, **fates, "unreadable": done.unreadable, "problems": list(done.problems)})
         else:
-            told = f"{done.changed} changed, {done.gone} gone, {done.kept} as they were"
-            put(f"{index.name}: {counted(done.added, 'run file')} added, {told}; {counted(done.runs, 'run')} in all")
+            others = f"{done.changed} changed, {done.gone} gone, {done.kept} as they were"
+            put(f"{index.name}: {counted(done.added, 'run file')} added, {others}; {counted(done.runs, 'run')} in all")
     return ExitCode.USAGE if done.unreadable else ExitCode.FINE

@@ -83,8 +83,8 @@ def _print(series: "Series", trends: Trends) -> None:
     from qbench.tracking import accepted_value
 
     accepted = accepted_value(series, trends.accepted)
-    beside = "nothing accepted in this class" if accepted is None else f"accepted {valued(series, accepted)}"
-    put(f"{series.metric} of {series.cell} on {series.environment_class} ({beside})")
+    accepted_words = "nothing accepted in this class" if accepted is None else f"accepted {valued(series, accepted)}"
+    put(f"{series.metric} of {series.cell} on {series.environment_class} ({accepted_words})")
     marks = {alert.run: _words(alert) for alert in reversed(_alerts(series, trends))}
     dirty = _dirty_commits(trends)
     rows = [_row(series, index, accepted, marks, _commit(point, dirty)) for index, point in enumerate(series.points)]

@@ -20,14 +20,14 @@ Averager = Callable[[Ints], Ints]
 """Σ (x − z_x), int64 → levels, not yet clamped."""
 
 
-def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
     """What makes means of sums of ``counts`` levels each (≥ 1, broadcast against the sums).
 
     RAW and WITHIN keep to grids that are one; between two they are SCALED. A FOLDED count needs a fixed multiplier,
     else it is SCALED too.
 
     Raises:
-        InputError: a multiplier that the machine cannot hold.
+        InputError: a multiplier that the arithmetic cannot hold.
         ValueError: REAL, which is no function of the sum.
     """
     same = (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype)
@@ -35,42 +35,42 @@ def averager(scheme: Averaging, x: QParams, y: QParams, counts: Ints, machine: A
         raise ValueError("a mean in floats depends on their order")
     if scheme is Averaging.RAW and same:
         return _raw(int(x.zero_point), counts)
-    if scheme is Averaging.FOLDED and machine.scaling.form is MultiplierForm.FIXED:
-        return _folded(x, y, counts, machine)
+    if scheme is Averaging.FOLDED and arithmetic.scaling.form is MultiplierForm.FIXED:
+        return _folded(x, y, counts, arithmetic)
     if scheme is Averaging.BIASED:
-        return _biased(x, y, counts, machine)
+        return _biased(x, y, counts, arithmetic)
     if scheme is Averaging.DIVIDED:
-        return _divided(x, y, counts, machine)
+        return _divided(x, y, counts, arithmetic)
     if scheme is Averaging.WITHIN and same:
-        return scaler((1.0, 1.0, counts), machine.scaling, int(y.zero_point))
-    return _scaled(x, y, counts, machine)
+        return scaler((1.0, 1.0, counts), arithmetic.scaling, int(y.zero_point))
+    return _scaled(x, y, counts, arithmetic)
 
 
-def _scaled(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+def _scaled(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
     """The count multiplies the output's scale, in the precision in which the multiplier is computed."""
-    single = machine.scaling.precision is not Precision.DOUBLE
+    single = arithmetic.scaling.precision is not Precision.DOUBLE
     over = np.float32(y.scale) * counts.astype(np.float32) if single else float(y.scale) * counts.astype(np.float64)
-    return scaler((x.scale, 1.0, over), machine.scaling, int(y.zero_point))
+    return scaler((x.scale, 1.0, over), arithmetic.scaling, int(y.zero_point))
 
 
-def _folded(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
-    real = real_multiplier((x.scale, 1.0, y.scale), machine.scaling.precision)
-    folded = folded_multiplier(fixed_multiplier(real, machine.scaling), counts)
-    return fixed_scaler(folded, machine.scaling, int(y.zero_point))
+def _folded(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
+    real = real_multiplier((x.scale, 1.0, y.scale), arithmetic.scaling.precision)
+    folded = folded_multiplier(fixed_multiplier(real, arithmetic.scaling), counts)
+    return fixed_scaler(folded, arithmetic.scaling, int(y.zero_point))
 
 
-def _biased(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+def _biased(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
     """round(Σ x · M) + z_y − rha(z_x · s_x / s_y), the last in float32: LiteRT optimized/integer_ops/mean.h."""
     zero, scale = int(x.zero_point), np.float32(x.scale)
     moved = round_reals(np.asarray(np.float32(zero) * scale / np.float32(y.scale)), Rounding.HALF_AWAY)
     over = float(y.scale) * counts.astype(np.float64)
-    rounded = scaler((x.scale, 1.0, over), machine.scaling, int(y.zero_point) - int(moved))
+    rounded = scaler((x.scale, 1.0, over), arithmetic.scaling, int(y.zero_point) - int(moved))
     return lambda sums: rounded(sums + counts * zero)
 
 
-def _divided(x: QParams, y: QParams, counts: Ints, machine: Arithmetic) -> Averager:
+def _divided(x: QParams, y: QParams, counts: Ints, arithmetic: Arithmetic) -> Averager:
     """round_half_away(S(Σ (x − z_x)) / n) + z_y, S brings sums to the output's scale: libjit_avg_pool of Glow."""
-    rounded = scaler((x.scale, 1.0, y.scale), machine.scaling)
+    rounded = scaler((x.scale, 1.0, y.scale), arithmetic.scaling)
     return lambda sums: _quotients(rounded(sums), counts) + int(y.zero_point)
 
 

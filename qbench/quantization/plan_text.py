@@ -61,7 +61,7 @@ def load_plan(path: Path | str) -> Plan:
 def _no_plan(doing: str, found: str) -> InputError:
     return InputError(
         doing,
-        found=f"a file that is none ({found})",
+        found=f"a file in another form ({found})",
         expected=f"a {FORMAT} of version {VERSION}",
         remedy="Make the plan again, and save it with save_plan.",
     )
@@ -227,8 +227,8 @@ def _decision(row: _SlotText) -> Decision:
             block_size=row.block_size,
             narrow_range=row.narrow_range,
         )
-    except (TypeError, OverflowError) as error:  # what numpy says to lists that are no array of numbers
-        raise ValueError(f"parameters of {row.slot[0]!r} that are no numbers") from error
+    except (TypeError, OverflowError) as error:  # numpy raises these for lists of anything but numbers
+        raise ValueError(f"parameters of {row.slot[0]!r} that are not all numbers") from error
     match row.kind:
         case "static":
             return Static(qparams, row.note)

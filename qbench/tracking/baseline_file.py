@@ -302,7 +302,7 @@ def _calibrations(path: Path, words: Mapping[str, Mapping[str, str]]) -> Calibra
     try:
         return {key: {value: range_of_word(word) for value, word in held.items()} for key, held in words.items()}
     except ValueError as error:
-        raise damaged(path, f"a calibrated range that is none ({error})", "two numbers, the lower first") from error
+        raise damaged(path, f"a calibrated range in another form ({error})", "two numbers, the lower first") from error
 
 
 def _cell(cell: AcceptedCell) -> dict[str, Any]:

@@ -9,7 +9,6 @@ import io
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -176,7 +175,7 @@ class History:
 
     @property
     def noticed(self) -> tuple[str, ...]:
-        """The ``problems`` of the files that were read so far, and of those that are no run files."""
+        """The ``problems`` of the files that were read so far, and of the files that hold no run."""
         assert self.heads is not None
         read = (sentence for path in sorted(self._sentences) for sentence in self._sentences[path])
         return (*self._others, *read)
@@ -311,7 +310,7 @@ def _decoded(text: bytes) -> dict[str, Any]:
     Raises:
         ValueError, TypeError, RecursionError: it is none.
     """
-    line: dict[str, Any] = (_CAREFUL if _HUGE.search(text) else _DECODER).decode(text.decode("utf-8-sig"))
+    line: dict[str, Any] = _DECODER.decode(text.decode("utf-8-sig"))
     if type(line) is not dict:
         raise TypeError("a line that is not a table")
     if b"\\ud" in text or b"\\uD" in text:  # JSON can spell half a character, which no file or page can hold
@@ -339,9 +338,9 @@ def _check_tables(line: Mapping[str, Any]) -> None:
     """
     metrics, digests = line.get("metrics", _EMPTY), line.get("digests", _EMPTY)
     if type(metrics) is not dict or not all(type(counts) is dict for counts in metrics.values()):
-        raise TypeError("metrics that are no tables of counts")
+        raise TypeError("metrics in another form than tables of counts")
     if type(digests) is not dict or not all(type(digest) is str for digest in digests.values()):
-        raise TypeError("digests that are no texts")
+        raise TypeError("digests in another form than text")
 
 
 _EMPTY: Mapping[str, Any] = {}
@@ -369,16 +368,22 @@ def _refuse_constant(name: str) -> float:
 def _finite(text: str) -> float:
     """A number as JSON spells it, unless it is beyond what a float can hold."""
     number = float(text)
-    if number in (math.inf, -math.inf):
-        raise ValueError(f"{text} in a record")
+    if number - number != 0:  # faster than math.isfinite, and asked of every number of a history
+        raise ValueError(f"{text[:20]}… in a record")
     return number
 
 
-_HUGE = re.compile(rb"[eE]\+?[0-9]{3,}[,}\]\s]")
-"""What may be a number beyond a float; it is rare, and looking at every number takes a tenth longer."""
+def _integer(text: str) -> int:
+    """An integer as JSON spells it, unless it is beyond what a float can hold: every reader divides such numbers."""
+    if len(text) > _SAFE_DIGITS:
+        _finite(text)
+    return int(text)
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse_constant)
-_CAREFUL = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite)
+
+_SAFE_DIGITS = 300
+"""An integer of so many digits is below the largest float, 1.8e308."""
+
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
 
 
 def unreadable(path: Path, found: str) -> StoreError:

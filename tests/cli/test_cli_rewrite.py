@@ -150,7 +150,7 @@ def test_it_says_whether_effects_bound_the_outputs_and_measures_them(folder, qbe
     facts = json.loads(out)
     assert code == 0
     assert facts["outputs_bounded"] is (policy == "exact")
-    assert [one["machine"] for one in facts["outputs"]] == (["qdq", "ideal"] if rest else [])
+    assert [one["arithmetic"] for one in facts["outputs"]] == (["qdq", "ideal"] if rest else [])
     assert all(one["of"] == 256 and (one["steps"] == 1) == bool(one["moved"]) for one in facts["outputs"])
 
 

@@ -16,7 +16,7 @@ GRIDS = st.builds(Grid, scale=st.sampled_from([0.25, 0.5, 0.75, 1.0, 0.1, 0.2, 0
 def test_changes_of_outputs_are_what_runs_show(first: Grid, grids: list[Grid], policy: Policy) -> None:
     model = chain(*grids, integers_in=first, size=256)
     after = run_pipeline(model, standard_pipeline(policy), policy).model
-    changes = {one.machine: one for one in output_changes(model, after, [{"x": LEVELS}])}
+    changes = {one.arithmetic: one for one in output_changes(model, after, [{"x": LEVELS}])}
     assert set(changes) == {"qdq", "ideal"}
     for machine, run in (("qdq", run_qdq), ("ideal", run_machine)):
         one, other = (run(graph, x=LEVELS)["y"].astype(np.float64) for graph in (model, after))

@@ -135,7 +135,7 @@ def test_a_damaged_range_is_told(tmp_path, known, word):
     table = json.loads(path.read_text())
     table["calibrations"]["default"]["x"] = word
     path.write_text(json.dumps(table))
-    with pytest.raises(StoreError, match="calibrated range that is none"):
+    with pytest.raises(StoreError, match="calibrated range in another form"):
         load_baseline(path)
 
 

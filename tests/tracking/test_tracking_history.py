@@ -3,6 +3,7 @@
 import datetime
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -306,12 +307,19 @@ def test_what_is_no_plain_file_is_passed_over_and_named(tmp_path, monkeypatch):
         {"digests": "abc"},
         {"digests": {"model": 1}},
         {"suite": 1},
-        {"x": float("inf")},
+        {"x": "1e999"},
+        {"x": "-1e+99999"},
+        {"x": "9" * 400},
+        {"x": "9" * 400 + ".5"},
+        {"x": "9" * 250 + "E99"},
+        {"x": "9" * 5000},
+        {"x": "NaN"},
     ],
+    ids=lambda odd: str(odd)[:30],
 )
 def test_a_line_that_does_not_hold_together_is_counted_and_left(tmp_path, odd):
     path = written(tmp_path, line(measured()), end=False)
-    text = json.dumps({**line(measured()), **odd}).replace("Infinity", "1e999")
+    text = re.sub(r'"x": "([^"]*)"', r'"x": \1', json.dumps({**line(measured()), **odd}))  # a number as it is spelled
     path.write_text(path.read_text() + text + "\n")
     run = read_run(path)
     assert (len(run.cells), run.damaged, len(run.notices)) == (1, 1, 1)

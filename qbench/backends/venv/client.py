@@ -215,15 +215,15 @@ class _Patient:
 
 
 def _error_in(answer: Mapping[str, Any]) -> EngineError | None:
-    """What was raised over there, where ``answer`` says so.
+    """The error that the worker reported in ``answer``; None: it reported none.
 
     Raises:
-        GarbledError: it says something else there.
+        GarbledError: the entry has another form.
     """
-    told = answer.get("error")
-    if told is None:
+    error = answer.get("error")
+    if error is None:
         return None
-    kind, text = (told.get("kind"), told.get("text")) if isinstance(told, dict) else (None, None)
+    kind, text = (error.get("kind"), error.get("text")) if isinstance(error, dict) else (None, None)
     if not isinstance(kind, str) or not isinstance(text, str):
         raise worker.GarbledError("an error without its kind or text")
     return EngineError(kind[:_QUOTED], text[:_LONGEST])

@@ -36,7 +36,8 @@ class EnvironmentMaker:
         Raises:
             NotFetchedError: pip cannot get one of them for this Python; its last error is quoted.
             UnavailableError: onnxruntime is among them and cannot be imported, nor beside an older numpy.
-            InputError: ``base`` is not a Python, or a requirement is more than a name with versions. StoreError: the cache cannot be written.
+            InputError: ``base`` is not a Python, or a requirement is more than a name with versions.
+            StoreError: the cache cannot be written.
         """
         asked = tuple(plain_requirement(one, "Making an environment") for one in requirements)
         key = digest_plain([_RECIPE, str(self.base), _version(self.base), sorted(asked)])[:32]

@@ -108,26 +108,26 @@ def assert_effect(
 
 
 def output_changes(
-    before: ir.Model, after: ir.Model, samples: Sequence[Feeds], machines: Sequence[Machine] = MACHINES
+    before: ir.Model, after: ir.Model, samples: Sequence[Feeds], arithmetics: Sequence[Machine] = MACHINES
 ) -> tuple[OutputChange, ...]:
-    """What a whole pipeline did to the outputs of a graph, measured on ``samples``; one row per machine and output.
+    """What a whole pipeline did to the outputs of a graph, measured on ``samples``; one row per arithmetic and output.
 
     Effects hold for every site by itself. What several sites move adds up on the way to an output, and operators
     between amplify it, so that no effect but exact bounds this number.
 
     Raises:
-        QbenchError: a machine that is unknown, or cannot run one of the graphs.
+        QbenchError: an arithmetic that is unknown, or cannot run one of the graphs.
     """
     found = []
-    for machine in machines:
-        runs = running(before, machine), running(after, machine)
+    for arithmetic in arithmetics:
+        runs = running(before, arithmetic), running(after, arithmetic)
         for value in before.graph.outputs:
             name, by = value.name or "", Yardstick(LOSSY, reach_of(value), step_of(value))
             apart = [by.steps(*(np.asarray(run(feeds)[name]) for run in runs)) for feeds in samples]
             farthest = max((float(one.max(initial=0.0)) for one in apart), default=0.0)
             moved, of = (sum(count(one) for one in apart) for count in (np.count_nonzero, np.size))
             steps = int(farthest) if np.isfinite(farthest) else None
-            found.append(OutputChange(name, machine_name(machine), int(moved), int(of), steps))
+            found.append(OutputChange(name, machine_name(arithmetic), int(moved), int(of), steps))
     return tuple(found)
 
 

@@ -90,7 +90,7 @@ class RegionVerdict:
 
 @dataclass(frozen=True, slots=True)
 class OutputChange:
-    """How far one output of a whole graph moved on samples, under one machine.
+    """How far one output of a whole graph moved on samples, under one arithmetic.
 
     Args:
         moved, of: elements that differ, of how many.
@@ -98,16 +98,16 @@ class OutputChange:
     """
 
     output: str
-    machine: str
+    arithmetic: str
     moved: int
     of: int
     steps: int | None
 
     def __str__(self) -> str:
         if not self.moved:
-            return f"'{self.output}': none of {self.of} moved ({self.machine})"
+            return f"'{self.output}': none of {self.of} moved ({self.arithmetic})"
         steps = "" if self.steps is None else f", by up to {self.steps} step{'s' * (self.steps != 1)}"
-        return f"'{self.output}': {self.moved} of {self.of} moved{steps} ({self.machine})"
+        return f"'{self.output}': {self.moved} of {self.of} moved{steps} ({self.arithmetic})"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
