@@ -82,8 +82,8 @@ def _operands(node: ir.Node) -> list[ir.Value]:
 
 def _mask_in(statistics: Statistics) -> str:
     """What of ``statistics`` shows masked entries; empty where nothing does."""
-    if statistics.infinite:
-        return f"−Inf {statistics.infinite:,} times"
+    if statistics.negative_infinite:
+        return f"−Inf {statistics.negative_infinite:,} times"
     if not statistics.count or statistics.low > -_BELOW:
         return ""
     points = statistics.distribution().points

@@ -27,6 +27,7 @@ def merged_statistics(
         zeros=a.zeros + b.zeros,
         histogram=a.histogram.merge(b.histogram),
         infinite=a.infinite + b.infinite,
+        not_negative=a.not_negative + b.not_negative,
         sample_lows=sample_lows,
         sample_highs=sample_highs,
         channel_lows=lows,

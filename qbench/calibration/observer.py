@@ -47,7 +47,7 @@ class Observer:
         self._guarded = guarded
         self._channels = Channels() if channels and value.sample_axis != 1 else None
         self._low, self._high = np.inf, -np.inf
-        self._infinite = 0
+        self._infinite = self._not_negative = 0
         self._zeros, self._histogram = 0, Histogram.empty()
         self._table, self._tabled = new_table(), 0
         self._extremes: dict[str, tuple[float, float]] = {}
@@ -89,6 +89,7 @@ class Observer:
             zeros=self._zeros + zeros,
             histogram=self._histogram.merge(Histogram(keys, counts, lows)),
             infinite=self._infinite,
+            not_negative=self._not_negative,
             sample_lows=sample_lows,
             sample_highs=sample_highs,
             channel_lows=channel_lows,
@@ -116,7 +117,9 @@ class Observer:
         if self._fed or (np.isnan(numbers).any() and not self._guarded):
             raise not_finite(self._value.name, sample, fed=self._fed)
         finite = numbers[np.isfinite(numbers)]
-        self._infinite += numbers.size - finite.size
+        infinite = numbers.size - finite.size
+        self._infinite += infinite
+        self._not_negative += infinite - int(np.count_nonzero(np.isneginf(numbers)))
         return finite
 
     def _count(self, numbers: Floats) -> None:

@@ -28,6 +28,7 @@ class Statistics:
         histogram: of the finite numbers.
         infinite: how many numbers were ±Inf, or NaN where an IsNaN reads the value; they count nowhere else. (Any
             other NaN is refused where it is seen.)
+        not_negative: how many of ``infinite`` were +Inf or NaN; the others were −Inf, as an attention mask has it.
         sample_lows, sample_highs: (n,) extremes of each of the profile's n samples, in its order, +inf and −inf of a
             sample without a finite number; None where the value has no sample axis.
         channel_lows, channel_highs: (c,) extremes of every index of axis 1; None unless asked for, and where there is
@@ -42,14 +43,16 @@ class Statistics:
     zeros: int
     histogram: Histogram
     infinite: int = 0
+    not_negative: int = 0
     sample_lows: Floats | None = None
     sample_highs: Floats | None = None
     channel_lows: Floats | None = None
     channel_highs: Floats | None = None
 
     def __post_init__(self) -> None:
-        if self.infinite < 0 or not 0 <= self.zeros <= self.histogram.zero_cell:
-            raise ValueError(f"{self.zeros} zeros or {self.infinite} infinite numbers, which cannot be")
+        if not 0 <= self.not_negative <= self.infinite or not 0 <= self.zeros <= self.histogram.zero_cell:
+            infinite = f"{self.infinite} infinite numbers, {self.not_negative} of them +Inf or NaN"
+            raise ValueError(f"{self.zeros} zeros or {infinite}, which cannot be")
         if self.count:
             if not -np.inf < self.low <= self.high < np.inf:
                 raise ValueError(f"extremes {self.low} … {self.high} are not those of finite numbers")
@@ -80,6 +83,11 @@ class Statistics:
     def count(self) -> int:
         """Finite numbers seen."""
         return self.histogram.count
+
+    @property
+    def negative_infinite(self) -> int:
+        """How many numbers were −Inf."""
+        return self.infinite - self.not_negative
 
     @property
     def sum(self) -> float:
@@ -119,13 +127,16 @@ class Statistics:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Statistics):
             return NotImplemented
-        numbers = (self.low, self.high, self.zeros, self.infinite, self.histogram)
-        return numbers == (other.low, other.high, other.zeros, other.infinite, other.histogram) and all(
+        return self._numbers == other._numbers and all(
             _same(mine, theirs) for mine, theirs in zip(self._ends, other._ends, strict=True)
         )
 
     def __hash__(self) -> int:
-        return hash((self.low, self.high, self.zeros, self.infinite, self.histogram))
+        return hash(self._numbers)
+
+    @property
+    def _numbers(self) -> tuple[object, ...]:
+        return self.low, self.high, self.zeros, self.infinite, self.not_negative, self.histogram
 
     @property
     def _ends(self) -> tuple[Floats | None, ...]:

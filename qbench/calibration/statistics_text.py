@@ -32,6 +32,7 @@ def statistics_row(statistics: Statistics, *, histogram: str) -> dict[str, Any]:
         "count": statistics.count,
         "zeros": statistics.zeros,
         "infinite": statistics.infinite,
+        **({"not_negative": statistics.not_negative} if statistics.not_negative else {}),
         **{name: None if values is None else [_or_null(v) for v in values.tolist()] for name, values in ends.items()},
         "histogram": histogram,
     }
@@ -49,6 +50,7 @@ def statistics_of(row: Mapping[str, Any]) -> Statistics:
         zeros=int(row["zeros"]),
         histogram=unpacked_histogram(row["histogram"]),
         infinite=int(row["infinite"]),
+        not_negative=int(row.get("not_negative", 0)),
         **{name: _numbers(row[name], np.inf if name.endswith("lows") else -np.inf) for name in _ENDS},
     )
     if found.count != row["count"]:

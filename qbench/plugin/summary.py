@@ -29,8 +29,10 @@ def print_summary(recorder: Recorder, said: list[str], terminal: pytest.Terminal
 
 
 def write_line(terminal: pytest.TerminalReporter, line: str, **markup: bool) -> None:
-    """Write ``line`` on pytest's terminal, without its control characters. All text of qbench that is not part of a
-    report goes through here, because names and messages may come from files of others."""
+    """Write ``line`` on pytest's terminal, without its control characters.
+
+    All text of qbench outside of a report goes through here: names and messages may come from files of others.
+    """
     terminal.write_line(neutral_line(line), **markup)
 
 

@@ -25,8 +25,8 @@ from qbench.tracking.runs import Run
 _SKEW_S = 3600.0
 """How far apart two clocks may be without one of them being wrong."""
 
-_LARGEST = 2**53
-"""No history has so many runs: a larger sequence number was not written by qbench."""
+_DELETED = 1_000_000
+"""How many runs may have been deleted from a history: a sequence number greater by more than this is ignored."""
 
 
 def start_order(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None = None) -> tuple[int, ...]:
@@ -36,7 +36,7 @@ def start_order(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | N
         now: the time by the reader's clock, with a time zone; None: no run is taken to be stamped in the future.
     """
     times = _times(headers, now)
-    sequences = [sequence_of(header) for header in headers]
+    sequences = _sequences(headers)
     known = {str(header.get("id", "")): position for position, header in enumerate(headers)}
     places = list(times)
     for position in sorted(range(len(headers)), key=sequences.__getitem__):
@@ -55,21 +55,24 @@ def next_start(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """What a new run writes of its place among ``headers``, those in its folder: ``sequence`` and ``after``."""
     order = start_order(headers)
     after = {"after": str(headers[order[-1]].get("id", ""))} if order else {}
-    return {"sequence": 1 + max(map(sequence_of, headers), default=0), **after}
+    return {"sequence": 1 + max(_sequences(headers), default=0), **after}
 
 
 def clock_notices(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None) -> tuple[str, ...]:
     """One sentence about the runs that are stamped later than ``now``; none where there are none."""
     if now is None:
         return ()
-    late = now.timestamp() + _SKEW_S
-    ahead = [header for header in headers if late < _seconds(header.get("started")) < math.inf]
+    late, started = now.timestamp() + _SKEW_S, [_seconds(header.get("started")) for header in headers]
+    ahead = [header for header, time in zip(headers, started, strict=True) if time > late]
     if not ahead:
         return ()
-    runs = "1 run is" if len(ahead) == 1 else f"{len(ahead)} runs are"
+    runs = f"{len(ahead)} of {len(headers)} run{' is' if len(headers) == 1 else 's are'}"
+    found = f"{runs} stamped later than it is now ({ahead[-1].get('id')})"
+    if _latest_time(started, now) == math.inf:
+        return (f"{found}: these stamps are used, as more than half of all are; check the clock of this computer.",)
     return (
-        f"{runs} stamped later than it is now ({ahead[-1].get('id')}): their place is that of their commit and of the "
-        "runs they found in the history; check the clock of the computer that ran them, and of this one.",
+        f"{found}: their place follows from their commit and from the runs that they found in the history; check the "
+        "clock of the computer that ran them, and of this one.",
     )
 
 
@@ -102,19 +105,28 @@ def measured_commit(run: Run) -> str:
     return "" if dirty else run.commit
 
 
-def sequence_of(header: Mapping[str, Any]) -> int:
-    """The sequence number of a ``run`` line; 0 of one without, or with one that makes no sense."""
-    number = header.get("sequence")
-    return number if type(number) is int and 0 < number <= _LARGEST else 0
+def _sequences(headers: Sequence[Mapping[str, Any]]) -> list[int]:
+    """The sequence number of every ``run`` line; 0 of one without, or with one that qbench cannot have written.
+
+    The bound grows with the number of runs, so that one more than the greatest accepted number is accepted, too, as
+    soon as its run is there.
+    """
+    bound = len(headers) + _DELETED
+    numbers = [header.get("sequence") for header in headers]
+    return [number if type(number) is int and 0 < number <= bound else 0 for number in numbers]
 
 
 def _times(headers: Sequence[Mapping[str, Any]], now: datetime.datetime | None) -> list[float]:
     """When each run began, in seconds: its stamp, or where that cannot be the time of its commit."""
     started = [_seconds(header.get("started")) for header in headers]
-    late = math.inf if now is None else now.timestamp() + _SKEW_S
-    if 2 * sum(time > late for time in started) > len(started):
-        late = math.inf  # then it is the reader's clock that is behind
+    late = _latest_time(started, now)
     return [_believed(time, committed, late) for time, committed in zip(started, map(_committed, headers), strict=True)]
+
+
+def _latest_time(started: Sequence[float], now: datetime.datetime | None) -> float:
+    """The latest start that is believed: now, or infinite where most runs are later: the reader's clock is behind."""
+    late = math.inf if now is None else now.timestamp() + _SKEW_S
+    return math.inf if 2 * sum(time > late for time in started) > len(started) else late
 
 
 def _believed(started: float, committed: float, late: float) -> float:

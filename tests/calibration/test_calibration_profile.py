@@ -370,6 +370,7 @@ def test_masks_of_an_attention_are_counted() -> None:
     x = np.array([[1, 0, 2], [1, 1, 4]], np.float32)
     profile = calibrate(masked, batches(x, 2), values=["l", "m", "z"])
     assert [profile.values[name].infinite for name in ("l", "m", "z")] == [1, 1, 0]
+    assert [profile.values[name].negative_infinite for name in ("l", "m", "z")] == [1, 0, 0]
     assert (profile.values["l"].low, profile.values["m"].high) == (0, 0)
     with pytest.raises(InputError, match="value 'l' on calibration sample 'bad': found NaN"):
         calibrate(masked, batches(-x, 1), sample_ids=["bad", "worse"], values=["l"])
@@ -397,6 +398,8 @@ def test_a_graph_of_a_fixed_batch_is_the_same_in_any_slices() -> None:
         ("low", None),
         ("zeros", 99),
         ("infinite", -1),
+        ("not_negative", 1),
+        ("not_negative", -1),
         ("count", 1),
         ("histogram", "AAAA"),
         ("histogram", 7),
@@ -424,5 +427,22 @@ def test_infinities_and_channels_read_back(tmp_path: Path) -> None:
     profile.dump(path)
     assert Profile.load(path) == profile
     assert profile.values["z"].infinite == 3
+    assert "not_negative" not in path.read_text()  # profiles without +Inf keep their text and digest
     assert profile.values["z"].channel_lows is not None
     assert profile.values["z"].channel_lows.tolist() == [float(np.log(np.float32(3))), 0]
+
+
+def test_positive_infinities_are_counted_apart(tmp_path: Path) -> None:
+    path = tmp_path / "p.json"
+    both = ir.from_onnx_text("""<ir_version: 10, opset_import: ["" : 21]>
+    both (float[N,2] x) => (float[N,2] z) {
+      l = Log(x)
+      z = Reciprocal(l)
+    }""")
+    x = np.array([[0, 1], [1, 2], [0, 3]], np.float32)
+    profile, again = (calibrate(both, batches(x[rows], 2)) for rows in (slice(None), slice(1, None)))
+    profile.dump(path)
+    assert Profile.load(path) == profile
+    for one, l, z in ((profile, (2, 0), (2, 2)), (again, (1, 0), (1, 1)), (profile.merge(again), (3, 0), (3, 3))):
+        assert (one.values["l"].infinite, one.values["l"].not_negative) == l
+        assert (one.values["z"].infinite, one.values["z"].not_negative) == z

@@ -145,7 +145,7 @@ def test_a_run_stamped_in_the_future_hides_no_later_one(qbench, project):
     code, _, err = qbench("report", "--report", "md")
     assert (code, err.count("run-1")) == (0, 1)
     assert stamps[2][:10] in (project / "reports/report.md").read_text()
-    assert qbench("history", "show", "m1::b+s")[2].count("qbench: 1 run is stamped later") == 1
+    assert qbench("history", "show", "m1::b+s")[2].count(" stamped later than it is now ") == 1
 
 
 def test_one_odd_line_costs_no_report(qbench, project):

@@ -175,3 +175,14 @@ def test_ordinary_scores_and_outliers_elsewhere_are_no_masks() -> None:
     plan = make_plan(model, calibrate(model, [{"x": numbers(32, 1)}]), "w8a8_asym_pc")
     assert not plan.refusals
     assert {"scores", "p"} <= set(plan.values)
+
+
+def test_an_overflow_on_the_way_to_a_softmax_is_no_mask() -> None:
+    body = "h = MatMul(x, w)\n e = Exp(h)\n m = Min(e, h)\n z = Softmax(m)"
+    model = model_of("float[N,8] x", "float[N,8] z", body, w=weights(1, 8, 8))
+    profile = calibrate(model, [{"x": 200 * np.random.default_rng(1).normal(size=(16, 8)).astype(np.float32)}])
+    assert profile.values["e"].infinite
+    assert not profile.values["e"].negative_infinite
+    refusals = make_plan(model, profile, "w8a8_asym_pc").refusals
+    assert not any("'e' holds an attention mask" in refusal for refusal in refusals)
+    assert any("'e' was infinite" in refusal for refusal in refusals)

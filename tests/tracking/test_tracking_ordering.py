@@ -3,6 +3,7 @@
 import datetime
 import random
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tracked_results import line, measured
@@ -38,8 +39,9 @@ def test_a_run_stamped_in_the_future_is_before_those_that_found_it():
     assert names(headers) == ["old", "a", "future", "b", "c"]
     assert names(headers, None) == names(headers, NOW + datetime.timedelta(days=9000)) == names(headers)
     (notice,) = clock_notices(headers, NOW)
-    assert "1 run is" in notice
+    assert "1 of 5 runs are" in notice
     assert "(future)" in notice
+    assert "commit" in notice
     assert clock_notices(headers, None) == clock_notices(headers[:2], NOW) == ()
 
 
@@ -58,6 +60,9 @@ def test_without_a_word_of_what_they_found_a_future_run_has_the_place_of_its_com
 def test_a_reader_whose_own_clock_is_behind_believes_the_runs():
     headers = [head(f"r{number}", day(number), committed=day(-number)) for number in range(5)]
     assert names(headers, NOW - datetime.timedelta(days=20_000)) == ["r0", "r1", "r2", "r3", "r4"]
+    (notice,) = clock_notices(headers, NOW - datetime.timedelta(days=20_000))
+    assert "5 of 5" in notice
+    assert "commit" not in notice  # the stamps were used, and not the commits
 
 
 def test_a_clock_set_back_changes_nothing():
@@ -101,6 +106,16 @@ def test_evidence_without_sense_is_none():
         assert names(odd) == ["text", "circle", "elcric", "self", "huge"]
     assert next_start(odd) == {"sequence": 3, "after": "huge"}
     assert next_start([]) == {"sequence": 1}
+
+
+@pytest.mark.parametrize("number", [2**53, 2**53 - 1, 10**18, 1_000_003, 1_000_002])
+def test_a_number_that_no_history_has_takes_no_later_run_its_place(number):
+    headers = [head("old", day(-9), sequence=1), head("damaged", day(-8), sequence=number)]
+    for name in ("a", "b", "c", "d"):  # by clocks that were set back
+        headers = begun(headers, name, day(-1000))
+    assert names(headers)[-3:] == ["b", "c", "d"]
+    if number != 1_000_003:  # that is plausible from the third run on: what came before it has only its clock
+        assert names(headers) == ["old", "damaged", "a", "b", "c", "d"]
 
 
 def test_every_reader_of_a_history_has_the_same_order(tmp_path):
