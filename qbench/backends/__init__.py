@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import Array as Array
     from qbench.backends.protocol import Backend as Backend
     from qbench.backends.protocol import Counting as Counting
+    from qbench.backends.protocol import Elsewhere as Elsewhere
     from qbench.backends.protocol import Executor as Executor
     from qbench.backends.protocol import Feeds as Feeds
     from qbench.backends.protocol import Ruled as Ruled
@@ -45,7 +46,7 @@ else:
             "optimization": ("Level", "Optimization"),
             "ort": ("OrtBackend",),
             "partitioned": ("PartitionedBackend",),
-            "protocol": ("Array", "Backend", "Counting", "Executor", "Feeds", "Ruled"),
+            "protocol": ("Array", "Backend", "Counting", "Elsewhere", "Executor", "Feeds", "Ruled"),
             "optimizer_listing": ("SessionOptimizer", "session_optimizers"),
             "slicing": ("in_slices",),
             "venv.another_python": ("AnotherPython", "program_in", "python_backend"),

@@ -90,11 +90,19 @@ class Ruled(Protocol):
 
 @runtime_checkable
 class Elsewhere(Protocol):
-    """A backend whose packages are not those of this Python."""
+    """A backend whose packages are those of another Python, and whose sessions are processes of their own."""
 
     @property
+    def has_started(self) -> bool:
+        """Whether the versions are known, so that asking for them starts no program."""
+        ...
+
     def package_versions(self) -> Mapping[str, str]:
-        """Those of ``packages`` that are there, with their versions."""
+        """Those of ``packages`` that are there, with their versions.
+
+        A method, because ``isinstance`` reads the properties of a protocol before Python 3.12, and this one may start a
+        program.
+        """
         ...
 
 

@@ -7,5 +7,5 @@ from qbench.host import package_versions
 def versions_of(backend: Backend) -> dict[str, str]:
     """Package → version of what ``backend`` counts with, for the environment class of its results."""
     if isinstance(backend, Elsewhere):
-        return dict(backend.package_versions)
+        return dict(backend.package_versions())
     return package_versions(backend.packages)

@@ -85,6 +85,8 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
     if rows:
         header = ("  model", "metric", "n", "one sample", "margin", "can tell from chance")
         print_columns(rows, header)
+    for name in suite["unknown_until_started"]:
+        put(f"  environment class of {name}: unknown until its Python is started; what a 'when' may excuse counts")
     for entry in suite["quarantine"]:
         soon = " — soon" if 0 <= entry["days_left"] <= _soon_days() else ""
         put(f"  quarantined until {entry['expires']}{soon}: {entry['cell']} ({entry['owner']})")
@@ -93,8 +95,9 @@ def _print_suite(suite: dict[str, Any], environment_class: str) -> None:
 
 def _model_rows(model: dict[str, Any]) -> Iterator[tuple[str, ...]]:
     for metric in model["metrics"]:
-        n, margin = metric["n"], metric["margin_samples"]
-        gates = f"{margin} of {metric['fp32_hits']}" if margin else "under one: shown, does not gate"
+        n, margin, largest = metric["n"], metric["margin_samples"], metric["largest_margin_samples"]
+        margins = f"{margin} to {largest}, by cell," if largest > margin else f"{margin}"
+        gates = f"{margins} of {metric['fp32_hits']}" if largest else "under one: shown, does not gate"
         yield (
             f"  {model['model']}",
             metric["metric"],

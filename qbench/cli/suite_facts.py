@@ -8,13 +8,14 @@ The smallest loss that n paired samples tell from chance, one-sided 5 % with 80 
 import datetime
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from qbench.extension import Extension
-    from qbench.judging import EnvironmentClass, QuarantineEntry
+    from qbench.judging import EnvironmentClass, QuarantineEntry, Tolerance
     from qbench.storage import Cache
     from qbench.suite import Catalogues, PlannedCell, Suite
     from qbench.tracking import Baseline
@@ -54,13 +55,18 @@ def suite_facts(
     stored = {model.id: baseline_path(baselines, suite.name, model.id) for model in suite.models if not model.is_alone}
     known = {name: find_baseline(file) for name, file in stored.items()}
     entries = [_entry(entry, today) for entry in suite.quarantine]
-    excused, gated = _excused(planned, known, catalogues, processor)
+    places = _Places.of(suite, planned, catalogues, processor)
+    excused, gated = _excused(planned, known, places)
     facts = {
         "suite": suite.name,
         "path": str(path),
         "cells": len(planned),
         "assets": _assets(suite, cache),
-        "models": [_model(suite, name, baseline, catalogues) for name, baseline in known.items()],
+        "models": [
+            _model(suite, name, baseline, catalogues, _tolerances(planned, name, baseline, places))
+            for name, baseline in known.items()
+        ],
+        "unknown_until_started": list(places.unknown),
         "quarantine": entries,
         "gated": gated,
         "excused": excused,
@@ -83,27 +89,46 @@ def _assets(suite: "Suite", cache: "Cache") -> list[dict[str, Any]]:
     ]
 
 
-def _model(suite: "Suite", name: str, baseline: "Baseline | None", catalogues: "Catalogues") -> dict[str, Any]:
-    """n, the margin in samples and what can be decided, for each proportion that the baseline holds."""
-    from qbench.judging import resolve_tolerance
+def _tolerances(
+    planned: "Sequence[PlannedCell]", name: str, baseline: "Baseline | None", places: "_Places"
+) -> "list[Tolerance]":
+    """Those of the quantized cells of the model ``name``: of those that ``baseline`` knows, where it knows any."""
+    own = [one for one in planned if one.cell.model == name and not one.cell.is_fp32]
+    judged = [one for one in own if baseline is not None and one.cell.slug in baseline.cells] or own
+    return [one.tolerance(environment) for one in judged for environment in places.of_backend[one.cell.backend]]
 
+
+def _model(
+    suite: "Suite",
+    name: str,
+    baseline: "Baseline | None",
+    catalogues: "Catalogues",
+    tolerances: "Sequence[Tolerance]",
+) -> dict[str, Any]:
+    """n, the margin in samples and what can be decided, for each proportion that the baseline holds.
+
+    The margin is that of the strictest of ``tolerances``, and ``largest_…`` that of the most lenient.
+    """
     table = next(model for model in suite.models if model.id == name)
-    tolerance = resolve_tolerance(suite.own_tolerance(), table.own_tolerance())
     if baseline is None:
         return {"model": name, "baseline": False, "classes": [], "metrics": []}
     classes = sorted({one for cell in baseline.cells.values() for one in cell.accepted})
     metrics = []
-    for metric, hits in baseline.metrics.items():
+    for metric, hits in baseline.metrics.items() if tolerances else ():  # without quantized cells nothing is judged
         if not catalogues.metrics.get(metric.partition("@")[0]).proportion:
             continue  # an error rate counts units, not samples
+        values = [tolerance.of(metric).value for tolerance in tolerances]
+        margins = [math.floor(value * hits + 1e-9) for value in values]
         n = baseline.data[metric.partition("@")[2] or table.data].samples
         metrics.append(
             {
                 "metric": metric,
                 "n": n,
                 "fp32_hits": hits,
-                "margin_samples": math.floor(tolerance.value * hits + 1e-9),
-                "tolerance": tolerance.value,
+                "margin_samples": min(margins),
+                "largest_margin_samples": max(margins),
+                "tolerance": min(values),
+                "largest_tolerance": max(values),
                 "decidable_pp": round(100 * decidable_drop(n), 2),
             }
         )
@@ -116,19 +141,18 @@ def _entry(entry: "QuarantineEntry", today: datetime.date) -> dict[str, Any]:
 
 
 def _excused(
-    planned: "Sequence[PlannedCell]", known: "dict[str, Baseline | None]", catalogues: "Catalogues", processor: str
+    planned: "Sequence[PlannedCell]", known: "dict[str, Baseline | None]", places: "_Places"
 ) -> tuple[int, int]:
     """How many quantized cells carry their own tolerance or an entry here, and how many are gated at all.
 
     Gated are those that a baseline knows (all, where there is none yet): unsupported cells must not thin out excuses.
+    An excuse with a ``when`` counts where it may hold, as far as is known before an engine is started.
     """
     excused = gated = 0
     for one in planned:
         if one.cell.is_fp32:
             continue
-        environment = _environment(one, catalogues, processor)
-        own = not one.tolerance(environment).rule.startswith(("suite ", "default"))
-        has_excuse = own or one.quarantine(environment) is not None
+        has_excuse = any(_is_excused(one, environment) for environment in places.of_backend[one.cell.backend])
         baseline = known.get(one.cell.model)
         if has_excuse or baseline is None or one.cell.slug in baseline.cells:
             gated += 1
@@ -136,15 +160,53 @@ def _excused(
     return excused, gated
 
 
-def _environment(planned: "PlannedCell", catalogues: "Catalogues", processor: str) -> "EnvironmentClass":
-    from qbench.backends import WrittenPython, versions_of
-    from qbench.judging import EnvironmentClass
+def _is_excused(planned: "PlannedCell", environment: "EnvironmentClass") -> bool:
+    own = not planned.tolerance(environment).rule.startswith(("suite ", "default"))
+    return own or planned.quarantine(environment) is not None
 
-    backend = catalogues.backends.get(planned.cell.backend)
-    packages: Mapping[str, str] = (
-        {} if isinstance(backend, WrittenPython) else versions_of(backend)
-    )  # asking would start that Python
-    return EnvironmentClass.of(processor, packages, threads=planned.suite.table.threads)
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The environment classes in which cells may run on this computer.
+
+    Args:
+        of_backend: name → its class; of one in ``unknown`` all classes of this processor that a ``when`` of the suite
+            names, and one that none names.
+        unknown: the backends whose versions are not known until their Python is started.
+    """
+
+    of_backend: "Mapping[str, Sequence[EnvironmentClass]]"
+    unknown: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, suite: "Suite", planned: "Sequence[PlannedCell]", catalogues: "Catalogues", processor: str
+    ) -> "_Places":
+        from qbench.backends import Elsewhere, versions_of
+        from qbench.judging import EnvironmentClass
+
+        named = {EnvironmentClass.parse(text) for text in _conditions(suite)} | {EnvironmentClass(processor)}
+        possible = sorted((one for one in named if one.processor == processor), key=str)
+        of_backend: dict[str, Sequence[EnvironmentClass]] = {}
+        unknown = []
+        for name in dict.fromkeys(one.cell.backend for one in planned):
+            backend = catalogues.backends.get(name)
+            if isinstance(backend, Elsewhere) and not backend.has_started:
+                of_backend[name] = possible
+                unknown.append(name)
+            else:
+                packages = versions_of(backend)
+                of_backend[name] = [EnvironmentClass.of(processor, packages, threads=suite.table.threads)]
+        return cls(of_backend, tuple(unknown))
+
+
+def _conditions(suite: "Suite") -> Iterator[str]:
+    """Every environment class or processor that a ``when`` of ``suite`` names."""
+    tables = [model.tolerance for model in suite.models if isinstance(model.tolerance, Mapping)]
+    settings = [setting for table in tables for setting in table.values() if not isinstance(setting, float)]
+    conditions = [entry.when for entry in suite.quarantine] + [setting.when for setting in settings]
+    for when in conditions:
+        yield from (when,) if isinstance(when, str) else when or ()
 
 
 def _problems(facts: dict[str, Any], known: "dict[str, Baseline | None]") -> Iterator[str]:

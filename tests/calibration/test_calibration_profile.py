@@ -443,6 +443,6 @@ def test_positive_infinities_are_counted_apart(tmp_path: Path) -> None:
     profile, again = (calibrate(both, batches(x[rows], 2)) for rows in (slice(None), slice(1, None)))
     profile.dump(path)
     assert Profile.load(path) == profile
-    for one, l, z in ((profile, (2, 0), (2, 2)), (again, (1, 0), (1, 1)), (profile.merge(again), (3, 0), (3, 3))):
-        assert (one.values["l"].infinite, one.values["l"].not_negative) == l
+    for one, log, z in ((profile, (2, 0), (2, 2)), (again, (1, 0), (1, 1)), (profile.merge(again), (3, 0), (3, 3))):
+        assert (one.values["l"].infinite, one.values["l"].not_negative) == log
         assert (one.values["z"].infinite, one.values["z"].not_negative) == z

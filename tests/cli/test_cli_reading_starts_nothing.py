@@ -1,5 +1,6 @@
 """A folder of TOML is read without starting a program that it names; a run starts the one that its suite names."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -69,3 +70,21 @@ def test_a_run_starts_what_its_suite_names_and_nothing_else(started, qbench):
     assert started.exists()
     assert code == 1
     assert "its worker ended with status 0" in out + err
+
+
+def test_doctor_knows_no_class_of_what_it_does_not_start(started, qbench):
+    """An excuse for a version over there may hold, whichever it is; one for another processor cannot."""
+    from qbench.host import processor_class
+
+    entry = '[[cell]]\ncell = "{}"\nwhen = "{}"\nmeasured = "bad"\nreason = "r"\nowner = "me"\nexpires = "2099-01-01"\n'
+    entries = (
+        ("blobs::far+w8a8_asym_pc", f"{processor_class()}+onnxruntime-0.0.7"),
+        ("blobs::made+w8a8_asym_pc", "riscv64-rvv+onnxruntime-0.0.7"),
+        ("blobs::ort-cpu+w8a8_asym_pc", f"{processor_class()}+onnxruntime-0.0.7"),
+    )
+    Path("suites/tiny.quarantine.toml").write_text("".join(entry.format(*one) for one in entries))
+    write_suite("ort-cpu", "far", "made")
+    (facts,) = json.loads(qbench("doctor", "suites/tiny.qbench.toml", "--json")[1])["suites"]
+    assert facts["unknown_until_started"] == ["far", "made"]
+    assert (facts["excused"], facts["gated"]) == (1, 3)
+    assert not started.exists()

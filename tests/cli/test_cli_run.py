@@ -1,5 +1,6 @@
 """``run``, ``compare``, ``accept``, ``report``, ``history`` and ``doctor`` on a small project, end to end."""
 
+import datetime
 import json
 import os
 import signal
@@ -333,6 +334,35 @@ def test_doctor_says_what_a_sample_can_decide(accepted, qbench):
     assert (suite["cells"], suite["gated"], suite["excused"]) == (CELLS, 4, 0)
     assert top1["n"] == 400
     assert top1["margin_samples"] == int(0.02 * top1["fp32_hits"])
+
+
+def test_doctor_has_the_tolerances_of_metrics_and_cells():
+    """PP-OCR's right lines have a tolerance of their own: 6 % of them, not the suite's half a percent."""
+    from qbench.cli.suite_facts import suite_facts
+    from qbench.storage import Cache
+
+    root = Path(__file__).parents[2]
+    suite, today = root / "suites/nightly.qbench.toml", datetime.date(2026, 1, 1)
+    facts = suite_facts(suite, root / "baselines", Cache.default(), "x64-avx512-vnni", today)
+    models = {model["model"]: {metric["metric"]: metric for metric in model["metrics"]} for model in facts["models"]}
+    exact = models["ppocr_v6_rec"]["exact"]
+    assert (exact["tolerance"], exact["largest_tolerance"]) == (0.06, 0.06)
+    assert (exact["margin_samples"], exact["largest_margin_samples"]) == (10, 10)
+    assert facts["unknown_until_started"] == []
+
+
+def test_doctor_has_the_range_where_cells_differ(accepted, qbench):
+    path = Path(SUITE)
+    path.write_text(
+        path.read_text() + '[model.tolerance]\n"ort-cpu+w8a8_asym_pc" = { value = 0.1, when = "riscv64" }\n'
+        '"ort-cpu+*" = { value = 0.02, metrics = { top1 = 0.05 } }\n'
+    )
+    (model,) = json.loads(qbench("doctor", SUITE, "--json")[1])["suites"][0]["models"]
+    (top1,) = model["metrics"]
+    assert (top1["tolerance"], top1["largest_tolerance"]) == (0.02, 0.05)
+    assert top1["margin_samples"] == int(0.02 * top1["fp32_hits"])
+    assert top1["largest_margin_samples"] == int(0.05 * top1["fp32_hits"])
+    assert f"{top1['margin_samples']} to {top1['largest_margin_samples']}" in qbench("doctor", SUITE)[1]
 
 
 def test_doctor_tells_a_machine_of_another_class(accepted, qbench):

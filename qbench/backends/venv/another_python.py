@@ -53,6 +53,10 @@ class AnotherPython:
         return self.like.packages
 
     @property
+    def has_started(self) -> bool:
+        """True: its versions were asked for before it was made."""
+        return True
+
     def package_versions(self) -> Mapping[str, str]:
         """Package → its version over there."""
         known = dict(self.versions)

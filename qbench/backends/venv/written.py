@@ -59,13 +59,17 @@ class WrittenPython:
         return self.like.packages
 
     @property
+    def has_started(self) -> bool:
+        """Whether something has asked for what only that Python knows."""
+        return "_started" in self.__dict__
+
     def package_versions(self) -> Mapping[str, str]:
         """Package → its version over there, which is started to be asked.
 
         Raises:
             InputError: no such Python. UnavailableError: numpy or onnxruntime cannot be had there.
         """
-        return self._started.package_versions
+        return self._started.package_versions()
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """A session over ``model`` in a process over there, as ``AnotherPython`` gives it.

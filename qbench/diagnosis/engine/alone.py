@@ -7,14 +7,13 @@ an engine beside the arithmetic that it claims.
 from dataclasses import replace
 
 from qbench.backends import (
-    AnotherPython,
     Array,
     Backend,
     Closing,
+    Elsewhere,
     Executor,
     Feeds,
     OrtBackend,
-    WrittenPython,
     in_slices,
 )
 from qbench.diagnosis.engine.contained import Patience, contained, endless
@@ -38,7 +37,7 @@ class Alone(Closing):
         self.crash = ""
         self.unit, self._threads = unit, threads
         self._engine = contained(_sparing(backend), patience)
-        self._is_kept = not isinstance(backend, AnotherPython | WrittenPython)  # there it is a process of its own
+        self._is_kept = not isinstance(backend, Elsewhere)  # there every session is a process
         self._executor: Executor | None = None
 
     def run(self, feeds: Feeds) -> Array | None:

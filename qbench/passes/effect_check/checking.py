@@ -15,7 +15,7 @@ from qbench.graph import graph_digest, own_copy, shapes_alone
 from qbench.interpreter import BatchError
 from qbench.passes.contract import Pass
 from qbench.passes.effect import LOSSY, MACHINES, QDQ, Effect, EffectKind
-from qbench.passes.effect_check.comparing import Yardstick
+from qbench.passes.effect_check.comparing import Yardstick, different
 from qbench.passes.effect_check.judging_region import Question, judged
 from qbench.passes.effect_check.machines import Feeds, Machine, machine_name, running
 from qbench.passes.effect_check.reach import common_reach, reach_of
@@ -123,11 +123,13 @@ def output_changes(
         runs = running(before, arithmetic), running(after, arithmetic)
         for value in before.graph.outputs:
             name, by = value.name or "", Yardstick(LOSSY, reach_of(value), step_of(value))
-            apart = [by.steps(*(np.asarray(run(feeds)[name]) for run in runs)) for feeds in samples]
-            farthest = max((float(one.max(initial=0.0)) for one in apart), default=0.0)
-            moved, of = (sum(count(one) for one in apart) for count in (np.count_nonzero, np.size))
+            pairs = [tuple(np.asarray(run(feeds)[name]) for run in runs) for feeds in samples]
+            farthest = max((float(by.steps(one, other).max(initial=0.0)) for one, other in pairs), default=0.0)
+            # counted by value: a real that moved by less than half a step has moved, and 0 that became −0 has not
+            moved = sum(int(np.count_nonzero(different(one, other) & (one != other))) for one, other in pairs)
+            of = sum(one.size for one, _ in pairs)
             steps = int(farthest) if np.isfinite(farthest) else None
-            found.append(OutputChange(name, machine_name(arithmetic), int(moved), int(of), steps))
+            found.append(OutputChange(name, machine_name(arithmetic), moved, of, steps))
     return tuple(found)
 
 

@@ -107,6 +107,8 @@ class OutputChange:
         if not self.moved:
             return f"'{self.output}': none of {self.of} moved ({self.arithmetic})"
         steps = "" if self.steps is None else f", by up to {self.steps} step{'s' * (self.steps != 1)}"
+        if self.steps == 0:
+            steps = ", by up to half a step"
         return f"'{self.output}': {self.moved} of {self.of} moved{steps} ({self.arithmetic})"
 
 
