@@ -19,6 +19,8 @@ import numpy.typing as npt
 from qbench.metrics.answers import AnswerKind, Answers
 from qbench.storage import current_limits, digest_arrays, read_archive
 
+_MOST_PACKED = 32
+"""Bytes that one packed byte may stand for where many answers are kept; few equal ones pack better."""
 _TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 
@@ -100,7 +102,8 @@ def unpacked_answers(text: str) -> Answers:
     """
     kind, _, word = text.partition(":")
     try:
-        arrays = read_archive(base64.b64decode(word, validate=True), most=current_limits().kept_bytes)
+        packed = base64.b64decode(word, validate=True)
+        arrays = read_archive(packed, most=current_limits().kept_bytes + _MOST_PACKED * len(packed))
         return restored_answers(arrays["ids"], arrays.get("scores"), AnswerKind(kind))
     except Exception as error:
         # numpy lets through whatever zipfile, zlib, tokenize and pickle make of damaged bytes: no list is complete

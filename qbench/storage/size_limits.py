@@ -37,7 +37,7 @@ class SizeLimits:
         file_bytes: of the model's file itself; one protobuf message holds less than 2 GB.
         data_bytes: of all constants together, those in external files too.
         tensor_bytes: of one tensor: a constant, a value whose shape is known without data, all arrays of an .npz file.
-        kept_bytes: of the answers to one data set in a line of a run file, unpacked.
+        kept_bytes: of the answers to one data set in a line of a run file, beyond 32 times their packed size.
         nodes: of all graphs, where every call of a function counts as the nodes of its body.
         depth: of graphs inside attributes, and of functions that call functions.
         iterations: of a Loop.
@@ -46,7 +46,7 @@ class SizeLimits:
     file_bytes: int = (2 << 30) - 1
     data_bytes: int = 32 << 30
     tensor_bytes: int = 4 << 30
-    kept_bytes: int = 64 << 20
+    kept_bytes: int = 8 << 20
     nodes: int = 200_000
     depth: int = 25
     iterations: int = 1_000_000

@@ -23,7 +23,7 @@ from qbench.tracking.scope import Scope
 Calibrations = Mapping[str, Mapping[str, tuple[float, float]]]
 """Key of a calibration (``Calibrated``) → value → the accepted (low, high)."""
 
-_BYTES_PER_NODE = 80
+_BYTES_PER_NODE = 40
 """Of the text of calibrated ranges, unpacked: a name and two numbers."""
 
 

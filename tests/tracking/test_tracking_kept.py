@@ -391,12 +391,12 @@ def test_text_that_holds_no_answers(text) -> None:
 def test_kept_answers_that_unpack_to_too_much_are_not_unpacked(monkeypatch) -> None:
     from qbench.storage import limits_times, size_limits
 
-    word = packed_answers(Answers(np.zeros((1 << 10, 17), np.int32)))
-    monkeypatch.setattr(size_limits, "_DEFAULTS", size_limits.SizeLimits(kept_bytes=10_000))
-    with pytest.raises(ValueError, match="17,408 bytes"):
+    word = packed_answers(Answers(np.zeros((1 << 12, 17), np.int32)))
+    monkeypatch.setattr(size_limits, "_DEFAULTS", size_limits.SizeLimits(kept_bytes=40_000))
+    with pytest.raises(ValueError, match="69,632 bytes"):
         unpacked_answers(word)
     with limits_times(2):
-        assert len(unpacked_answers(word)) == 1 << 10
+        assert len(unpacked_answers(word)) == 1 << 12
 
 
 def test_what_an_equivalent_class_has_is_accepted_for_this_one_only_by_word(baseline: Baseline) -> None:
