@@ -352,12 +352,12 @@ def test_a_profile_tells_what_raw_values_tell(kind: GridKind) -> None:
 
 
 @pytest.mark.parametrize("symmetry", ["symmetric", "asymmetric"])
-@pytest.mark.parametrize(("qtype", "bins", "nats"), [("int4", 512, 1e-8), ("int8", 512, 1e-5), ("int8", 2048, 2e-5)])
-def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, nats: float) -> None:
-    """A profile's range loses at most ``nats`` more than the least over the raw values; at 4 bits it is the same range.
+@pytest.mark.parametrize(("qtype", "bins", "within"), [("int4", 512, 0.0), ("int8", 512, 0.015), ("int8", 2048, 0.006)])
+def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, within: float) -> None:
+    """A profile's range loses at most ``within`` more than the least over the raw values; at 4 bits it is the same.
 
-    The divergence of 8 bits is flat around its least (0.0003 to 0.004 nats): the float bins of a profile move single
-    counts between the bins of the search, and with them the position of the least.
+    Around its least the divergence of 8 bits is flat where tails are light: the float bins of a profile move single
+    counts between the bins of the search, and with them the position of the least. Heavy tails give the same range.
     """
     kind = GridKind(QType.parse(qtype), symmetry)  # type: ignore[arg-type]
     for name in ("gauss", "heavy", "relu"):
@@ -367,7 +367,7 @@ def test_entropy_of_a_profile_is_as_good(symmetry: str, qtype: str, bins: int, n
             for d in (Distribution.of(values), Statistics.of(values).distribution())
         )
         found = [divergence_of_range(values, kind, float(i.low), float(i.high), bins) for i in (a, b)]
-        assert found[1] == pytest.approx(found[0], rel=0, abs=nats), name
+        assert found[1] == pytest.approx(found[0], rel=0.0 if name == "heavy" else within, abs=1e-15), name
 
 
 def test_bins_narrower_than_cells_are_filled_evenly() -> None:
