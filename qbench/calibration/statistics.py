@@ -54,7 +54,8 @@ class Statistics:
             infinite = f"{self.infinite} infinite numbers, {self.not_negative} of them +Inf or NaN"
             raise ValueError(f"{self.zeros} zeros or {infinite}, which cannot be")
         if self.count:
-            if not -np.inf < self.low <= self.high < np.inf:
+            largest = float(np.finfo(np.float32).max)
+            if not -largest <= self.low <= self.high <= largest:
                 raise ValueError(f"extremes {self.low} … {self.high} are not those of finite numbers")
             ends = keys_of(np.array([self.low, self.high], np.float32)).tolist()
             if ends != self.histogram.keys[[0, -1]].tolist():

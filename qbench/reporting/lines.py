@@ -4,6 +4,7 @@ A run file outlives the code that wrote it, so nothing here trusts a key to be t
 """
 
 import math
+import typing
 from collections.abc import Mapping
 from typing import Any
 
@@ -23,16 +24,19 @@ def text_of(value: object, default: str = "") -> str:
 
 def whole_of(value: object) -> int | None:
     """``value`` as a whole number, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        return None
-    return int(value)
+    number = real_of(value)
+    return None if number is None else int(typing.cast(float, value))  # not the float: it may have lost digits
 
 
 def real_of(value: object) -> float | None:
     """``value`` as a finite float, or None."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return float(value)
+    try:
+        number = float(value)
+    except OverflowError:  # an integer of more than 308 digits
+        return None
+    return number if math.isfinite(number) else None
 
 
 def table_of(value: object) -> Mapping[str, Any]:
