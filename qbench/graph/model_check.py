@@ -8,7 +8,7 @@ without large constants. What passes is a graph that onnx-ir, the passes and eve
 import math
 import os
 import stat
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from types import MappingProxyType
@@ -21,9 +21,11 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph.heavy_constants import SMALL
+from qbench.graph.shapes import inferred
 from qbench.storage import LimitName, current_limits, factor_admitting, too_large
 
 _DEFAULT_DOMAINS = ("", "ai.onnx")
+_DEFAULTS = "qbench.defaults"
 _GRAPH_AS_NODES = 10
 """Nodes that a graph inside a node counts as: a small file can hold very many, and each is read by every step."""
 _DATA_TYPES = frozenset(onnx.TensorProto.DataType.values()) - {onnx.TensorProto.UNDEFINED}
@@ -183,10 +185,10 @@ class _Check:
         for owner in (self._proto.graph, *self._proto.functions):
             is_main = owner is self._proto.graph
             known = () if is_main else (*owner.attribute, *(one.name for one in owner.attribute_proto))
-            for body in (owner, *_inner_graphs(owner.node)):
+            for body in (owner, *_inner_graphs(_nodes_of(owner))):
                 if isinstance(body, onnx.GraphProto):
                     size += self._check_constants(body, may_be_external=is_main)
-                size += sum(self._check_attributes(node, known) for node in body.node)
+                size += sum(self._check_attributes(node, known) for node in _nodes_of(body))
                 bodies.append(body)
         self._limit("constants", size, "data_bytes")
         self._check_validity(_without_large_constants(self._proto))
@@ -247,7 +249,7 @@ class _Check:
                 raise self._invalid(f"the function '{key[1]}', which calls itself")
             if key not in known:
                 calling.append(key)
-                known[key] = measured(self._functions[key].node, depth)
+                known[key] = measured(_nodes_of(self._functions[key]), depth)
                 calling.pop()
             count, height = known[key]
             self._check_depth(depth + height - 1)
@@ -371,10 +373,17 @@ class _Check:
                 for value in (*unknown, *graph.output, *graph.value_info):
                     if value.type.HasField("tensor_type"):  # where others are declared, engines only warn
                         value.type.tensor_type.ClearField("shape")
-            inferred = onnx.shape_inference.infer_shapes(light, check_type=True, strict_mode=True, data_prop=True)
+            found = inferred(light, strict=True)
+        except MemoryError as error:
+            raise InputError(
+                self._doing,
+                found="computed constants so large that inferring the shapes of the graph takes more than 1 GiB",
+                expected="a model whose shapes depend on small constants",
+                remedy="Export the model with such values as constants.",
+            ) from error
         except Exception as error:  # both raise many kinds
             raise self._invalid(_first_line(error)) from error
-        for graph in (inferred.graph, *_inner_graphs(inferred.graph.node)):
+        for graph in (found.graph, *_inner_graphs(found.graph.node)):
             for value in (*graph.value_info, *graph.output):
                 self._check_size(value)
 
@@ -413,6 +422,13 @@ class _Check:
             expected="a valid ONNX model",
             remedy="Export the model again; onnx.checker may show more.",
         )
+
+
+def _nodes_of(body: onnx.GraphProto | onnx.FunctionProto) -> Sequence[onnx.NodeProto]:
+    """The nodes of ``body``; the default values of a function's attributes are checked as those of one more node."""
+    if isinstance(body, onnx.GraphProto) or not body.attribute_proto:
+        return body.node
+    return (*body.node, onnx.NodeProto(domain=_DEFAULTS, op_type=body.name, attribute=body.attribute_proto))
 
 
 def _graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:

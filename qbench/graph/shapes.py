@@ -1,11 +1,17 @@
 """Shapes and types of the values inside a graph, inferred by onnx from those of its inputs."""
 
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
 import onnx
 import onnx_ir as ir
 
 from qbench.graph.dimensions import declared_dims
 from qbench.graph.heavy_constants import SMALL
 from qbench.graph.outside_shapes import ask_rules, stood_in
+
+_INFERENCE_BYTES = 1 << 30
 
 
 def with_shapes(model: ir.Model) -> ir.Model:
@@ -50,8 +56,8 @@ def _write_inferred(model: ir.Model, light: ir.Model) -> bool:
 def _write_known(model: ir.Model, light: ir.Model) -> bool:
     """Write into ``model`` what onnx infers of ``light``; True when any was new."""
     try:
-        proto = onnx.shape_inference.infer_shapes(ir.to_proto(light), data_prop=True)
-    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError):
+        proto = inferred(ir.to_proto(light))
+    except (onnx.shape_inference.InferenceError, RuntimeError, ValueError, MemoryError):
         return False
     modified = False
     for graph, found in zip(model.graphs(), _inferred(proto), strict=True):
@@ -59,6 +65,37 @@ def _write_known(model: ir.Model, light: ir.Model) -> bool:
             if value.name in found:
                 modified |= _take(value, found[value.name])
     return modified
+
+
+def inferred(proto: onnx.ModelProto, *, strict: bool = False) -> onnx.ModelProto:
+    """``proto`` with the types and shapes that onnx infers, computed sizes included, in at most 1 GiB of memory.
+
+    onnx keeps every element of a propagated value as a message of its own: a Range of 2²⁹ numbers took 22 GB.
+
+    Raises:
+        MemoryError: it takes more. InferenceError, RuntimeError, ValueError: the graph contradicts itself.
+    """
+    with _bounded_memory(_INFERENCE_BYTES):
+        return onnx.shape_inference.infer_shapes(proto, check_type=strict, strict_mode=strict, data_prop=True)
+
+
+@contextlib.contextmanager
+def _bounded_memory(extra: int) -> Iterator[None]:
+    """Let this process take ``extra`` bytes more than it has; nothing is bounded where the system cannot do that."""
+    try:
+        import resource
+
+        pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
+    except (ImportError, OSError):
+        yield
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = pages * resource.getpagesize() + extra
+    resource.setrlimit(resource.RLIMIT_AS, (most if soft == resource.RLIM_INFINITY else min(most, soft), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _inferred(proto: onnx.ModelProto) -> list[dict[str | None, ir.Value]]:

@@ -97,6 +97,37 @@ def function_initializer(proto):
     return node.attribute[0].g.initializer[0]
 
 
+def function_default(proto):
+    """The default value of an attribute of a function, which a Constant of its body refers to."""
+    shift = proto.functions[0]
+    made = onnx.helper.make_attribute("v", onnx.numpy_helper.from_array(np.ones(2, np.float32), "v"))
+    shift.attribute_proto.append(made)
+    shift.node[0].ClearField("attribute")
+    shift.node[0].attribute.add(name="value", ref_attr_name="v", type=onnx.AttributeProto.TENSOR)
+    return shift.attribute_proto[0].t
+
+
+def default_graph(proto):
+    """A constant in a graph that is the default value of an attribute of a function."""
+    one = onnx.numpy_helper.from_array(np.ones(2, np.float32), "k3")
+    made = onnx.helper.make_graph([], "g", [], [onnx.helper.make_tensor_value_info("k3", 1, [2])], [one])
+    proto.functions[0].attribute_proto.append(onnx.helper.make_attribute("b", made))
+    return proto.functions[0].attribute_proto[0].g.initializer[0]
+
+
+PLACES = [
+    initializer, inner_initializer, constant, function_constant, function_initializer, function_default, default_graph,
+]  # fmt: skip
+
+
+def test_a_default_of_a_function_is_read_where_it_is_whole(tmp_path):
+    proto = message()
+    function_default(proto)
+    path = tmp_path / "net.onnx"
+    path.write_bytes(proto.SerializeToString())
+    assert load_model(path).functions
+
+
 @pytest.fixture
 def secret(tmp_path):
     path = tmp_path / "secret"
@@ -104,7 +135,7 @@ def secret(tmp_path):
     return path
 
 
-@pytest.mark.parametrize("place", [initializer, inner_initializer, constant, function_constant, function_initializer])
+@pytest.mark.parametrize("place", PLACES)
 @pytest.mark.parametrize("way", ["absolute", "above", "link", "folder link", "fifo", "missing", "folder"])
 def test_no_constant_is_read_from_outside_the_folder(tmp_path, secret, place, way):
     home = tmp_path / "model"
@@ -321,6 +352,24 @@ def test_a_loop_that_ends_by_its_condition_may_have_any_bound(tmp_path):
     path = tmp_path / "net.onnx"
     path.write_bytes(loop_of((1 << 63) - 1, ends=True).SerializeToString())
     assert load_model(path).graph.name == "net"
+
+
+def test_inferring_sizes_takes_bounded_memory(tmp_path, monkeypatch):
+    """onnx keeps each element of a Range of constants as a message of its own."""
+    monkeypatch.setattr("qbench.graph.shapes._INFERENCE_BYTES", 64 << 20)
+    ends = [onnx.numpy_helper.from_array(np.array(n, np.int64), name) for n, name in ((0, "s"), (2**22, "l"), (1, "d"))]
+    nodes = [
+        onnx.helper.make_node("Range", ["s", "l", "d"], ["r"]),
+        onnx.helper.make_node("Gather", ["r", "x"], ["y"]),
+    ]
+    values = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.INT64, [3]) for name in ("x", "y")]
+    graph = onnx.helper.make_graph(nodes, "net", values[:1], values[1:], ends)
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    assert "shapes" in refused(model, tmp_path)
+    graph.initializer[1].CopyFrom(onnx.numpy_helper.from_array(np.array(1000, np.int64), "l"))
+    small = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 21)], ir_version=10)
+    (tmp_path / "small.onnx").write_bytes(small.SerializeToString())
+    assert load_model(tmp_path / "small.onnx").graph.name == "net"
 
 
 def test_special_files_are_not_waited_for(tmp_path):
