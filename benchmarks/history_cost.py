@@ -29,6 +29,8 @@ CLASS = "x64-avx512-vnni+onnxruntime-1.31.1"
 METRICS = (("top1", "labels", 900), ("top5", "labels", 980), ("agreement", "reference", 1000))
 SAMPLES, RANGES = 1000, 24
 LIMIT_MB = 300
+LIMITED = ("compare", "history show", "history check", "export")
+"""Commands that may need ``LIMIT_MB`` over many runs; a single run is as large as its cells are many."""
 
 
 def cell(number: int, noise: random.Random) -> dict[str, Any]:
@@ -137,7 +139,7 @@ def measured(history: Path, code: Path, out: Path, only: str) -> Iterator[tuple[
 
 
 def main() -> None:
-    """Print the table; the exit code is 1 where a command ended with an error or went beyond ``LIMIT_MB``."""
+    """Print the table; the exit code is 1 where a command ended with an error or a limited one was too large."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--runs", type=int, default=5000)
     parser.add_argument("--cells", type=int, default=60)
@@ -157,7 +159,8 @@ def main() -> None:
             print(f"{runs} runs × {cells} cells, {size / 1e6:.0f} MB", flush=True)
             for command, code, seconds, peak in measured(history, Path(arguments.code), Path(name), arguments.only):
                 print(f"  {command:40} exit {code}  {seconds:7.1f} s  {peak:6.0f} MB", flush=True)
-                good &= code in (0, 1) and peak <= LIMIT_MB  # 1: a finding, as of ``history check``
+                is_limited = kind == "many" and command.startswith(LIMITED)
+                good &= code in (0, 1) and (peak <= LIMIT_MB or not is_limited)  # 1: a finding of ``history check``
     sys.exit(0 if good else 1)
 
 
