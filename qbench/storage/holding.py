@@ -119,7 +119,12 @@ def spare_folder(folder: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
     work = folder / _WORK
-    lock = FileLock(work / _HELD, blocking=waits)
+
+    def require_in_place(handle: int) -> None:
+        if not os.path.samestat(os.fstat(handle), (work / _HELD).stat()):  # of a folder that was taken away meanwhile
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    lock = FileLock(work / _HELD, blocking=waits, on_acquired=require_in_place)
     for tries_left in reversed(range(_TRIES)):
         try:
             if not _is_there(work):

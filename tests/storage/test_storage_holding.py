@@ -8,11 +8,12 @@ import subprocess
 import sys
 import threading
 
+import filelock
 import pytest
 
 from qbench.errors import StoreError
 from qbench.storage import Cache, require_writable, staged_files, work_folder, write_bytes
-from qbench.storage.holding import alone, made_aside, sweep
+from qbench.storage.holding import alone, made_aside, spare_folder, sweep
 
 KILLED = """
 import os, signal, sys
@@ -93,6 +94,27 @@ def test_a_work_folder_is_held_by_one_at_a_time_and_goes_with_the_last(tmp_path)
         thread.join()
     assert counter.read_text() == "60"
     assert os.listdir(tmp_path) == ["counter"]
+
+
+def test_a_lock_in_a_folder_that_was_taken_away_meanwhile_counts_for_nothing(tmp_path, monkeypatch):
+    taken = []
+
+    def acquired(lock, *arguments, **options):
+        if not taken:  # a new folder appears between opening the file of the lock and locking it
+            monkeypatch.setattr("filelock._unix.lock_fd_nonblocking", lock_after_another_process)
+        return acquire(lock, *arguments, **options)
+
+    def lock_after_another_process(handle):
+        if not taken:
+            taken.append((tmp_path / ".qbench").rename(tmp_path / "away"))
+            shutil.copytree(tmp_path / "away", tmp_path / ".qbench")
+        return flock(handle)
+
+    flock, acquire = filelock._unix.lock_fd_nonblocking, filelock.FileLock.acquire
+    monkeypatch.setattr("filelock.FileLock.acquire", acquired)
+    with work_folder(tmp_path), spare_folder(tmp_path) as other:
+        assert other == tmp_path  # the other one finds it held
+    assert os.listdir(tmp_path) == ["away"]
 
 
 KILLED_WRITER = """
