@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -58,3 +60,21 @@ def test_an_interrupt_waits_for_what_is_loaded(number):
 def test_a_load_keeps_no_signal_from_the_system():
     with loaded_whole():
         assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+HANGING = """
+import ctypes, sys
+from qbench.host import ended_like_interrupted
+libc, mutex = ctypes.CDLL(None), ctypes.create_string_buffer(256)
+with ended_like_interrupted(grace_s=0.2):
+    libc.pthread_mutex_lock(mutex)
+    print("ready", flush=True)
+    libc.pthread_mutex_lock(mutex)  # never returns, and no signal makes it
+"""
+
+
+def test_a_process_that_hangs_in_code_of_an_engine_is_ended():
+    with subprocess.Popen([sys.executable, "-c", HANGING], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=600) == 128 + signal.SIGTERM

@@ -61,7 +61,7 @@ def drawn(strategy: st.SearchStrategy[Case], count: int) -> list[Case]:
     found: list[Case] = []
 
     @settings(
-        max_examples=count, derandomize=True, database=None, phases=[Phase.generate],
+        max_examples=count, derandomize=True, database=None, deadline=None, phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
     )  # fmt: skip
     @given(strategy)
