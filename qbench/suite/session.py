@@ -258,7 +258,10 @@ class Bench:
         if done is None:
             return None
         missed = sorted({row.cell for row in expected.rows} - {row.cell for row in done.rows})
-        notices = [f"Lost of the baseline of '{model}', which was made anew: {sentence}" for sentence in lost]
+        notices = [
+            f"A damaged part of the baseline of '{model}' was made anew; what could be read was kept: {sentence}"
+            for sentence in lost
+        ]
         if missed:
             notices.append(f"Not taken into '{model}', which another process changed meanwhile: {', '.join(missed)}")
         return replace(done, notices=(*done.notices, *notices))

@@ -165,13 +165,14 @@ def read_bytes(path: Path) -> bytes | None:
     try:
         return path.read_bytes()
     except OSError as error:
-        if error.errno in (errno.ENOENT, errno.ENOTDIR):
+        dangling = path.is_symlink()
+        if error.errno in (errno.ENOENT, errno.ENOTDIR) and not dangling:
             return None
         raise StoreError(
             f"Reading the baseline '{path}'",
-            found=error.strerror or str(error),
+            found="a symbolic link to a file that does not exist" if dangling else error.strerror or str(error),
             expected="a file that can be read; nothing was changed",
-            remedy="Make it readable, and run this again.",
+            remedy="Make it readable or repair the link, and run this again.",
         ) from error
 
 

@@ -159,7 +159,7 @@ def test_results_of_another_class_outlive_a_damaged_reference(project, monkeypat
     before = (project.path / "baselines/scratch/tiny_b.json").read_bytes()
     (project.path / "baselines/scratch/tiny_b.fp32.npz").write_bytes(b"torn")
     result = project.run("--qbench-accept-fp32", *select)
-    result.stdout.fnmatch_lines(["Lost of the baseline of 'tiny_b', which was made anew: *tiny_b.fp32.npz*"])
+    result.stdout.fnmatch_lines(["A damaged part of the baseline of 'tiny_b' was made anew; *tiny_b.fp32.npz*"])
     assert (project.path / "baselines/scratch/tiny_b.json").read_bytes() == before
     assert project.run(*select).parseoutcomes()["passed"] == 1
 

@@ -195,6 +195,18 @@ def test_no_flipped_byte_is_a_traceback(whole, tmp_path_factory, data):
     shutil.rmtree(folder)
 
 
+@pytest.mark.parametrize("part", [".json", ".fp32.npz"])
+def test_a_link_to_nothing_is_not_a_missing_baseline(path, part):
+    """Taken for missing, it would be made anew, without what was accepted."""
+    file = path.with_name(path.name.removesuffix(".json") + part)
+    file.unlink()
+    file.symlink_to("nowhere")
+    with pytest.raises(StoreError) as caught:
+        load_baseline(path)
+    assert not isinstance(caught.value, DamagedError)
+    assert caught.value.found == "a symbolic link to a file that does not exist"
+
+
 def test_what_cannot_be_read_is_not_damaged(path, monkeypatch):
     """It may be whole: a run that makes the reference anew must not take it for lost either."""
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
