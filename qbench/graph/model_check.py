@@ -426,9 +426,10 @@ class _Check:
 
 def _nodes_of(body: onnx.GraphProto | onnx.FunctionProto) -> Sequence[onnx.NodeProto]:
     """The nodes of ``body``; the default values of a function's attributes are checked as those of one more node."""
+    nodes: Sequence[onnx.NodeProto] = body.node
     if isinstance(body, onnx.GraphProto) or not body.attribute_proto:
-        return body.node
-    return (*body.node, onnx.NodeProto(domain=_DEFAULTS, op_type=body.name, attribute=body.attribute_proto))
+        return nodes
+    return (*nodes, onnx.NodeProto(domain=_DEFAULTS, op_type=body.name, attribute=body.attribute_proto))
 
 
 def _graphs_of(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
