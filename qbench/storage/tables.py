@@ -7,7 +7,6 @@ and dataclasses of these.
 
 import enum
 import json
-import tomllib
 import types
 import typing
 from collections.abc import Mapping
@@ -26,6 +25,8 @@ def read_toml(path: Path) -> dict[str, Any]:
     Raises:
         InputError: the file cannot be read, or is not TOML (the line is named).
     """
+    import tomllib  # not needed where pytest runs without a suite
+
     try:
         with path.open("rb") as file:
             return tomllib.load(file)

@@ -12,7 +12,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.storage import current_limits, read_archive
+from qbench.storage import ArchiveError, current_limits, read_archive
 from qbench.zoo.assets import open_member
 from qbench.zoo.model import ZooModel
 from qbench.zoo.networks.g2p import STATE, g2p_networks
@@ -85,5 +85,13 @@ def g2p_en() -> ZooModel:
 
 
 def _graph(name: str) -> ir.Model:
-    arrays = read_archive(open_member(G2P_EN, _CHECKPOINT), most=current_limits().tensor_bytes)
+    try:
+        arrays = read_archive(open_member(G2P_EN, _CHECKPOINT), most=current_limits().tensor_bytes)
+    except ArchiveError as error:
+        raise InputError(
+            f"Reading '{_CHECKPOINT}'",
+            found=str(error),
+            expected="arrays of numbers",
+            remedy="Delete the package from the cache, so that it is downloaded again.",
+        ) from error
     return g2p_networks(arrays, letters=len(LETTERS), phonemes=len(PHONEMES))[name]

@@ -64,7 +64,6 @@ def test_a_product_of_two_is_rounded_before_its_offset(sx: float, sw: float, sy:
         f"(int8[N] qa, int8[N] qb) => (int8[N] y) <{GRIDS % (sx, -5, sy, zy)}, float sw = {{{sw}}}, int8 zw = {{7}}>"
         "{ a = DequantizeLinear(qa, sx, zx) b = DequantizeLinear(qb, sw, zw)"
         " r = Mul(a, b) y = QuantizeLinear(r, sy, zy) }"
-        " r = Mul(a, b) y = QuantizeLinear(r, sy, zy) }"
     )
     found = counted(text, "glow-interpreter", qa=a, qb=b)
     scale = F(F(F(sx) * F(sw)) / F(sy))

@@ -256,7 +256,7 @@ def test_any_text_can_be_kept(tmp_path, place, text):
         assert (row.metric, row.environment_class, row.outcome) == (kept, kept, kept)
 
 
-@pytest.mark.parametrize("hits", [2**63, -1, 0.5, True, None, "7", 10**400])
+@pytest.mark.parametrize("hits", [2**63, -1, 0.5, True, None, "7"])
 def test_counts_that_are_none_are_passed_over(tmp_path, place, hits):
     item = line(measured(top1(758), per(104)))
     item["metrics"]["top1@photos"]["hits"] = hits
