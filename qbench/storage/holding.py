@@ -8,7 +8,7 @@ Where files of users are written (``baselines/``, ``reports/``, ``-o``) the lock
 folder next to them, ``.qbench``, whose ``.gitignore`` excludes all of it from git and is the marker of a folder that
 qbench made. It is filled under another name and appears by a rename, and goes by a rename, still ignored, so that a
 kill leaves nothing that git shows (except an empty ``.gitignore``, between making and writing that file). Without a
-process at work there is no such folder.
+process at work the folder does not exist.
 
 Only what qbench made is used or removed: never a symbolic link, a folder of another user or one without the marker, and
 in a folder with the marker only the lock and folders named by ``_PART``. Whatever else is there stays, and so does the
@@ -208,7 +208,7 @@ def _foreign(folder: Path) -> str:
 
 
 def _ignore_text(folder: Path) -> bytes | None:
-    """The ``.gitignore`` in ``folder``; None where that is no plain file of the marker's size or less."""
+    """The ``.gitignore`` in ``folder``; None where that is not a regular file of the marker's size or less."""
     path = folder / _IGNORED
     try:
         facts = path.lstat()
@@ -260,7 +260,7 @@ def _remove_parts(folder: Path) -> None:
 
 
 def sweep(folder: Path) -> None:
-    """Remove what was made aside in ``folder``, and the files of locks (empty, as locks are), that nobody holds."""
+    """Remove what was made aside in ``folder``, and the files of locks (empty, as locks are) that no process holds."""
     names = dict[str, None]()
     with os.scandir(folder) as entries:
         for entry in entries:

@@ -132,7 +132,7 @@ def transit_name(named: Named) -> str:
 
 
 def read_arrays(path: Path, what: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays in ``path``, by name; ``what`` they are, for the message. None of them where there is no such file.
+    """The arrays in ``path``, by name; ``what`` they are, for the message. None of them where the file does not exist.
 
     Raises:
         DamagedError: the file is damaged. StoreError: it cannot be read. InputError: it exceeds the limit.
@@ -157,7 +157,7 @@ def packed_arrays(arrays: Arrays) -> bytes:
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """What is in ``path``; None: there is no such file.
+    """What is in ``path``; None: the file does not exist.
 
     Raises:
         StoreError: it cannot be read. Then it may be whole, and nothing may be made in its place.
