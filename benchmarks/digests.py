@@ -111,7 +111,7 @@ def compare(arguments: argparse.Namespace) -> int:
         elif changed := [field for field in FIELDS if old[field] != new[field]]:
             rows.append(f"{name}: {', '.join(changed)}")
     print("\n".join(rows[:50]))
-    print(f"{len(rows)} of {len(before['cells'])} cells and {len(before['profiles'])} profiles differ")
+    print(f"of {len(before['cells'])} cells and {len(before['profiles'])} profiles {len(rows)} differ")
     return 1 if rows else 0
 
 
