@@ -6,7 +6,7 @@ import pytest
 
 from qbench.cli.program import main
 
-PRIVATE = b"an account and its password, which is no weight of any model."
+PRIVATE = b"an account and its password, which is not a weight of any model."
 TEXT = """
 <ir_version: 10, opset_import: ["" : 21, "local" : 1]>
 net (float[N, 16] x) => (float[N, 4] y) { h = local.linear(x) y = Relu(h) }

@@ -1,7 +1,7 @@
 """The smallest calls that ONNX's evaluator computes wrongly or not at all: docs/findings/onnx-reference-evaluator.md.
 
 Each is right here and in ONNX Runtime. A failure of ``test_the_evaluator_still_differs`` means that the installed onnx
-computes it now: the kernel of ours, or the row that refuses it, in ``float_kernels/evaluator.py`` can go.
+computes it now: qbench's own kernel, or the row that refuses it, in ``float_kernels/evaluator.py`` can go.
 """
 
 from typing import Any

@@ -84,7 +84,7 @@ def test_the_folder_is_laid_out_as_those_of_onnx(partings, tmp_path):
     case = smallest_case(partings[0], machine("ort-x64"), machine("gemmlowp"))
     data = tmp_path / "test_data_set_0"
     data.mkdir()
-    for left in ("input_7.pb", "engine_output_1.pb", "weights.pb"):  # the last is no file of a case
+    for left in ("input_7.pb", "engine_output_1.pb", "weights.pb"):  # the last does not belong to a case
         (data / left).touch()
     folder = save_test_case(case, tmp_path)
     (data / "weights.pb").unlink()
