@@ -6,6 +6,8 @@ any number read it meanwhile.
 
 import contextlib
 import datetime
+import sqlite3
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -243,8 +245,26 @@ def _shown(place: str) -> str:
 
 def _let_others_read(connection: Any, _record: object) -> None:  # noqa: ANN401 - a connection of the driver
     """Readers see the state before a writer's transaction, and neither waits for the other; both keep pages at hand."""
-    for setting in ("journal_mode=WAL", "synchronous=NORMAL", f"cache_size=-{_CACHE_KIB}", f"mmap_size={_MAPPED}"):
+    _use_wal(connection)
+    for setting in ("synchronous=NORMAL", f"cache_size=-{_CACHE_KIB}", f"mmap_size={_MAPPED}"):
         connection.execute(f"PRAGMA {setting}")
+
+
+def _use_wal(connection: Any) -> None:  # noqa: ANN401 - a connection of the driver
+    """Switch the file to a write-ahead log, and wait for a writer that holds it.
+
+    SQLite refuses this switch at once while another connection writes in the old mode: its timeout does not apply.
+    """
+    last = time.monotonic() + _WAIT_S
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY or time.monotonic() > last:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _without(doing: str, package: str, extra: str) -> UnavailableError:

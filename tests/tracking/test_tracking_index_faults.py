@@ -195,6 +195,20 @@ def test_two_writers_at_the_same_moment(tmp_path, place):
     catches_up(place, folder)
 
 
+def test_an_update_waits_for_a_writer_that_does_not_use_a_write_ahead_log_yet(tmp_path):
+    folder, path = history(tmp_path / "h", 3), tmp_path / "index.sqlite"
+    other = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+    other.execute("CREATE TABLE another (number INTEGER)")
+    other.execute("BEGIN IMMEDIATE")
+    release = threading.Timer(0.3, other.execute, ["COMMIT"])
+    release.start()
+    with HistoryIndex(str(path)) as one:
+        assert one.update(folder).added == 3
+    release.join()
+    other.close()
+    catches_up(str(path), folder)
+
+
 def test_a_run_that_grows_while_it_is_indexed_is_read_again(tmp_path, place):
     from qbench.tracking import RunWriter
 
