@@ -40,8 +40,14 @@ else:
             "calibration": ("calibrate",),
             "errors": ("QbenchError",),
             "extension": ("Extension",),
-            "graph": ("load_model", "save_model"),
-            "judging": ("mcnemar_midp", "paired_interval"),
+            "graph": (
+                "load_model",
+                "save_model",
+            ),
+            "judging": (
+                "mcnemar_midp",
+                "paired_interval",
+            ),
             "numerics": (
                 "QParams",
                 "QType",
@@ -55,7 +61,10 @@ else:
                 "quantize",
                 "requantize",
             ),
-            "quantization": ("make_plan", "quantize_model"),
+            "quantization": (
+                "make_plan",
+                "quantize_model",
+            ),
             "tracking": ("find_change_points",),
         },
     )

@@ -10,7 +10,7 @@ A plan is TOML:
     doc = "One measurement, what is expected of it, and the rules → one verdict."
 
     [rename]                                   # top-level names, by their OLD module
-    "qbench.judging.shown:Shown" = "Evidence"
+    "qbench.judging.statistics:Shown" = "Evidence"
 
 Sources are ordered so that what is imported comes first; imports between them vanish; a private name that two sources
 define is renamed in the later one. Top-level names of sources keep their text and their comments; the docstring of
@@ -149,13 +149,19 @@ class _Locals(ast.NodeVisitor):
 
     def visit_Name(self, node):
         if node.id in self.wanted and not any(node.id in bound for bound in self.stack):
-            self.found.append((node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, self.wanted[node.id]))
+            self.found.append(
+                (node.lineno, node.col_offset, node.end_lineno, node.end_col_offset, self.wanted[node.id])
+            )
 
     def visit_Constant(self, node):
         # quoted annotations: "Bench | None"
         if isinstance(node.value, str) and node.lineno == node.end_lineno and len(node.value) < 120:
             for old, new in self.wanted.items():
-                if re.fullmatch(r"[\w\[\], |.\"]*", node.value) and re.search(rf"\b{re.escape(old)}\b", node.value) and getattr(node, "_annotation", False):
+                if (
+                    re.fullmatch(r"[\w\[\], |.\"]*", node.value)
+                    and re.search(rf"\b{re.escape(old)}\b", node.value)
+                    and getattr(node, "_annotation", False)
+                ):
                     pass
 
 
@@ -185,12 +191,22 @@ def rename_globals(text, wanted):
                     for old, name in wanted.items():
                         new = re.sub(rf"(?<![\w.]){re.escape(old)}\b", name, new)
                     if new != leaf.value:
-                        spans.append((leaf.lineno, leaf.col_offset, leaf.end_lineno, leaf.end_col_offset, '"' + new + '"'))
+                        spans.append(
+                            (leaf.lineno, leaf.col_offset, leaf.end_lineno, leaf.end_col_offset, '"' + new + '"')
+                        )
     for node in tree.body:
         if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
             for leaf in ast.walk(node.value):
                 if isinstance(leaf, ast.Constant) and leaf.value in wanted:
-                    spans.append((leaf.lineno, leaf.col_offset, leaf.end_lineno, leaf.end_col_offset, '"' + wanted[leaf.value] + '"'))
+                    spans.append(
+                        (
+                            leaf.lineno,
+                            leaf.col_offset,
+                            leaf.end_lineno,
+                            leaf.end_col_offset,
+                            '"' + wanted[leaf.value] + '"',
+                        )
+                    )
     return replace_spans(text, spans)
 
 
@@ -272,7 +288,9 @@ class Merger:
                         self.notes.append(f"{entry['into']}: {source.name}:{name} → {new}")
                         wanted[name] = new
                     elif name not in ("__all__",):
-                        self.fatal.append(f"{entry['into']}: public {name} in {taken[new]} and {source.name}: rename one in the plan")
+                        self.fatal.append(
+                            f"{entry['into']}: public {name} in {taken[new]} and {source.name}: rename one in the plan"
+                        )
                 taken[new] = source.name
                 same[new] = segment(source, source.defined()[name])
             if wanted:
@@ -300,7 +318,9 @@ class Merger:
             body_start = 0
             drop = []
             for index, node in enumerate(source.tree.body):
-                first_doc = index == 0 and isinstance(node, ast.Expr) and isinstance(getattr(node, "value", None), ast.Constant)
+                first_doc = (
+                    index == 0 and isinstance(node, ast.Expr) and isinstance(getattr(node, "value", None), ast.Constant)
+                )
                 if first_doc:
                     drop.append((node.lineno, node.end_lineno))
                 elif isinstance(node, (ast.Assign, ast.AnnAssign)) and any(
@@ -326,14 +346,21 @@ class Merger:
         target = entry["into"]
         for (shown, name), whole in self.imported.items():
             if name in names and shown in taken and taken[shown] != name and whole.rpartition(".")[0] not in names:
-                self.fatal.append(f"{entry['into']}: {name} imports {whole} as {shown}, which {taken[shown]} defines: rename it in the plan")
+                self.fatal.append(
+                    f"{entry['into']}: {name} imports {whole} as {shown}, which {taken[shown]} defines: rename it in the plan"
+                )
         mine = [(key, whole) for key, whole in self.imported.items() if key[1] in names]
         for (shown, name), whole in mine:
             for (other, name2), whole2 in mine:
                 if shown == other and name in names and name2 in names and whole != whole2 and name < name2:
                     a, b = (w.rpartition(".") for w in (whole, whole2))
-                    if (self.moved.get(a[0], a[0]), self.renamed.get(a[0], {}).get(a[2], a[2])) != (self.moved.get(b[0], b[0]), self.renamed.get(b[0], {}).get(b[2], b[2])):
-                        self.notes.append(f"{entry['into']}: '{shown}' is {whole} in {name} and {whole2} in {name2}: LOOK")
+                    if (self.moved.get(a[0], a[0]), self.renamed.get(a[0], {}).get(a[2], a[2])) != (
+                        self.moved.get(b[0], b[0]),
+                        self.renamed.get(b[0], {}).get(b[2], b[2]),
+                    ):
+                        self.notes.append(
+                            f"{entry['into']}: '{shown}' is {whole} in {name} and {whole2} in {name2}: LOOK"
+                        )
         path = self.root / (target.replace(".", "/") + ".py")
         if entry.get("package"):
             path = self.root / target.replace(".", "/") / "__init__.py"
@@ -415,7 +442,11 @@ class Merger:
                         continue
                     module = self.moved.get(node.module, node.module)
                     name = self.renamed.get(node.module, {}).get(alias.name, alias.name)
-                    if node.module not in self.moved and node.module in self.doors and alias.name in self.doors[node.module]:
+                    if (
+                        node.module not in self.moved
+                        and node.module in self.doors
+                        and alias.name in self.doors[node.module]
+                    ):
                         name = self.doors[node.module][alias.name]
                     changed = changed or module != node.module or name != alias.name
                     shown = alias.asname or alias.name
@@ -433,7 +464,11 @@ class Merger:
                     for module, parts in groups.items():
                         one = f"{indent}from {module} import {', '.join(parts)}"
                         if len(one) > 120:
-                            one = f"{indent}from {module} import (\n" + "".join(f"{indent}    {p},\n" for p in parts) + f"{indent})"
+                            one = (
+                                f"{indent}from {module} import (\n"
+                                + "".join(f"{indent}    {p},\n" for p in parts)
+                                + f"{indent})"
+                            )
                         lines.append(one)
                     comment = ""
                     last = text.split("\n")[node.end_lineno - 1]
@@ -485,9 +520,14 @@ class Merger:
                     key = target.removeprefix(package + ".")
                     renamed = self.renamed.get(old, {})
                     new.setdefault(key, []).extend(renamed.get(name, name) for name in names)
-                body = "{\n" + "".join(
-                    f'            "{key}": ({", ".join(chr(34) + n + chr(34) for n in sorted(set(names)))},),\n' for key, names in new.items()
-                ) + "        }"
+                body = (
+                    "{\n"
+                    + "".join(
+                        f'            "{key}": ({", ".join(chr(34) + n + chr(34) for n in sorted(set(names)))},),\n'
+                        for key, names in new.items()
+                    )
+                    + "        }"
+                )
                 dict_node = node.args[1]
                 lines = text.split("\n")
                 head = lines[dict_node.lineno - 1].encode()[: dict_node.col_offset].decode()
@@ -607,7 +647,15 @@ class Merger:
                 after = self.rewrite_door(path, after)
             if after != before:
                 path.write_text(after, encoding="utf-8")
-        for path in [self.root / "pyproject.toml", self.root / "Makefile", self.root / "README.md", self.root / "CONTRIBUTING.md", *(self.root / "docs").rglob("*.md"), *(self.root / "examples").rglob("*.md"), *(self.root / ".ci").iterdir()]:
+        for path in [
+            self.root / "pyproject.toml",
+            self.root / "Makefile",
+            self.root / "README.md",
+            self.root / "CONTRIBUTING.md",
+            *(self.root / "docs").rglob("*.md"),
+            *(self.root / "examples").rglob("*.md"),
+            *(self.root / ".ci").iterdir(),
+        ]:
             if path.is_file():
                 before = path.read_text(encoding="utf-8")
                 after = self.rewrite_strings(before)

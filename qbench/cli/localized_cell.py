@@ -65,7 +65,7 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     from qbench.diagnosis import RepeatableCell
     from qbench.evaluation import Request, SharedWork
     from qbench.graph import Form
-    from qbench.judging import Cell, Deciding, Decision, Expectation, GateState, Rules, Tolerance, judge
+    from qbench.judging import Cell, Decision, DecisionRule, Expectation, GateState, Rules, Tolerance, judge
     from qbench.storage import Cache, digest_plain
 
     backend, schema = choose_backend(arguments.backend), choose_schema(arguments.schema)
@@ -89,8 +89,8 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
         )
         # counts cannot decide a margin under one sample; what the sample shows can, where it shows a loss
         undecided = any(gate.kind == "loss" and gate.state is GateState.SHOWN for gate in verdict.gates)
-        if undecided and rules.decision.by is Deciding.POINT:
-            return judged(measurement, replace(rules, decision=Decision(Deciding.CI, "qbench localize")))
+        if undecided and rules.decision.by is DecisionRule.POINT:
+            return judged(measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize")))
         return verdict
 
     cell = Cell("localize", subject.model.id, backend.name, schema.name)

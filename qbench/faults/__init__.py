@@ -31,7 +31,10 @@ else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
-            "catalogue": ("CATALOGUE", "get_fault"),
+            "catalogue": (
+                "CATALOGUE",
+                "get_fault",
+            ),
             "equivalence": ("is_equivalent",),
             "fault": (
                 "ArithmeticFault",
@@ -45,9 +48,20 @@ else:
                 "draw_sites",
             ),
             "fault_table": ("fault_rows",),
-            "faulty_backend": ("FaultyBackend", "FaultyMachine", "edited", "with_fault"),
-            "faulty_work": ("FaultyWork", "faulty_profile"),
+            "faulty_backend": (
+                "FaultyBackend",
+                "FaultyMachine",
+                "edited",
+                "with_fault",
+            ),
+            "faulty_work": (
+                "FaultyWork",
+                "faulty_profile",
+            ),
             "operator_network": ("many_operators",),
-            "wrong_pass": ("WrongPass", "wrong_rewriting"),
+            "wrong_pass": (
+                "WrongPass",
+                "wrong_rewriting",
+            ),
         },
     )

@@ -29,8 +29,8 @@ from qbench.faults.wrong_pass import wrong_rewriting
 from qbench.judging import (
     Cell,
     Criterion,
-    Deciding,
     Decision,
+    DecisionRule,
     EnvironmentClass,
     Evidence,
     Expectation,
@@ -49,7 +49,7 @@ from qbench.quantization import Schema
 
 SLACK = 0.02
 """Of all samples, how many fewer than accepted may agree with fp32 on another class."""
-_STATISTICS = Decision(Deciding.CI)
+_STATISTICS = Decision(DecisionRule.CI)
 
 
 class Seen(enum.Enum):

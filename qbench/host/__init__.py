@@ -1,14 +1,17 @@
 """This computer: processor, probe (dot product), versions, commit, clock."""
 
-from qbench.host.clock import utc_now, utc_today
-from qbench.host.commit import Commit, current_commit
-from qbench.host.description import describe_host
-from qbench.host.main_line import first_parents, subject_line, tree_hash, whole_hash
-from qbench.host.probe import DotProduct, probe_dot_product
-from qbench.host.processor import architecture, classify, processor_class, processor_features, processor_name
+from qbench.host.git import Commit, Worktree, current_commit, first_parents, subject_line, tree_hash, whole_hash
+from qbench.host.processor import (
+    DotProduct,
+    architecture,
+    classify,
+    probe_dot_product,
+    processor_class,
+    processor_features,
+    processor_name,
+)
 from qbench.host.termination import ended_like_interrupted
-from qbench.host.versions import package_versions, python_version
-from qbench.host.worktree import Worktree
+from qbench.host.versions import describe_host, package_versions, python_version, utc_now, utc_today
 
 __all__ = [
     "Commit",

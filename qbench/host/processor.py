@@ -1,13 +1,6 @@
-"""What this computer's processor is, as one comparable word and as a list of features.
+"""What this computer's processor is, and how the engine on it sums u8×s8 products."""
 
-The word joins the architecture, the widest float vector unit and whether the u8×s8 dot product is exact:
-
-    x64-avx512-vnni, x64-avx512, x64-avx2-vnni, x64-avx2, x64-sse    arm64-dotprod, arm64    else platform.machine()
-
-``vnni`` is decided by probe (``qbench.host.probe``): int8 results depend on what the engine does, not on what the
-processor could do; float results depend on the vector unit, because it decides the order of sums.
-"""
-
+import enum
 import functools
 import platform
 import re
@@ -15,7 +8,56 @@ import subprocess
 from collections.abc import Collection
 from pathlib import Path
 
-from qbench.host.probe import DotProduct, probe_dot_product
+# How the engine on this computer sums u8×s8 products: exactly, or saturating each pair to 16 bits.
+#
+# [255, 255] · [127, 127] = 64770    exact (VNNI, or kernels that widen first)
+#                         → 32767    ``vpmaddubsw`` saturated the pair (x64 without VNNI)
+
+_EXACT = 2 * 255 * 127
+_SATURATED = 2**15 - 1
+
+
+class DotProduct(enum.Enum):
+    """What the probe saw; unknown without an engine, or when it saw neither number."""
+
+    EXACT = "exact"
+    SATURATING = "saturating"
+    UNKNOWN = "unknown"
+
+
+@functools.cache
+def probe_dot_product() -> DotProduct:
+    """Run one 1×2 · 2×1 MatMulInteger on ONNX Runtime, once a process."""
+    try:
+        import numpy as np
+        import onnxruntime
+        from onnx import TensorProto, helper
+    except ImportError:
+        return DotProduct.UNKNOWN
+    graph = helper.make_graph(
+        [helper.make_node("MatMulInteger", ["a", "b"], ["y"])],
+        "probe",
+        [helper.make_tensor_value_info("a", TensorProto.UINT8, [1, 2])],
+        [helper.make_tensor_value_info("y", TensorProto.INT32, [1, 1])],
+        [helper.make_tensor("b", TensorProto.INT8, [2, 1], [127, 127])],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    options.log_severity_level = 3
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    (result,) = session.run(None, {"a": np.full((1, 2), 255, np.uint8)})
+    return {_EXACT: DotProduct.EXACT, _SATURATED: DotProduct.SATURATING}.get(int(result[0, 0]), DotProduct.UNKNOWN)
+
+
+# What this computer's processor is, as one comparable word and as a list of features.
+#
+# The word joins the architecture, the widest float vector unit and whether the u8×s8 dot product is exact:
+#
+#     x64-avx512-vnni, x64-avx512, x64-avx2-vnni, x64-avx2, x64-sse    arm64-dotprod, arm64    else platform.machine()
+#
+# ``vnni`` is decided by probe (``qbench.host.processor``): int8 results depend on what the engine does, not on what the
+# processor could do; float results depend on the vector unit, because it decides the order of sums.
 
 _CPUINFO = Path("/proc/cpuinfo")
 _ARCHITECTURES = {"x86_64": "x64", "amd64": "x64", "aarch64": "arm64", "arm64": "arm64"}

@@ -1,8 +1,14 @@
-"""Versions of installed packages, without importing them."""
+"""Installed versions, this computer in plain values, and the one place that reads a clock."""
 
+import datetime
+import os
 import platform
 from collections.abc import Iterable
 from importlib.metadata import PackageNotFoundError, version
+
+from qbench.host.processor import architecture, probe_dot_product, processor_class, processor_features, processor_name
+
+# Versions of installed packages, without importing them.
 
 
 def package_versions(names: Iterable[str]) -> dict[str, str]:
@@ -19,3 +25,38 @@ def package_versions(names: Iterable[str]) -> dict[str, str]:
 def python_version() -> str:
     """``3.11.9``."""
     return platform.python_version()
+
+
+# This computer in plain values, for the environment line of a run file; nothing that names a person or a place.
+
+Fact = str | int | list[str] | dict[str, str]
+COUNTING_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pillow", "pytest-qbench")
+"""The packages whose version every run notes."""
+
+
+def describe_host(packages: Iterable[str] = COUNTING_PACKAGES) -> dict[str, Fact]:
+    """Processor, features, operating system, Python and package versions. No host name, user name or path."""
+    return {
+        "processor_class": processor_class(),
+        "processor_name": processor_name(),
+        "architecture": architecture(),
+        "dot_product": probe_dot_product().value,
+        "features": list(processor_features()),
+        "cores": os.cpu_count() or 0,
+        "system": platform.system(),
+        "python": python_version(),
+        "packages": package_versions(packages),
+    }
+
+
+# The one place that reads a clock; everything else is handed a time.
+
+
+def utc_now() -> datetime.datetime:
+    """Now, in UTC."""
+    return datetime.datetime.now(datetime.UTC)
+
+
+def utc_today() -> datetime.date:
+    """Today's date in UTC: what expiry dates are compared with."""
+    return utc_now().date()

@@ -1,32 +1,59 @@
 """Scores → verdict: integers in, an outcome with its rule and its numbers out."""
 
-from qbench.judging.allowance import IDENTICAL, Allowance
-from qbench.judging.amounts import rough_percent, steps_text, valued
-from qbench.judging.approving import APPROVABLE, NEVER_ACCEPTED, approved
-from qbench.judging.calibrated import moved_ranges
-from qbench.judging.cell import FP32, GIVEN, Cell
-from qbench.judging.compared import Compared, FirstNode
-from qbench.judging.decision import Deciding, Decision
-from qbench.judging.drift import arithmetic_change
-from qbench.judging.environment import ANY, EnvironmentClass
-from qbench.judging.equality import Criterion, broken_text, holds
+from qbench.judging.cell import ANY, FP32, GIVEN, Cell, EnvironmentClass
+from qbench.judging.drift import Criterion, arithmetic_change, broken_text, holds, moved_ranges
 from qbench.judging.expectation import Accepted, Expectation, State, accepted_on, inherited
-from qbench.judging.finding import Cause, Finding, Repair, Suspect, Unaligned
-from qbench.judging.improvement import IMPROVED
-from qbench.judging.judgement import NO_LONGER_FAILS, judge, support_lost
-from qbench.judging.loss import least_agreement
-from qbench.judging.margin_test import Evidence, margin_evidence
-from qbench.judging.measurement import Calibrated, Measurement
-from qbench.judging.multiplicity import benjamini_hochberg
-from qbench.judging.node_errors import IDEAL_STEPS, CountingErrors, Errors, NodeErrors
-from qbench.judging.paired import loss_midp, mcnemar_midp, paired_interval
-from qbench.judging.parts import IDEAL, LossParts, Part, parts_of_counts, parts_of_scores
-from qbench.judging.power import changed_share, detectable_drop, samples_needed
-from qbench.judging.quarantine import QuarantineEntry
-from qbench.judging.rewritten import PassNote, RewriteNote
-from qbench.judging.rules import Limit, Rules
-from qbench.judging.shown import Shown
-from qbench.judging.tolerance import DEFAULT_TOLERANCE, Tolerance, resolve_tolerance
+from qbench.judging.finding import (
+    IDEAL_STEPS,
+    Cause,
+    CountingErrors,
+    Errors,
+    Finding,
+    NodeErrors,
+    Repair,
+    Suspect,
+    Unaligned,
+)
+from qbench.judging.format import rough_percent, steps_text, valued
+from qbench.judging.judgement import APPROVABLE, NEVER_ACCEPTED, NO_LONGER_FAILS, approved, judge, support_lost
+from qbench.judging.loss import IMPROVED, least_agreement
+from qbench.judging.measurement import (
+    IDEAL,
+    Calibrated,
+    Compared,
+    FirstNode,
+    LossParts,
+    Measurement,
+    Part,
+    PassNote,
+    RewriteNote,
+    parts_of_counts,
+    parts_of_scores,
+)
+from qbench.judging.rules import (
+    DEFAULT_TOLERANCE,
+    IDENTICAL,
+    Allowance,
+    Limit,
+    QuarantineEntry,
+    Rules,
+    Tolerance,
+    resolve_tolerance,
+)
+from qbench.judging.statistics import (
+    Decision,
+    DecisionRule,
+    Evidence,
+    LossEvidence,
+    benjamini_hochberg,
+    changed_share,
+    detectable_drop,
+    loss_midp,
+    margin_evidence,
+    mcnemar_midp,
+    paired_interval,
+    samples_needed,
+)
 from qbench.judging.verdict import FAILING, Gate, GateState, MovedRange, Outcome, Verdict
 
 __all__ = [
@@ -50,8 +77,8 @@ __all__ = [
     "Compared",
     "CountingErrors",
     "Criterion",
-    "Deciding",
     "Decision",
+    "DecisionRule",
     "EnvironmentClass",
     "Errors",
     "Evidence",
@@ -61,6 +88,7 @@ __all__ = [
     "Gate",
     "GateState",
     "Limit",
+    "LossEvidence",
     "LossParts",
     "Measurement",
     "MovedRange",
@@ -72,7 +100,6 @@ __all__ = [
     "Repair",
     "RewriteNote",
     "Rules",
-    "Shown",
     "State",
     "Suspect",
     "Tolerance",

@@ -1,25 +1,26 @@
-"""Drift: the same cell in the same environment class must answer what was accepted there.
-
-The samples are fixed and the kernels deterministic, so a rerun has no sampling noise: predictions are compared by
-digest, per data set, and nothing is tested. A suite may allow some flips, and may hold probabilities to what was
-accepted (``allowance``). Another class counts otherwise and is incomparable, never a regression, unless the suite
-declares it equivalent, or the accepted result is one for ``any`` class.
-"""
+"""Gates against what was accepted and against another backend: drift, calibrated ranges, equality."""
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from qbench.judging.allowance import Allowance
-from qbench.judging.environment import ANY
+from qbench.judging.cell import ANY
 from qbench.judging.expectation import Accepted, Expectation, inherited
-from qbench.judging.measurement import Measurement
-from qbench.judging.rules import Rules
-from qbench.judging.verdict import Gate, GateState
-from qbench.judging.wording import counted, listed
+from qbench.judging.format import short_percent, steps_text
+from qbench.judging.measurement import Calibrated, Compared, FirstNode, Measurement
+from qbench.judging.rules import Allowance, Rules
+from qbench.judging.verdict import Gate, GateState, MovedRange, counted, listed
 
 if TYPE_CHECKING:
     from qbench.metrics import AnswerChange, Answers
+
+
+# Drift: the same cell in the same environment class must answer what was accepted there.
+#
+# The samples are fixed and the kernels deterministic, so a rerun has no sampling noise: predictions are compared by
+# digest, per data set, and nothing is tested. A suite may allow some flips, and may hold probabilities to what was
+# accepted (``allowance``). Another class counts otherwise and is incomparable, never a regression, unless the suite
+# declares it equivalent, or the accepted result is one for ``any`` class.
 
 _SHOWN = 8
 """Digits of a digest, for people."""
@@ -137,3 +138,179 @@ def _reference(state: GateState, detail: str) -> Gate:
     return Gate(
         kind="reference", metric="predictions", state=state, detail=detail, rule="fp32 reproduces its reference"
     )
+
+
+# The ranges that a calibration saw, held to those that were accepted: on whatever machine, for they hold on every one.
+#
+# The float model is run by one backend, whose classes differ in last bits. A range that is other by a hundredth of what
+# its grid spans was taken from other samples, in another order of magnitude, or by statistics that went wrong: the
+# cause of other predictions, which no class of processor explains, and a fault that a few hundred samples may not feel
+# at all.
+#
+# apart = max(|low − accepted low|, |high − accepted high|) / span                                   in [0, 1] span =
+# max(high, accepted high, 0) − min(low, accepted low, 0), as a grid holds zero; at least what noise of zero spans
+
+_NOISE = 1e-6
+"""What single precision leaves of a zero among ordinary numbers: its range is another one on every processor."""
+CHANGED = "calibration changed: "
+"""How a line begins that says so where its gate is not named."""
+
+
+def moved_ranges(
+    before: Mapping[str, tuple[float, float]], after: Mapping[str, tuple[float, float]], limit: float
+) -> tuple[MovedRange, ...]:
+    """The values of both whose ranges are further than ``limit`` apart, in the order of ``after``.
+
+    Args:
+        before, after: value → (low, high). limit: share of what a grid of both spans.
+    """
+    pairs = ((value, before[value], now) for value, now in after.items() if value in before)
+    moved = (MovedRange(value=value, before=old, after=new, apart=_apart(old, new)) for value, old, new in pairs)
+    return tuple(one for one in moved if one.apart > limit)
+
+
+def moves_of(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[MovedRange, ...]:
+    """The values of ``measurement`` that were calibrated otherwise than accepted; none where nothing was."""
+    now = measurement.calibrated
+    return () if now is None else moved_ranges(_accepted(now, expectation), now.ranges, rules.ranges)
+
+
+def calibration_gates(
+    measurement: Measurement, expectation: Expectation, rules: Rules, moved: tuple[MovedRange, ...]
+) -> tuple[Gate, ...]:
+    """Whether the cell was calibrated as accepted, by ``moved``; none where it was not calibrated, or is not stored."""
+    now = measurement.calibrated
+    if now is None or not expectation.stored or not expectation.whole:
+        return ()
+    before, ranges = _accepted(now, expectation), len(now.ranges)
+    unknown, gone = len(now.ranges.keys() - before.keys()), len(before.keys() - now.ranges.keys())
+    if moved:
+        state, detail = GateState.BROKEN, _told(moved, ranges)
+    elif not before:
+        state, detail = GateState.SHOWN, f"no ranges were accepted of the calibration '{now.key}': accept them as new"
+    elif unknown or gone:
+        state, detail = GateState.SHOWN, f"calibrated ranges of other values: {unknown} never accepted, {gone} gone"
+    else:
+        state, detail = GateState.HOLDS, f"{counted(ranges, 'calibrated range')} as accepted"
+    rule = f"calibrated ranges within {short_percent(rules.ranges)} of what was accepted ({rules.ranges_rule})"
+    return (Gate(kind="calibration", metric="ranges", state=state, detail=detail, rule=rule),)
+
+
+def _accepted(now: Calibrated, expectation: Expectation) -> Mapping[str, tuple[float, float]]:
+    return expectation.calibrations.get(now.key, {})
+
+
+def _told(moved: tuple[MovedRange, ...], ranges: int) -> str:
+    first = moved[0]
+    return f"{len(moved)} of {counted(ranges, 'range')} moved, the first that of '{first.value}', {first.text}"
+
+
+def _apart(one: tuple[float, float], other: tuple[float, float]) -> float:
+    furthest = max(abs(one[0] - other[0]), abs(one[1] - other[1]))
+    span = max(one[1], other[1], 0.0) - min(one[0], other[0], 0.0)
+    return furthest / max(span, _NOISE)
+
+
+# Equality with another backend: the same quantized model on the same samples, judged by counts of elements.
+#
+# equal_to: no element of any graph output differs (NaN is NaN, −0.0 is 0.0: values are compared, not their bits)
+# close_to: |a − b| ≤ steps × scale and |a − b| ≤ relative × max|b|, whichever of the two limits is given, or both
+#
+# It is today's run beside today's run of the other backend, so nothing of it is stored in a baseline.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Criterion:
+    """What a cell must be beside ``backend``: equal where no limit is given, else close.
+
+    Args:
+        backend: the other backend, by name.
+        steps: largest difference in output steps, multiples of an output's scale; None: not limited.
+        relative: largest difference as a share of the largest absolute value of the output; None: not limited.
+        rule: who set it, e.g. ``suite smoke``.
+    """
+
+    backend: str
+    steps: float | None = None
+    relative: float | None = None
+    rule: str = "default"
+
+    def __post_init__(self) -> None:
+        for name, value in (("steps", self.steps), ("relative", self.relative)):
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name} = {value} is impossible: a difference is at least 0")
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether every element has to be equal."""
+        return self.steps is None and self.relative is None
+
+    @property
+    def text(self) -> str:
+        """``equal_to ort-cpu (suite smoke)`` or ``close_to ort-cpu, 1 step, relative 0.001 (model m)``."""
+        limits = [] if self.steps is None else [steps_text(self.steps)]
+        limits += [] if self.relative is None else [f"relative {self.relative:g}"]
+        word = "equal_to" if self.is_exact else "close_to"
+        return f"{', '.join([f'{word} {self.backend}', *limits])} ({self.rule})"
+
+
+def holds(compared: Compared, criterion: Criterion) -> bool:
+    """Whether what was counted is within ``criterion``."""
+    if criterion.is_exact or compared.unbounded:
+        return not compared.differing
+    near = criterion.steps is None or (compared.steps or 0.0) <= criterion.steps
+    return near and (criterion.relative is None or compared.relative <= criterion.relative)
+
+
+def equality_gate(compared: Compared, criterion: Criterion) -> Gate:
+    """The gate of one comparison, with its numbers."""
+    return Gate(
+        kind="equality",
+        metric=compared.backend,
+        state=GateState.HOLDS if holds(compared, criterion) else GateState.BROKEN,
+        detail=_detail(compared),
+        rule=criterion.text,
+    )
+
+
+def broken_text(compared: Compared | None, criterion: Criterion | None) -> str:
+    """What was counted and asked, in one line, where the one is not within the other; empty elsewhere."""
+    if compared is None or criterion is None or holds(compared, criterion):
+        return ""
+    return f"{unequal_text(compared)}: {criterion.text}"
+
+
+def unequal_text(compared: Compared) -> str:
+    """The line of a cell that is not what it should be: how much differs, and where it begins."""
+    text = f"{compared.differing} of {counted(compared.elements, 'element')} differ from {compared.backend}"
+    if compared.first is not None and compared.first.origin:
+        text += f", first at '{compared.first.origin}'"
+    return text
+
+
+def _detail(compared: Compared) -> str:
+    if not compared.differing:
+        return f"all {counted(compared.elements, 'element')} equal those of {compared.backend}"
+    largest = [f"relative {compared.relative:.3g}"]
+    if compared.steps is not None:
+        largest.insert(0, steps_text(compared.steps))
+    text = (
+        f"{compared.differing} of {counted(compared.elements, 'element')} differ from {compared.backend}, "
+        f"by at most {', '.join(largest)}"
+    )
+    if compared.unbounded:
+        text += f"; {compared.unbounded} are NaN or infinite on one side only"
+    text += f"; first at sample '{compared.sample}'" if compared.sample else ""
+    return text + _first(compared.first)
+
+
+def _first(first: FirstNode | None) -> str:
+    if first is None:
+        return ""
+    text = f"; {first.note}" if first.note else ""
+    if not first.origin:
+        return text
+    if not first.elements:
+        return f"; first in the floats of node '{first.origin}'{text}"
+    integers = counted(first.elements, "integer")
+    return f"; first in {integers} of node '{first.origin}', by at most {steps_text(first.steps)}{text}"

@@ -1,11 +1,11 @@
-"""What a baseline expects of one cell, as plain values: judging needs no file and no format of one."""
+"""What a baseline expects of one cell, as plain values."""
 
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from qbench.judging.environment import ANY, EnvironmentClass, are_equivalent
+from qbench.judging.cell import ANY, EnvironmentClass, are_equivalent
 
 if TYPE_CHECKING:
     from qbench.metrics import Answers

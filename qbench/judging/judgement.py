@@ -1,31 +1,70 @@
-"""One measurement, what is expected of it, and the rules → one verdict.
-
-In this order: too little of it planned in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on this
-class of processor; a baseline that cannot judge it → STALE or MISSING; loss, agreement or equality with another backend
-→ FAILED, the last also without a baseline; not the accepted calibration, or not the accepted result of this class →
-DRIFTED; and last the quarantine list, which excuses these two, and is red itself when it has run out or names one cell
-that does not fail. Whether a pattern of cells is still needed no single cell can tell.
-"""
+"""One measurement, what is expected of it, and the rules → one verdict."""
 
 import datetime
 from dataclasses import replace
 
-from qbench.judging import remedies
-from qbench.judging.amounts import percent, short_percent
-from qbench.judging.approving import NEVER_ACCEPTED
-from qbench.judging.calibrated import CHANGED, calibration_gates, moves_of
+from qbench.judging import format as remedies
 from qbench.judging.cell import Cell
-from qbench.judging.drift import drift_gates, reference_gate
-from qbench.judging.equality import Criterion, equality_gate, unequal_text
+from qbench.judging.drift import (
+    CHANGED,
+    Criterion,
+    calibration_gates,
+    drift_gates,
+    equality_gate,
+    moves_of,
+    reference_gate,
+    unequal_text,
+)
 from qbench.judging.expectation import Expectation, State, accepted_on
-from qbench.judging.improvement import with_improvement
-from qbench.judging.loss import judge_score
+from qbench.judging.format import percent, short_percent
+from qbench.judging.loss import judge_score, with_improvement
 from qbench.judging.measurement import Measurement
-from qbench.judging.quarantine import QuarantineEntry
-from qbench.judging.rules import Rules
-from qbench.judging.tolerance import Tolerance
-from qbench.judging.verdict import FAILING, Gate, GateState, Outcome, Verdict
-from qbench.judging.wording import WIDTH, breach, numbers, one_line, undecided, wanting
+from qbench.judging.rules import QuarantineEntry, Rules, Tolerance
+from qbench.judging.verdict import (
+    FAILING,
+    WIDTH,
+    Gate,
+    GateState,
+    Outcome,
+    Verdict,
+    breach,
+    numbers,
+    one_line,
+    undecided,
+    wanting,
+)
+
+# What becomes of a verdict whose result the same run takes over as accepted.
+#
+# new or changed → ACCEPTED; beyond its rule → FAILED, though nothing is missing any more: a loss is not accepted away
+
+APPROVABLE = (Outcome.MISSING, Outcome.DRIFTED, Outcome.FAILED)
+"""The outcomes that accepting changes something about."""
+NEVER_ACCEPTED = "never accepted; "
+"""How the headline of a cell begins that nobody accepted before."""
+
+
+def approved(verdict: Verdict) -> Verdict:
+    """``verdict``, one of ``APPROVABLE``, once its result is accepted."""
+    if not any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates):
+        return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=())
+    unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
+    return replace(
+        verdict,
+        outcome=Outcome.FAILED,
+        headline=verdict.headline.removeprefix(NEVER_ACCEPTED),
+        notices=tuple(notice for notice in verdict.notices if notice not in unaccepted),
+        remedy=remedies.still_failing(),
+    )
+
+
+# One measurement, what is expected of it, and the rules → one verdict.
+#
+# In this order: too little of it planned in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on
+# this class of processor; a baseline that cannot judge it → STALE or MISSING; loss, agreement or equality with another
+# backend → FAILED, the last also without a baseline; not the accepted calibration, or not the accepted result of this
+# class → DRIFTED; and last the quarantine list, which excuses these two, and is red itself when it has run out or names
+# one cell that does not fail. Whether a pattern of cells is still needed no single cell can tell.
 
 _EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
 _LISTED = 3

@@ -1,24 +1,24 @@
-"""Margin, agreement floor and limits in whole numbers: how much worse than fp32 a cell may be, and whether it is.
-
-margin = tolerance × reference hits, for metrics with a least margin at least least_margin × out_of; the gate holds when
-drop ≤ margin (the point rule), or as far as the sample shows it (``decision``). A loss that the sample proves to be
-greater than the margin is red by every rule. Both sides are exact (a tolerance of 0.005 is 1/200), so
-0.76 − 0.755 ≤ 0.005 cannot go wrong. A distance to fp32 gates where the suite limits it, else it is shown.
-"""
+"""Margin, agreement floor and limits in whole numbers: how much worse than fp32 a cell may be."""
 
 import math
+from dataclasses import replace
 from fractions import Fraction
 
-from qbench.judging.amounts import apart, percent, short_percent, valued
-from qbench.judging.decision import POINT, Deciding, Decision
-from qbench.judging.expectation import Expectation
-from qbench.judging.margin_test import Evidence
-from qbench.judging.rules import Limit, Rules
-from qbench.judging.shown import Shown, shown_by
-from qbench.judging.tolerance import Tolerance
-from qbench.judging.verdict import Gate, GateState
-from qbench.judging.wording import change_text, counted
+from qbench.judging import format as remedies
+from qbench.judging.expectation import Expectation, inherited
+from qbench.judging.format import apart, percent, short_percent, valued
+from qbench.judging.measurement import Measurement
+from qbench.judging.rules import Limit, Rules, Tolerance
+from qbench.judging.statistics import POINT, Decision, DecisionRule, Evidence, LossEvidence, shown_by
+from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, change_text, counted, one_line
 from qbench.metrics import Against, Direction, Score
+
+# Margin, agreement floor and limits in whole numbers: how much worse than fp32 a cell may be, and whether it is.
+#
+# margin = tolerance × reference hits, for metrics with a least margin at least least_margin × out_of; the gate holds
+# when drop ≤ margin (the point rule), or as far as the sample shows it (``decision``). A loss that the sample proves to
+# be greater than the margin is red by every rule. Both sides are exact (a tolerance of 0.005 is 1/200), so 0.76 − 0.755
+# ≤ 0.005 cannot go wrong. A distance to fp32 gates where the suite limits it, else it is shown.
 
 PROVEN = "proven by the paired test"
 """How a rule ends whose margin is under one sample: the counts say nothing of it."""
@@ -70,12 +70,12 @@ def judge_score(score: Score, tolerance: Tolerance, rules: Rules, expectation: E
 
 
 _BY_EVIDENCE = {
-    (Deciding.CI, Evidence.PASS): GateState.HOLDS,
-    (Deciding.CI, Evidence.FAIL): GateState.BROKEN,
-    (Deciding.CI, Evidence.INCONCLUSIVE): GateState.INCONCLUSIVE,
-    (Deciding.STRICT, Evidence.PASS): GateState.HOLDS,
-    (Deciding.STRICT, Evidence.FAIL): GateState.BROKEN,
-    (Deciding.STRICT, Evidence.INCONCLUSIVE): GateState.BROKEN,
+    (DecisionRule.CI, Evidence.PASS): GateState.HOLDS,
+    (DecisionRule.CI, Evidence.FAIL): GateState.BROKEN,
+    (DecisionRule.CI, Evidence.INCONCLUSIVE): GateState.INCONCLUSIVE,
+    (DecisionRule.STRICT, Evidence.PASS): GateState.HOLDS,
+    (DecisionRule.STRICT, Evidence.FAIL): GateState.BROKEN,
+    (DecisionRule.STRICT, Evidence.INCONCLUSIVE): GateState.BROKEN,
 }
 
 
@@ -90,12 +90,12 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) ->
     shown = shown_by(score, float(margin / score.out_of))
     state = _state(score, margin, shown, decision)
     worse = -margin if score.direction is Direction.HIGHER else margin
-    deciding = decision.by if shown is not None else Deciding.POINT
+    deciding = decision.by if shown is not None else DecisionRule.POINT
     detail = _loss_detail(score, margin, rule, state)
-    if deciding is not Deciding.POINT:
+    if deciding is not DecisionRule.POINT:
         rule = f"{rule}, {decision.text}"
     elif state is GateState.BROKEN and is_under_one_sample(score, margin):
-        rule, deciding = f"{rule}, {PROVEN}", Deciding.CI
+        rule, deciding = f"{rule}, {PROVEN}", DecisionRule.CI
     return Gate(
         kind="loss",
         metric=score.metric,
@@ -108,8 +108,8 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) ->
     )
 
 
-def _state(score: Score, margin: Fraction, shown: Shown | None, decision: Decision) -> GateState:
-    if shown is not None and decision.by is not Deciding.POINT:
+def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision: Decision) -> GateState:
+    if shown is not None and decision.by is not DecisionRule.POINT:
         return _BY_EVIDENCE[decision.by, shown.evidence]
     if shown is not None and shown.evidence is Evidence.FAIL:
         return GateState.BROKEN
@@ -175,3 +175,36 @@ def limit_gate(score: Score, limit: Limit | None) -> Gate:
         rule=f"limit {valued(score, limit.value)} ({limit.rule})",
         limit=limit.value,
     )
+
+
+# A result that is better than the accepted one by more than the tolerance: news that nobody should accept by the way.
+#
+# better by more than the margin in one metric against labels, and worse in none
+
+IMPROVED = "improved: "
+"""How the headline of such a verdict begins."""
+
+
+def with_improvement(
+    verdict: Verdict,
+    measurement: Measurement,
+    expectation: Expectation,
+    *,
+    tolerance: Tolerance,
+    rules: Rules,
+    node_id: str,
+) -> Verdict:
+    """``verdict``, told as an improvement where it drifted for the better beyond ``tolerance``; it stays red."""
+    name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
+    if verdict.outcome is not Outcome.DRIFTED or name is None:
+        return verdict
+    before = expectation.accepted[name].metrics
+    gains, beyond = [], False
+    for score in measurement.scores:
+        if score.against is Against.LABELS and score.metric in before:
+            sign = 1 if score.direction is Direction.HIGHER else -1
+            gains.append(sign * (score.hits - before[score.metric]))
+            beyond = beyond or gains[-1] > margin_units(score, tolerance)
+    if not beyond or min(gains) < 0:
+        return verdict
+    return replace(verdict, headline=one_line(f"{IMPROVED}{verdict.headline}"), remedy=remedies.improved(node_id))

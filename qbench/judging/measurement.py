@@ -1,13 +1,119 @@
-"""What one cell measured, as text and plain numbers: it outlives the code that wrote it."""
+"""What one cell measured, as text and plain numbers."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from qbench.judging.cell import Cell
-from qbench.judging.compared import Compared
-from qbench.judging.environment import EnvironmentClass
-from qbench.judging.rewritten import RewriteNote
-from qbench.metrics import Score
+from qbench.judging.cell import Cell, EnvironmentClass
+from qbench.judging.format import rough_percent, steps_text
+from qbench.metrics import Against, Score
+
+# What a run beside another backend counted, as text and plain numbers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FirstNode:
+    """Where two runs of one batch part first.
+
+    Args:
+        origin: the fp32 node whose integers differ; empty when no compared value of the batch does.
+        elements: how many of its integers differ. steps: the largest difference of two of them.
+        note: what a reader should know about the search, such as that watching an engine changed it.
+    """
+
+    origin: str
+    elements: int = 0
+    steps: float = 0.0
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """What a run beside another backend counted, over all graph outputs of all samples.
+
+    Args:
+        backend, environment_class: the other one, and the class of its results here.
+        elements, differing: of all outputs.
+        unbounded: differing elements that no number bounds: one of the two is NaN or infinite.
+        steps: largest difference of the others in output steps; None: no output has a grid.
+        relative: their largest |a − b| / max|b|.
+        graph, sample: of the first difference; empty when there is none.
+        first: where it comes from; None: nothing to look for.
+    """
+
+    backend: str
+    environment_class: str = ""
+    elements: int
+    differing: int
+    unbounded: int = 0
+    steps: float | None = None
+    relative: float = 0.0
+    graph: str = ""
+    sample: str = ""
+    first: FirstNode | None = None
+
+
+# What rewriting did to the graphs of a cell, as text and plain numbers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PassNote:
+    """One pass that changed something.
+
+    Args:
+        name: as the pipeline spells it. effect: what it declares (``exact``, ``rounding(1)``, ``lossy``).
+        removed: nodes fewer by it, over all graphs.
+        elements, differing: of the graph outputs of the first samples, compared with the same pipeline without it; 0 of
+            a pass that is exact, which is not compared. steps: their largest difference in output steps; None: no
+            output has a grid. relative: the largest |a − b| / max|b|.
+    """
+
+    name: str
+    effect: str
+    removed: int
+    elements: int = 0
+    differing: int = 0
+    steps: float | None = None
+    relative: float = 0.0
+
+    def __str__(self) -> str:
+        nodes = "1 node" if abs(self.removed) == 1 else f"{abs(self.removed)} nodes"
+        did = f"{self.name} ({self.effect}): {nodes} {'more' if self.removed < 0 else 'fewer'}"
+        if not self.elements:
+            return did
+        far = f"{rough_percent(self.relative)} of the largest" if self.steps is None else steps_text(self.steps)
+        return f"{did}, moves {self.differing} of {self.elements} outputs" + (
+            f" by up to {far}" if self.differing else ""
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RewriteNote:
+    """What a pipeline did to the graphs of a cell.
+
+    Args:
+        policy: under which it ran. nodes: that there were before. passes: those that changed something.
+        declined: how many nodes were left alone, and passes not admitted.
+        samples: that what is not exact was compared on.
+    """
+
+    policy: str
+    nodes: int
+    passes: tuple[PassNote, ...] = ()
+    declined: int = 0
+    samples: int = 0
+
+    @property
+    def removed(self) -> int:
+        """Nodes fewer by all of it."""
+        return sum(one.removed for one in self.passes)
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """A sentence for every pass that moved an output."""
+        return tuple(f"rewritten by {one}" for one in self.passes if one.differing)
+
+
+# What one cell measured, as text and plain numbers: it outlives the code that wrote it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,3 +192,87 @@ class Measurement:
             if found.metric == metric:
                 return found
         raise KeyError(metric)
+
+
+# A loss in two parts: what the schema costs whoever counts, and what this backend's way of counting adds.
+#
+#     fp32  ──schema──→  the quantized graph in exact arithmetic  ──counting──→  the same graph on the backend
+#     value − reference = (ideal − reference) + (value − ideal)
+#
+# The middle is the same graph on ``integer-ideal``: rational multipliers, one rounding, nothing overflows.
+
+IDEAL = "integer-ideal"
+"""The backend that counts exactly."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One step: hits ``before`` and ``after`` it of ``out_of``; samples that it made worse and better, where known."""
+
+    before: int
+    after: int
+    out_of: int
+    losses: int | None = None
+    gains: int | None = None
+
+    @property
+    def change(self) -> float:
+        """The share after less the share before, a fraction in the metric's own sense."""
+        return (self.after - self.before) / self.out_of
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossParts:
+    """One metric's change against fp32 as two steps, one behind the other; ``unit`` is the metric's: ``%`` is a share.
+
+    Raises:
+        ValueError: the second does not begin where the first ends.
+    """
+
+    metric: str
+    schema: Part
+    counting: Part
+    unit: str = "%"
+
+    def __post_init__(self) -> None:
+        if (self.schema.after, self.schema.out_of) != (self.counting.before, self.counting.out_of):
+            raise ValueError(
+                f"{self.metric}: the schema ends at {self.schema.after} of {self.schema.out_of}, counting begins at "
+                f"{self.counting.before} of {self.counting.out_of}"
+            )
+
+    @property
+    def change(self) -> float:
+        """Both together, a fraction."""
+        return (self.counting.after - self.schema.before) / self.schema.out_of
+
+
+def parts_of_counts(metric: str, *, reference: int, ideal: int, hits: int, out_of: int, unit: str = "%") -> LossParts:
+    """The parts of counts alone, which do not tell single samples."""
+    return LossParts(
+        metric=metric,
+        schema=Part(before=reference, after=ideal, out_of=out_of),
+        counting=Part(before=ideal, after=hits, out_of=out_of),
+        unit=unit,
+    )
+
+
+def parts_of_scores(schema: Score, counting: Score) -> LossParts:
+    """The parts of two scores of one metric against labels, sample by sample.
+
+    Args:
+        schema: of the ideal answers beside the fp32 ones. counting: of the backend's beside the ideal ones.
+
+    Raises:
+        ValueError: they are of two metrics, of one against the reference (whose parts do not add up), or the second is
+            not counted beside what the first counts.
+    """
+    if schema.metric != counting.metric or schema.against is not Against.LABELS:
+        raise ValueError(f"'{schema.metric}' and '{counting.metric}' are not one metric against labels")
+    return LossParts(metric=schema.metric, schema=_part(schema), counting=_part(counting), unit=schema.unit)
+
+
+def _part(score: Score) -> Part:
+    return Part(
+        before=score.reference_hits, after=score.hits, out_of=score.out_of, losses=score.losses, gains=score.gains
+    )

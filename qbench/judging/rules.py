@@ -1,10 +1,71 @@
-"""The numbers beside the tolerance that cells are judged by, with the places where they were set."""
+"""The numbers that cells are judged by, with the places that set them."""
 
+import datetime
+import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from qbench.judging.allowance import IDENTICAL, Allowance
-from qbench.judging.decision import POINT, Decision
+from qbench.judging.cell import Cell, EnvironmentClass
+from qbench.judging.statistics import POINT, Decision
+from qbench.judging.verdict import counted
+
+# How far the answers of a cell may be from the accepted ones of its class; where nothing is set, not at all.
+#
+# flips: samples whose best answer is another one, whatever moved in the ranks below it
+# probabilities: |p − p_accepted| ≤ max(absolute, relative × p_accepted), for each of the best classes of every sample
+#
+# Both need the accepted answers themselves, not their digest: they are kept beside the baseline, where a suite asks so.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Allowance:
+    """What drift admits; ``flips_rule`` and ``moves_rule`` say who set it, e.g. ``suite smoke``.
+
+    Args:
+        flips: at most that many; None: predictions must be identical, in all ranks.
+        absolute, relative: of probabilities, either suffices; both None: they are not compared.
+    """
+
+    flips: int | None = None
+    absolute: float | None = None
+    relative: float | None = None
+    flips_rule: str = "default"
+    moves_rule: str = "default"
+
+    def __post_init__(self) -> None:
+        for name in ("flips", "absolute", "relative"):
+            value = getattr(self, name)
+            if value is not None and not value >= 0:
+                raise ValueError(f"{name} = {value} is impossible: a difference is at least 0")
+
+    @property
+    def compares_probabilities(self) -> bool:
+        """Whether probabilities are held to anything."""
+        return self.absolute is not None or self.relative is not None
+
+    @property
+    def keeps_answers(self) -> bool:
+        """Whether answers have to be kept with accepted results."""
+        return self.flips is not None or self.compares_probabilities
+
+    @property
+    def flips_text(self) -> str:
+        """``at most 3 flips (suite smoke)``."""
+        return f"at most {counted(self.flips or 0, 'flip')} ({self.flips_rule})"
+
+    @property
+    def moves_text(self) -> str:
+        """``probabilities within 0.001 or 1 % (suite smoke)``."""
+        limits = [] if self.absolute is None else [f"{self.absolute:g}"]
+        limits += [] if self.relative is None else [f"{100 * self.relative:g} %"]
+        return f"probabilities within {' or '.join(limits)} ({self.moves_rule})"
+
+
+IDENTICAL = Allowance()
+"""Nothing may differ."""
+
+
+# The numbers beside the tolerance that cells are judged by, with the places where they were set.
 
 DEFAULT_INTEGER_MACS = 0.5
 DEFAULT_AGREEMENT = 0.85
@@ -48,3 +109,82 @@ class Rules:
         for name in ("integer_macs", "agreement", "ranges"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ValueError(f"{name} = {getattr(self, name)} is impossible: it is a share in [0, 1]")
+
+
+# How much loss a cell may show: one relative number, layered default < suite < model < cell.
+#
+# margin = tolerance × stored fp32 score, one-sided; for an error rate at least the metric's ``least_margin``. The
+# rule that won is carried along, so that every verdict can name where its number was set.
+
+DEFAULT_TOLERANCE = 0.005
+
+
+@dataclass(frozen=True, slots=True)
+class Tolerance:
+    """``value`` is relative to the stored fp32 score; ``rule`` says who set it, e.g. ``suite smoke``.
+
+    ``by_metric``: what metrics, as the suite writes them, have in its place: 35 % more errors are not 35 % fewer hits.
+    """
+
+    value: float = DEFAULT_TOLERANCE
+    rule: str = "default"
+    by_metric: Mapping[str, "Tolerance"] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.value < 1:
+            raise ValueError(f"a tolerance of {self.value} is impossible: it is a fraction in [0, 1)")
+
+    def of(self, metric: str) -> "Tolerance":
+        """The tolerance of ``metric``."""
+        return self.by_metric.get(metric, self)
+
+
+def resolve_tolerance(*layers: "Tolerance | None") -> Tolerance:
+    """The last layer that is set, from general to particular; the default when none is."""
+    return next((layer for layer in reversed(layers) if layer is not None), Tolerance())
+
+
+# Known-bad cells: each with what was measured, why, whose it is, and when the excuse ends.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuarantineEntry:
+    """A cell that is expected to fail while listed.
+
+    Args:
+        cell: ``model::backend+schema[+variant]``, where ``*`` matches anything.
+        measured: the numbers that were seen, in words.
+        reason, owner: why it is bad; who looks after it.
+        expires: the last day, ``YYYY-MM-DD``, on which the entry holds.
+        when: environment classes or processors to which it applies; None: everywhere.
+    """
+
+    cell: str
+    measured: str
+    reason: str
+    owner: str
+    expires: str
+    when: str | tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        try:
+            datetime.date.fromisoformat(self.expires)
+        except ValueError as error:
+            raise ValueError(f"expires = '{self.expires}', which is no day such as 2027-03-31 ({error})") from error
+
+    def covers(self, cell: Cell, environment: EnvironmentClass) -> bool:
+        """Whether this entry is about ``cell`` on this machine."""
+        return self.is_about(cell) and environment.matches(self.when)
+
+    def is_about(self, cell: Cell) -> bool:
+        """Whether this entry is about ``cell``, on whatever machine."""
+        return fnmatch.fnmatchcase(str(cell), self.cell)
+
+    @property
+    def is_pattern(self) -> bool:
+        """Whether it may be about several cells; it is needed as long as one of them fails."""
+        return any(character in self.cell for character in "*?[")
+
+    def expired(self, today: datetime.date) -> bool:
+        """Whether ``today`` is past the last day."""
+        return today > datetime.date.fromisoformat(self.expires)

@@ -1,27 +1,12 @@
-"""How far outputs are from those of today's fp32 run, sample by sample: x of fp32, y of the cell, d numbers each.
-
-    sqnr    10 · log₁₀(Σ x² / Σ (x − y)²)                       in thousandths of a dB, never beyond ±150 dB
-    cosine  Σ x·y / (‖x‖ · ‖y‖); of two zeros 1, of one 0       in millionths
-    smape   (1/d) · Σ 2 · |x − y| / (|x| + |y|), 0/0 = 0        in millionths, 0 to 2
-    kl      Σ p · (ln p − ln q)                                 in millionths of a nat, over classes
-
-150 dB is what the rounding of a float32 leaves: equal outputs, and closer ones, count as that. The value of a metric is
-the mean over the samples that outputs are held of (``outputs``).
-
-p and q are softmax(x) and softmax(y), or where every x of fp32 lies in [0, 1], as behind a softmax, x and y over their
-sums; on a grid a probability may be 0, so these count as 10⁻⁷ at least. Sources: Kullback and Leibler (1951); SMAPE in
-Makridakis's form (1993), which counts from 0 to 200 %.
-"""
+"""How far outputs are from those of today's fp32 run."""
 
 from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics.answers import MILLION, Answers
-from qbench.metrics.metric import Counts, Labels, Metric
-from qbench.metrics.outputs import OutputKind
-from qbench.metrics.scores import Against, Direction
+from qbench.metrics.answers import MILLION, Answers, OutputKind
+from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
 
 Wide = npt.NDArray[np.float64]
 

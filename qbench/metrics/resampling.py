@@ -1,20 +1,4 @@
-"""The paired bootstrap: between which ends the change of a metric lies that is no share of right samples.
-
-value = Σ hits / Σ out_of;  change = value now − value before, on the same samples, resampled together
-
-Percentile method over 2000 resamples (Efron and Tibshirani 1993, chapter 13), each n samples drawn with replacement.
-Samples that count alike are drawn as one: how often each kind occurs in a resample is multinomial, which is the same
-distribution for a fraction of the work. One seed for all, so that equal counts give equal ends.
-
-A value that is no sum over samples is computed anew from every resample, drawn group by group.
-
-Few changes say little about those not met yet, and a bootstrap draws only what it has: without a change it has no width
-at all. Where fewer than ten samples changed, each end is therefore at least as far from the change as the score
-interval of a share (Wilson 1927) puts it, of what changed in units of the largest change s that was seen; of none, the
-whole of the longest sample:
-
-    k = Σ d² / s²;   change ± |wilson(k, n) − k/n| · s · n / Σ out_of       without any change z² / (n + z²) of s
-"""
+"""The paired bootstrap."""
 
 import math
 from collections.abc import Callable, Sequence

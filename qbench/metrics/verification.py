@@ -1,21 +1,11 @@
-"""The equal error rate: the share of pairs misjudged at the threshold where misses and false alarms are balanced.
-
-    t = the least threshold at which #{unlike pairs ≥ t} / #unlike ≤ #{like pairs < t} / #like
-    hits_i = 1 if pair i is misjudged at t, out of 1
-
-As many like as unlike pairs are asked for: the share of all is then the mean of both rates, which are equal at t or
-next to it. The threshold is of the answers that are counted, so every run has its own, and one pair that moves can turn
-others: this is no share of independent samples. Its interval resamples like and unlike pairs apart and finds the
-threshold of every resample anew.
-"""
+"""The equal error rate."""
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import ANSWER_WORDS, AnswerKind, Answers
-from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
 from qbench.metrics.resampling import recomputed_interval
-from qbench.metrics.scores import Against, Direction
 
 
 def _count_misjudged(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:

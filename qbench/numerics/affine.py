@@ -1,28 +1,25 @@
-"""Choosing an affine grid for a range, and quantizing by it.
+"""Choosing quantization parameters for a range, and quantizing by them."""
 
-    scale = (high − low) / (qmax − qmin)              asymmetric, after widening [low, high] to hold zero
-    scale = max(low / (qmin − z), high / (qmax − z))  symmetric: the smallest that covers both ends, z the middle
-    q     = clip(round_half_even(x / scale) + z, qmin, qmax)        x̂ = scale · (q − z)
-
-All in float64, the scale then rounded to float32. A range whose scale is below the smallest normal float32 (2⁻¹²⁶),
-[0, 0] above all, gets scale 1: zero stays exact and later products of scales do not vanish.
-"""
-
+from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError, unknown_name
-from qbench.numerics.arithmetic import Arithmetic
-from qbench.numerics.interval import Floats
-from qbench.numerics.multiply_add import fused_multiply_add
-from qbench.numerics.named import machine_for
-from qbench.numerics.qparams import QParams
+from qbench.numerics.arithmetic import Arithmetic, Dequantizing, NotANumber, ZeroPoint, machine_for
+from qbench.numerics.qparams import Floats, QParams
 from qbench.numerics.qtype import QType, qtype_of
-from qbench.numerics.rounding import round_reals
-from qbench.numerics.scaling import ZeroPoint
-from qbench.numerics.schemes import Dequantizing, NotANumber
+from qbench.numerics.rounding import fused_multiply_add, round_reals
+
+# Choosing an affine grid for a range, and quantizing by it.
+#
+#     scale = (high − low) / (qmax − qmin)              asymmetric, after widening [low, high] to hold zero
+#     scale = max(low / (qmin − z), high / (qmax − z))  symmetric: the smallest that covers both ends, z the middle
+#     q     = clip(round_half_even(x / scale) + z, qmin, qmax)        x̂ = scale · (q − z)
+#
+# All in float64, the scale then rounded to float32. A range whose scale is below the smallest normal float32 (2⁻¹²⁶),
+# [0, 0] above all, gets scale 1: zero stays exact and later products of scales do not vanish.
 
 Symmetry = Literal["asymmetric", "symmetric", "symmetric_unsigned"]
 ScaleKind = Literal["real", "pow2", "pow2_nearest"]
@@ -213,3 +210,68 @@ def _nearest_power_of_two(scale: Floats) -> Floats:
 
 def _refused(found: str, expected: str) -> InputError:
     return InputError("Choosing quantization parameters", found=found, expected=expected, remedy="Mend the range.")
+
+
+# What is asked of a grid before its range is known: the integers, the family, the ends, the kind of scale.
+
+
+@dataclass(frozen=True, slots=True)
+class GridKind:
+    """A grid without its scale; ``choose`` gives it one. The fields are those of ``choose_qparams``."""
+
+    qtype: QType
+    symmetry: Symmetry
+    narrow_range: bool = False
+    scale_kind: ScaleKind = "real"
+
+    @property
+    def qmin(self) -> int:
+        """The lowest level in use."""
+        return self.qtype.qmin + int(self.narrow_range)
+
+    @property
+    def qmax(self) -> int:
+        """The highest level in use."""
+        return self.qtype.qmax
+
+    @property
+    def levels(self) -> int:
+        """How many levels there are."""
+        return self.qmax - self.qmin + 1
+
+    def mirrors(self, low: float) -> bool:
+        """Whether a range that begins at ``low`` is widened to [−a, a]: unsigned families do so for negative ones."""
+        return self.symmetry == "symmetric" or (self.symmetry == "symmetric_unsigned" and low < 0)
+
+    def choose(
+        self, low: npt.ArrayLike, high: npt.ArrayLike, *, axis: int | None = None, block_size: int | None = None
+    ) -> QParams:
+        """Parameters that represent [low, high]: numbers, or arrays along ``axis`` (of the blocks' shape per block).
+
+        Raises:
+            InputError: what ``choose_qparams`` refuses.
+        """
+        return choose_qparams(
+            low,
+            high,
+            self.qtype,
+            symmetry=self.symmetry,
+            narrow_range=self.narrow_range,
+            scale_kind=self.scale_kind,
+            axis=axis,
+            block_size=block_size,
+        )
+
+
+# The image of a clip on a grid: rounding never changes order, so a clip before Q is a clip of levels after it.
+#
+# Q(min(max(x, low), high)) = min(max(Q(x), Q(low)), Q(high))        for every x, exactly
+
+
+def clip_levels(low: float, high: float, qparams: QParams) -> tuple[int, int]:
+    """The levels that a clip to [low, high] (infinite ends allowed) becomes on a grid per tensor.
+
+    Where they are the ends of the grid, saturation does what the clip did.
+    """
+    ends = quantize([low, high], qparams)
+    return int(ends[0]), int(ends[1])

@@ -1,21 +1,439 @@
-"""How a machine counts, as one value: multiplier, rounding, accumulator, and the schemes of its operators.
+"""The rules by which an engine computes, as one value, and the arithmetics that can be named."""
 
-    acc = Σ (x − z_x)(w − z_w) + bias                          the accumulator
-    M   = s_x · s_w / s_y                                      a real number, which no two machines hold alike
-    y   = clamp(round(acc · M) + z_y)                          where, how often and before what it rounds: here
-
-A value of this type stands for an engine wherever one is taken. It is data: printable, readable from TOML, and part of
-every measurement by its digest.
-"""
-
+import enum
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from fnmatch import fnmatchcase
+from functools import partial
+from pathlib import Path
+from types import MappingProxyType
 
-from qbench.numerics.accumulation import Accumulator
+import numpy as np
+
+from qbench.errors import InputError
+from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.numerics.qparams import QParams
-from qbench.numerics.scaling import WIDEST_PRODUCT, Scaling
-from qbench.numerics.schemes import Adding, AddScheme, Averaging, Dequantizing, Functions, Quantizing, Softmax
-from qbench.storage import digest_plain, table_from_value, toml_text
+from qbench.numerics.rounding import Ints, Rounding
+from qbench.storage import digest_plain, read_toml, table_from_value, toml_text, value_from_table
+
+# How a machine multiplies by a real number: what it keeps of it, where and how often it rounds.
+#
+# M = s_x · s_w / s_y;   y = clamp(round(acc · M) + z_y)
+
+
+class MultiplierForm(enum.Enum):
+    """What a machine keeps of the real multiplier M.
+
+    EXACT: M itself, a rational. FLOAT32, FLOAT64: a float, multiplied in floats. FIXED: M = m · 2⁻ⁿ with
+    2^(bits−1) ≤ m < 2^bits. FRACTION: M = m · 2⁻ᵇⁱᵗˢ, the same shift for every M, m ≥ 1 and below 2³¹. SHORT: Glow's
+    eight or nine bits between two shifts. POWER: a power of two. CHAIN: nothing: float32 sums are multiplied by s_x, by
+    s_w and by 1 / s_y, one after the other.
+    """
+
+    EXACT = "exact"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+    FIXED = "fixed"
+    FRACTION = "fraction"
+    SHORT = "short"
+    POWER = "power"
+    CHAIN = "chain"
+
+
+class Precision(enum.Enum):
+    """In what s_x · s_w / s_y is computed before it is brought to its form.
+
+    DOUBLE, SINGLE: float64, float32. PRODUCT: s_x · s_w in float32, by s_y in float64. RECIPROCAL: float32, the product
+    times 1 / s_y.
+    """
+
+    DOUBLE = "double"
+    SINGLE = "single"
+    PRODUCT = "product"
+    RECIPROCAL = "reciprocal"
+
+
+class Inverted(enum.Enum):
+    """Which scales of a CHAIN an engine is given as reciprocals: it counts with 1 / (1 / s), often not quite s."""
+
+    NONE = "none"
+    INPUT = "input"
+    BOTH = "both"
+
+
+WIDEST_FACTOR = 31
+"""Bits of a fixed multiplier: a product with 32 more fits 64."""
+WIDEST_PRODUCT = 64
+_LONGEST_SHIFT, _WIDEST_LEVEL = 62, 40
+
+
+class ZeroPoint(enum.Enum):
+    """Whether the zero point is added to the rounded level or to the real number."""
+
+    AFTER = "after"
+    BEFORE = "before"
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One rounding shift of a fixed multiplier: by ``bits`` (1 to 62), or by all that is left (None).
+
+    Raises:
+        ValueError: another number of bits.
+    """
+
+    rounding: Rounding
+    bits: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.bits is not None and not 1 <= self.bits <= _LONGEST_SHIFT:
+            raise ValueError(f"a stage shifts by 1 to {_LONGEST_SHIFT} bits, not {self.bits}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Scaling:
+    """From an accumulator to a level: y = clamp(round(acc · M) + z).
+
+    Args:
+        form: what is kept of M.
+        bits: significant bits of a FIXED multiplier, fraction bits of a FRACTION; 0 elsewhere.
+        precision: of M before that.
+        stages: the shifts of a FIXED, FRACTION or POWER multiplier, in order; of a float one the last stage's rounding.
+        zero_point: added after the last rounding, or before it.
+        product_bits: width of acc · m of a SHORT multiplier, which wraps; 0: wide enough for any.
+        inner_bits: width (2 to 40) to which the rounded product saturates before the zero point is added; 0: none.
+        shift_powers: an M that is a power of two shifts once (the first stage's rounding) instead of multiplying.
+        real_bias: of float forms: a bias is not added to the sums but stays the float32 number b · s_x · s_w, which is
+            brought to the sums' scale, or (CHAIN) joins behind s_w.
+        inverted: scales of a CHAIN that are reciprocals of reciprocals.
+
+    Raises:
+        ValueError: settings that no machine has together.
+    """
+
+    form: MultiplierForm
+    bits: int = 0
+    precision: Precision = Precision.DOUBLE
+    stages: tuple[Stage, ...] = (Stage(Rounding.HALF_EVEN),)
+    zero_point: ZeroPoint = ZeroPoint.AFTER
+    product_bits: int = 0
+    inner_bits: int = 0
+    shift_powers: bool = False
+    real_bias: bool = False
+    inverted: Inverted = Inverted.NONE
+
+    def __post_init__(self) -> None:
+        if self.form is MultiplierForm.EXACT and self.precision is not Precision.DOUBLE:
+            raise ValueError("a rational multiplier is taken from the scales as they are: its precision is double")
+        if self.inverted is not Inverted.NONE and self.form is not MultiplierForm.CHAIN:
+            raise ValueError("'inverted' is of chains of scales")
+        if self.real_bias and self.form not in (MultiplierForm.FLOAT32, MultiplierForm.CHAIN):
+            raise ValueError("a bias that stays a float32 number joins float32 sums: the form is float32 or chain")
+        if self.product_bits and self.form is not MultiplierForm.SHORT:
+            raise ValueError("'product_bits' is of short multipliers")
+        self._check_widths()
+        if not self.stages or any(stage.bits is None for stage in self.stages[:-1]) or self.stages[-1].bits is not None:
+            raise ValueError("every stage but the last shifts by a stated number of bits, the last by the rest")
+        if (self.form in (MultiplierForm.FIXED, MultiplierForm.FRACTION)) != (self.bits > 0):
+            raise ValueError("'bits' is of fixed multipliers and fractions, and only of them")
+        if self.zero_point is ZeroPoint.BEFORE and self.form not in (
+            MultiplierForm.EXACT,
+            MultiplierForm.FLOAT32,
+            MultiplierForm.FLOAT64,
+            MultiplierForm.CHAIN,
+        ):
+            raise ValueError("a zero point before the rounding is added to a real number: the multiplier is no float")
+
+    def _check_widths(self) -> None:
+        if not 0 <= self.bits <= WIDEST_FACTOR:
+            raise ValueError(f"a fixed multiplier has up to {WIDEST_FACTOR} bits, not {self.bits}")
+        if self.product_bits and not 2 <= self.product_bits <= WIDEST_PRODUCT:
+            raise ValueError(f"'product_bits' is 0 or 2 to {WIDEST_PRODUCT}, not {self.product_bits}")
+        if self.inner_bits and not 2 <= self.inner_bits <= _WIDEST_LEVEL:
+            raise ValueError(f"'inner_bits' is 0 or 2 to {_WIDEST_LEVEL}, not {self.inner_bits}")
+        if sum(stage.bits or 0 for stage in self.stages) > _LONGEST_SHIFT:
+            raise ValueError(f"stages shift by up to {_LONGEST_SHIFT} bits in all")
+
+    @property
+    def factor_bits(self) -> int:
+        """The widest integer that sums are multiplied by, in bits; 0: by none."""
+        match self.form:
+            case MultiplierForm.FIXED:
+                return self.bits
+            case MultiplierForm.FRACTION | MultiplierForm.SHORT:
+                return WIDEST_FACTOR
+            case _:
+                return 0
+
+
+# The words that a machine's operators are told apart by: how it adds, averages, quantizes, and takes functions.
+
+LEAST_WEIGHT_BITS = 8
+"""Of WEIGHTED: a ratio below 2^8 leaves its shift no less than 0."""
+
+
+class AddScheme(enum.Enum):
+    """How two quantized operands find a common scale.
+
+    EXACT     round((s_a (a − z_a) + s_b (b − z_b)) / s_y), rational
+    FUSED     two fused multiply-adds in float32 on the raw levels, zero points folded in          (ONNX Runtime)
+    SEPARATE  the same with products that are rounded before they are added           (ONNX Runtime without FMA)
+    REAL      dequantize, add in float32, quantize by the reciprocal                                  (PyTorch)
+    HEADROOM  both to 2·max(s_a, s_b) with 20 bits of headroom (16-bit levels: 15), three multiplications  (TFLite)
+    WEIGHTED  integer weights of both ratios, one shift                                     (XNNPACK, QNNPACK)
+    EACH      each operand to the output's scale, then an integer sum                                (TVM, Glow)
+    GRID      each operand to a grid of 2⁻¹⁵, then one product                               (Glow's interpreter)
+    FINEST    the coarser operand to the finer one's scale, then one product                   (TVM's quantizer)
+    """
+
+    EXACT = "exact"
+    FUSED = "fused"
+    SEPARATE = "separate"
+    REAL = "real"
+    HEADROOM = "headroom"
+    WEIGHTED = "weighted"
+    EACH = "each"
+    GRID = "grid"
+    FINEST = "finest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Adding:
+    """The add: its scheme, and what some schemes leave open.
+
+    Args:
+        scheme: how the operands find a common scale.
+        bits, rounding: of WEIGHTED: its weights and its shift.
+        least_power: of WEIGHTED: it takes ratios s / s_y in [2^least_power, 2^8).
+        operands: of HEADROOM: how each is brought to the common scale; None: as their sum is to the output's.
+
+    Raises:
+        ValueError: settings that no machine has together.
+    """
+
+    scheme: AddScheme
+    bits: int = 0
+    rounding: Rounding = Rounding.HALF_EVEN
+    least_power: int = -10
+    operands: Scaling | None = None
+
+    def __post_init__(self) -> None:
+        weighted = self.scheme is AddScheme.WEIGHTED
+        if weighted and not LEAST_WEIGHT_BITS <= self.bits <= WIDEST_FACTOR:
+            raise ValueError(f"weighted sums have weights of {LEAST_WEIGHT_BITS} to {WIDEST_FACTOR} bits: 'bits'")
+        if weighted and not -WIDEST_FACTOR <= self.least_power < LEAST_WEIGHT_BITS:
+            raise ValueError(f"'least_power' is of ratios below 2^{LEAST_WEIGHT_BITS}: -{WIDEST_FACTOR} to 7")
+        if not weighted and (self.bits or self.rounding is not Rounding.HALF_EVEN):
+            raise ValueError("'bits' and 'rounding' are of weighted sums")
+        if self.operands is not None and self.scheme is not AddScheme.HEADROOM:
+            raise ValueError("'operands' is of sums with headroom")
+
+
+class Averaging(enum.Enum):
+    """How the levels of a window become their mean.
+
+    SCALED   Σ (x − z_x), scaled by s_x / (s_y · count) as any accumulator
+    FOLDED   the same, the count divided into the fixed multiplier by truncation                        (TFLite's MEAN)
+    RAW      Σ x / count, rounded half away on the raw sum, zero point left in; where both grids are one      (TFLite)
+    REAL     Σ s_x (x − z_x) / count / s_y + z_y in float32, in the order of the window, half to even (ONNX Runtime)
+    WITHIN   as SCALED, by 1 / count where both grids are one: there scales do not enter                 (PyTorch)
+    BIASED   Σ x, scaled as SCALED; z_y less what the input's zero point is there, rounded by itself      (LiteRT)
+    DIVIDED  Σ (x − z_x) brought to the output's scale, then divided by count in integers, rounded half away; a window
+             that counts its padding is SCALED                                                       (Glow on the CPU)
+    """
+
+    SCALED = "scaled"
+    FOLDED = "folded"
+    RAW = "raw"
+    REAL = "real"
+    WITHIN = "within"
+    BIASED = "biased"
+    DIVIDED = "divided"
+
+
+class Softmax(enum.Enum):
+    """How softmax of levels becomes levels.
+
+    REAL     dequantize, softmax in float32, quantize
+    TABLE    exp of differences to the largest level from a table; sum and quotient in float32       (ONNX Runtime)
+    FIXED    differences in Q5.26, a fixed-point exp, sums in 12 integer bits, Newton's reciprocal         (TFLite)
+    """
+
+    REAL = "real"
+    TABLE = "table"
+    FIXED = "fixed"
+
+
+class Functions(enum.Enum):
+    """How functions of one value are computed.
+
+    REAL    dequantize, the operator in float32, quantize; a sigmoid in float64, rounded to float32
+    SHORT   a sigmoid by float32 steps; a hard swish in 16-bit fixed point                                   (TFLite)
+    FUSED   as REAL, but sigmoid and tanh as quotients of polynomials by fused multiply-adds           (ONNX Runtime)
+    SEPARATE    the same with products that are rounded before they are added              (ONNX Runtime without FMA)
+    """
+
+    REAL = "real"
+    SHORT = "short"
+    FUSED = "fused"
+    SEPARATE = "separate"
+
+
+class NotANumber(enum.Enum):
+    """The level that NaN becomes: an end of the grid. Infinities saturate everywhere."""
+
+    LOWEST = "lowest"
+    HIGHEST = "highest"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Quantizing:
+    """From floats to levels: x / s or x · (1 / s) in float32, the tie rule, the zero point before or after it; NaN.
+
+    Before it, and with one scale, x · (1 / s) + z is one fused step (PyTorch's quantize_per_tensor; per channel two).
+    """
+
+    rounding: Rounding = Rounding.HALF_EVEN
+    reciprocal: bool = False
+    zero_point: ZeroPoint = ZeroPoint.AFTER
+    nan: NotANumber = NotANumber.LOWEST
+
+
+class Dequantizing(enum.Enum):
+    """From levels to the float32 numbers that a function is taken of.
+
+    CENTRED: (q − z) · s. FUSED: fma(q, s, −f32(s · z)), which can differ in its last bit  (PyTorch's vectors).
+    """
+
+    CENTRED = "centred"
+    FUSED = "fused"
+
+
+# Where a machine sums products: the width of its register, and which sums lose something before they reach it.
+#
+# Processors without wide dot products sum two neighbouring products in 16 bits, with saturation (Intel's vpmaddubsw).
+# Whether a sum is made that way depends on the kernel that an engine chooses by the shape of a node.
+
+_NARROWEST, _WIDEST, _WIDEST_PAIR = 2, 64, 32
+
+
+class Overflow(enum.Enum):
+    """What a full register does."""
+
+    WRAP = "wrap"
+    SATURATE = "saturate"
+
+
+class Saturates(enum.Enum):
+    """When a saturating register is clamped: once, to the whole sum (END), or after every product (EACH)."""
+
+    END = "end"
+    EACH = "each"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SumShape:
+    """What engines choose a kernel of their own by.
+
+    Args:
+        depthwise: a convolution with one filter a channel.
+        fast_depthwise: one that FBGEMM's depthwise kernels take (``takeDepthWiseFastPath``).
+    """
+
+    depthwise: bool = False
+    fast_depthwise: bool = False
+
+
+class PairsIn(enum.Enum):
+    """Which sums neighbouring products are summed in pairs for.
+
+    DENSE: all but depthwise ones (ONNX Runtime). DEPTHWISE: those. FAST_DEPTHWISE: those of FBGEMM's depthwise kernels.
+    ALL.
+    """
+
+    DENSE = "dense"
+    DEPTHWISE = "depthwise"
+    FAST_DEPTHWISE = "fast_depthwise"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accumulator:
+    """Where products are summed.
+
+    Args:
+        bits: width of the register, 2 to 64.
+        overflow: when a sum does not fit it.
+        pair_bits: two neighbours' products are first summed in so many bits (2 to 32), saturating; 0: they are not.
+            Neighbours lie along the window, rows first, channels fastest; of an odd number the last stands alone.
+        pairs_in: the sums that do so.
+        saturates: when sums are clamped. EACH: acc ← clamp(acc + (x − z_x)(w − z_w)), one product after another from 0,
+            in the order of pairs; a bias comes last. A zero point that comes with the batch is corrected for behind
+            them, as whole sums.
+
+    Raises:
+        ValueError: a width that no register here has; steps that wrap, or whose products are summed in pairs.
+    """
+
+    bits: int = 32
+    overflow: Overflow = Overflow.WRAP
+    pair_bits: int = 0
+    pairs_in: PairsIn = PairsIn.ALL
+    saturates: Saturates = Saturates.END
+
+    def __post_init__(self) -> None:
+        if not _NARROWEST <= self.bits <= _WIDEST:
+            raise ValueError(f"an accumulator has {_NARROWEST} to {_WIDEST} bits, not {self.bits}")
+        if self.pair_bits and not _NARROWEST <= self.pair_bits <= _WIDEST_PAIR:
+            raise ValueError(f"'pair_bits' is 0 or {_NARROWEST} to {_WIDEST_PAIR}, not {self.pair_bits}")
+        if self.saturates is Saturates.EACH and self.overflow is not Overflow.SATURATE:
+            raise ValueError("'saturates' is of registers whose 'overflow' saturates")
+        if self.saturates is Saturates.EACH and self.pair_bits:
+            raise ValueError("a register that saturates at each product sums no pairs: 'pair_bits' is 0")
+
+    def by_steps(self, largest: int) -> bool:
+        """Whether sums that do not exceed ``largest`` in magnitude depend on the order of their products."""
+        return self.saturates is Saturates.EACH and largest >= 1 << (self.bits - 1)
+
+    def pairs(self, shape: SumShape) -> int:
+        """``pair_bits`` of such a sum."""
+        match self.pairs_in:
+            case PairsIn.DENSE:
+                paired = not shape.depthwise
+            case PairsIn.DEPTHWISE:
+                paired = shape.depthwise
+            case PairsIn.FAST_DEPTHWISE:
+                paired = shape.fast_depthwise
+            case PairsIn.ALL:
+                paired = True
+        return self.pair_bits if paired else 0
+
+
+# What a register of some width keeps of a whole number: all of it, its low bits, or the nearest that it can hold.
+
+
+def held(sums: Ints, accumulator: Accumulator) -> Ints:
+    """``sums`` as a register of the accumulator's width holds them."""
+    return in_bits(sums, accumulator.bits, accumulator.overflow)
+
+
+def in_bits(values: Ints, bits: int, overflow: Overflow) -> Ints:
+    """``values`` as a register of ``bits`` (1 … 64) holds them."""
+    half = 1 << (bits - 1)
+    if overflow is Overflow.SATURATE:
+        return np.clip(values, -half, half - 1)
+    return values if bits >= 64 else ((values + half) & ((1 << bits) - 1)) - half
+
+
+# How a machine counts, as one value: multiplier, rounding, accumulator, and the schemes of its operators.
+#
+#     acc = Σ (x − z_x)(w − z_w) + bias                          the accumulator
+#     M   = s_x · s_w / s_y                                      a real number, which no two machines hold alike
+#     y   = clamp(round(acc · M) + z_y)                          where, how often and before what it rounds: here
+#
+# A value of this type stands for an engine wherever one is taken. It is data: printable, readable from TOML, and part
+# of every measurement by its digest.
 
 _MEANING = 2
 """Of the words here, as part of every digest: raised when one of them comes to mean something else."""
@@ -139,3 +557,62 @@ class Arithmetic:
         override = next((one for one in self.overrides if one.applies(operator, name)), None)
         changes = {} if override is None else override.changes
         return replace(self, overrides=(), **changes) if self.overrides else self  # type: ignore[arg-type]
+
+
+# The arithmetics that can be asked for by name: one TOML file each in ``presets``, and those of extensions.
+
+SUFFIX = ".toml"
+_FOLDER = Path(__file__).parent / "presets"
+
+
+def catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[Arithmetic]:
+    """Our own machines and those of ``extensions``."""
+    own: Catalogue[Arithmetic] = Catalogue("arithmetic", _presets())
+    return own.extended(extensions)
+
+
+def get_arithmetic(name: str) -> Arithmetic:
+    """The machine called ``name``, installed extensions included.
+
+    Raises:
+        InputError: no such machine; the nearest name is suggested.
+    """
+    return catalogue(installed_extensions()).get(name)
+
+
+def machine_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
+    """The machine, or the one of that name, as it counts ``operator`` (``Conv``) in a node without a name.
+
+    Raises:
+        InputError: no such machine.
+    """
+    machine = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
+    return machine.at(operator, "")
+
+
+def list_arithmetics() -> tuple[str, ...]:
+    """The names of all machines, sorted, installed extensions included."""
+    return catalogue(installed_extensions()).names()
+
+
+def load_arithmetic(path: Path | str) -> Arithmetic:
+    """The machine that the TOML file at ``path`` spells, which is called as the file is.
+
+    Raises:
+        InputError: no such file, another name in it, an unknown key, or settings that no machine has together.
+    """
+    file = Path(path)
+    where, table, name = f"arithmetic '{file.name}'", read_toml(file), file.name.removesuffix(SUFFIX)
+    if table.get("name", name) != name:
+        raise InputError(
+            f"Reading {where}",
+            found=f"the name {table['name']!r} in it",
+            expected=f"'{name}', as the file is called",
+            remedy="Remove the name from the file, or rename the file.",
+        )
+    return value_from_table(Arithmetic, {**table, "name": name}, where)
+
+
+@functools.cache
+def _presets() -> Mapping[str, Callable[[], Arithmetic]]:
+    return MappingProxyType({path.stem: partial(load_arithmetic, path) for path in sorted(_FOLDER.glob("*.toml"))})

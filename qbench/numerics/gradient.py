@@ -1,16 +1,4 @@
-"""Gradients of fake quantization by straight-through rules.
-
-With v = x / s and x̂ = s · (q − z), the rounding taken as the identity when differentiated (Jain et al., TQT,
-arXiv 1903.08066, section 3; Esser et al., LSQ, arXiv 1902.08153, section 2):
-
-    inside    ∂x̂/∂x = 1    ∂x̂/∂s = (x̂ − x) / s    ∂x̂/∂z = 0
-    below     ∂x̂/∂x = 0    ∂x̂/∂s = qmin − z        ∂x̂/∂z = −s
-    above     ∂x̂/∂x = 0    ∂x̂/∂s = qmax − z        ∂x̂/∂z = −s
-    ∂x̂/∂log₂t = s · ln 2 · ∂x̂/∂s                   t the threshold, s = t / levels
-
-``fakequant`` is the rule of the older FakeQuant operators, for contrast: it forgets the rounding term, so that
-∂x̂/∂s is 0 inside.
-"""
+"""Gradients of fake quantization by straight-through rules."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args

@@ -1,8 +1,4 @@
-"""The parameters of an affine grid, r = scale · (q − zero_point), per tensor, per channel or per block.
-
-Granularity lies in the shape of ``scale``: 0-d per tensor; 1-d along ``axis`` per channel; with ``block_size`` B the
-shape of the tensor, its ``axis`` divided by B and rounded up (ONNX QuantizeLinear-21).
-"""
+"""The parameters of a quantization grid, r = scale · (q − zero_point), per tensor, per channel or block; intervals."""
 
 from dataclasses import dataclass
 
@@ -10,6 +6,11 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.numerics.qtype import QType, qtype_of
+
+# The parameters of an affine grid, r = scale · (q − zero_point), per tensor, per channel or per block.
+#
+# Granularity lies in the shape of ``scale``: 0-d per tensor; 1-d along ``axis`` per channel; with ``block_size`` B the
+# shape of the tensor, its ``axis`` divided by B and rounded up (ONNX QuantizeLinear-21).
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -137,3 +138,50 @@ def parameter_shape(shape: tuple[int, ...], axis: int | None, block_size: int | 
         return (shape[axis],)
     axis %= len(shape)
     return (*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :])
+
+
+# Real intervals [low, high]: what a range method gives and a grid has to represent, one or one a channel.
+
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Interval:
+    """Ends of one interval (0-d) or of many (any shape), float64, read-only.
+
+    Raises:
+        ValueError: an end is not finite, ``low`` exceeds ``high``, or the shapes differ.
+    """
+
+    low: Floats
+    high: Floats
+
+    def __post_init__(self) -> None:
+        low, high = np.array(self.low, np.float64), np.array(self.high, np.float64)
+        if low.shape != high.shape:
+            raise ValueError(f"the ends of an interval have one shape, not {low.shape} and {high.shape}")
+        if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            raise ValueError("the ends of an interval are finite")
+        if (low > high).any():
+            raise ValueError("an interval's low end does not exceed its high end")
+        low.setflags(write=False)
+        high.setflags(write=False)
+        object.__setattr__(self, "low", low)
+        object.__setattr__(self, "high", high)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Interval):
+            return NotImplemented
+        return np.array_equal(self.low, other.low) and np.array_equal(self.high, other.high)
+
+    def __hash__(self) -> int:
+        return hash((self.low.tobytes(), self.high.tobytes()))
+
+    def union(self, other: "Interval") -> "Interval":
+        """The smallest interval that holds both."""
+        return Interval(np.minimum(self.low, other.low), np.maximum(self.high, other.high))
+
+    def mirrored(self) -> "Interval":
+        """The smallest interval [−a, a] that holds it."""
+        ends = np.maximum(np.abs(self.low), np.abs(self.high))
+        return Interval(-ends, ends)

@@ -1,7 +1,4 @@
-"""Integer grids: how many bits, signed or not, and the array type that stores them.
-
-An unsigned grid of b bits is 0 … 2^b − 1, a signed one −2^(b−1) … 2^(b−1) − 1.
-"""
+"""Integer types of quantized values: bits, sign, storage dtype."""
 
 import re
 from dataclasses import dataclass

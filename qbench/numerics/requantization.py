@@ -1,9 +1,4 @@
-"""From an accumulator to a level, as any machine does it: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y.
-
-The forms of M are in ``multiplier``, the rounding rules in ``rounding``; which of them, how often and in what order is
-an ``Arithmetic``. ``exact`` is the yardstick: M a rational, one rounding, nothing overflows. Everything that depends on
-the scales alone is computed once, by ``scaler``.
-"""
+"""From an accumulator to a quantized value: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y."""
 
 from collections.abc import Callable
 from fractions import Fraction
@@ -12,17 +7,196 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.numerics import requests
-from qbench.numerics.accumulation import Overflow
-from qbench.numerics.arithmetic import Arithmetic
-from qbench.numerics.float_scaling import real_levels
-from qbench.numerics.integer_scaling import shift_steps, short_steps, steps_of
-from qbench.numerics.multiplier import Fixed, Scales, exact_multipliers, real_multiplier
-from qbench.numerics.named import machine_for
+from qbench.errors import InputError
+from qbench.numerics.affine import dequantize, quantize
+from qbench.numerics.arithmetic import (
+    Arithmetic,
+    Dequantizing,
+    MultiplierForm,
+    Overflow,
+    Precision,
+    Scaling,
+    ZeroPoint,
+    held,
+    in_bits,
+    machine_for,
+)
+from qbench.numerics.multiplier import (
+    Fixed,
+    Scales,
+    exact_multipliers,
+    real_levels,
+    real_multiplier,
+    shift_steps,
+    short_steps,
+    steps_of,
+)
+from qbench.numerics.qparams import QParams
 from qbench.numerics.qtype import QType, qtype_of
-from qbench.numerics.register import held, in_bits
 from qbench.numerics.rounding import WIDEST, Ints, Rounding, whole_levels
-from qbench.numerics.scaling import MultiplierForm, Scaling, ZeroPoint
+
+# What operators of two quantized arrays begin and end with: levels as int64, grids per tensor, levels clamped.
+
+Grids = tuple[QParams, QParams, QParams]
+"""Of both operands and the result; each per tensor."""
+
+
+def require_per_tensor(grids: Grids) -> None:
+    """Refuse a grid per channel.
+
+    Raises:
+        ValueError: there is one.
+    """
+    if any(grid.axis is not None for grid in grids):
+        raise ValueError("operators of two quantized operands have grids per tensor")
+
+
+def centred(levels: npt.ArrayLike, grid: QParams) -> Ints:
+    """``levels`` less the zero point of ``grid``, int64."""
+    return np.asarray(np.asarray(levels).astype(np.int64) - int(grid.zero_point))
+
+
+def clamped(levels: Ints, out: QParams, machine: Arithmetic) -> npt.NDArray[Any]:
+    """``levels`` as ``machine`` gives them on ``out``, in its storage dtype."""
+    return np.clip(levels, *machine.limits(out)).astype(out.qtype.storage_dtype)
+
+
+def refused(found: str, expected: str) -> InputError:
+    """Operands that a machine cannot bring together."""
+    remedy = "Choose other grids, or another arithmetic."
+    return InputError("Bringing two quantized operands together", found=found, expected=expected, remedy=remedy)
+
+
+# What callers hand to ``requantize`` and to operators of two operands, looked at before anything is counted.
+#
+# Levels lie on their grid, accumulators are integers that an int64 holds, a zero point and limits are levels of the
+# output, scales are positive and finite as the machine reads them, and all shapes belong together.
+
+REQUANTIZING = "Requantizing accumulators"
+_COUNTING = "Counting with quantized arrays"
+_NAMES = ("input", "weight", "output")
+_LARGEST = int(np.iinfo(np.int64).max)
+
+
+def integers(values: npt.ArrayLike, what: str, doing: str = REQUANTIZING) -> Ints:
+    """``values`` as int64; floats that are whole numbers below 2⁵³ are integers too.
+
+    Raises:
+        InputError: they are no integers, or beyond an int64.
+    """
+    array = np.asarray(values)
+    if array.dtype.kind == "f" and bool(((np.rint(array) == array) & (np.abs(array) < 2**53)).all()):
+        return array.astype(np.int64)
+    if array.size and array.dtype.kind not in "iu":
+        raise _refused(doing, f"{what} of {array.dtype}", "integers that an int64 holds")
+    if array.size and array.dtype.kind == "u" and int(array.max()) > _LARGEST:
+        raise _refused(doing, f"{what} up to {array.max()}", "integers that an int64 holds")
+    return array.astype(np.int64)
+
+
+def scales_read(scales: Scales, scaling: Scaling) -> tuple[float, npt.NDArray[np.float64], float]:
+    """``scales`` of input, weight (a number, or 1-d) and output, as float64.
+
+    Raises:
+        InputError: one is not positive and finite as ``scaling`` reads it, or has another shape.
+    """
+    single = scaling.precision is not Precision.DOUBLE or scaling.form is MultiplierForm.CHAIN or scaling.real_bias
+    found = [np.asarray(scale, np.float64) for scale in scales]
+    for name, scale in zip(_NAMES, found, strict=True):
+        dimensions = 1 if name == "weight" else 0
+        if scale.ndim > dimensions:
+            expected = "a number" if not dimensions else "a number, or one a channel"
+            raise _refused(REQUANTIZING, f"scales of the {name} of shape {scale.shape}", expected)
+        with np.errstate(over="ignore", under="ignore"):
+            read = scale.astype(np.float32) if single else scale
+        wrong = ~(np.isfinite(read) & (read > 0))
+        if wrong.any():
+            expected = "one that is positive and finite" + (" as float32, as this machine reads it" if single else "")
+            raise _refused(REQUANTIZING, f"a scale of {float(scale[wrong][0])!r} of the {name}", expected)
+    return float(found[0]), found[1], float(found[2])
+
+
+def level(value: object, qtype: QType, what: str) -> int:
+    """``value``, an integer that is a level of ``qtype``.
+
+    Raises:
+        InputError: it is not.
+    """
+    array = np.asarray(value)
+    if array.ndim or array.dtype.kind not in "iu" or not qtype.qmin <= int(array) <= qtype.qmax:
+        raise _refused(REQUANTIZING, f"{what} {value!s}", f"a level of {qtype}: {qtype.qmin} … {qtype.qmax}")
+    return int(array)
+
+
+def clamps(limits: tuple[int, int], qtype: QType) -> tuple[int, int]:
+    """``limits``, two levels of ``qtype`` in order.
+
+    Raises:
+        InputError: they are not.
+    """
+    low, high = (level(one, qtype, "the limit") for one in limits)
+    if low > high:
+        raise _refused(REQUANTIZING, f"limits {low} … {high}", "the lower one first")
+    return low, high
+
+
+def along_axis(values: npt.NDArray[Any], shape: tuple[int, ...], axis: int, what: str) -> npt.NDArray[Any]:
+    """``values``, a number or one a channel, in a form that broadcasts against ``shape``.
+
+    Raises:
+        InputError: there is no such axis, or it has another number of channels.
+    """
+    if not values.ndim:
+        return values
+    if values.ndim > 1 or not -len(shape) <= axis < len(shape) or values.size not in (1, shape[axis]):
+        raise _refused(
+            REQUANTIZING,
+            f"{what} of shape {values.shape} along axis {axis} of accumulators of shape {shape}",
+            "a number, or one a channel of that axis",
+        )
+    return values.reshape(tuple(-1 if index == axis % len(shape) else 1 for index in range(len(shape))))
+
+
+def operands(a: npt.ArrayLike, b: npt.ArrayLike, grids: Grids) -> tuple[Ints, Ints]:
+    """Levels ``a`` and ``b`` as int64, which are on their grids and broadcast.
+
+    Raises:
+        InputError: they are no such levels.
+    """
+    left, right = levels_on(a, grids[0].qtype, "'a'"), levels_on(b, grids[1].qtype, "'b'")
+    try:
+        np.broadcast_shapes(left.shape, right.shape)
+    except ValueError as error:
+        shapes = f"'a' of shape {left.shape} and 'b' of shape {right.shape}"
+        raise _refused(_COUNTING, shapes, "shapes that broadcast") from error
+    return left, right
+
+
+def levels_on(values: npt.ArrayLike, qtype: QType, what: str) -> Ints:
+    """``values``, levels of ``qtype``, as int64.
+
+    Raises:
+        InputError: they are none.
+    """
+    levels = integers(values, what, _COUNTING)
+    if levels.size and (levels.min() < qtype.qmin or levels.max() > qtype.qmax):
+        found, expected = (
+            f"{what} of {levels.min()} … {levels.max()}",
+            f"levels of {qtype}: {qtype.qmin} … {qtype.qmax}",
+        )
+        raise _refused(_COUNTING, found, expected)
+    return levels
+
+
+def _refused(doing: str, found: str, expected: str) -> InputError:
+    return InputError(doing, found=found, expected=expected, remedy="Correct what is handed in.")
+
+
+# From an accumulator to a level, as any machine does it: y = clamp(round((acc + bias) · M) + z), M = s_x · s_w / s_y.
+#
+# The forms of M are in ``multiplier``, the rounding rules in ``rounding``; which of them, how often and in what order
+# is an ``Arithmetic``. ``exact`` is the yardstick: M a rational, one rounding, nothing overflows. Everything that
+# depends on the scales alone is computed once, by ``scaler``.
 
 Scaler = Callable[[Ints], Ints]
 """Accumulators (int64) → round(acc · M) + z, not yet clamped."""
@@ -62,16 +236,14 @@ def requantize(
     """
     machine = machine_for(arithmetic, "Conv")
     qtype = qtype_of(qtype)
-    sums = requests.integers(acc, "accumulators")
+    sums = integers(acc, "accumulators")
     shape = sums.shape
-    x, weight, y = requests.scales_read(scales, machine.scaling)
-    along: Scales = (x, requests.along_axis(weight, shape, axis, "scales of the weight"), y)
-    added = None if bias is None else requests.along_axis(requests.integers(bias, "a bias"), shape, axis, "a bias")
-    offset = requests.level(zero_point, qtype, "the zero point")
+    x, weight, y = scales_read(scales, machine.scaling)
+    along: Scales = (x, along_axis(weight, shape, axis, "scales of the weight"), y)
+    added = None if bias is None else along_axis(integers(bias, "a bias"), shape, axis, "a bias")
+    offset = level(zero_point, qtype, "the zero point")
     low, high = (
-        (qtype.qmin + int(machine.narrow and qtype.signed), qtype.qmax)
-        if limits is None
-        else requests.clamps(limits, qtype)
+        (qtype.qmin + int(machine.narrow and qtype.signed), qtype.qmax) if limits is None else clamps(limits, qtype)
     )
     real = added if machine.scaling.real_bias else None
     if added is not None and real is None:
@@ -169,3 +341,66 @@ def _round_fraction(value: Fraction, rounding: Rounding) -> int:
             return low + (rest >= half if value >= 0 else rest > half)
         case Rounding.HALF_EVEN:
             return low + (rest > half or (rest == half and low % 2 == 1))
+
+
+# Levels of one grid as levels of another: y = clamp(round((q − z_x) · s_x / s_y) + z_y), as any machine rounds it.
+#
+# A machine with a scheme of its own (``Arithmetic.rescaling``) multiplies by it. Without one, machines of float
+# multipliers dequantize and quantize; those of integer multipliers, and the exact one, treat q − z_x as an accumulator.
+
+Levels = npt.NDArray[Any]
+_FLOATS = (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64, MultiplierForm.CHAIN)
+
+
+def rescale_quantized(q: npt.ArrayLike, x: QParams, y: QParams, arithmetic: Arithmetic | str) -> Levels:
+    """Levels ``q`` of grid ``x`` on grid ``y``.
+
+    Args:
+        q: integers of any shape.
+        x, y: grids per tensor.
+        arithmetic: a machine or its name.
+
+    Returns:
+        An array of q's shape and the storage dtype of ``y``.
+
+    Raises:
+        InputError: an unknown machine, a ratio of scales that this one cannot hold, or what is no level of ``x``.
+        ValueError: a grid per channel.
+    """
+    return rescaler(x, y, machine_for(arithmetic, "Requantize"))(levels_on(q, x.qtype, "levels"))
+
+
+def rescaler(x: QParams, y: QParams, machine: Arithmetic) -> Callable[[Levels], Levels]:
+    """What brings levels from ``x`` to ``y``; all that depends on the grids alone is computed here.
+
+    Raises:
+        InputError: a ratio of scales that the machine cannot hold.
+        ValueError: a grid per channel.
+    """
+    if x.axis is not None or y.axis is not None:
+        raise ValueError("levels are brought from grid to grid per tensor")
+    if (x.scale, x.zero_point, x.qtype) == (y.scale, y.zero_point, y.qtype) and not machine.narrow:
+        return lambda q: q
+    if machine.dequantizing is Dequantizing.FUSED and scaling_of_levels(machine) is None:
+        return lambda q: quantize(dequantize(q, x, machine), y, machine)
+    bring, zero = centred_rescaler(x.scale, y, machine), int(x.zero_point)
+    return lambda q: bring(q.astype(np.int64) - zero)
+
+
+def centred_rescaler(scale: npt.ArrayLike, y: QParams, machine: Arithmetic) -> Callable[[Levels], Levels]:
+    """As ``rescaler``, of levels of a grid with ``scale`` that have lost their zero point (int64, of up to 32 bits).
+
+    Raises:
+        InputError: a ratio of scales that the machine cannot hold.
+    """
+    scaling = scaling_of_levels(machine)
+    if scaling is None:
+        single = np.asarray(scale, np.float32)
+        return lambda centred: quantize(np.asarray(centred.astype(np.float32) * single, np.float32), y, machine)
+    rounded, (low, high) = scaler((scale, 1.0, y.scale), scaling, int(y.zero_point)), machine.limits(y)
+    return lambda centred: np.clip(rounded(centred), low, high).astype(y.qtype.storage_dtype)
+
+
+def scaling_of_levels(machine: Arithmetic) -> Scaling | None:
+    """How the machine multiplies levels without their zero point; None: it does so in floats."""
+    return machine.rescaling or (None if machine.scaling.form in _FLOATS else machine.scaling)

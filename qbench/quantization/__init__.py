@@ -46,8 +46,16 @@ else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
-            "bias_correction": ("BiasCorrection", "bias_correction_of", "correct_biases"),
-            "bias_spec": ("BiasKind", "BiasSpec", "Finer"),
+            "bias_correction": (
+                "BiasCorrection",
+                "bias_correction_of",
+                "correct_biases",
+            ),
+            "bias_spec": (
+                "BiasKind",
+                "BiasSpec",
+                "Finer",
+            ),
             "candidates": ("wished_units",),
             "decision": (
                 "Decision",
@@ -60,16 +68,42 @@ else:
                 "Static",
                 "qparams_of",
             ),
-            "named": ("catalogue", "get_schema"),
+            "named": (
+                "catalogue",
+                "get_schema",
+            ),
             "plan": ("Plan",),
-            "plan_text": ("load_plan", "save_plan"),
+            "plan_text": (
+                "load_plan",
+                "save_plan",
+            ),
             "planning": ("make_plan",),
             "ranges_of_values": ("Ranges",),
-            "reading": ("is_quantized", "read_plan"),
-            "rule": ("Rule", "Share"),
-            "schema": ("Schema", "Wishes", "load_schema", "schema_from_table"),
-            "slot": ("Role", "Slot"),
-            "spec": ("Granularity", "Spec"),
-            "writing": ("insert_qdq", "quantize_model"),
+            "reading": (
+                "is_quantized",
+                "read_plan",
+            ),
+            "rule": (
+                "Rule",
+                "Share",
+            ),
+            "schema": (
+                "Schema",
+                "Wishes",
+                "load_schema",
+                "schema_from_table",
+            ),
+            "slot": (
+                "Role",
+                "Slot",
+            ),
+            "spec": (
+                "Granularity",
+                "Spec",
+            ),
+            "writing": (
+                "insert_qdq",
+                "quantize_model",
+            ),
         },
     )

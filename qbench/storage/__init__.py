@@ -2,10 +2,19 @@
 
 from qbench.storage.archives import ArchiveError, TooLargeError, array_names, inflate, read_archive
 from qbench.storage.atomic import require_writable, staged_files, sync_folder, write_bytes, write_text
-from qbench.storage.cache import Cache
+from qbench.storage.cache import Cache, work_folder
 from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
-from qbench.storage.holding import work_folder
-from qbench.storage.plain_values import Plain, json_line, json_text, plain
+from qbench.storage.serialize import (
+    Plain,
+    json_line,
+    json_text,
+    plain,
+    read_json,
+    read_toml,
+    table_from_value,
+    toml_text,
+    value_from_table,
+)
 from qbench.storage.size_limits import (
     LimitName,
     current_factor,
@@ -15,8 +24,6 @@ from qbench.storage.size_limits import (
     too_large,
 )
 from qbench.storage.source_digest import digest_code
-from qbench.storage.tables import read_json, read_toml, value_from_table
-from qbench.storage.written_tables import table_from_value, toml_text
 from qbench.storage.written_text import csv_text, neutral_json, neutral_line, neutral_text, visible
 
 __all__ = [

@@ -1,8 +1,4 @@
-"""Writing a file, or several that belong together, whole or not at all: under temporary names first, then by a rename.
-
-Temporary files are in a folder that git ignores, and what a killed process left there is removed by the next writer
-(``holding``).
-"""
+"""Writing a file, or several that belong together, whole or not at all."""
 
 import contextlib
 import errno
@@ -12,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from qbench.errors import StoreError
-from qbench.storage.holding import spare_folder
+from qbench.storage.cache import spare_folder
 
 
 def write_bytes(path: Path, data: bytes, *, aside: Path | None = None) -> None:

@@ -1,26 +1,308 @@
-"""A content-addressed cache on disk: a key is the digest of everything an entry was made from.
-
-An entry is made under a temporary name, written to the disk and renamed, so a killed process leaves no half entry, and
-two processes that make the same one at the same time both end with a whole one. What a killed process left under such a
-name is swept by the next that makes an entry there.
-
-A sealed entry has a file ``<key>.sha256`` next to it, with the digest of each of its files. A process compares an entry
-with its seal when it first opens it and whenever a file has changed since; what differs is made anew, with a notice. So
-does an entry without a seal, without one: it is of an older qbench.
-"""
+"""A content-addressed cache on disk, and the locks that processes hold on it."""
 
 import contextlib
 import errno
 import functools
 import hashlib
 import os
+import re
+import secrets
+import shutil
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from filelock import FileLock
+
 from qbench.errors import StoreError
-from qbench.storage.holding import alone, made_aside, sweep
+
+# Locks that end with their process, however that ends, and the sweeping of what a killed process left.
+#
+# In the cache a folder is made aside and held, and a name is held by one process at a time. What no process holds any
+# more was left by one that was killed; the next one that makes something there sweeps it. Only the holder of a lock
+# removes its file, and a process that waits for it then waits for the next file of that name.
+#
+# Where files of users are written (``baselines/``, ``reports/``, ``-o``) the lock and all temporary files are in one
+# folder next to them, ``.qbench``, whose ``.gitignore`` excludes all of it from git and is the marker of a folder that
+# qbench made. It is filled under another name and appears by a rename, and goes by a rename, still ignored, so that a
+# kill leaves nothing that git shows (except an empty ``.gitignore``, between making and writing that file). Without a
+# process at work the folder does not exist.
+#
+# Only what qbench made is used or removed: never a symbolic link, a folder of another user or one without the marker,
+# and in a folder with the marker only the lock and folders named by ``_PART``. Whatever else is there stays, and so
+# does the folder then.
+
+_MAKING, _LOCK = ".making-", ".lock"
+_MADE = re.compile(rf"{re.escape(_MAKING)}[0-9a-f]{{16}}")
+_WORK, _IGNORED, _HELD = ".qbench", ".gitignore", "lock"
+_MARKER = b"# Made by qbench for its lock and temporary files. The next qbench that writes here removes it.\n*\n"
+_PART = re.compile(r"part-[0-9a-f]{16}")
+_ASIDE = re.compile(rf"{re.escape(_WORK)}-[0-9a-f]{{16}}")
+_LOOKS = 3
+"""How often a folder is looked at before it counts as foreign: others may replace it between two system calls."""
+
+_TRIES = 1000
+"""How often the folder may be taken away under a waiting process before that gives up: a guard against a loop."""
+
+
+@contextlib.contextmanager
+def made_aside(folder: Path) -> Iterator[Path]:
+    """A new folder in ``folder``, held as long as somebody is inside and gone afterwards.
+
+    Raises:
+        OSError: ``folder`` cannot be written.
+    """
+    work = folder / f"{_MAKING}{secrets.token_hex(8)}"
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):  # a disk without locks: nothing is swept there either
+            stack.enter_context(alone(folder, work.name))
+        work.mkdir()
+        stack.callback(shutil.rmtree, work, ignore_errors=True)
+        yield work
+
+
+@contextlib.contextmanager
+def alone(folder: Path, name: str) -> Iterator[None]:
+    """``name`` in ``folder``, held by one process (and thread) at a time; the others wait.
+
+    Raises:
+        OSError: ``folder`` cannot be written, or its disk knows no locks.
+    """
+    path = folder / f"{name}{_LOCK}"
+    lock = FileLock(path)
+    try:
+        lock.acquire()
+    except OSError:
+        _take_away(path)
+        raise
+    try:
+        yield
+    finally:
+        _take_away(path)
+        lock.release()
+
+
+@contextlib.contextmanager
+def work_folder(folder: Path) -> Iterator[Path]:
+    """``folder`` held by one process (and thread) at a time; gives a folder in it for temporary files.
+
+    What qbench processes that were killed left there is removed first. Not reentrant.
+
+    Raises:
+        StoreError: ``folder`` cannot be written, its disk has no locks, or its ``.qbench`` is not qbench's.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            part = stack.enter_context(_held(folder, waits=True))
+        except OSError as error:
+            raise StoreError(
+                f"Locking '{folder}' to write in it",
+                found=error.strerror or str(error),
+                expected="a writable folder with free space, on a disk with file locks",
+                remedy=f"Make it and '{folder / _WORK}' writable, or name another folder.",
+            ) from error
+        yield part
+
+
+@contextlib.contextmanager
+def spare_folder(folder: Path) -> Iterator[Path]:
+    """A folder for temporary files of ``folder``: as ``work_folder`` without waiting, or else ``folder`` itself.
+
+    ``folder`` itself where another process or user holds it, where ``.qbench`` is not qbench's (which anyone can cause
+    in a shared folder), on a disk without locks, and where nothing can be written.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            part = stack.enter_context(_held(folder, waits=False))
+        except (OSError, StoreError):
+            part = folder
+        yield part
+
+
+@contextlib.contextmanager
+def _held(folder: Path, *, waits: bool) -> Iterator[Path]:
+    work = folder / _WORK
+
+    def require_in_place(handle: int) -> None:
+        if not os.path.samestat(os.fstat(handle), (work / _HELD).stat()):  # of a folder that was taken away meanwhile
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+
+    lock = FileLock(work / _HELD, blocking=waits, on_acquired=require_in_place)
+    for tries_left in reversed(range(_TRIES)):
+        try:
+            if not _is_there(work):
+                _make_ignored(work)
+            lock.acquire()
+            break
+        except OSError as error:  # other processes have just made it, or taken it away, or swept ours
+            if not tries_left or error.errno not in (errno.ENOENT, errno.EEXIST, errno.ENOTEMPTY):
+                raise
+    try:
+        if _ignore_text(work) != _MARKER:
+            (work / _IGNORED).write_bytes(_MARKER)
+        for path in folder.iterdir():
+            if _ASIDE.fullmatch(path.name):
+                with contextlib.suppress(FileNotFoundError):  # its process has removed it
+                    if not _foreign(path):
+                        _clear(path)
+        _remove_parts(work)
+        part = work / f"part-{secrets.token_hex(8)}"
+        part.mkdir()
+        yield part
+    finally:
+        with contextlib.suppress(OSError):  # some systems rename and remove nothing that is open: then it stays
+            _remove_parts(work)
+            if {path.name for path in work.iterdir()} <= {_IGNORED, _HELD}:
+                gone = _aside(work)
+                os.rename(work, gone)
+                _clear(gone)
+        lock.release()
+
+
+def _is_there(work: Path) -> bool:
+    """Whether ``work`` is there.
+
+    Raises:
+        StoreError: it is there, but qbench, run by this user, did not make it.
+    """
+    found = ""
+    for _ in range(_LOOKS):
+        try:
+            found = _foreign(work)
+        except FileNotFoundError:
+            return False
+        if not found:
+            return True
+    raise StoreError(
+        f"Locking '{work.parent}' to write in it",
+        found=f"{found} at '{work}'",
+        expected="none there, or the folder that qbench makes for its lock and temporary files",
+        remedy=f"Move '{work}' away, or name another folder.",
+    )
+
+
+def _foreign(folder: Path) -> str:
+    """What ``folder`` is, where it cannot be one that qbench, run by this user, made; else an empty text.
+
+    It can where it carries the marker; and where it holds nothing, or only an empty lock and the beginning of a marker:
+    that leaves a kill, or filelock, which makes the folder of a lock when another process has just taken it away.
+
+    Raises:
+        FileNotFoundError: it is not there.
+    """
+    facts = folder.lstat()
+    if not stat.S_ISDIR(facts.st_mode):
+        return "a symbolic link" if stat.S_ISLNK(facts.st_mode) else "a file"
+    if os.name != "nt" and facts.st_uid != os.geteuid():
+        return "a folder of another user"
+    text = _ignore_text(folder)
+    if text == _MARKER:
+        return ""
+    try:
+        with os.scandir(folder) as entries:
+            is_begun = text is not None and _MARKER.startswith(text)
+            is_bare = all(
+                is_begun if entry.name == _IGNORED else entry.name == _HELD and _is_empty_file(entry)
+                for entry in entries
+            )
+    except PermissionError:
+        is_bare = False
+    return "" if is_bare else "a folder that qbench did not make"
+
+
+def _ignore_text(folder: Path) -> bytes | None:
+    """The ``.gitignore`` in ``folder``; None where that is not a regular file of the marker's size or less."""
+    path = folder / _IGNORED
+    try:
+        facts = path.lstat()
+        if stat.S_ISREG(facts.st_mode) and facts.st_size <= len(_MARKER):
+            return path.read_bytes()
+    except OSError:
+        pass
+    return None
+
+
+def _make_ignored(work: Path) -> None:
+    """Make ``work``, with its ``.gitignore`` in it from the first moment.
+
+    Raises:
+        OSError: another process was faster (``ENOTEMPTY``, ``EEXIST``), or swept it, or it cannot be made.
+    """
+    new = _aside(work)
+    new.mkdir(parents=True)
+    try:
+        (new / _IGNORED).write_bytes(_MARKER)
+        os.rename(new, work)
+    except OSError:
+        _clear(new)
+        raise
+
+
+def _aside(work: Path) -> Path:
+    return work.with_name(f"{work.name}-{secrets.token_hex(8)}")
+
+
+def _clear(folder: Path) -> None:
+    """Remove ``folder`` and what qbench made in it; with anything else in it, it stays, ignored as before.
+
+    The ``.gitignore`` goes last, so that git never shows what a kill leaves.
+    """
+    with contextlib.suppress(OSError):
+        _remove_parts(folder)
+        (folder / _HELD).unlink(missing_ok=True)
+        if {path.name for path in folder.iterdir()} <= {_IGNORED}:
+            (folder / _IGNORED).unlink(missing_ok=True)
+            folder.rmdir()
+
+
+def _remove_parts(folder: Path) -> None:
+    """Remove the folders of temporary files in ``folder``; ``rmtree`` follows no link, at its root or below."""
+    for path in folder.iterdir():
+        if _PART.fullmatch(path.name):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def sweep(folder: Path) -> None:
+    """Remove what was made aside in ``folder``, and the files of locks (empty, as locks are) that no process holds."""
+    names = dict[str, None]()
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            name = entry.name.removesuffix(_LOCK)
+            if _MADE.fullmatch(name) or (name != entry.name and _is_empty_file(entry)):
+                names[name] = None
+    for name in names:
+        path = folder / f"{name}{_LOCK}"
+        with contextlib.suppress(OSError), FileLock(path, blocking=False):  # held by others, of another user, or gone
+            if _MADE.fullmatch(name):
+                shutil.rmtree(folder / name, ignore_errors=True)
+            _take_away(path)
+
+
+def _is_empty_file(entry: os.DirEntry[str]) -> bool:
+    try:
+        facts = entry.stat(follow_symlinks=False)
+    except OSError:  # removed meanwhile
+        return False
+    return stat.S_ISREG(facts.st_mode) and not facts.st_size
+
+
+def _take_away(path: Path) -> None:
+    """Remove the file of a lock that is held; some systems keep what is open."""
+    with contextlib.suppress(OSError):
+        path.unlink()
+
+
+# A content-addressed cache on disk: a key is the digest of everything an entry was made from.
+#
+# An entry is made under a temporary name, written to the disk and renamed, so a killed process leaves no half entry,
+# and two processes that make the same one at the same time both end with a whole one. What a killed process left under
+# such a name is swept by the next that makes an entry there.
+#
+# A sealed entry has a file ``<key>.sha256`` next to it, with the digest of each of its files. A process compares an
+# entry with its seal when it first opens it and whenever a file has changed since; what differs is made anew, with a
+# notice. So does an entry without a seal, without one: it is of an older qbench.
 
 _SEAL = ".sha256"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

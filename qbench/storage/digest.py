@@ -1,8 +1,4 @@
-"""SHA-256 over content, as 64 hexadecimal digits: of bytes, files, arrays and plain values.
-
-Arrays are hashed as dtype, shape and little-endian C-order bytes, never as the file that holds them: two
-zlib versions compress the same array differently.
-"""
+"""SHA-256 over content: bytes, files, arrays and plain values."""
 
 import hashlib
 import json
@@ -10,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.storage.plain_values import plain
+from qbench.storage.serialize import plain
 
 if TYPE_CHECKING:
     import numpy as np

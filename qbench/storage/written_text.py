@@ -12,7 +12,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 
-from qbench.storage.plain_values import json_text
+from qbench.storage.serialize import json_text
 
 _COMMAND_AT_START = re.compile(r"^(\s*)(?=::)")
 """GitHub's runner trims a line, then takes ``::name …::`` for a command (actions/runner, ActionCommand)."""

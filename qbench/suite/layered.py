@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 from qbench.errors import InputError, unknown_name
-from qbench.judging import Allowance, Cell, Deciding, Decision
+from qbench.judging import Allowance, Cell, Decision, DecisionRule
 from qbench.storage import value_from_table
 
 T = TypeVar("T")
-DecisionSetting = Mapping[str, Deciding] | Deciding | None
+DecisionSetting = Mapping[str, DecisionRule] | DecisionRule | None
 FlipsSetting = Mapping[str, int] | int | None
 ProbabilitiesSetting = Mapping[str, Any] | None
 
@@ -50,7 +50,7 @@ class Layer(Generic[T]):
 class CellSettings:
     """The three settings of one table."""
 
-    decision: Layer[Deciding]
+    decision: Layer[DecisionRule]
     flips: Layer[int]
     probabilities: Layer[ProbabilityLimits]
 

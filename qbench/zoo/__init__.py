@@ -51,7 +51,10 @@ else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
-            "arrays": ("ReadyArray", "read_arrays"),
+            "arrays": (
+                "ReadyArray",
+                "read_arrays",
+            ),
             "assets": (
                 "DebianPackage",
                 "Package",
@@ -61,20 +64,56 @@ else:
                 "list_members",
                 "open_member",
             ),
-            "catalogue": ("dataset_catalogue", "get_dataset", "get_model", "model_catalogue", "needed_packages"),
+            "catalogue": (
+                "dataset_catalogue",
+                "get_dataset",
+                "get_model",
+                "model_catalogue",
+                "needed_packages",
+            ),
             "dataset": ("Dataset",),
             "digits": ("digits_arrays",),
             "model": ("ZooModel",),
             "networks.building": ("GraphBuilder",),
-            "operators.entries": ("feeds_of_levels", "operator_feeds"),
-            "operators.graph": ("constant_array", "operator_graph"),
-            "operators.levels": ("bias_levels", "fed_levels", "weight_levels"),
-            "operators.subject": ("OperandGrid", "OperatorSubject"),
-            "operators.table": ("get_operator", "list_operators"),
-            "pictures": ("Interpolation", "Layout", "Picture"),
+            "operators.entries": (
+                "feeds_of_levels",
+                "operator_feeds",
+            ),
+            "operators.graph": (
+                "constant_array",
+                "operator_graph",
+            ),
+            "operators.levels": (
+                "bias_levels",
+                "fed_levels",
+                "weight_levels",
+            ),
+            "operators.subject": (
+                "OperandGrid",
+                "OperatorSubject",
+            ),
+            "operators.table": (
+                "get_operator",
+                "list_operators",
+            ),
+            "pictures": (
+                "Interpolation",
+                "Layout",
+                "Picture",
+            ),
             "preprocess": ("Preprocess",),
-            "samples": ("BATCH", "Samples", "prepare_samples"),
+            "samples": (
+                "BATCH",
+                "Samples",
+                "prepare_samples",
+            ),
             "sources": ("dataset_from_text",),
-            "tasks": ("Classification", "Runner", "Task", "WholeOutput", "forced_likelihoods"),
+            "tasks": (
+                "Classification",
+                "Runner",
+                "Task",
+                "WholeOutput",
+                "forced_likelihoods",
+            ),
         },
     )

@@ -85,7 +85,7 @@ def test_two_sessions_that_accept_one_after_the_other_lose_nothing(run_file):
 
 def test_a_folder_that_cannot_be_written_is_no_error_where_nothing_is_accepted(run_file, qbench, monkeypatch):
     assert qbench("accept", run_file)[0] == 0
-    monkeypatch.setattr("qbench.storage.holding._make_ignored", lambda work: (_ for _ in ()).throw(PermissionError(13)))
+    monkeypatch.setattr("qbench.storage.cache._make_ignored", lambda work: (_ for _ in ()).throw(PermissionError(13)))
     assert qbench("accept", run_file)[0] == 0
     assert qbench("accept", run_file, "--any-class", "--what", "all", "--reason", "r", "--dry-run")[0] == 0
     code, _, err = qbench("accept", run_file, "--any-class", "--what", "all", "--reason", "r")

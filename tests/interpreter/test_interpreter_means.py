@@ -19,7 +19,7 @@ from qbench.backends import get_backend
 from qbench.errors import InputError, UnsupportedError
 from qbench.interpreter import Program, counting_means
 from qbench.numerics import Accumulator, Averaging, QParams, QType, averager, get_arithmetic
-from qbench.numerics.accumulation import Overflow
+from qbench.numerics.arithmetic import Overflow
 from qbench.passes import INTEGER_MACHINES, lower_to_qoperator
 
 INT8 = QType.parse("int8")

@@ -7,8 +7,8 @@ import pytest
 from judged_numbers import NODE, agreement, expected, judged, measured, per, top1
 
 from qbench.judging import (
-    Deciding,
     Decision,
+    DecisionRule,
     Evidence,
     Expectation,
     GateState,
@@ -42,22 +42,22 @@ def by(deciding):
     ],
 )
 def test_three_decisions(score, evidence, point, ci, strict):
-    for deciding, outcome in zip(Deciding, (point, ci, strict), strict=True):
+    for deciding, outcome in zip(DecisionRule, (point, ci, strict), strict=True):
         verdict = judged(measured(score, agreement(470)), rules=by(deciding))
         gate = verdict.gates[0]
         assert (gate.shown.evidence, gate.decided, verdict.outcome) == (evidence, deciding, outcome)
-        assert ("decision" in gate.rule) == (deciding is not Deciding.POINT)
+        assert ("decision" in gate.rule) == (deciding is not DecisionRule.POINT)
 
 
 def test_an_inconclusive_cell_is_green_and_says_what_would_decide_it():
-    verdict = judged(measured(FEW, agreement(470)), rules=by(Deciding.CI))
+    verdict = judged(measured(FEW, agreement(470)), rules=by(DecisionRule.CI))
     assert verdict.gates[0].state is GateState.INCONCLUSIVE
     assert not verdict.outcome.is_red
     assert verdict.headline == "top1 76.00 → 75.50 %: INCONCLUSIVE, drop 0.50 pp, margin 0.38 pp"
     assert verdict.notices == ("top1: 1000 samples find a drop of 1.01 pp, 55704 like these would FAIL",)
     again = f'pytest "{NODE}" again when the suite gives its model that many'
     assert verdict.remedy.startswith(again)
-    few = judged(measured(FEW, agreement(470)), Expectation(whole=False), rules=by(Deciding.CI))
+    few = judged(measured(FEW, agreement(470)), Expectation(whole=False), rules=by(DecisionRule.CI))
     assert few.remedy.startswith(f'pytest "{NODE}" again without --qbench-limit')
 
 
@@ -66,7 +66,7 @@ def test_what_would_decide_is_more_than_what_did_not():
     verdict = judged(
         measured(top1(357, 400, 360, losses=4, gains=1), agreement(470)),
         tolerance=Tolerance(0.02, "suite smoke"),
-        rules=by(Deciding.CI),
+        rules=by(DecisionRule.CI),
     )
     shown = verdict.gates[0].shown
     assert (verdict.outcome, shown.needed) == (Outcome.INCONCLUSIVE, 333)
@@ -76,12 +76,12 @@ def test_what_would_decide_is_more_than_what_did_not():
 
 
 def test_a_loss_of_just_the_margin_is_never_decided():
-    even = judged(measured(top1(190, 200, 200)), tolerance=Tolerance(0.05, "suite smoke"), rules=by(Deciding.CI))
+    even = judged(measured(top1(190, 200, 200)), tolerance=Tolerance(0.05, "suite smoke"), rules=by(DecisionRule.CI))
     assert even.gates[0].shown.deciding is None
     assert "more samples like these decide nothing" in even.notices[0]
 
 
-@pytest.mark.parametrize("deciding", [Deciding.CI, Deciding.STRICT])
+@pytest.mark.parametrize("deciding", [DecisionRule.CI, DecisionRule.STRICT])
 def test_four_samples_of_which_none_changed_are_not_shown_to_hold(deciding):
     answers = Answers(np.tile(np.arange(10, dtype=np.int32), (4, 1)))
     recall = score(catalogue().get("recall5"), answers, labels=((2,),) * 4, reference=answers)
@@ -92,7 +92,7 @@ def test_four_samples_of_which_none_changed_are_not_shown_to_hold(deciding):
 
 
 def test_a_strict_decision_names_what_is_missing():
-    verdict = judged(measured(EVEN, agreement(470)), rules=by(Deciding.STRICT))
+    verdict = judged(measured(EVEN, agreement(470)), rules=by(DecisionRule.STRICT))
     assert verdict.outcome is Outcome.FAILED
     assert verdict.headline == (
         "top1 76.00 → 76.00 %: INCONCLUSIVE, drop 0.00 pp, margin 0.38 pp: tolerance 0.5 % (suite smoke), "
@@ -104,13 +104,13 @@ def test_a_strict_decision_names_what_is_missing():
 def test_drift_and_floors_stay_red_beside_an_inconclusive_loss():
     moved = measured(FEW, agreement(470), predictions="p2")
     accepted = expected(measured(FEW, agreement(470)))
-    assert judged(moved, accepted, rules=by(Deciding.CI)).outcome is Outcome.DRIFTED
-    assert judged(measured(FEW, agreement(400)), rules=by(Deciding.CI)).outcome is Outcome.FAILED
+    assert judged(moved, accepted, rules=by(DecisionRule.CI)).outcome is Outcome.DRIFTED
+    assert judged(measured(FEW, agreement(400)), rules=by(DecisionRule.CI)).outcome is Outcome.FAILED
 
 
 def test_a_listed_cell_is_not_unlisted_by_a_sample_that_cannot_tell():
     entry = QuarantineEntry(cell="*", measured="-5 pp", reason="known", owner="us", expires="2027-01-01")
-    verdict = judged(measured(FEW, agreement(470)), rules=by(Deciding.CI), quarantine=entry)
+    verdict = judged(measured(FEW, agreement(470)), rules=by(DecisionRule.CI), quarantine=entry)
     assert verdict.outcome is Outcome.QUARANTINED
 
 
@@ -131,24 +131,24 @@ def test_the_plain_rule_is_untouched_by_what_is_shown():
 def test_an_error_rate_is_decided_by_its_bootstrap(interval, evidence, ci, strict):
     """Its interval is of the rate, so more is worse: it is turned round before it is placed beside the margin."""
     rate = dataclasses.replace(per(110, 2000, 100, least=0.005), interval=interval)
-    gates = {d: loss_gate(rate, HALF, Decision(d, "suite smoke")) for d in Deciding}
-    assert gates[Deciding.POINT].state is (GateState.BROKEN if evidence is Evidence.FAIL else GateState.HOLDS)
-    assert (gates[Deciding.CI].state, gates[Deciding.STRICT].state) == (ci, strict)
-    shown = gates[Deciding.CI].shown
+    gates = {d: loss_gate(rate, HALF, Decision(d, "suite smoke")) for d in DecisionRule}
+    assert gates[DecisionRule.POINT].state is (GateState.BROKEN if evidence is Evidence.FAIL else GateState.HOLDS)
+    assert (gates[DecisionRule.CI].state, gates[DecisionRule.STRICT].state) == (ci, strict)
+    shown = gates[DecisionRule.CI].shown
     assert (shown.evidence, shown.low, shown.high) == (evidence, -interval[1], -interval[0])
-    assert "paired bootstrap 90 %" in gates[Deciding.POINT].detail
+    assert "paired bootstrap 90 %" in gates[DecisionRule.POINT].detail
 
 
 def test_what_nothing_is_shown_of_is_decided_by_its_counts():
-    for deciding in Deciding:
+    for deciding in DecisionRule:
         gate = loss_gate(per(130, 2000, 100), HALF, Decision(deciding, "suite smoke"))
-        assert (gate.state, gate.shown, gate.decided) == (GateState.BROKEN, None, Deciding.POINT)
+        assert (gate.state, gate.shown, gate.decided) == (GateState.BROKEN, None, DecisionRule.POINT)
         assert "decision" not in gate.rule
 
 
 def test_small_samples_gate_only_where_the_evidence_decides():
     few, one = top1(12, 20, 20), top1(19, 20, 20)
-    assert [loss_gate(few, HALF, Decision(each)).state for each in Deciding] == [GateState.BROKEN] * 3
+    assert [loss_gate(few, HALF, Decision(each)).state for each in DecisionRule] == [GateState.BROKEN] * 3
     assert loss_gate(one, HALF).state is GateState.SHOWN
-    assert loss_gate(one, HALF, Decision(Deciding.CI)).state is GateState.INCONCLUSIVE
-    assert loss_gate(one, HALF, Decision(Deciding.STRICT)).state is GateState.BROKEN
+    assert loss_gate(one, HALF, Decision(DecisionRule.CI)).state is GateState.INCONCLUSIVE
+    assert loss_gate(one, HALF, Decision(DecisionRule.STRICT)).state is GateState.BROKEN

@@ -6,7 +6,7 @@ import pytest
 from judged_numbers import ELSEWHERE, HERE, accepted_of, agreement, expected, judged, measured, top1
 
 from qbench.judging import ANY, EnvironmentClass, GateState, Outcome, Rules, inherited
-from qbench.judging.environment import are_equivalent
+from qbench.judging.cell import are_equivalent
 
 PROCESSORS = (("x64-avx2", "x64-avx512-vnni"),)
 

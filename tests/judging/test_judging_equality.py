@@ -6,8 +6,8 @@ import pytest
 from judged_numbers import agreement, expected, judged, measured, top1
 
 from qbench.judging import Compared, Criterion, Expectation, FirstNode, GateState, Outcome, QuarantineEntry, holds
-from qbench.judging.amounts import steps_text
-from qbench.judging.wording import WIDTH
+from qbench.judging.format import steps_text
+from qbench.judging.verdict import WIDTH
 from qbench.tracking import cell_line, measurement_of_line
 
 EQUAL = Criterion(backend="ort-cpu", rule="suite smoke")

@@ -8,8 +8,8 @@ import pytest
 from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, agreement, expected, judged, measured, per, top1
 
 from qbench.judging import Expectation, GateState, Outcome, QuarantineEntry, Rules, State, Tolerance
-from qbench.judging.amounts import points
-from qbench.judging.wording import LONGEST
+from qbench.judging.format import points
+from qbench.judging.verdict import LONGEST
 
 NAMED = "mobilenet_v2::ort-cpu+w8a8_asym_pc"
 MODEL = NODE.rpartition("::")[0]

@@ -7,7 +7,7 @@ from judged_numbers import measured, top1
 
 from qbench.judging import Expectation, GateState, Limit, Rules, Tolerance
 from qbench.judging.loss import judge_score, limit_gate, loss_gate
-from qbench.judging.wording import breach, move
+from qbench.judging.verdict import breach, move
 from qbench.metrics import Against, Direction, Score
 
 DB = Score(

@@ -9,7 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from judged_numbers import agreement, expected, judged, measured, per, top1
 
-from qbench.judging import Deciding, Evidence, GateState, Outcome, Rules, Tolerance, least_agreement, margin_evidence
+from qbench.judging import (
+    DecisionRule,
+    Evidence,
+    GateState,
+    Outcome,
+    Rules,
+    Tolerance,
+    least_agreement,
+    margin_evidence,
+)
 from qbench.judging.loss import floor_gate, loss_gate, margin_units
 
 HALF = Tolerance(0.005, "suite smoke")
@@ -68,7 +77,7 @@ def test_the_margin_takes_the_number_as_written():
 
 def test_what_twenty_pictures_cannot_tell_is_shown_and_does_not_gate():
     gate = loss_gate(top1(17, 20, 20), HALF)
-    assert (gate.state, gate.limit, gate.decided) == (GateState.SHOWN, None, Deciding.POINT)
+    assert (gate.state, gate.limit, gate.decided) == (GateState.SHOWN, None, DecisionRule.POINT)
     assert loss_gate(top1(17, 20, 20), Tolerance(0.05)).state is GateState.BROKEN
 
 
@@ -89,7 +98,7 @@ def test_a_collapse_is_red_where_nothing_was_accepted():
         Outcome.FAILED,
         "tolerance 0.5 % (suite smoke), proven by the paired test",
     )
-    assert (gate.state, gate.limit, gate.decided) == (GateState.BROKEN, 0.995, Deciding.CI)
+    assert (gate.state, gate.limit, gate.decided) == (GateState.BROKEN, 0.995, DecisionRule.CI)
     assert gate.shown.evidence is Evidence.FAIL
     assert verdict.headline.startswith("top1 100.00 → 52.00 %: FAIL, drop 48.00 pp, margin 0.50 pp: tolerance 0.5 %")
 

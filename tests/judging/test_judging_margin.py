@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from qbench.judging import Evidence, margin_evidence, paired_interval
-from qbench.judging.margin_test import interval_evidence
-from qbench.judging.paired import tango_statistic
+from qbench.judging.statistics import interval_evidence, tango_statistic
 
 HALF_POINT = 0.005
 Z = 1.6448536269514722

@@ -10,7 +10,7 @@ from scipy.stats import binom, binomtest, false_discovery_control
 from statsmodels.stats.multitest import multipletests
 
 from qbench.judging import benjamini_hochberg, changed_share, detectable_drop, loss_midp, mcnemar_midp, samples_needed
-from qbench.judging.power import detectable_by_spread, samples_by_spread, spread_of
+from qbench.judging.statistics import detectable_by_spread, samples_by_spread, spread_of
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from scipy.stats import entropy
 
 from qbench.metrics import Answers, Direction, OutputKind, Outputs, get_metric, held_outputs, score
-from qbench.metrics.outputs import HELD_NUMBERS, HELD_SAMPLES
+from qbench.metrics.answers import HELD_NUMBERS, HELD_SAMPLES
 
 rows = hnp.arrays(np.float32, (3, 5), elements=st.floats(-30, 30, width=32))
 shares = hnp.arrays(np.float32, (3, 4), elements=st.floats(0, 1, width=32))

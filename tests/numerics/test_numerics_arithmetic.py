@@ -22,8 +22,8 @@ from qbench.numerics import (
     quantize,
     requantize,
 )
+from qbench.numerics.arithmetic import MultiplierForm, Scaling, Stage
 from qbench.numerics.rounding import round_reals, shift_right
-from qbench.numerics.scaling import MultiplierForm, Scaling, Stage
 
 INT8, UINT8, INT32 = (QType.parse(name) for name in ("int8", "uint8", "int32"))
 ALL = np.arange(-128, 128)

@@ -20,7 +20,7 @@ from qbench.numerics import (
     real_multiplier,
     requantize,
 )
-from qbench.numerics.scaling import Precision
+from qbench.numerics.arithmetic import Precision
 
 PICKED = np.array([-128, -100, -61, -33, -30, -27, -5, 0, 3, 9, 40, 77, 127])
 

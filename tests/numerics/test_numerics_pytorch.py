@@ -24,7 +24,7 @@ from qbench.numerics import (
     quantize,
     requantize,
 )
-from qbench.numerics.scaling import Inverted, MultiplierForm, Scaling, ZeroPoint
+from qbench.numerics.arithmetic import Inverted, MultiplierForm, Scaling, ZeroPoint
 
 U8 = QType.parse("uint8")
 f32 = np.float32

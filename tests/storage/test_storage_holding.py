@@ -13,7 +13,7 @@ import pytest
 
 from qbench.errors import StoreError
 from qbench.storage import Cache, require_writable, staged_files, work_folder, write_bytes
-from qbench.storage.holding import alone, made_aside, spare_folder, sweep
+from qbench.storage.cache import alone, made_aside, spare_folder, sweep
 
 KILLED = """
 import os, signal, sys

@@ -6,7 +6,7 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.extension import Catalogue
-from qbench.judging import Allowance, Cell, Deciding, Decision, EnvironmentClass, Rules
+from qbench.judging import Allowance, Cell, Decision, DecisionRule, EnvironmentClass, Rules
 from qbench.suite import Catalogues, Suite, expand, load_suite
 
 
@@ -68,10 +68,10 @@ def test_the_most_particular_layer_wins_and_is_named(tmp_path: Path) -> None:
         for c in (cell(), cell("w8a8_asym_pt"), cell(backend="slow"), cell(model="net_b"), cell("fp32"))
     }
     assert list(decisions.values()) == [
-        Decision(Deciding.POINT, "model net_a::fast+*"),
-        Decision(Deciding.STRICT, "model net_a::w8a8_asym_pt"),
-        Decision(Deciding.CI, "suite small"),
-        Decision(Deciding.CI, "suite small"),
+        Decision(DecisionRule.POINT, "model net_a::fast+*"),
+        Decision(DecisionRule.STRICT, "model net_a::w8a8_asym_pt"),
+        Decision(DecisionRule.CI, "suite small"),
+        Decision(DecisionRule.CI, "suite small"),
         Decision(),  # float cells are to reproduce their reference
     ]
     expand(found, CATALOGUES)

@@ -101,9 +101,7 @@ class AnotherPython:
                 older = stamped_older(model, Limits.told_by(str(error)))
                 if older is None:
                     graph, version = model.graph.name or "model", worker.versions["onnxruntime"]
-                    raise refusal(
-                        error.kind, str(error), graph=graph, backend=self.name, version=version
-                    ) from error
+                    raise refusal(error.kind, str(error), graph=graph, backend=self.name, version=version) from error
                 model = older
             else:
                 return

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import onnx
 import onnx_ir as ir
+
 from qbench.graph import own_copy
 
 _IR_LIMIT = re.compile(r"Unsupported model IR version: \d+, max supported IR version: (\d+)")

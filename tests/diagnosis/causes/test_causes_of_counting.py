@@ -9,7 +9,7 @@ from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, gr
 
 from qbench.judging import Cause
 from qbench.numerics import Accumulator, MultiplierForm, Scaling
-from qbench.numerics.accumulation import Overflow
+from qbench.numerics.arithmetic import Overflow
 
 conv, gemm, add = cache(conv), cache(gemm), cache(add)
 

@@ -1,7 +1,4 @@
-"""The metrics that can be asked for by name: qbench's own and those of extensions.
-
-In suites a metric may name its data, ``agreement@photo_crops``; ``split_name`` takes the two apart.
-"""
+"""The metrics that can be named."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
@@ -49,25 +46,25 @@ def _mrr() -> "Metric":
 
 
 def _wer() -> "Metric":
-    from qbench.metrics.texts import WER
+    from qbench.metrics.sequences import WER
 
     return WER
 
 
 def _cer() -> "Metric":
-    from qbench.metrics.texts import CER
+    from qbench.metrics.sequences import CER
 
     return CER
 
 
 def _chrf() -> "Metric":
-    from qbench.metrics.texts import CHRF
+    from qbench.metrics.sequences import CHRF
 
     return CHRF
 
 
 def _bleu() -> "Metric":
-    from qbench.metrics.texts import BLEU
+    from qbench.metrics.sequences import BLEU
 
     return BLEU
 
@@ -103,19 +100,19 @@ def _smape() -> "Metric":
 
 
 def _flips() -> "Metric":
-    from qbench.metrics.flips import FLIPS
+    from qbench.metrics.agreement import FLIPS
 
     return FLIPS
 
 
 def _negative_flips() -> "Metric":
-    from qbench.metrics.flips import NEGATIVE_FLIPS
+    from qbench.metrics.agreement import NEGATIVE_FLIPS
 
     return NEGATIVE_FLIPS
 
 
 def _ties() -> "Metric":
-    from qbench.metrics.shared_best import TIES
+    from qbench.metrics.agreement import TIES
 
     return TIES
 
@@ -133,13 +130,13 @@ def _recall10() -> "Metric":
 
 
 def _map() -> "Metric":
-    from qbench.metrics.average_precision import MAP
+    from qbench.metrics.ranking import MAP
 
     return MAP
 
 
 def _perplexity() -> "Metric":
-    from qbench.metrics.perplexity import PERPLEXITY
+    from qbench.metrics.sequences import PERPLEXITY
 
     return PERPLEXITY
 

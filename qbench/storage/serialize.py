@@ -1,20 +1,73 @@
-"""TOML tables ↔ frozen dataclasses: unknown keys and wrong types are errors that suggest the nearest name.
-
-The fields of the dataclass are the schema of the table. Understood types: ``str``, ``int``, ``float`` (an
-integer is taken for one), ``bool``, ``tuple[X, ...]``, ``Mapping[str, X]``, unions with ``None``, enums by value,
-and dataclasses of these.
-"""
+"""Plain values, JSON text, and TOML tables to and from frozen dataclasses."""
 
 import enum
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
-from dataclasses import MISSING, fields, is_dataclass
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 from qbench.errors import InputError, nearest
+
+# Plain values: what JSON can hold, and the two spellings we write (a reviewed file, a log line).
+#
+# numpy scalars and enums become Python numbers and strings here and nowhere else, because pytest-xdist can
+# carry nothing but plain values between its processes.
+
+Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
+
+
+def plain(value: object) -> Any:  # noqa: ANN401 - the result is a Plain; mypy cannot follow the recursion usefully
+    """``value`` with every dataclass, mapping, sequence, enum and numpy scalar as plain JSON values.
+
+    Raises:
+        TypeError: something in it has no plain form (an array, a model).
+        ValueError: a float is not finite, which JSON cannot hold.
+    """
+    if value is None or (isinstance(value, bool | str) and not isinstance(value, enum.Enum)):
+        return value
+    if isinstance(value, enum.Enum):
+        return plain(value.value)
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not finite: a record holds finite numbers only")
+        return float(value)
+    if isinstance(value, Mapping):
+        return {str(k): plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(v) for v in value]
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if hasattr(value, "item") and getattr(value, "ndim", None) == 0:  # a numpy scalar
+        return plain(value.item())
+    raise TypeError(f"a {type(value).__name__} has no plain form")
+
+
+def json_text(value: object) -> str:
+    """``value`` as reviewed JSON: keys sorted, one scalar a line, LF, a final newline."""
+    return _encodable(json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def json_line(value: object) -> str:
+    """``value`` as one compact line of JSON with a final newline, for files that are only appended to."""
+    return _encodable(json.dumps(plain(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _encodable(text: str) -> str:
+    """``text`` of JSON with lone surrogates, which stand for bytes of file names, as JSON's escapes for them."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+# TOML tables ↔ frozen dataclasses: unknown keys and wrong types are errors that suggest the nearest name.
+#
+# The fields of the dataclass are the schema of the table. Understood types: ``str``, ``int``, ``float`` (an
+# integer is taken for one), ``bool``, ``tuple[X, ...]``, ``Mapping[str, X]``, unions with ``None``, enums by value,
+# and dataclasses of these.
 
 T = TypeVar("T")
 
@@ -150,3 +203,46 @@ def _wrong_type(where: str, value: object, expected: str) -> InputError:
         expected=expected,
         remedy="Write it in that type.",
     )
+
+
+# Frozen dataclasses → TOML tables: what ``value_from_table`` reads, without what has its default anyway.
+#
+# value_from_table(cls, tomllib.loads(toml_text(value)), …) == value
+
+
+def table_from_value(value: object) -> dict[str, Any]:
+    """The fields of the dataclass ``value`` that differ from their defaults, as plain values, in the class's order.
+
+    A field that is added later, with what was meant before as its default, therefore changes no table. Fields hold
+    texts, numbers, enums, tuples and dataclasses of these; what a value makes of its other fields is no part of it.
+    """
+    assert is_dataclass(value)
+    assert not isinstance(value, type)
+    found = ((one, getattr(value, one.name)) for one in fields(value) if one.init)
+    return {one.name: _plain(held) for one, held in found if held != _default(one)}
+
+
+def toml_text(value: object) -> str:
+    """``table_from_value`` as TOML, one line a field."""
+    return "".join(f"{name} = {_spelled(held)}\n" for name, held in table_from_value(value).items())
+
+
+def _default(one: "Field[Any]") -> object:
+    return one.default if one.default_factory is MISSING else one.default_factory()
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - a plain value, of whatever kind
+    if is_dataclass(value) and not isinstance(value, type):
+        return table_from_value(value)
+    if isinstance(value, tuple):
+        return [_plain(one) for one in value]
+    return plain(value)
+
+
+def _spelled(value: object) -> str:
+    if isinstance(value, Mapping):
+        inside = ", ".join(f"{name} = {_spelled(held)}" for name, held in value.items())
+        return f"{{ {inside} }}" if inside else "{}"
+    if isinstance(value, list):
+        return f"[{', '.join(map(_spelled, value))}]"
+    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # JSON takes DEL as it is, TOML does not

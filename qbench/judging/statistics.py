@@ -1,0 +1,449 @@
+"""Paired statistics of one cell against its reference on the same n samples, and how they decide."""
+
+import enum
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Literal
+
+from qbench.judging.format import apart
+from qbench.metrics import Direction, Score
+
+# Paired statistics of one cell against its reference on the same n samples: b losses, c gains, d = (c − b)/n.
+#
+# McNemar's mid-p asks whether there is any change; the intervals say how large it may be. Formulas: Fagerland, Lydersen
+# and Laake, BMC Med Res Methodol 13:91 (2013), mid-p; Tango, Stat Med 17:891 (1998), score; Bonett and Price, J Educ
+# Behav Stat 37:479 (2012), adjusted Wald; Newcombe, Stat Med 17:2635 (1998), method 10.
+
+Method = Literal["tango", "bonett-price", "newcombe"]
+Interval = tuple[float, float]
+
+_BISECTIONS = 60
+"""Halvings of an interval of length 1: the last is far below the precision of a float near any limit."""
+
+
+def mcnemar_midp(losses: int, gains: int) -> float:
+    """Two-sided mid-p of "no change": 2 P(X < m) + P(X = m) with X ~ Binomial(b + c, ½), m = min(b, c).
+
+    In whole numbers up to the last division, so that no count is too large. With b = c it is 1.
+
+    Raises:
+        ValueError: a count is negative.
+    """
+    if min(losses, gains) < 0:
+        raise ValueError(f"{losses} losses and {gains} gains: counts are not negative")
+    flips, fewer = losses + gains, min(losses, gains)
+    term, below = 1, 0  # C(flips, k) and Σ C(flips, i < k)
+    for k in range(fewer):
+        below += term
+        term = term * (flips - k) // (k + 1)
+    return float(min(1.0, (2 * below + term) / (1 << flips)))
+
+
+def loss_midp(losses: int, gains: int) -> float:
+    """One-sided mid-p of "no loss": P(X > b) + P(X = b)/2 with X ~ Binomial(b + c, ½); small where much was lost.
+
+    Raises:
+        ValueError: a count is negative.
+    """
+    half = mcnemar_midp(losses, gains) / 2
+    return half if losses >= gains else 1 - half
+
+
+def paired_interval(
+    losses: int,
+    gains: int,
+    n: int,
+    *,
+    confidence: float = 0.95,
+    method: Method = "tango",
+    both_right: int | None = None,
+) -> Interval:
+    """Two-sided interval for the change in accuracy, as fractions; negative is loss.
+
+    Args:
+        losses, gains, n: samples right before and wrong now, the reverse, and all there are.
+        confidence: in (0, 1).
+        method: ``tango`` for verdicts, ``bonett-price`` for display, ``newcombe`` as a second opinion.
+        both_right: samples right both times. Only ``newcombe`` depends on it; None takes every sample that did not
+            change for right, which is near the truth for accurate models.
+
+    Raises:
+        ValueError: impossible counts or confidence, or an unknown method.
+    """
+    if n < 1 or min(losses, gains) < 0 or losses + gains > n:
+        raise ValueError(f"{losses} losses and {gains} gains among {n} samples are impossible")
+    if not 0 < confidence < 1:
+        raise ValueError(f"a confidence of {confidence} is impossible: it lies between 0 and 1")
+    if both_right is not None and not 0 <= both_right <= n - losses - gains:
+        raise ValueError(f"{both_right} samples right both times do not fit {losses} losses and {gains} gains of {n}")
+    z = NormalDist().inv_cdf((1 + confidence) / 2)
+    if method == "tango":
+        return _tango(losses, gains, n, z)
+    if method == "bonett-price":
+        return _bonett_price(losses, gains, n, z)
+    if method == "newcombe":
+        return _newcombe(n - losses - gains if both_right is None else both_right, losses, gains, n, z)
+    raise ValueError(f"unknown method '{method}': choose tango, bonett-price or newcombe")
+
+
+def tango_statistic(losses: int, gains: int, n: int, change: float, *, less: float = 0.0) -> float:
+    """Tango's T of the hypothesis that the true change in accuracy is ``change``: ~ N(0, 1) when it is.
+
+    p solves 2n p² + B p + C = 0 with B = −b − c + (2n − c + b) D and C = −b D (1 − D), the larger root;
+    T = (c − b − n D) / √(n (2p + D (1 − D))). ``less`` samples are taken off the distance c − b − n D, to
+    zero at most: a correction for continuity.
+    """
+    linear = -losses - gains + (2 * n - gains + losses) * change
+    constant = -losses * change * (1 - change)
+    root = (math.sqrt(max(linear * linear - 8 * n * constant, 0.0)) - linear) / (4 * n)
+    variance = n * (2 * root + change * (1 - change))
+    distance = gains - losses - n * change
+    distance = math.copysign(max(abs(distance) - less, 0.0), distance)
+    if variance <= 0:  # b = c = 0 and change → 0, or everything flipped: the hypothesis fits exactly or not at all
+        return 0.0 if distance == 0 else math.copysign(math.inf, distance)
+    return distance / math.sqrt(variance)
+
+
+def _tango(losses: int, gains: int, n: int, z: float) -> Interval:
+    middle = (gains - losses) / n
+    low = _border(lambda change: tango_statistic(losses, gains, n, change) <= z, inside=middle, outside=-1.0)
+    high = _border(lambda change: tango_statistic(losses, gains, n, change) >= -z, inside=middle, outside=1.0)
+    return low, high
+
+
+def _border(holds: Callable[[float], bool], *, inside: float, outside: float) -> float:
+    """Where ``holds`` stops holding between ``inside`` and ``outside``, by bisection."""
+    if holds(outside):
+        return outside
+    for _ in range(_BISECTIONS):
+        middle = (inside + outside) / 2
+        inside, outside = (middle, outside) if holds(middle) else (inside, middle)
+    return inside
+
+
+def _bonett_price(losses: int, gains: int, n: int, z: float) -> Interval:
+    lost, gained = (losses + 1) / (n + 2), (gains + 1) / (n + 2)
+    change = gained - lost
+    half = z * math.sqrt((lost + gained - change * change) / (n + 2))
+    return max(-1.0, change - half), min(1.0, change + half)
+
+
+def _newcombe(both: int, losses: int, gains: int, n: int, z: float) -> Interval:
+    """Method 10: Wilson limits of both accuracies, joined by their correlation φ, its numerator reduced by n/2."""
+    neither = n - both - losses - gains
+    now, before = both + gains, both + losses
+    change = (now - before) / n
+    now_low, now_high = _wilson(now, n, z)
+    before_low, before_high = _wilson(before, n, z)
+    spread = now * (n - now) * before * (n - before)
+    product: float = both * neither - gains * losses
+    if product > 0:
+        product = max(product - n / 2, 0)
+    phi = product / math.sqrt(spread) if spread else 0.0
+    now_below, now_above = now / n - now_low, now_high - now / n
+    before_below, before_above = before / n - before_low, before_high - before / n
+    down = now_below**2 - 2 * phi * now_below * before_above + before_above**2
+    up = now_above**2 - 2 * phi * now_above * before_below + before_below**2
+    return max(-1.0, change - math.sqrt(max(down, 0.0))), min(1.0, change + math.sqrt(max(up, 0.0)))
+
+
+def _wilson(right: int, n: int, z: float) -> Interval:
+    centre = (right + z * z / 2) / (n + z * z)
+    half = z / (n + z * z) * math.sqrt(right * (n - right) / n + z * z / 4)
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+# Does a sample show that a loss is within its margin m, or beyond it? One half of an equivalence test, three answers.
+#
+#     PASS          T(−m) > z       the true change is above −m: no worse than the margin admits
+#     FAIL          T½(−m) < −z     it is below −m: worse than that
+#     INCONCLUSIVE  neither         this sample cannot tell
+#
+# T is Tango's score statistic (``paired``), z the one-sided 5 % point of the normal distribution: PASS means that the
+# 90 % interval lies above −m. Losses are few and whole, and their number is skewed: without a correction up to 7 % of
+# the samples whose loss is just the margin would be called FAIL, so T½ has half a sample taken off its distance. Then
+# at most one such sample in eighteen is called PASS, and one in eighteen FAIL (``benchmarks/verdicts.py`` counts them
+# all; of fewer than 200 samples one in thirteen, where every sample changes sides). FAIL fails a cell by every
+# ``decision``. For what is no share of samples the interval of a paired bootstrap takes its place.
+
+ALPHA = 0.05
+"""The share of wrong PASS, and of wrong FAIL, where the true loss is just the margin."""
+_HALF_A_SAMPLE = 0.5
+
+
+class Evidence(enum.Enum):
+    """What a sample shows about a loss and its margin."""
+
+    PASS = "pass"
+    FAIL = "fail"
+    INCONCLUSIVE = "inconclusive"
+
+
+def margin_evidence(losses: int, gains: int, n: int, margin: float, *, alpha: float = ALPHA) -> Evidence:
+    """What ``losses`` and ``gains`` among ``n`` samples show about a drop of ``margin``, a fraction from 0 on.
+
+    A margin of the whole score or more admits everything.
+
+    Raises:
+        ValueError: impossible counts, margin or error.
+    """
+    if n < 1 or min(losses, gains) < 0 or losses + gains > n:
+        raise ValueError(f"{losses} losses and {gains} gains among {n} samples are impossible")
+    if not 0 <= margin < math.inf or not 0 < alpha < 0.5:
+        raise ValueError(f"a margin of {margin} at an error of {alpha} is impossible")
+    if margin >= 1:
+        return Evidence.PASS
+    z = NormalDist().inv_cdf(1 - alpha)
+    if tango_statistic(losses, gains, n, -margin) > z:
+        return Evidence.PASS
+    worse = tango_statistic(losses, gains, n, -margin, less=_HALF_A_SAMPLE) < -z
+    return Evidence.FAIL if worse else Evidence.INCONCLUSIVE
+
+
+def interval_evidence(low: float, high: float, margin: float) -> Evidence:
+    """What an interval of the change (negative is loss) shows, whose ends each err in ``ALPHA`` of all samples."""
+    if low > -margin:
+        return Evidence.PASS
+    return Evidence.FAIL if high < -margin else Evidence.INCONCLUSIVE
+
+
+# What a sample could have shown: the smallest drop that it would find, and the samples that a margin would need.
+#
+#     found     √n d ≥ z₀.₉₇₅ √π + z₀.₈ √(π − d²)      McNemar's test, two-sided 5 %, power 80 %     (Miettinen 1968)
+#     needed    n ≥ (z₀.₉₅ + z₀.₈)² π / m²             the margin test, one-sided 5 %, power 80 %, if nothing is lost
+#     deciding  n ≥ (z₀.₉₅ + z₀.₈)² π / (m − d)²       the same, if drops of d go on: PASS where d < m, else FAIL
+#
+# π is the share of samples that changed sides. A sample in which few did says little about π, so it is taken as
+# Bonett and Price take it: one loss and one gain are added, and two samples.
+
+_TWO_SIDED = NormalDist().inv_cdf(0.975)
+_ONE_SIDED = NormalDist().inv_cdf(1 - ALPHA)
+_POWER = NormalDist().inv_cdf(0.8)
+_POWER_BISECTIONS = 50
+_SAME = 1e-12
+
+
+def changed_share(losses: int, gains: int, n: int) -> float:
+    """The estimate of π, never zero."""
+    return (losses + gains + 2) / (n + 2)
+
+
+def detectable_drop(share: float, n: int) -> float:
+    """The smallest drop, a fraction, that ``n`` samples find four times in five when ``share`` of them change sides.
+
+    No more than ``share`` can be lost; a larger drop changes as many. 1 where the sample is too small for any.
+    """
+    low, high = 0.0, 1.0
+    for _ in range(_POWER_BISECTIONS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if _finds(middle, share, n) else (middle, high)
+    return high
+
+
+def _finds(drop: float, share: float, n: int) -> bool:
+    changed = max(share, drop)
+    return math.sqrt(n) * drop >= _TWO_SIDED * math.sqrt(changed) + _POWER * math.sqrt(changed - drop * drop)
+
+
+def samples_needed(share: float, margin: float) -> int | None:
+    """How many samples show four times in five that a lossless cell is within ``margin``; None: no number does.
+
+    Never fewer than the test asks for when no sample changed sides at all: n > z² (1 − m) / m.
+    """
+    if margin <= 0:
+        return None
+    if margin >= 1:
+        return 1
+    least = math.floor(_ONE_SIDED**2 * (1 - margin) / margin) + 1
+    return max(least, math.ceil((_ONE_SIDED + _POWER) ** 2 * share / margin**2))
+
+
+def samples_deciding(share: float, drop: float, margin: float, n: int) -> int | None:
+    """How many samples like these ``n``, which decide nothing, decide four times in five: always more than ``n``.
+
+    Args:
+        share: of samples that change sides. drop: what was lost of them, a fraction, negative where more was gained.
+
+    None: the drop is just the margin, and no number decides.
+    """
+    apart = margin - drop
+    if abs(apart) < _SAME:
+        return None
+    return max(n + 1, math.ceil((_ONE_SIDED + _POWER) ** 2 * share / apart**2))
+
+
+def detectable_by_spread(spread: float) -> float:
+    """The smallest change that a metric finds four times in five whose estimate has a standard error of ``spread``."""
+    return (_TWO_SIDED + _POWER) * spread
+
+
+def samples_by_spread(spread: float, n: int, margin: float) -> int | None:
+    """``samples_needed`` of a metric whose estimate from ``n`` samples has a standard error of ``spread``."""
+    return None if margin <= 0 else max(1, math.ceil(n * ((_ONE_SIDED + _POWER) * spread / margin) ** 2))
+
+
+def deciding_by_spread(spread: float, drop: float, margin: float, n: int) -> int | None:
+    """``samples_deciding`` of a metric whose estimate from ``n`` samples has a standard error of ``spread``."""
+    return samples_deciding(n * spread * spread, drop, margin, n)
+
+
+def spread_of(low: float, high: float) -> float:
+    """The standard error of an estimate whose 90 % interval is ``low`` to ``high``."""
+    return (high - low) / (2 * _ONE_SIDED)
+
+
+# Many cells at once: which losses of a matrix stand out from what chance alone would show (information, no gate).
+#
+# q₍ᵢ₎ = min over j ≥ i of p₍ⱼ₎ m / j, for the m values in rising order: Benjamini and Hochberg, J R Stat Soc B 57:289
+# (1995). Of the tests with q ≤ 5 %, on average at most 5 % are false alarms; the tests of one run share samples and
+# move together, which the procedure stands. A rerun on the same samples is no new evidence: never gather values over
+# runs.
+
+
+def benjamini_hochberg(values: Sequence[float]) -> tuple[float, ...]:
+    """The adjusted p of each of ``values``, in their order.
+
+    Raises:
+        ValueError: one of them is no probability.
+    """
+    if not all(0 <= value <= 1 for value in values):
+        raise ValueError("a p-value lies between 0 and 1")
+    adjusted = [1.0] * len(values)
+    least = 1.0
+    for rank, place in sorted(enumerate(sorted(range(len(values)), key=values.__getitem__), start=1), reverse=True):
+        least = min(least, values[place] * len(values) / rank)
+        adjusted[place] = least
+    return tuple(adjusted)
+
+
+# What one score's sample shows beside the plain counts, and what a sample like it could have found at all.
+#
+# A share of right samples is judged by its losses and gains (``paired``, ``margin_test``), any other metric by the
+# paired bootstrap that was made when it was counted.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LossEvidence:
+    """Facts of one sample, in a metric's better-is-more sense: fractions, negative is loss.
+
+    Args:
+        evidence: about the margin.
+        low, high: the interval for display. interval: which it is, e.g. ``Bonett-Price 95 %``.
+        midp: McNemar's two-sided mid-p of "no change at all"; None of what is no share of samples.
+        detectable: the smallest drop that the sample would find four times in five.
+        needed: how many samples the margin would take to be shown, were nothing lost; None: no number would do.
+        deciding: how many samples like these, which lose and gain as these do, would decide what these cannot; None:
+            these decide, or no number does.
+    """
+
+    evidence: Evidence
+    low: float
+    high: float
+    interval: str
+    midp: float | None
+    detectable: float
+    needed: int | None
+    deciding: int | None = None
+
+    def text(self, score: Score) -> str:
+        """All of it in one line, of the sample of ``score``."""
+        midp = "" if self.midp is None else f", any change p {self.midp:.2g} (McNemar mid-p)"
+        needs = "no number of samples shows none"
+        if self.needed is not None:
+            needs = f"the margin needs {self.needed} of which nothing is lost"
+        if self.deciding is not None:
+            needs += f", {self.deciding} like these decide"
+        return (
+            f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to {_signed(score, self.high)} "
+            f"{_unit(score)}{midp}); "
+            f"{score.n} samples find a drop of {apart(score, self.detectable)}, {needs}"
+        )
+
+
+def shown_by(score: Score, margin: float) -> LossEvidence | None:
+    """What the sample of ``score`` shows about a loss of ``margin``, a fraction.
+
+    None where there is nothing to show it by: a metric that is no share of samples and was never resampled.
+    """
+    if score.proportion and score.out_of == score.n:
+        return _by_counts(score, margin)
+    return None if score.interval is None else _by_resamples(score, score.interval, margin)
+
+
+def _by_counts(score: Score, margin: float) -> LossEvidence:
+    low, high = paired_interval(score.losses, score.gains, score.n, method="bonett-price")
+    share = changed_share(score.losses, score.gains, score.n)
+    evidence = margin_evidence(score.losses, score.gains, score.n, margin)
+    is_open = evidence is Evidence.INCONCLUSIVE
+    return LossEvidence(
+        evidence=evidence,
+        low=low,
+        high=high,
+        interval="Bonett-Price 95 %",
+        midp=mcnemar_midp(score.losses, score.gains),
+        detectable=detectable_drop(share, score.n),
+        needed=samples_needed(share, margin),
+        deciding=samples_deciding(share, score.drop / score.out_of, margin, score.n) if is_open else None,
+    )
+
+
+def _by_resamples(score: Score, interval: tuple[float, float], margin: float) -> LossEvidence:
+    low, high = interval if score.direction is Direction.HIGHER else (-interval[1], -interval[0])
+    spread = spread_of(low, high)
+    evidence = interval_evidence(low, high, margin)
+    is_open = evidence is Evidence.INCONCLUSIVE
+    return LossEvidence(
+        evidence=evidence,
+        low=low,
+        high=high,
+        interval="paired bootstrap 90 %",
+        midp=None,
+        detectable=detectable_by_spread(spread),
+        needed=samples_by_spread(spread, score.n, margin),
+        deciding=deciding_by_spread(spread, score.drop / score.out_of, margin, score.n) if is_open else None,
+    )
+
+
+def _signed(score: Score, change: float) -> str:
+    return (f"{100 * change:+.2f}" if score.unit == "%" else f"{change:+.5g}").replace("-", "−")
+
+
+def _unit(score: Score) -> str:
+    return "pp" if score.unit == "%" else score.unit
+
+
+# What makes a loss red: the counts as they are, or what they show.
+#
+# | decision | red where                                                            | INCONCLUSIVE is              |
+# |----------|----------------------------------------------------------------------|------------------------------|
+# | point    | the drop counted exceeds the margin, or the sample proves a greater  | decided by the counts        |
+# |          | loss; under a margin of less than one sample only the latter         | (shown, under such a margin) |
+# | ci       | the sample proves a greater loss                                     | green, an outcome of its own |
+# | strict   | the sample does not prove a lesser                                   | red                          |
+
+
+class DecisionRule(enum.Enum):
+    """How a loss is decided."""
+
+    POINT = "point"
+    CI = "ci"
+    STRICT = "strict"
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """``by`` which way, and ``rule``: who set it, e.g. ``suite smoke``."""
+
+    by: DecisionRule = DecisionRule.POINT
+    rule: str = "default"
+
+    @property
+    def text(self) -> str:
+        """``decision ci (suite smoke)``."""
+        return f"decision {self.by.value} ({self.rule})"
+
+
+POINT = Decision()
+"""The plain rule that nobody has to ask for."""
