@@ -21,7 +21,7 @@ CHILD = """
 import os, resource, sys, time
 from qbench.backends import get_backend
 from qbench.diagnosis import Budget, LocalizeWishes, RepeatableCell, localize
-from qbench.diagnosis.engine.workshop import workshop
+from qbench.diagnosis.engine.client import workshop
 from qbench.evaluation import MetricUse, Request, SharedWork, Subject
 from qbench.judging import Cell, EnvironmentClass, Expectation, Outcome, Rules, Tolerance, Verdict
 from qbench.metrics import get_metric

@@ -1,8 +1,4 @@
-"""Our own integer machines: ``integer-<arithmetic>`` counts a quantized graph exactly as the named arithmetic does.
-
-A QDQ graph is lowered to operators on integers; what has none runs in float between a visible dequantize and quantize.
-No engine's own quantized graph is called.
-"""
+"""integer-<arithmetic>: a quantized graph computed exactly as the named arithmetic does."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -11,10 +7,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends.closing import Closing
-from qbench.backends.feeds import FeedCheck
-from qbench.backends.protocol import Array, Executor, Feeds
-from qbench.backends.tapping import loaded
+from qbench.backends.protocol import Array, Closing, Executor, FeedCheck, Feeds, loaded
 from qbench.errors import InputError, UnsupportedError, nearest
 from qbench.graph import Capabilities, Form, form_of
 from qbench.interpreter import Around, BatchError, Counters, Means, Program

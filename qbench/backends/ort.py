@@ -1,32 +1,181 @@
-"""ONNX Runtime on the CPU: one session a prepared model, deterministic, without spinning threads.
+"""ONNX Runtime on the CPU: one session per prepared model, deterministic."""
 
-Three backends of one engine, because its int8 results depend on its options: with all graph optimizations (QDQ
-becomes integer kernels), with none (each QDQ pair is counted in float), and with all of them in the precise x64 mode,
-which keeps u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
-"""
-
+import enum
 import os
+import re
+import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import onnx_ir as ir
 
-from qbench.backends.closing import Closing
-from qbench.backends.feeds import FeedCheck
-from qbench.backends.int8_movers import with_int8_pairs
-from qbench.backends.optimization import Level, Optimization
-from qbench.backends.protocol import Array, Executor, Feeds
-from qbench.backends.refusal import batch_refusal, refusal
-from qbench.backends.tapping import loaded, with_taps
-from qbench.backends.unsharing import unshared
-from qbench.errors import QbenchError, UnavailableError
-from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, save_model
+from qbench.backends.protocol import (
+    Array,
+    Closing,
+    Executor,
+    FeedCheck,
+    Feeds,
+    batch_refusal,
+    loaded,
+    refusal,
+    with_taps,
+)
+from qbench.errors import InputError, QbenchError, UnavailableError
+from qbench.graph import MESSAGE_LIMIT, Capabilities, Form, constant_bytes, model_bytes, own_copy, save_model
+from qbench.passes import NameScope, lower_to_qoperator
+from qbench.storage import current_factor
 
 if TYPE_CHECKING:
     import onnxruntime
+
+
+# A pair behind every operator that only moves int8 levels, for sessions that ONNX Runtime optimizes.
+#
+# Behind such an operator (Transpose, Reshape, …) an optimized session writes the Q/DQ pair that it lacks. It names the
+# type of an int8 pair in an attribute, as opset 21 allows, and later makes uint8 of the zero point but not of the
+# attribute: no session ("output_dtype INT8 does not match y_zero_point type UINT8", onnxruntime 1.31.1; uint8 and int16
+# grids, and models before opset 21, pass). A pair of the grid that numbers lie on leaves them as they are, so it is
+# written here.
+
+_MOVERS = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
+
+
+def with_int8_pairs(model: ir.Model) -> ir.Model:
+    """``model`` itself, or a copy in which no operator that moves int8 levels ends in a float value."""
+    if not any(_is_open(node) for node in model.graph):
+        return model
+    copy = own_copy(model)
+    names, nodes = NameScope.of_values(copy), NameScope.of_nodes(copy)
+    for node in list(copy.graph):  # in order: what is written behind one mover is in front of the next
+        if _is_open(node):
+            _close(copy.graph, node, names, nodes)
+    return copy
+
+
+def _is_open(node: ir.Node) -> bool:
+    """Whether ``node`` moves the levels of an int8 grid, and nothing puts its result on a grid."""
+    if node.op_type not in _MOVERS or node.domain or node.inputs[0] is None:
+        return False
+    maker = node.inputs[0].producer()
+    if maker is None or maker.op_type != "DequantizeLinear" or maker.domain:
+        return False
+    levels, scale = maker.inputs[0], maker.inputs[1]
+    of_int8 = levels is not None and (levels.dtype is ir.DataType.INT8 or _zero_point_is_int8(maker))
+    whole = scale is not None and scale.shape is not None and scale.shape.dims in ((), (1,))
+    return of_int8 and whole and not any(use.op_type == "QuantizeLinear" for use, _ in node.outputs[0].uses())
+
+
+def _zero_point_is_int8(node: ir.Node) -> bool:
+    zero_point = node.inputs[2] if len(node.inputs) > 2 else None
+    return zero_point is not None and zero_point.dtype is ir.DataType.INT8
+
+
+def _close(graph: ir.Graph, node: ir.Node, names: NameScope, nodes: NameScope) -> None:
+    source, moved = node.inputs[0], node.outputs[0]
+    maker = source.producer() if source is not None else None
+    assert maker is not None
+    name = str(moved.name)
+    grid = maker.inputs[1:]
+    quantizer = ir.node(
+        "QuantizeLinear",
+        [moved, *grid],
+        name=nodes.fresh(f"{node.name}_levels"),
+        outputs=[ir.val(names.fresh(f"{name}_levels"), ir.DataType.INT8, moved.shape)],
+    )
+    closed = ir.val(name, moved.dtype, moved.shape)
+    dequantizer = ir.node(
+        "DequantizeLinear", [quantizer.outputs[0], *grid], name=nodes.fresh(f"{node.name}_closed"), outputs=[closed]
+    )
+    moved.replace_all_uses_with(closed, replace_graph_outputs=True)
+    quantizer.replace_input_with(0, moved)
+    moved.name = names.fresh(f"{name}_moved")
+    graph.insert_after(node, [quantizer, dequantizer])
+
+
+# Integer weights and their zero points, one initializer a use, for ONNX Runtime's precise mode.
+#
+# Where 8-bit pairs could saturate, that mode rewrites int8 weights as uint8 ones, each with its zero point, under names
+# derived from the old ones; met twice, the name clashes and the session is not made ("Attempt to replace the existing
+# tensor", onnxruntime 1.31.1). The numbers are the same either way.
+
+_WEIGHT, _ZERO_POINT = 0, 2
+
+
+def unshared(model: ir.Model) -> ir.Model:
+    """``model`` itself, or a copy in which no dequantized constant shares its integers or its zero point."""
+    if not any(_shared(node, index) for node in model.graph for index in (_WEIGHT, _ZERO_POINT)):
+        return model
+    copy = own_copy(model)
+    names = NameScope.of_values(copy)
+    for node in copy.graph:
+        for index in (_WEIGHT, _ZERO_POINT):
+            if _shared(node, index):
+                _give_own(copy.graph, node, index, names)
+    return copy
+
+
+def _shared(node: ir.Node, index: int) -> bool:
+    if node.op_type != "DequantizeLinear" or node.domain or index >= len(node.inputs):
+        return False
+    weight, value = node.inputs[_WEIGHT], node.inputs[index]
+    return (
+        weight is not None
+        and weight.is_initializer()
+        and weight.dtype is ir.DataType.INT8
+        and value is not None
+        and value.is_initializer()
+        and len(value.uses()) > 1
+    )
+
+
+def _give_own(graph: ir.Graph, node: ir.Node, index: int, names: NameScope) -> None:
+    value = node.inputs[index]
+    assert value is not None
+    own = ir.val(names.fresh(str(value.name)), value.dtype, value.shape, const_value=value.const_value)
+    graph.register_initializer(own)
+    node.replace_input_with(index, own)
+
+
+# What ONNX Runtime may rewrite of a graph before it runs: how far it goes, and which optimizers it leaves out.
+
+
+class Level(enum.Enum):
+    """Each level holds those above it here (``GraphOptimizationLevel`` of ONNX Runtime)."""
+
+    NONE = "none"
+    BASIC = "basic"
+    EXTENDED = "extended"
+    LAYOUT = "layout"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Optimization:
+    """The rewriting of one session.
+
+    Args:
+        level: how far it goes.
+        without: optimizers and rules that are left out, by the engine's own names; it passes over names it does not
+            know without a word (``session_optimizers`` says which it has).
+        kept: the file where the rewritten graph is left; None: nowhere.
+        told: whether the engine says on standard error what each optimizer did.
+    """
+
+    level: Level = Level.ALL
+    without: frozenset[str] = frozenset()
+    kept: Path | None = None
+    told: bool = False
+
+
+# ONNX Runtime on the CPU: one session a prepared model, deterministic, without spinning threads.
+#
+# Three backends of one engine, because its int8 results depend on its options: with all graph optimizations (QDQ
+# becomes integer kernels), with none (each QDQ pair is counted in float), and with all of them in the precise x64 mode,
+# which keeps u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
 
 _FATAL_ONLY = 4
 """Log level: every error is raised too, and then told once, in a sentence."""
@@ -192,3 +341,106 @@ def _runtime() -> Any:  # noqa: ANN401 - a module without types
         ) from error
     onnxruntime.disable_telemetry_events()
     return onnxruntime
+
+
+# ONNX Runtime on the operator-oriented form: a QDQ graph is lowered to QLinearConv and its kin before the session.
+#
+# What the engine's own optimizer does with a QDQ graph depends on its version and on where the pairs stand; here the
+# integer operators are ours, and optimizing changes nothing.
+
+_NAME = "ort-cpu-qoperator"
+_FORMS = frozenset({Form.FLOAT, Form.QOPERATOR})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoweredOrtBackend:
+    """ONNX Runtime's CPU provider behind our lowering; float graphs run as they are.
+
+    Signed activations are counted 20 times slower than unsigned ones on x64 (onnxruntime issue 12072).
+    """
+
+    name: str = _NAME
+    engine: OrtBackend = field(default_factory=lambda: OrtBackend(name=_NAME))
+    capabilities: Capabilities = field(
+        default_factory=lambda: replace(OrtBackend(name=_NAME).capabilities, forms=_FORMS)
+    )
+    packages: tuple[str, ...] = ("onnxruntime",)
+
+    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+        """A session over the lowered ``model``; a tapped operator stays float, as its result has another reader.
+
+        Raises:
+            What ``OrtBackend.prepare`` raises.
+        """
+        return self.engine.prepare(self.lowered(loaded(model), taps), threads=threads)
+
+    def lowered(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
+        """``model`` on operators on integers, with ``taps`` as outputs.
+
+        Raises:
+            InputError: a tap names no value of it.
+        """
+        return lower_to_qoperator(with_taps(model, taps))
+
+
+# The optimizers that ONNX Runtime really has, and which of them found something to rewrite in a model.
+
+_LEVEL = re.compile(r"Applying \d+ graph transformer\(s\) for level (\d+)")
+_LEVEL_ENDS = re.compile(r"Stopping graph transformer iteration")
+_APPLIED = re.compile(r"GraphTransformer (\S+) modified: ([01]) with status")
+_LONGEST = 600
+"""Seconds; a session that takes longer to make is stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptimizer:
+    """One optimizer of a session: its name, the level (1, 2, …) at which it ran, whether it ``modified`` the graph."""
+
+    name: str
+    level: int
+    modified: bool
+
+
+def session_optimizers(model: ir.Model, backend: OrtBackend) -> tuple[SessionOptimizer, ...]:
+    """Every optimizer that a session of ``backend`` over ``model`` asks, in order, once a level.
+
+    Rewrites that run at every level and cannot be left out (casts, copies between devices) are not among them. The
+    rules inside ``Level1_RuleBasedTransformer`` and ``Level2_RuleBasedTransformer`` have no line of their own.
+
+    Raises:
+        InputError: no session can be made of it.
+    """
+    with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
+        path = Path(folder) / "model.onnx"
+        save_model(model, path)
+        optimization = backend.optimization
+        command = [sys.executable, "-m", "qbench.backends.session_log", str(path), optimization.level.value]
+        command += [str(backend.precise), str(current_factor()), *sorted(optimization.without)]
+        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_LONGEST, check=False)
+    if done.returncode:
+        raise _failed(model, done.stderr)
+    return _read(done.stderr)
+
+
+def _read(log: str) -> tuple[SessionOptimizer, ...]:
+    found: dict[tuple[str, int], bool] = {}
+    level = None
+    for line in log.splitlines():
+        if begun := _LEVEL.search(line):
+            level = int(begun[1])
+        elif _LEVEL_ENDS.search(line):
+            level = None
+        elif (applied := _APPLIED.search(line)) and level is not None:
+            key = applied[1], level
+            found[key] = found.get(key, False) or applied[2] == "1"
+    return tuple(SessionOptimizer(name, level, modified) for (name, level), modified in found.items())
+
+
+def _failed(model: ir.Model, log: str) -> QbenchError:
+    lines = log.strip().splitlines() or ["nothing"]
+    return InputError(
+        f"Asking ONNX Runtime what it rewrites of '{model.graph.name}'",
+        found=lines[-1][:300],
+        expected="a session",
+        remedy="Run it on the backend ort-cpu first.",
+    )

@@ -1,9 +1,4 @@
-"""A model over a device and a host: ``partitioned-<device>`` runs islands on the integer machine, the rest on ort-cpu.
-
-Levels are counted by the device's arithmetic, and so are the conversions at its borders: where the device takes all,
-every bit is that of ``integer-<arithmetic>``. What is between conversions runs in one session a section; values wait
-by name until their last reader has run.
-"""
+"""partitioned-<device>: islands on the integer interpreter, the rest on ONNX Runtime."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,11 +7,8 @@ from pathlib import Path
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.closing import Closing
-from qbench.backends.feeds import FeedCheck
 from qbench.backends.ort import OrtBackend
-from qbench.backends.protocol import Array, Backend, Executor, Feeds
-from qbench.backends.tapping import loaded
+from qbench.backends.protocol import Array, Backend, Closing, Executor, FeedCheck, Feeds, loaded
 from qbench.errors import InputError, nearest
 from qbench.graph import Capabilities, constant_value, values_by_name
 from qbench.interpreter import BatchError, Counters, Means, Program

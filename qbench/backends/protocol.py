@@ -1,17 +1,26 @@
-"""Whatever runs a graph: a backend prepares a model and hands back an executor, fp32 and QDQ by the same door."""
+"""What runs a graph: a backend prepares a model and hands back an executor."""
 
+import re
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
 
+import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import Capabilities
+from qbench.errors import InputError, QbenchError, UnsupportedError, nearest
+from qbench.graph import AnyModel, Capabilities, as_model, fixed_batch, values_by_name, with_shapes
+from qbench.host import package_versions
 
 if TYPE_CHECKING:
     from qbench.interpreter import Counters
+
+
+# Whatever runs a graph: a backend prepares a model and hands back an executor, fp32 and QDQ by the same door.
 
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, Array]
@@ -79,7 +88,7 @@ class Counting(Protocol):
 
 
 @runtime_checkable
-class Ruled(Protocol):
+class HasRuleDigests(Protocol):
     """A backend that counts by rules which are data, not code of a package; most have none."""
 
     @property
@@ -89,7 +98,7 @@ class Ruled(Protocol):
 
 
 @runtime_checkable
-class Elsewhere(Protocol):
+class RemoteBackend(Protocol):
     """A backend whose packages are those of another Python, and whose sessions are processes of their own."""
 
     @property
@@ -106,4 +115,277 @@ class Elsewhere(Protocol):
         ...
 
 
-__all__ = ["Array", "Backend", "Counting", "Elsewhere", "Executor", "Feeds", "Ruled"]
+__all__ = ["Array", "Backend", "Counting", "Executor", "Feeds", "HasRuleDigests", "RemoteBackend"]
+
+
+# Leaving a ``with`` block closes what it holds: the half of every executor that is the same for all.
+
+
+class Closing:
+    """A context manager over ``close``, which whoever inherits it defines."""
+
+    def close(self) -> None:
+        """Free what is held."""
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+# Checking one batch against a graph's inputs before an engine sees it, so that the error is ours and one sentence.
+
+
+@dataclass(frozen=True, slots=True)
+class InputFact:
+    """What one graph input takes: a dtype and a shape with None for every free dimension; None: not declared."""
+
+    dtype: np.dtype[np.generic] | None
+    shape: tuple[int | None, ...] | None
+
+    def problem(self, array: Array) -> str | None:
+        """Why ``array`` does not fit, or None when it does."""
+        if self.dtype is not None and array.dtype != self.dtype:
+            return f"dtype {array.dtype} where the graph takes {self.dtype}"
+        if self.shape is None:
+            return None
+        fits = len(array.shape) == len(self.shape) and all(
+            want in (None, have) for want, have in zip(self.shape, array.shape, strict=True)
+        )
+        wanted = "×".join("?" if dim is None else str(dim) for dim in self.shape) or "a scalar"
+        return (
+            None if fits else f"shape {'×'.join(map(str, array.shape)) or 'of a scalar'} where the graph takes {wanted}"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCheck:
+    """The inputs of one graph; ``required`` excludes those that have an initializer, their default.
+
+    ``constants`` are the initializers that are not inputs: in canonical and quantized graphs, what once was a default.
+    """
+
+    graph: str
+    backend: str
+    inputs: Mapping[str, InputFact]
+    required: tuple[str, ...]
+    constants: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, model: ir.Model, backend: str) -> "FeedCheck":
+        """The check for ``model`` on ``backend``."""
+        graph = model.graph
+        facts = {str(value.name): _fact(value) for value in graph.inputs}
+        required = tuple(name for name in facts if name not in graph.initializers)
+        constants = frozenset(graph.initializers) - facts.keys()
+        return cls(graph.name or "model", backend, facts, required, constants)
+
+    def checked(self, feeds: Feeds) -> dict[str, Array]:
+        """``feeds`` as arrays.
+
+        Raises:
+            InputError: an input is missing, unknown, or has a dtype, rank or shape that the graph does not take.
+        """
+        for name in self.required:
+            if name not in feeds:
+                raise self._error(f"no input '{name}'", f"Feed it; the graph's inputs are {self._listed()}.")
+        arrays = {}
+        for name, given in feeds.items():
+            if name in self.constants or f"{name}_quantized" in self.constants:
+                raise self._error(f"a feed for '{name}', a constant here", f"Feed only {self._listed()}.")
+            if name not in self.inputs:
+                close = nearest(name, self.inputs)
+                hint = f"Did you mean '{close}'?" if close else f"The graph's inputs are {self._listed()}."
+                raise self._error(f"an unknown input '{name}'", hint)
+            arrays[name] = np.asarray(given)
+            if problem := self.inputs[name].problem(arrays[name]):
+                raise self._error(f"input '{name}' with {problem}", "Check that the data fits the model.")
+        return arrays
+
+    def _listed(self) -> str:
+        return ", ".join(f"'{name}'" for name in self.inputs)
+
+    def _error(self, found: str, remedy: str) -> InputError:
+        return InputError(
+            f"Running '{self.graph}' on '{self.backend}'", found=found, expected="what the graph takes", remedy=remedy
+        )
+
+
+def _fact(value: ir.Value) -> InputFact:
+    dtype = None if value.dtype is None or value.dtype is ir.DataType.STRING else np.dtype(value.dtype.numpy())
+    shape = None if value.shape is None else tuple(dim if isinstance(dim, int) else None for dim in value.shape)
+    return InputFact(dtype, shape)
+
+
+# What every backend does to a model before its engine sees it: load it from a path, and turn taps into outputs.
+
+
+def loaded(model: AnyModel) -> ir.Model:
+    """``model`` itself, or what the message or the file holds.
+
+    Raises:
+        InputError: it is no model, or the file is no ONNX model.
+    """
+    return as_model(model)
+
+
+def with_taps(model: ir.Model, taps: Sequence[str]) -> ir.Model:
+    """A copy of ``model`` that returns the values named in ``taps`` after its own outputs; itself without taps.
+
+    Raises:
+        InputError: a tap names no value of the main graph.
+    """
+    outputs = {value.name for value in model.graph.outputs}
+    wanted = [name for name in dict.fromkeys(taps) if name not in outputs]
+    if not wanted:
+        return model
+    known = values_by_name(model)
+    typed = all(name in known and known[name].type is not None for name in wanted)
+    tapped = model.clone() if typed else with_shapes(model)  # a graph output must carry a dtype
+    values = values_by_name(tapped)
+    for name in wanted:
+        if name not in values:
+            close = nearest(name, values)
+            raise InputError(
+                f"Tapping '{model.graph.name}'",
+                found=f"no value '{name}'",
+                expected="the name of a graph input, constant or node output",
+                remedy=f"Did you mean '{close}'?" if close else "Look the names up in the graph.",
+            )
+        tapped.graph.outputs.append(values[name])
+    return tapped
+
+
+# With which versions a backend counts: those of this Python, unless it says that its packages are elsewhere.
+
+
+def versions_of(backend: Backend) -> dict[str, str]:
+    """Package → version of what ``backend`` counts with, for the environment class of its results."""
+    if isinstance(backend, RemoteBackend):
+        return dict(backend.package_versions())
+    return package_versions(backend.packages)
+
+
+# What an engine's own words about a model it did not load mean: not supported, or a graph that is wrong.
+#
+# The difference matters: an unsupported cell is skipped, and a quantizer that writes nonsense must not be.
+
+_LACKING = (
+    "is not a registered function/op",
+    "No Op registered for",
+    "Could not find an implementation",
+    "ONNX Runtime only *guarantees* support",
+    "Unsupported model IR version",
+)
+"""How messages of a general failure say that the engine, not the graph, is at fault."""
+
+
+def refusal(kind: str, message: str, *, graph: str, backend: str, version: str) -> QbenchError:
+    """The error for a model that onnxruntime ``version`` did not load.
+
+    Args:
+        kind, message: type and text of what the engine raised. graph, backend: what was loaded into what.
+    """
+    doing, found = f"Preparing '{graph}' on '{backend}'", engine_sentence(message)
+    if kind == "NotImplemented" or any(words in found for words in _LACKING):
+        return UnsupportedError(
+            doing,
+            found=found,
+            expected=f"operators and an opset that onnxruntime {version} has",
+            remedy="Choose another backend, or export the model with operators it has.",
+        )
+    return InputError(
+        doing, found=found, expected="a valid graph", remedy="Export the model again, or report what rewrote it."
+    )
+
+
+def batch_refusal(message: str, *, graph: str, backend: str) -> InputError:
+    """The error for a batch that the engine did not compute, by its ``message``."""
+    return InputError(
+        f"Running '{graph}' on '{backend}'",
+        found=engine_sentence(message),
+        expected="a batch that the graph can compute",
+        remedy="Check that the data fits the model.",
+    )
+
+
+def engine_sentence(message: str) -> str:
+    """The telling part of an engine's message, without its status number, source file and function signature."""
+    text = " ".join(message.split())
+    text = re.sub(r"^\[ONNXRuntimeError\] : (\d+ : )?", "", text)
+    return re.sub(r"/onnxruntime_src/\S+:\d+ .*\) (?=[A-Z])", "", text)[:300]
+
+
+# Batches of any size for graphs of a fixed one: n samples run as ⌈n / b⌉ slices of b, and come back as one batch.
+#
+# The last slice is filled up with its last sample, and the surplus rows of its results are dropped. A result's first
+# axis runs over samples where it has b rows, which is what can be known without asking what the graph means; other
+# results are those of all slices, whole, one after the other, so that no number is lost to who watches them.
+
+
+def in_slices(executor: Executor, model: ir.Model) -> Executor:
+    """``executor``, which runs ``model``, for batches of any size: itself where the graph leaves its batch free."""
+    size = fixed_batch(model)
+    return executor if size is None else _Slicing(executor, model, size)
+
+
+class _Slicing(Closing):
+    """An executor of a graph for ``size`` samples; closing it closes the one inside."""
+
+    def __init__(self, executor: Executor, model: ir.Model, size: int) -> None:
+        self._executor = executor
+        self._graph = model.graph.name or "model"
+        self._size = size
+        self._ranks = {str(value.name): len(value.shape) for value in model.graph.inputs if value.shape is not None}
+        self._first = next(name for name in self._ranks if name not in model.graph.initializers)
+        self._sliced = {
+            str(value.name)
+            for value in model.graph.inputs
+            if value.shape and (not isinstance(value.shape[0], int) or value.shape[0] == size)
+        }
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch: input name → array, to output or tap name → array.
+
+        Raises:
+            InputError: an input does not fit the graph, or the slices' results do not fit together.
+        """
+        first = feeds.get(self._first)
+        rows = len(first) if first is not None and np.ndim(first) == self._ranks[self._first] else 0
+        if rows in (0, self._size):  # it fits as it is; or it never will, and the engine's own check says why
+            return self._executor.run(feeds)
+        parts: dict[str, list[Array]] = {}
+        for start in range(0, rows, self._size):
+            count = min(self._size, rows - start)
+            results = self._executor.run({name: self._part(name, feeds[name], rows, start) for name in feeds})
+            for name, result in results.items():
+                by_sample = result.ndim > 0 and len(result) == self._size
+                parts.setdefault(name, []).append(result[:count] if by_sample else np.atleast_1d(result))
+        return {name: self._joined(name, arrays) for name, arrays in parts.items()}
+
+    def _part(self, name: str, feed: Array, rows: int, start: int) -> Array:
+        """The slice of ``feed`` from row ``start``, filled up; a feed that does not run over samples stays whole."""
+        if name not in self._sliced or not np.ndim(feed) or len(feed) != rows:
+            return feed
+        part = feed[start : start + self._size]
+        missing = self._size - len(part)
+        return part if not missing else np.concatenate([part, np.repeat(part[-1:], missing, axis=0)])
+
+    def _joined(self, name: str, parts: list[Array]) -> Array:
+        try:
+            return np.concatenate(parts)
+        except ValueError as error:
+            raise InputError(
+                f"Running '{self._graph}' in slices of {self._size}",
+                found=f"'{name}' of the shapes {', '.join(sorted({str(part.shape) for part in parts}))}",
+                expected="slices that differ in their first axis only",
+                remedy="Export the model with a free batch.",
+            ) from error
+
+    def close(self) -> None:
+        """Close the executor inside."""
+        self._executor.close()

@@ -1,16 +1,9 @@
-"""A process that makes one ONNX Runtime session and lets it say on standard error what its optimizers do.
-
-    python -m qbench.backends.session_log MODEL LEVEL PRECISE FACTOR [NAME …]
-
-The engine writes its log to the file descriptor of the process, past Python; in a process of its own nothing else is in
-it. FACTOR is that of the size limits; NAME are optimizers to leave out.
-"""
+"""A process that makes one ONNX Runtime session and logs what its optimizers do."""
 
 import sys
 from pathlib import Path
 
-from qbench.backends.optimization import Level, Optimization
-from qbench.backends.ort import OrtBackend
+from qbench.backends.ort import Level, Optimization, OrtBackend
 from qbench.storage import limits_times
 
 

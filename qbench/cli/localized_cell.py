@@ -36,7 +36,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
-    from qbench.diagnosis import Budget, LocalizeWishes, check_replay, localize, samples_that_moved
+    from qbench.diagnosis import Budget, LocalizeOptions, check_replay, localize, samples_that_moved
 
     cell = _cell(arguments)
     if arguments.replay:
@@ -46,7 +46,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
     refuse_idle_rules(cell.schema.name, arguments.model, measurement.idle_rules)
     _require_quantized(arguments, cell)
     verdict = cell.judge(measurement)
-    wishes = LocalizeWishes(
+    wishes = LocalizeOptions(
         samples=arguments.samples,
         first=samples_that_moved(measurement),
         suspects=arguments.top,

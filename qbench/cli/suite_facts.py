@@ -182,7 +182,7 @@ class _Places:
     def of(
         cls, suite: "Suite", planned: "Sequence[PlannedCell]", catalogues: "Catalogues", processor: str
     ) -> "_Places":
-        from qbench.backends import Elsewhere, versions_of
+        from qbench.backends import RemoteBackend, versions_of
         from qbench.judging import EnvironmentClass
 
         named = {EnvironmentClass.parse(text) for text in _conditions(suite)} | {EnvironmentClass(processor)}
@@ -191,7 +191,7 @@ class _Places:
         unknown = []
         for name in dict.fromkeys(one.cell.backend for one in planned):
             backend = catalogues.backends.get(name)
-            if isinstance(backend, Elsewhere) and not backend.has_started:
+            if isinstance(backend, RemoteBackend) and not backend.has_started:
                 of_backend[name] = possible
                 unknown.append(name)
             else:

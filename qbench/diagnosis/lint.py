@@ -1,21 +1,324 @@
-"""Lint of a quantized graph: before anything runs, which layers can saturate, overflow, or not be represented.
-
-Facts of the graph (pairs, sums, multipliers) for every layer, and for each machine that is asked about what it lacks.
-"""
+"""Before anything runs: which layers can saturate or overflow, or cannot be represented."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.diagnosis.integer_products import IntegerProduct, integer_products
-from qbench.diagnosis.machine_limits import bits_for, machine_limits, reach
-from qbench.diagnosis.pair_risk import PairRisk, pair_risk
 from qbench.errors import InputError
-from qbench.graph import Form, form_of
-from qbench.numerics import Arithmetic
+from qbench.graph import Form, constant_value, form_of, node_key
+from qbench.interpreter import Summing, float_operator, sum_shape, summing
+from qbench.numerics import Arithmetic, MultiplierForm, QParams, QType, real_multiplier, scaler, short_multiplier
 from qbench.passes import lower_to_machines
+
+# The products by constant weights in a graph of integer operators, each as the columns that the machine sums over.
+#
+#     acc[n] = Σ_k (x[k] − z_x) (w[k, n] − z_w[n]) + bias[n]
+#
+# k runs as the interpreter counts (``interpreter.sum_order``); in groups over the channels of the filter alone.
+
+Ints = npt.NDArray[np.int64]
+_RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
+    {name: (QType.parse(name).qmin, QType.parse(name).qmax) for name in ("uint8", "int8", "uint16", "int16", "int4")}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """Where the inputs of an operator stand; None: it has none such."""
+
+    x_zero: int
+    weight: int
+    weight_zero: int
+    scales: tuple[int, int, int] | None = None
+    bias: int | None = None
+    output_zero: int | None = None
+
+
+_PLACES: Mapping[str, _Places] = MappingProxyType(
+    {
+        "QLinearConv": _Places(2, 3, 5, (1, 4, 6), 8, 7),
+        "QLinearMatMul": _Places(2, 3, 5, (1, 4, 6), None, 7),
+        "QGemm": _Places(2, 3, 5, (1, 4, 7), 6, 8),
+        "ConvInteger": _Places(2, 1, 3),
+        "MatMulInteger": _Places(2, 1, 3),
+        "MatMulIntegerToFloat": _Places(4, 1, 5),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class IntegerProduct:
+    """One product.
+
+    Args:
+        node, operator: its name, and what it is called in a float graph.
+        levels: type of x; weights: type of w.
+        low, high: the levels that x can have.
+        x_zero: z_x; None where it is computed. weight: (K, N) levels. weight_zero: (N,).
+        bias: (N,), zeros where there is none.
+        scales: of x, of w (N,), and of the result; None where the result is no level.
+        output: the grid of the result, likewise.
+        depthwise: one filter a channel.
+        order: of its sums.
+    """
+
+    node: str
+    operator: str
+    levels: str
+    weights: str
+    low: int
+    high: int
+    x_zero: int | None
+    weight: Ints
+    weight_zero: Ints
+    bias: Ints
+    scales: tuple[float, npt.NDArray[np.float64], float] | None
+    output: QParams | None
+    depthwise: bool
+    order: Summing
+
+
+def integer_products(model: ir.Model) -> tuple[tuple[IntegerProduct, ...], tuple[str, ...]]:
+    """The products of ``model`` by constant weights, in order, and the names of those that are not judged.
+
+    These have two computed operands, or sum another set of weights at every place (ConvTranspose).
+    """
+    found, others = [], []
+    for node in model.graph:
+        if node.op_type in _PLACES or node.op_type == "QLinearConvTranspose":
+            product = _product(node, _PLACES[node.op_type]) if node.op_type in _PLACES else None
+            if product is None:
+                others.append(node_key(node))
+            else:
+                found.append(product)
+    return tuple(found), tuple(others)
+
+
+def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
+    weight, x_zero = _constant(node, places.weight), _constant(node, places.x_zero)
+    x = node.inputs[0]
+    levels = "" if x is None or x.dtype is None else x.dtype.numpy().name
+    levels = levels or ("uint8" if x_zero is None else x_zero.dtype.name)
+    is_conv = "Conv" in node.op_type
+    if (
+        weight is None
+        or levels not in _RANGES
+        or weight.dtype.name not in _RANGES
+        or (weight.ndim != 2 and not is_conv)
+    ):
+        return None
+    order = summing(node, weight.shape)
+    columns = order.columns(weight.astype(np.int64))
+    count = columns.shape[1]
+    low, high = _ends(x, levels)
+    bias = None if places.bias is None else _constant(node, places.bias)
+    return IntegerProduct(
+        node=node_key(node),
+        operator=float_operator(node),
+        levels=levels,
+        weights=weight.dtype.name,
+        low=low,
+        high=high,
+        x_zero=_first(x_zero, 0) if x_zero is not None or _absent(node, places.x_zero) else None,
+        weight=columns,
+        weight_zero=_spread(_constant(node, places.weight_zero), count),
+        bias=_spread(bias, count),
+        scales=_scales(node, places, count),
+        output=_output(node, places),
+        depthwise=is_conv and sum_shape(node, weight.shape).depthwise,
+        order=order,
+    )
+
+
+def _ends(x: ir.Value | None, levels: str) -> tuple[int, int]:
+    """The levels that ``x`` can have: those of its type, or of the clip that makes it."""
+    low, high = _RANGES[levels]
+    node = None if x is None else x.producer()
+    if node is None or node.op_type != "Clip":
+        return low, high
+    ends = [_constant(node, place) for place in (1, 2)]
+    return max(low, _first(ends[0], low)), min(high, _first(ends[1], high))
+
+
+def _scales(node: ir.Node, places: _Places, count: int) -> tuple[float, npt.NDArray[np.float64], float] | None:
+    if places.scales is None:
+        return None
+    x, w, y = (_constant(node, place) for place in places.scales)
+    if x is None or w is None or y is None:
+        return None
+    return float(x.reshape(-1)[0]), np.broadcast_to(w.astype(np.float64).reshape(-1), (count,)), float(y.reshape(-1)[0])
+
+
+def _output(node: ir.Node, places: _Places) -> QParams | None:
+    if places.scales is None or places.output_zero is None:
+        return None
+    scale, zero = _constant(node, places.scales[2]), _constant(node, places.output_zero)
+    if scale is None or zero is None:
+        return None
+    return QParams(float(scale.reshape(-1)[0]), int(zero.reshape(-1)[0]), QType.parse(zero.dtype.name))
+
+
+def _constant(node: ir.Node, place: int) -> npt.NDArray[Any] | None:
+    return constant_value(node.inputs[place]) if place < len(node.inputs) else None
+
+
+def _absent(node: ir.Node, place: int) -> bool:
+    return place >= len(node.inputs) or node.inputs[place] is None
+
+
+def _spread(values: npt.NDArray[Any] | None, count: int) -> Ints:
+    """``values`` (None: 0), one a column."""
+    return np.broadcast_to(np.zeros(1, np.int64) if values is None else values.astype(np.int64).reshape(-1), (count,))
+
+
+def _first(values: npt.NDArray[Any] | None, default: int) -> int:
+    return default if values is None else int(values.reshape(-1)[0])
+
+
+# Which weight pairs can saturate where two neighbouring products are summed in 16 bits, and what that costs at most.
+#
+#     a pair is lost to saturation when    high · (|w₀| + |w₁|) > 2¹⁵ − 1        (2¹⁵ where both are negative)
+#     worst loss of a column             = max(Σ excess of its positive pairs, Σ excess of its negative ones)
+#
+# Both sums are reached: the levels of one kind at their highest, of the other at 0. Of an unsigned left operand and a
+# signed right one only (Intel's vpmaddubsw); with 8-bit levels on the left the first line reads |w₀| + |w₁| ≥ 129, with
+# 8-bit weights there (``interpreter.sum_order``) and the lowest level w₀ + w₁ ≥ 257.
+
+BITS = 16
+"""In which processors with vpmaddubsw sum pairs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairRisk:
+    """The pairs of one product.
+
+    Args:
+        pairs: neighbours that are summed. risky: those that can saturate.
+        worst: the largest |w₀| + |w₁| of weights of one sign (of two: the larger of both).
+        outputs: columns with such a pair.
+        loss: what the worst column can lose, in units of the accumulator.
+        loss_steps: in steps of the result, of which it has no more than its grid; None where it is no level.
+        why_not: what keeps every pair from saturating, in words; empty where some can.
+    """
+
+    pairs: int
+    risky: int = 0
+    worst: int = 0
+    outputs: int = 0
+    loss: int = 0
+    loss_steps: float | None = None
+    why_not: str = ""
+
+    @property
+    def share(self) -> float:
+        """Of the pairs, those that can saturate."""
+        return self.risky / self.pairs if self.pairs else 0.0
+
+
+def pair_risk(product: IntegerProduct, bits: int = BITS) -> PairRisk:
+    """What can happen to ``product`` where pairs are summed in ``bits`` bits."""
+    weight = product.weight
+    pairs = len(weight) // 2 * weight.shape[1]
+    if not product.order.in_pairs(product.levels, product.weights):
+        sides = (product.weights, product.levels) if product.order.weights_left else (product.levels, product.weights)
+        return PairRisk(pairs=pairs, why_not=f"{' × '.join(sides)} is not summed in pairs")
+    first, second, top = weight[0 : 2 * (len(weight) // 2) : 2], weight[1::2], (1 << (bits - 1)) - 1
+    most, least = (end(first, 0) + end(second, 0) for end in (np.maximum, np.minimum))
+    low, high = min(product.low, 0), max(product.high, 0)
+    excess = np.stack([high * most + low * least - top, -high * least - low * most - top - 1]).clip(0)
+    losses = excess.sum(axis=1).max(axis=0)
+    worst = int(np.maximum(most, -least).max(initial=0))
+    if not losses.any():
+        return PairRisk(pairs=pairs, worst=worst, why_not=_why_not(product, worst))
+    steps = None
+    if product.scales is not None and product.output is not None:
+        x, w, y = product.scales
+        steps = min(float((losses * (x * w / y)).max()), float(product.output.qmax - product.output.qmin))
+    return PairRisk(
+        pairs=pairs,
+        risky=int(np.count_nonzero(excess.any(axis=0))),
+        worst=worst,
+        outputs=int(np.count_nonzero(losses)),
+        loss=int(losses.max()),
+        loss_steps=steps,
+    )
+
+
+def _why_not(product: IntegerProduct, worst: int) -> str:
+    if len(product.weight) < 2:
+        return "one product a sum"
+    if product.order.weights_left:
+        return f"levels end at {product.low} and {product.high}" if worst > 256 else f"no pair above {worst}"
+    if product.high <= 128:  # 128 · 256 = 2¹⁵, of negative weights alone
+        return f"levels end at {product.high}"
+    if np.abs(product.weight).max(initial=0) <= 64:
+        return "weights have 7 bits or fewer"
+    return f"no pair of one sign above {worst}"
+
+
+# What one machine cannot represent of a product: its multiplier, its largest sum, a pair of its products.
+#
+#     reach = max over columns of |Σ_k max((low − z_x) w, (high − z_x) w) + bias|, and the same with min
+#
+# Worst cases over all levels there are, as before anything runs nothing else is known: what is said here can happen
+# with some input; what is not said cannot.
+
+
+def reach(product: IntegerProduct) -> tuple[int, int]:
+    """The least and the largest sum that ``product`` can have, bias included; whatever a computed zero point is."""
+    centred = product.weight - product.weight_zero
+    low, high, zero = product.low, product.high, product.x_zero
+    ends = (low - high, high - low) if zero is None else (low - zero, high - zero)
+    products = np.stack([end * centred for end in ends])
+    low = products.min(axis=0).sum(axis=0) + product.bias
+    high = products.max(axis=0).sum(axis=0) + product.bias
+    return int(low.min()), int(high.max())
+
+
+def bits_for(low: int, high: int) -> int:
+    """The width of the smallest register of two's complement that holds both."""
+    return max((-low - 1 if low < 0 else low).bit_length(), (-high - 1 if high < 0 else high).bit_length()) + 1
+
+
+def machine_limits(product: IntegerProduct, machine: Arithmetic) -> tuple[str, ...]:
+    """What ``machine`` cannot represent of ``product``, one line each."""
+    here = machine.at(product.operator, product.node)
+    found = []
+    if pair_bits := here.accumulator.pairs(product.order.shape):
+        risk = pair_risk(product, pair_bits)
+        if risk.risky:
+            found.append(f"{risk.risky} of {risk.pairs} pairs can saturate in {pair_bits} bits")
+    ends = reach(product)
+    if (bits := bits_for(*ends)) > here.accumulator.bits:
+        word = "wrap" if here.accumulator.overflow.value == "wrap" else "saturate"
+        found.append(f"sums of up to {bits} bits {word} in an accumulator of {here.accumulator.bits}")
+    return (*found, *_of_multiplier(product, here, max(map(abs, ends))))
+
+
+def _of_multiplier(product: IntegerProduct, machine: Arithmetic, largest: int) -> list[str]:
+    if product.scales is None:
+        return []
+    scaling = machine.scaling
+    try:
+        scaler(product.scales, scaling)
+    except InputError as error:
+        return [f"multiplier {error.found}, where it holds {error.expected}"]
+    if scaling.form is not MultiplierForm.SHORT or not scaling.product_bits:
+        return []
+    short = short_multiplier(real_multiplier(product.scales, scaling.precision))
+    top = max((largest >> pre) * factor for pre, factor in zip(short.pre.tolist(), short.factor.tolist(), strict=True))
+    bits = bits_for(-top, top)
+    return [f"products of up to {bits} bits wrap at {scaling.product_bits}"] if bits > scaling.product_bits else []
+
+
+# Lint of a quantized graph: before anything runs, which layers can saturate, overflow, or not be represented.
+#
+# Facts of the graph (pairs, sums, multipliers) for every layer, and for each machine that is asked about what it lacks.
 
 REGISTER = 32
 """Bits of the accumulators that nearly all machines have."""

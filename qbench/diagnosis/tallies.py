@@ -1,8 +1,4 @@
-"""Sums over batches, from which the numbers of a node come: nothing is kept but them.
-
-Sums in float64, batch by batch. Where one of two numbers is not finite and the other is not the same, no number bounds
-their distance: such elements count as differing, and stay out of the sums.
-"""
+"""Sums over batches, from which the numbers of a node come."""
 
 import math
 from dataclasses import dataclass, field
@@ -10,8 +6,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from qbench.backends import Array
-from qbench.diagnosis.quantized_units import QuantizedUnit
-from qbench.diagnosis.step_causes import TIE_WIDTH
+from qbench.diagnosis.units import TIE_WIDTH, QuantizedUnit
 from qbench.judging import CountingErrors, Errors
 from qbench.metrics import MOST_DB, unequal
 

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
 
-from qbench.backends import Backend, Executor, Ruled
+from qbench.backends import Backend, Executor, HasRuleDigests
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation.calibrated import calibrated_ranges
 from qbench.evaluation.compared import Comparison
@@ -192,7 +192,7 @@ def _digests(
 
 def _rules(backend: Backend) -> Mapping[str, str]:
     """The digests of what ``backend`` counts by, where that is data."""
-    return backend.digests if isinstance(backend, Ruled) else {}
+    return backend.digests if isinstance(backend, HasRuleDigests) else {}
 
 
 def _changed(ids: tuple[str, ...], answers: Answers, reference: Answers) -> tuple[str, ...]:

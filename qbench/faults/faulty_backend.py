@@ -7,7 +7,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends import Backend, Executor, IntegerBackend, Ruled
+from qbench.backends import Backend, Executor, HasRuleDigests, IntegerBackend
 from qbench.errors import UnsupportedError
 from qbench.faults.fault import ArithmeticFault, GraphEdit, KernelFault, Placed
 from qbench.faults.kernel_at_work import Kernel
@@ -67,7 +67,7 @@ class FaultyBackend:
     def digests(self) -> Mapping[str, str]:
         """Those of ``inner``, and that of the fault with its sites and seed."""
         own = digest_plain([self.placed.fault.name, list(self.placed.sites), self.placed.seed])
-        return {**(self.inner.digests if isinstance(self.inner, Ruled) else {}), "fault": own}
+        return {**(self.inner.digests if isinstance(self.inner, HasRuleDigests) else {}), "fault": own}
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """``model`` on ``inner``, faulty where it has one of the sites.

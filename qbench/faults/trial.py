@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from qbench.backends import Backend
-from qbench.diagnosis import Budget, LocalizeWishes, RepeatableCell, localize, samples_that_moved
+from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize, samples_that_moved
 from qbench.errors import QbenchError
 from qbench.evaluation import Beside, Request, SharedWork, evaluate
 from qbench.faults.fault import Fault, Placed, ProfileFault, Stage, draw_sites
@@ -267,7 +267,7 @@ class Ward:
     def _localized(
         self, trial: Trial, placed: Placed, cell: RepeatableCell, measured: Measurement, samples: int
     ) -> Trial:
-        wishes = LocalizeWishes(samples=samples, first=samples_that_moved(measured), repairs=False)
+        wishes = LocalizeOptions(samples=samples, first=samples_that_moved(measured), repairs=False)
         budget = Budget.begin(None, self.timer)
         try:
             finding = localize(cell, self._verdict(measured), budget, wishes=wishes)

@@ -69,12 +69,12 @@ def _is_wrong(verdict: "Verdict") -> bool:
 
 
 def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Finding":
-    from qbench.diagnosis import LocalizeWishes, localize, samples_that_moved
+    from qbench.diagnosis import LocalizeOptions, localize, samples_that_moved
     from qbench.suite import repeatable_cell
 
     cell = repeatable_cell(opened.bench, judged.planned, timer=time.perf_counter)
     moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
-    wishes = LocalizeWishes(first=moved, suspects=3, override=_name(_axes(judged)))
+    wishes = LocalizeOptions(first=moved, suspects=3, override=_name(_axes(judged)))
     return localize(cell, judged.verdict, budget, wishes=wishes)
 
 

@@ -5,7 +5,7 @@ import onnx_ir as ir
 import pytest
 
 from qbench.backends import get_backend
-from qbench.backends.int8_movers import with_int8_pairs
+from qbench.backends.ort import with_int8_pairs
 
 MOVERS = {
     "Transpose": ({"perm": [0, 2, 1]}, []),

@@ -8,7 +8,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from qbench.backends import Backend, Counting, PartitionedBackend, Ruled, get_backend, integer_machines
+from qbench.backends import Backend, Counting, HasRuleDigests, PartitionedBackend, get_backend, integer_machines
 from qbench.calibration import calibrate
 from qbench.errors import InputError, UnsupportedError
 from qbench.numerics import get_arithmetic
@@ -150,7 +150,7 @@ def test_taps_are_values_of_any_section_and_change_nothing() -> None:
 def test_the_protocol() -> None:
     backend = get_backend("partitioned-conv-engine")
     assert isinstance(backend, Backend)
-    assert isinstance(backend, Ruled)
+    assert isinstance(backend, HasRuleDigests)
     assert isinstance(backend, PartitionedBackend)
     assert backend.packages == ("onnxruntime",)
     assert dict(backend.digests) == dict(get_device("conv-engine").digests)

@@ -37,7 +37,7 @@ FEEDS = {"x": np.ones((2, 4), np.float32)}
 
 
 def test_the_evaluator_ends_a_loop_that_its_data_never_end(monkeypatch):
-    from qbench.backends import evaluator_operators
+    from qbench.backends import onnx_reference as evaluator_operators
 
     few = replace(current_limits(), iterations=100)
     monkeypatch.setattr(evaluator_operators, "current_limits", lambda: few)

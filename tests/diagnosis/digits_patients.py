@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from qbench.backends import Backend, Feeds, IntegerBackend, get_backend
 from qbench.cli.own_subject import build_subject
-from qbench.diagnosis.patient import Patient, watches_itself
+from qbench.diagnosis.target import Target, watches_itself
 from qbench.evaluation import SharedWork
 from qbench.interpreter import Around
 from qbench.numerics import get_arithmetic
@@ -45,9 +45,9 @@ def patient(
     claims: Backend | None = None,
     model: ir.Model | None = None,
     schema: str = "w8a8_asym_pc",
-) -> Patient:
+) -> Target:
     runs = backend or machine()
-    return Patient(
+    return Target(
         model="digits_cnn",
         schema=schema,
         original=digits().planned()["model"],

@@ -7,13 +7,11 @@ import onnx_ir as ir
 import pytest
 from digits_patients import batches, constant_behind, digits, patient, put, quantized
 
-from qbench.diagnosis import localized_graph
-from qbench.diagnosis.broken_passes import BrokenPass, broken_passes
-from qbench.diagnosis.budget import Budget
-from qbench.diagnosis.causes import NamedCause
-from qbench.diagnosis.localized_graph import LocalizedGraph
-from qbench.diagnosis.moved_samples import samples_that_passes_move
-from qbench.diagnosis.patient import Patient
+from qbench.diagnosis import localize_graph as localized_graph
+from qbench.diagnosis.capture import Budget, samples_that_passes_move
+from qbench.diagnosis.hypotheses import NamedCause
+from qbench.diagnosis.localize_graph import BrokenPass, LocalizedGraph, broken_passes
+from qbench.diagnosis.target import Target
 from qbench.evaluation import Rewriting
 from qbench.judging import Cause, CountingErrors
 from qbench.passes import EXACT, LOSSY, Effect, Pipeline, Policy, catalogue, parse_pipeline, run_pipeline
@@ -45,11 +43,11 @@ def budget(seconds: float | None = None) -> Budget:
     return Budget.begin(seconds, itertools.count().__next__)
 
 
-def rewritten(*passes: Wrong, policy: Policy = Policy.EXACT) -> Patient:
+def rewritten(*passes: Wrong, policy: Policy = Policy.EXACT) -> Target:
     return with_pipeline(Pipeline(passes), policy)
 
 
-def with_pipeline(pipeline: Pipeline, policy: Policy = Policy.EXACT) -> Patient:
+def with_pipeline(pipeline: Pipeline, policy: Policy = Policy.EXACT) -> Target:
     written = quantized()
     graph = run_pipeline(written, pipeline, policy).model
     return replace(patient(model=graph), written=written, rewriting=Rewriting(pipeline, policy))
@@ -127,7 +125,7 @@ def test_samples_that_passes_move_are_named_in_their_order():
     (data,) = digits().subject.data.values()
     samples, task = digits().samples(data), digits().subject.model.task
 
-    def asked(one: Patient, count: int, seconds: float | None = None) -> tuple[str, ...]:
+    def asked(one: Target, count: int, seconds: float | None = None) -> tuple[str, ...]:
         return samples_that_passes_move({"model": one}, task, samples, count=count, budget=budget(seconds))
 
     feeds = next(iter(samples.batches(len(samples.ids))))

@@ -8,12 +8,11 @@ import pytest
 from digits_patients import batches, machine, patient, quantized
 
 from qbench.calibration import Rows
-from qbench.diagnosis.capturing import capture
-from qbench.diagnosis.corrections import is_corrected
-from qbench.diagnosis.examining import examine
-from qbench.diagnosis.kept_feeds import KeptFeeds
-from qbench.diagnosis.quantized_units import quantized_units
+from qbench.diagnosis.capture import KeptFeeds, capture
+from qbench.diagnosis.examine import examine
+from qbench.diagnosis.rank import is_corrected
 from qbench.diagnosis.unit_runs import Units
+from qbench.diagnosis.units import quantized_units
 from qbench.judging import Errors, NodeErrors
 
 

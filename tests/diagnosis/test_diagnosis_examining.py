@@ -9,12 +9,11 @@ from digits_patients import batches, constant_behind, digits, machine, patient, 
 
 from qbench.backends import Closing, get_backend
 from qbench.calibration import calibrate
-from qbench.diagnosis.capturing import capture
-from qbench.diagnosis.examining import Examination, examine
-from qbench.diagnosis.gains import output_gains
-from qbench.diagnosis.patient import Patient
-from qbench.diagnosis.ranking import Excess, rank_nodes, with_gains
+from qbench.diagnosis.capture import capture
+from qbench.diagnosis.examine import Examination, examine, output_gains
+from qbench.diagnosis.rank import AnomalyKind, rank_nodes, with_gains
 from qbench.diagnosis.tallies import CountingTally, ErrorTally
+from qbench.diagnosis.target import Target
 from qbench.diagnosis.unit_runs import Units
 from qbench.errors import InputError
 from qbench.passes import canonicalize, plannable
@@ -91,8 +90,8 @@ def test_a_kernel_that_skips_a_row_is_the_first_suspect(name, claims):
     sick = machine(skips_last_row(name))
     first, *others = rank_nodes(examine(patient(sick, claims=machine() if claims else None), batches(1)))
     assert first.node.node == name
-    assert first.excess is Excess.COUNTING
-    assert all(one.excess is not Excess.COUNTING for one in others)
+    assert first.excess is AnomalyKind.COUNTING
+    assert all(one.excess is not AnomalyKind.COUNTING for one in others)
 
 
 def test_another_machine_than_claimed_is_seen_at_every_node_where_it_counts_otherwise():
@@ -108,7 +107,7 @@ def test_weights_that_rounding_does_not_explain_are_a_matter_of_the_graph():
     put(value, np.roll(levels, 1, axis=0))
     found = examine(patient(model=model), batches(1))
     first = rank_nodes(found)[0]
-    assert (first.node.node, first.excess) == ("conv2", Excess.GRAPH)
+    assert (first.node.node, first.excess) == ("conv2", AnomalyKind.GRAPH)
     assert list(found.moved) == ["relu2_quantized"]
     assert first.node.isolated.sqnr_db < first.node.explained.sqnr_db - 10
     assert first.node.counting.beyond == 0
@@ -123,7 +122,7 @@ def test_a_range_that_cuts_off_what_matters_is_a_matter_of_the_grid():
     found = examine(sick, batches(1))
     units = Units.of(sick)
     first = rank_nodes(with_gains(found, output_gains(sick, units, batches(1)[0])))[0]
-    assert (first.node.node, first.excess) == ("conv2", Excess.GRID)
+    assert (first.node.node, first.excess) == ("conv2", AnomalyKind.GRID)
     assert first.node.clipped_high > 0.1
     assert first.node.gain_db > 3
 
@@ -206,7 +205,7 @@ def test_an_engine_that_fails_on_a_node_alone_is_the_first_suspect():
     found = examine(patient(Sick()), batches(1))
     assert found.crashes == {"relu2_quantized": "'ort-cpu-precise' fails on it alone: a broken kernel"}
     first = rank_nodes(found)[0]
-    assert (first.node.node, first.excess) == ("conv2", Excess.CRASH)
+    assert (first.node.node, first.excess) == ("conv2", AnomalyKind.CRASH)
 
 
 def test_other_outputs_than_the_float_graph_are_refused():
@@ -269,7 +268,7 @@ def patient_of(model, schema="w8a8_asym_pc", *, feeds):
     original = canonicalize(model)
     plan = make_plan(original, calibrate(original, [feeds]), schema, capabilities=machine().capabilities)
     planned = plannable(original)
-    return Patient(
+    return Target(
         model="made", original=planned, quantized=insert_qdq(planned, plan), backend=machine(), watched=machine()
     )
 
@@ -320,7 +319,7 @@ def test_graphs_of_a_fixed_batch(batch, count):
         found = examination.examined()
         np.testing.assert_allclose(answered["y"], free.run(feeds)["y"], rtol=1e-4, atol=1e-5)
     assert found.samples == count
-    assert all(one.excess is Excess.GRID for one in rank_nodes(found))  # other samples than it was calibrated on
+    assert all(one.excess is AnomalyKind.GRID for one in rank_nodes(found))  # other samples than it was calibrated on
     gains = output_gains(sick, Units.of(sick), feeds)
     assert set(gains) == {"b_quantized", "c_quantized", "y"}
 
@@ -339,7 +338,7 @@ def test_nodes_of_a_fixed_batch_are_captured_on_as_many_samples(batch, count):
 def test_weights_in_blocks_are_explained_by_their_blocks(schema):
     feeds = {"x": numbers(8, 2, 6, 6)}
     sick = patient_of(with_weights(CHAIN.format(batch="n"), w=(0.3, 3, 2, 3, 3), v=(0.1, 108, 1)), schema, feeds=feeds)
-    assert all(one.excess is Excess.GRID for one in rank_nodes(examine(sick, [feeds])))
+    assert all(one.excess is AnomalyKind.GRID for one in rank_nodes(examine(sick, [feeds])))
 
 
 def test_infinite_numbers_are_counted_and_stay_out_of_sums():

@@ -3,9 +3,9 @@
 import pytest
 from digits_patients import batches, patient
 
-from qbench.diagnosis.capturing import capture
-from qbench.diagnosis.causes import name_cause
-from qbench.diagnosis.examining import examine
+from qbench.diagnosis.capture import capture
+from qbench.diagnosis.examine import examine
+from qbench.diagnosis.hypotheses import name_cause
 from qbench.diagnosis.unit_runs import Units
 from qbench.judging import Cause
 from qbench.numerics import get_arithmetic

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from digits_patients import batches, constant_behind, machine, patient, put, quantized
 
-from qbench.diagnosis import localized_graph, localizing
-from qbench.diagnosis.budget import Budget
-from qbench.diagnosis.localized_graph import NOT_LOOKED_FOR, LocalizedGraph
+from qbench.diagnosis import localize_cell as localizing
+from qbench.diagnosis import localize_graph as localized_graph
+from qbench.diagnosis.capture import Budget
+from qbench.diagnosis.localize_graph import NOT_LOOKED_FOR, LocalizedGraph
 from qbench.judging import Cause, Repair, Suspect
 from qbench.metrics import Differences
 

@@ -8,9 +8,8 @@ import pytest
 
 from qbench.backends import Level, Optimization, OrtBackend, SessionOptimizer, get_backend, session_optimizers
 from qbench.diagnosis import StepCauses, examine_optimizers, measure_case, optimizer_cases
-from qbench.diagnosis.optimizer_effects import OptimizationTrial
-from qbench.diagnosis.optimizer_names import known_optimizers
-from qbench.diagnosis.quantized_units import quantized_units
+from qbench.diagnosis.optimizers import OptimizationTrial, known_optimizers
+from qbench.diagnosis.units import quantized_units
 from qbench.errors import InputError
 from qbench.host import DotProduct, architecture, probe_dot_product
 

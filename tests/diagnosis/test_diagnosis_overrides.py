@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.diagnosis.repairing.overrides import REASON, kept_float, override_text
+from qbench.diagnosis.repair.cell import REASON, kept_float, override_text
 from qbench.quantization import Schema, get_schema, load_schema
 
 SCHEMAS = Path(__file__).resolve().parents[2] / "suites" / "schemas"

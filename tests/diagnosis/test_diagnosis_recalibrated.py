@@ -4,7 +4,7 @@ import numpy as np
 import onnx_ir as ir
 from onnx import TensorProto, helper, numpy_helper
 
-from qbench.diagnosis.recalibrated import recalibrated_first
+from qbench.diagnosis.localize_cell import recalibrated_first
 from qbench.judging import Cause, MovedRange, Suspect
 
 WEIGHT = numpy_helper.from_array(np.eye(3, dtype=np.float32), "w")

@@ -5,8 +5,8 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.diagnosis.budget import Budget
-from qbench.diagnosis.repairing.search import search_repair
+from qbench.diagnosis.capture import Budget
+from qbench.diagnosis.repair.search import search_repair
 
 NAMES = tuple(f"n{index}" for index in range(24))
 ENDLESS = Budget(seconds=None, timer=lambda: 0.0, started=0.0)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from qbench.diagnosis.repairing.repair_of_cell import _notes, _whole
-from qbench.diagnosis.repairing.search import RepairSet
+from qbench.diagnosis.repair.cell import _notes, _whole
+from qbench.diagnosis.repair.search import RepairSet
 
 
 @pytest.mark.parametrize(

@@ -4,9 +4,8 @@ import json
 
 import pytest
 
-from qbench.diagnosis.budget import Budget
-from qbench.diagnosis.repairing.replay import Probed, replayed
-from qbench.diagnosis.repairing.search import search_repair
+from qbench.diagnosis.capture import Budget
+from qbench.diagnosis.repair.search import Probed, replayed, search_repair
 from qbench.errors import InputError, StoreError
 
 IDENTITY = {"model": "m1", "schema": "s1", "data": "d1"}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.diagnosis.step_causes import Ends, StepCauses, count_causes
+from qbench.diagnosis.units import Ends, StepCauses, count_causes
 
 UINT8 = Ends.of_grid(0, 255, 127)
 

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from qbench.backends import get_backend
-from qbench.diagnosis.patient import watches_itself
-from qbench.diagnosis.quantized_units import quantized_units
+from qbench.diagnosis.target import watches_itself
+from qbench.diagnosis.units import quantized_units
 from qbench.errors import InputError, UnsupportedError
 from qbench.faults import FaultyWork, Placed, WrongPass, edited, get_fault, is_equivalent, with_fault, wrong_rewriting
 from qbench.graph import check_convention, grid_of

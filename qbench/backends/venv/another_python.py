@@ -1,29 +1,137 @@
-"""ONNX Runtime of another Python: a backend like one of ours, whose sessions live in a process of that installation.
-
-Graphs are prepared here, as for our own engine, and run there. An engine that is older than the graph's opset or IR
-version gets a copy that is stamped older, where that loses nothing.
-"""
+"""ONNX Runtime of another Python: a backend whose sessions live in a process of that installation."""
 
 import os
+import re
+import subprocess
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
+import onnx
 import onnx_ir as ir
 
-from qbench.backends.closing import Closing
-from qbench.backends.feeds import FeedCheck
-from qbench.backends.lowered import LoweredOrtBackend
-from qbench.backends.ort import OrtBackend
-from qbench.backends.protocol import Array, Executor, Feeds
-from qbench.backends.refusal import batch_refusal, refusal
-from qbench.backends.tapping import loaded
+from qbench.backends.ort import LoweredOrtBackend, OrtBackend
+from qbench.backends.protocol import Array, Closing, Executor, FeedCheck, Feeds, batch_refusal, loaded, refusal
 from qbench.backends.venv.client import EngineError, Worker
-from qbench.backends.venv.older_engine import Limits, stamped_older
-from qbench.errors import InputError, UnavailableError
-from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, save_model
+from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
+from qbench.errors import InputError, NotFetchedError, UnavailableError
+from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, own_copy, save_model
+from qbench.storage import read_toml, value_from_table
+
+# A graph for an engine that is older than the file: stamped with an older opset or IR version where nothing is lost.
+#
+# An operator is the same under two opsets when ONNX gives both one definition, or when the newer one differs in nothing
+# but further types and attributes, and the node has neither. IR versions brought types and annotations, and a graph
+# without those types means the same under an older one.
+
+_IR_LIMIT = re.compile(r"Unsupported model IR version: \d+, max supported IR version: (\d+)")
+_OPSET_LIMIT = re.compile(r"Current official support for domain ai\.onnx is till opset (\d+)")
+_OWN_DOMAINS = ("", "ai.onnx")
+_WIDENED = frozenset(
+    "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If IsInf IsNaN Loop Pad QLinearMatMul "
+    "QuantizeLinear ReduceMax ReduceMin Reshape Scan Shape Size Squeeze Transpose Unsqueeze".split()
+)
+"""What opsets 20 and 21 gave new types or attributes and no new meaning (ONNX's changelog of operators)."""
+_WIDENED_SINCE, _WIDENED_UNTIL = 19, 21
+_TYPES_SINCE_IR = {
+    9: {"FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"},
+    10: {"INT4", "UINT4"},
+    11: {"FLOAT4E2M1"},
+    12: {"FLOAT8E8M0"},
+    13: {"INT2", "UINT2"},
+}
+"""IR version → the types it brought."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """The newest IR version and opset that an engine takes, as far as its words tell; None: they do not."""
+
+    ir: int | None = None
+    opset: int | None = None
+
+    @classmethod
+    def told_by(cls, message: str) -> "Limits":
+        """What the refusal ``message`` of an engine says."""
+        ir_limit, opset = _IR_LIMIT.search(message), _OPSET_LIMIT.search(message)
+        return cls(int(ir_limit[1]) if ir_limit else None, int(opset[1]) if opset else None)
+
+
+def stamped_older(model: ir.Model, limits: Limits) -> ir.Model | None:
+    """A copy of ``model`` within ``limits`` that means the same; None where it is within them, or would lose something."""
+    opset = model.graph.opset_imports.get("", 0)
+    older_ir = limits.ir is not None and model.ir_version > limits.ir
+    older_opset = limits.opset is not None and opset > limits.opset
+    if not older_ir and not older_opset:
+        return None
+    if older_ir and not _fits_ir(model, limits.ir or 0):
+        return None
+    if older_opset and not _fits_opset(model, opset, limits.opset or 0):
+        return None
+    copy = own_copy(model)
+    if older_ir:
+        copy.ir_version = limits.ir or copy.ir_version
+    if older_opset:
+        copy.graph.opset_imports[""] = limits.opset or opset
+    return copy
+
+
+def _fits_ir(model: ir.Model, version: int) -> bool:
+    newer = {name for since, names in _TYPES_SINCE_IR.items() if since > version for name in names}
+    return all(value.dtype is None or value.dtype.name not in newer for value in _values(model))
+
+
+def _fits_opset(model: ir.Model, now: int, then: int) -> bool:
+    return not model.functions and all(
+        _means_the_same(node, now, then) for node in model.graph.all_nodes() if node.domain in _OWN_DOMAINS
+    )
+
+
+def _means_the_same(node: ir.Node, now: int, then: int) -> bool:
+    try:
+        new, old = (onnx.defs.get_schema(node.op_type, version, "") for version in (now, then))
+    except onnx.defs.SchemaError:
+        return False
+    if new.since_version == old.since_version:
+        return True
+    known = node.op_type in _WIDENED and new.since_version <= _WIDENED_UNTIL and then >= _WIDENED_SINCE
+    return known and set(node.attributes) <= set(old.attributes) and _types_fit(node, old)
+
+
+def _types_fit(node: ir.Node, schema: "onnx.defs.OpSchema") -> bool:
+    """Whether no value at ``node`` is of a type that came later; what a formal list leaves open repeats its last."""
+    for values, formals in ((node.inputs, schema.inputs), (node.outputs, schema.outputs)):
+        if len(values) > len(formals) and not formals:
+            return False
+        for place, value in enumerate(values):
+            formal = formals[min(place, len(formals) - 1)]
+            if value is not None and value.dtype is not None and _written(value.dtype) not in formal.types:
+                return False
+    return True
+
+
+def _written(dtype: ir.DataType) -> str:
+    """``tensor(float)``, as ONNX writes it."""
+    name = onnx.TensorProto.DataType.Name(int(dtype)).lower()
+    return f"tensor({name})"
+
+
+def _values(model: ir.Model) -> Iterator[ir.Value]:
+    for graph in model.graphs():
+        yield from graph.inputs
+        yield from graph.initializers.values()
+        for node in graph:
+            yield from node.outputs
+
+
+# ONNX Runtime of another Python: a backend like one of ours, whose sessions live in a process of that installation.
+#
+# Graphs are prepared here, as for our own engine, and run there. An engine that is older than the graph's opset or IR
+# version gets a copy that is stamped older, where that loses nothing.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +241,7 @@ def mirrored_backend(like: str, doing: str) -> OrtBackend | LoweredOrtBackend:
     Raises:
         InputError: it does not exist, or is not a backend of ONNX Runtime.
     """
-    from qbench.backends.named import get_backend
+    from qbench.backends.registry import get_backend
 
     mirrored = get_backend(like)
     if isinstance(mirrored, OrtBackend | LoweredOrtBackend):
@@ -215,3 +323,153 @@ def _send(worker: Worker, model: ir.Model, settings: Mapping[str, object], doing
         path = Path(folder) / "model.onnx"
         save_model(model, path)
         worker.ask({**settings, "path": os.fspath(path)}, {}, doing=doing)
+
+
+# Which versions of a package there are for a Python: what ``pip index versions`` lists, and the one that is installed.
+
+_LISTED = re.compile(r"^Available versions: (.*)$", re.MULTILINE)
+
+
+def offered_versions(package: str, base: Path | None = None) -> tuple[str, ...]:
+    """The releases of ``package`` that can be installed for the Python ``base``; None: for this one.
+
+    Pre-releases are not among them.
+
+    Raises:
+        NotFetchedError: pip knows none, or cannot be asked.
+    """
+    command = [sys.executable, "-P", "-m", "pip", "--python", str(base or sys.executable)]
+    command += ["index", "versions", "--disable-pip-version-check", "--no-input", "--no-color", "--", package]
+    done = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace", check=False
+    )
+    listed = _LISTED.search(done.stdout)
+    if done.returncode or listed is None:
+        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or ["ERROR: no list"]
+        raise NotFetchedError(
+            f"Asking pip for the versions of '{package}'",
+            found=lines[-1].removeprefix("ERROR:").strip(),
+            expected="a list",
+            remedy="Check the name, the network and pip's configuration, or give the versions with --versions.",
+        )
+    return tuple(one.strip() for one in listed[1].split(",") if one.strip())
+
+
+def installed_version(path: Path, package: str) -> str:
+    """The version of ``package`` under the Python, or in the environment, at ``path``.
+
+    Raises:
+        InputError: there is no Python, or no such package.
+    """
+    program = program_in(path)
+    told = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
+    try:
+        done = subprocess.run(
+            [str(program), "-I", "-c", told, package],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        problem = (done.stderr.strip().splitlines() or ["nothing"])[-1] if done.returncode else ""
+    except OSError as error:
+        problem = error.strerror or str(error)
+    if problem:
+        raise InputError(
+            f"Looking for '{package}' in '{path}'", found=problem, expected="it installed there", remedy="Install it."
+        )
+    return done.stdout.strip()
+
+
+# Another Python as a file spells it, next to the suites that name it:
+#
+#     like = "ort-cpu"
+#     requirements = ["onnxruntime==1.17.3"]        # an environment that is made and kept
+#     python = "…/venv"                             # or one that is there; relative to the file
+#
+# The file is called as its backend is. Reading it starts no program and installs nothing: that is done by what first
+# asks for the versions over there or prepares a graph, which is a run of a suite that names the backend.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PythonText:
+    """The keys of such a file."""
+
+    like: str = "ort-cpu"
+    python: str = ""
+    requirements: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class WrittenPython:
+    """The backend ``like`` under a Python that nothing has started yet.
+
+    Args:
+        name: how results call it. like: which of our backends it mirrors.
+        python: the program, or the folder of an environment; None: one with ``requirements`` is made and kept.
+    """
+
+    name: str
+    like: OrtBackend | LoweredOrtBackend
+    python: Path | None = None
+    requirements: tuple[str, ...] = ()
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Those of the backend it mirrors."""
+        return self.like.capabilities
+
+    @property
+    def packages(self) -> tuple[str, ...]:
+        """Those of the backend it mirrors."""
+        return self.like.packages
+
+    @property
+    def has_started(self) -> bool:
+        """Whether something has asked for what only that Python knows."""
+        return "_started" in self.__dict__
+
+    def package_versions(self) -> Mapping[str, str]:
+        """Package → its version over there, which is started to be asked.
+
+        Raises:
+            InputError: no such Python. UnavailableError: numpy or onnxruntime cannot be had there.
+        """
+        return self._started.package_versions()
+
+    def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
+        """A session over ``model`` in a process over there, as ``AnotherPython`` gives it.
+
+        Raises:
+            QbenchError: what ``AnotherPython`` raises.
+        """
+        return self._started.prepare(model, taps=taps, threads=threads)
+
+    @cached_property
+    def _started(self) -> AnotherPython:
+        where = EnvironmentMaker().make(self.requirements) if self.python is None else self.python
+        return python_backend(where, self.like.name, name=self.name)
+
+
+def load_python(path: Path) -> WrittenPython:
+    """The backend that the TOML file at ``path`` spells; no program is started.
+
+    Raises:
+        InputError: a wrong key, both of ``python`` and ``requirements`` or neither, a requirement that is more than a
+            name with versions, or no such backend.
+    """
+    text = value_from_table(_PythonText, read_toml(path), f"'{path}'")
+    if bool(text.python) == bool(text.requirements):
+        raise InputError(
+            f"Reading '{path}'",
+            found="both of 'python' and 'requirements'" if text.python else "neither 'python' nor 'requirements'",
+            expected="one of them: an environment that is there, or what is to be in one",
+            remedy='Write requirements = ["onnxruntime==…"], or python = "…".',
+        )
+    return WrittenPython(
+        name=path.stem,
+        like=mirrored_backend(text.like, f"Reading '{path}', its like = '{text.like}'"),
+        python=path.parent / text.python if text.python else None,
+        requirements=tuple(plain_requirement(one, f"Reading '{path}'") for one in text.requirements),
+    )

@@ -1,4 +1,4 @@
-"""The near end of a worker: starts it under another Python, asks it, and says in a sentence what became of it."""
+"""The parent's end of a worker process."""
 
 import os
 import select
@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, Any
 
-from qbench.backends.closing import Closing
-from qbench.backends.protocol import Array
+from qbench.backends.protocol import Array, Closing
 from qbench.backends.venv import worker
 from qbench.errors import InputError, UnavailableError
 

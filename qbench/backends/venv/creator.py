@@ -1,8 +1,4 @@
-"""Virtual environments with given packages, made by pip and kept in the cache by what was asked for.
-
-One that was not finished is never used: it is made under another name and moved. Releases of onnxruntime from before
-numpy 2 say nothing of numpy's version and cannot be imported beside it; where that happens numpy is taken back.
-"""
+"""Virtual environments with given packages, kept in the cache."""
 
 import shutil
 import subprocess

@@ -1,16 +1,4 @@
-"""A process of another Python that runs one model: it needs numpy and onnxruntime of that Python, and nothing of qbench.
-
-    python -I worker.py READ WRITE          (numbers of two open file descriptors)
-
-A message is: the length of its header (8 bytes, little-endian), the header (JSON in UTF-8), then the bytes of its
-arrays, little-endian and in C order, one after the other as ``arrays`` in the header lists them: name, dtype, shape,
-bytes. An array of dtype ``text`` is a JSON list of strings. Each message is answered by one; the first comes unasked
-and says which versions there are. What comes back is not trusted: nothing is pickled, dtypes are of a fixed list, and
-the bytes of an array have to be those of its dtype and shape, and within a limit, before memory is taken for them. What
-the engine prints goes elsewhere, as no descriptor of the protocol is a standard one.
-
-Old Pythons read this file: syntax of 3.8, and of onnxruntime what 1.10 had.
-"""
+"""The stand-alone program that runs a model under another Python."""
 
 from __future__ import annotations
 
@@ -23,7 +11,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Dict, Mapping, Tuple  # noqa: UP035 - Python 3.8 has no dict[…] at run time
+from typing import Any, Dict, Mapping, Tuple
 
 TEXT = "text"
 NUMBERS = frozenset("|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8 <c8 <c16".split())

@@ -1,10 +1,4 @@
-"""A failing case as a folder that runs anywhere, laid out as ONNX's own backend tests are.
-
-    model.onnx   test_data_set_0/input_0.pb, …   test_data_set_0/output_0.pb (by the arithmetic)   README.txt
-    test_data_set_0/engine_output_0.pb: what the engine answered, where it did
-
-Inputs and outputs are TensorProtos in the order of the graph (onnx, ``onnx.backend.test.loader``).
-"""
+"""A failing case as a folder in the layout of ONNX's backend tests."""
 
 import re
 from dataclasses import dataclass, field
@@ -14,9 +8,9 @@ import numpy as np
 from onnx import numpy_helper
 
 from qbench.backends import Array, Backend
-from qbench.diagnosis.engine.contained import contained
-from qbench.diagnosis.engine.partings import REAL_WIDTH
-from qbench.diagnosis.engine.shrinking import FailingCase
+from qbench.diagnosis.engine.client import contained
+from qbench.diagnosis.engine.divergence import REAL_WIDTH
+from qbench.diagnosis.engine.shrink import FailingCase
 from qbench.errors import InputError, QbenchError, StoreError
 from qbench.graph import load_model, load_tensor, save_model
 from qbench.metrics import Differences, count_differences

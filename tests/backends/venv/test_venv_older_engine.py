@@ -6,7 +6,7 @@ import onnx_ir as ir
 import pytest
 
 from qbench.backends import get_backend
-from qbench.backends.venv.older_engine import Limits, stamped_older
+from qbench.backends.venv.another_python import Limits, stamped_older
 from qbench.graph import with_shapes
 
 PAIR = "<float s = {0.5}, int8 z = {0}> { q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"

@@ -8,10 +8,9 @@ import onnx_ir as ir
 import pytest
 
 from qbench.backends import IntegerBackend, get_backend
-from qbench.diagnosis.captured import Captured
-from qbench.diagnosis.causes import name_cause
-from qbench.diagnosis.causes.framing import scene_of
-from qbench.diagnosis.quantized_units import QuantizedUnit, quantized_units
+from qbench.diagnosis.hypotheses import name_cause
+from qbench.diagnosis.hypotheses.hypothesis import scene_of
+from qbench.diagnosis.units import Captured, QuantizedUnit, quantized_units
 from qbench.judging import Errors, NodeErrors
 from qbench.numerics import get_arithmetic
 

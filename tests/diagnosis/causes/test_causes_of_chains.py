@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 from cause_units import Made
 
-from qbench.diagnosis.quantized_units import whole_unit
+from qbench.diagnosis.units import whole_unit
 from qbench.judging import Cause
 
 FEEDS = {"x": np.arange(256, dtype=np.uint8).reshape(8, 32)}

@@ -10,10 +10,11 @@ import pytest
 from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, grid_over, made
 from test_causes_of_places import with_attributes
 
-from qbench.diagnosis import causes
-from qbench.diagnosis.causes import name_cause, naming, remedy_of
-from qbench.diagnosis.causes.channels import axis_of_channels
-from qbench.diagnosis.causes.grid_costs import Cost
+from qbench.diagnosis import hypotheses as causes
+from qbench.diagnosis.hypotheses import catalogue as naming
+from qbench.diagnosis.hypotheses import name_cause, remedy_of
+from qbench.diagnosis.hypotheses.hypothesis import axis_of_channels
+from qbench.diagnosis.hypotheses.range import Cost
 from qbench.judging import Cause
 from qbench.numerics import get_arithmetic
 

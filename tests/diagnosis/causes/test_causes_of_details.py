@@ -8,7 +8,8 @@ import pytest
 from cause_units import MACHINE, add, constant, conv, edited, gemm, made
 from test_causes_of_costs import graphwise
 
-from qbench.diagnosis.causes import name_cause, naming, remedy_of
+from qbench.diagnosis.hypotheses import catalogue as naming
+from qbench.diagnosis.hypotheses import name_cause, remedy_of
 from qbench.judging import Cause, Errors
 from qbench.numerics import Accumulator, MultiplierForm, Rounding, Scaling, Stage
 

@@ -7,7 +7,7 @@ import onnx_ir as ir
 import pytest
 from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, made
 
-from qbench.diagnosis.captured import Replay
+from qbench.diagnosis.units import Replay
 from qbench.judging import Cause
 
 conv, gemm, add = cache(conv), cache(gemm), cache(add)

@@ -12,8 +12,7 @@ import onnx_ir as ir
 
 from qbench import calibrate, make_plan, quantize_model
 from qbench.backends import Closing, IntegerBackend, get_backend
-from qbench.diagnosis.engine.claims import stand_in
-from qbench.diagnosis.patient import Patient
+from qbench.diagnosis.target import Target, stand_in
 from qbench.graph import Capabilities
 
 NETWORK = """<ir_version: 10, opset_import: ["" : 21]>
@@ -56,12 +55,12 @@ def quantized(schema: str = "w8a8_asym_pc") -> tuple[ir.Model, ir.Model]:
     return model, quantize_model(model, plan)
 
 
-def patient(backend: Any, schema: str = "w8a8_asym_pc", **more: Any) -> Patient:
+def patient(backend: Any, schema: str = "w8a8_asym_pc", **more: Any) -> Target:
     """The network on ``backend``, a name or a value."""
     engine = get_backend(backend) if isinstance(backend, str) else backend
     original, written = quantized(schema)
     watched = more.pop("watched", None) or stand_in(engine) or engine
-    return Patient(model="net", original=original, quantized=written, backend=engine, watched=watched, **more)
+    return Target(model="net", original=original, quantized=written, backend=engine, watched=watched, **more)
 
 
 def machine(name: str) -> IntegerBackend:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from qbench.diagnosis.engine.matching import bound_of
+from qbench.diagnosis.target import bound_of
 from qbench.metrics import Differences
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from qbench.backends import IntegerBackend, Level, Optimization, OrtBackend, get_backend
-from qbench.diagnosis.engine.claims import arithmetic_of, fused_arithmetic, stand_in
+from qbench.diagnosis.target import arithmetic_of, fused_arithmetic, stand_in
 from qbench.host import architecture
 
 

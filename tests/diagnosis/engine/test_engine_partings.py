@@ -7,10 +7,9 @@ import pytest
 from engine_graphs import SIGMOID, Broken, batches, machine, patient
 
 from qbench.backends import get_backend
-from qbench.diagnosis.engine.contained import contained
-from qbench.diagnosis.engine.matching import match_outputs
-from qbench.diagnosis.engine.partings import engine_partings
-from qbench.diagnosis.engine.workshop import EngineCrashError
+from qbench.diagnosis.engine.client import EngineCrashError, contained
+from qbench.diagnosis.engine.divergence import engine_partings
+from qbench.diagnosis.target import match_outputs
 from qbench.errors import InputError
 from qbench.host import architecture
 from qbench.judging import Cause

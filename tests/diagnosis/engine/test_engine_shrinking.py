@@ -12,9 +12,8 @@ from onnx import numpy_helper
 
 from qbench.backends import get_backend
 from qbench.diagnosis.engine.case_files import run_test_case, save_test_case
-from qbench.diagnosis.engine.delta_debugging import Trials, smallest_failing
-from qbench.diagnosis.engine.partings import engine_partings
-from qbench.diagnosis.engine.shrinking import smallest_case
+from qbench.diagnosis.engine.divergence import engine_partings
+from qbench.diagnosis.engine.shrink import Trials, smallest_case, smallest_failing
 from qbench.errors import InputError
 from qbench.judging import Cause
 
@@ -112,7 +111,7 @@ def test_a_case_of_the_real_engine_runs_in_a_process_of_its_own(partings, tmp_pa
 
 @pytest.mark.slow
 def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_path):
-    from qbench.diagnosis.engine.contained import contained
+    from qbench.diagnosis.engine.client import contained
 
     engine = contained(Broken("Conv", "raise"))
     first = engine_partings(patient(engine, claims=machine("ort-x64")), batches())[0]

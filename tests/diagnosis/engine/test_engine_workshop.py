@@ -12,12 +12,10 @@ import pytest
 from engine_graphs import Broken, batches, machine, patient
 
 from qbench.backends import get_backend
-from qbench.diagnosis.engine.alone import Alone
-from qbench.diagnosis.engine.contained import contained
-from qbench.diagnosis.engine.workshop import EngineCrashError, workshop
-from qbench.diagnosis.examining import Examination
-from qbench.diagnosis.quantized_units import quantized_units
-from qbench.diagnosis.ranking import Excess, rank_nodes
+from qbench.diagnosis.engine.client import Alone, EngineCrashError, contained, workshop
+from qbench.diagnosis.examine import Examination
+from qbench.diagnosis.rank import AnomalyKind, rank_nodes
+from qbench.diagnosis.units import quantized_units
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +78,7 @@ def test_an_interrupt_while_a_worker_starts_shifts_no_answers(levels):
     one = alone("pool", Broken("none", ""))
     workshop().close()
     with (
-        patch("qbench.diagnosis.engine.workshop.wait", side_effect=KeyboardInterrupt),
+        patch("qbench.diagnosis.engine.client.wait", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         run(one, levels)
@@ -149,7 +147,7 @@ def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examine
         found = examination.examined()
     assert list(found.crashes.values()) == [f"'broken' fails on it alone: {words}"]
     first = rank_nodes(found)[0]
-    assert (first.node.node, first.excess, first.node.isolated) == ("pool", Excess.CRASH, None)
+    assert (first.node.node, first.excess, first.node.isolated) == ("pool", AnomalyKind.CRASH, None)
     assert all(node.isolated is not None for node in found.nodes if node.node in ("wide", "deep", "sum", "dense"))
 
 
@@ -170,7 +168,7 @@ def test_an_error_says_what_was_run_where(levels):
 
 
 def test_the_other_process_has_the_same_size_limits():
-    from qbench.diagnosis.engine.replay_worker import _answer
+    from qbench.diagnosis.engine.worker import _answer
     from qbench.storage import current_limits, limits_times
 
     class Desk:
@@ -179,7 +177,7 @@ def test_the_other_process_has_the_same_size_limits():
 
     assert _answer(Desk(), "nodes", (), 3) == ("answer", 3 * current_limits().nodes)
     sent = []
-    place = "qbench.diagnosis.engine.workshop"
+    place = "qbench.diagnosis.engine.client"
     with (
         patch(f"{place}.send_frame", lambda _, frame: sent.append(frame)),
         patch(f"{place}.receive_frame", return_value=("answer", 1)),

@@ -1,0 +1,330 @@
+"""A few samples of a few nodes as arrays, within a budget of time."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from qbench.backends import Array, Closing, Executor, Feeds, get_backend, in_slices
+from qbench.calibration import Rows
+from qbench.diagnosis.engine.client import Patience, endless, filled_up
+from qbench.diagnosis.target import Target
+from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units
+from qbench.diagnosis.units import Captured, QuantizedUnit, Replay
+from qbench.evaluation import NotedSamples
+from qbench.graph import fixed_batch
+from qbench.judging import NodeErrors
+from qbench.metrics import unequal
+from qbench.passes import EffectKind
+from qbench.zoo import Samples, Task
+
+# A few samples of a few nodes as arrays, for what sums cannot tell.
+
+_ELEMENTS = 200_000
+"""Of a value: of a larger one few samples will do."""
+
+
+class Capturing(Closing):
+    """The runs that nodes are captured in; a context manager that closes its engines.
+
+    Args:
+        patient: what is examined. units: its pieces. nodes: what was counted of those that may be asked for.
+        feeds: a few samples of its float graph. patience: how long the patient's backend is waited for at a unit alone.
+
+    Raises:
+        QbenchError: a backend does not run the graph.
+    """
+
+    def __init__(
+        self,
+        patient: Target,
+        units: Units,
+        nodes: Collection[NodeErrors],
+        feeds: Feeds,
+        patience: Patience = endless,
+    ) -> None:
+        feeds = filled_up(patient.original, feeds)
+        asked = {node.levels for node in nodes}
+        chosen = [unit for unit in units.units if unit.value in asked]
+        around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
+        inputs = {str(value.name) for value in patient.original.graph.inputs}
+        outputs = {str(value.name) for value in patient.original.graph.outputs}
+        floats = {units.stands_for[name] for name in around if name in units.aligned} - inputs - outputs
+        levels = sorted(name for name in around if name in units.by_value and name not in outputs)
+        with ExitStack() as stack:
+            float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(patient.original, taps=sorted(floats)))
+            watched = stack.enter_context(patient.watched.prepare(patient.quantized, taps=levels))
+            self._exact = {**feeds, **in_slices(float_run, patient.original).run(feeds)}
+            self._seen = {**feeds, **in_slices(watched, patient.quantized).run(feeds)}
+        self._patient, self._units, self._is_fixed = patient, units, fixed_batch(patient.original) is not None
+        self._patience, self._stack = patience, ExitStack()
+
+    def of(self, node: NodeErrors) -> Captured:
+        """``node`` at work: one of those that were named.
+
+        Raises:
+            QbenchError: a backend does not run its piece.
+        """
+        patient, units, exact, seen = self._patient, self._units, self._exact, self._seen
+        unit = units.by_value[node.levels]
+        runner = UnitRunner(patient, unit, units.fresh.get(unit.value), self._stack, self._patience)
+        own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
+        real = runner.steps(own)
+        kept = _whole if self._is_fixed else _kept(unit, [*own.values(), there, real])
+        own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
+        again = runner.counted(own)
+        aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
+        fed = {name: kept(array) for name, array in units.rounded(unit, exact).items()} if aligned else own
+        isolated = runner.counted(fed)
+        return Captured(
+            unit=unit,
+            errors=node,
+            feeds=own,
+            found=there if patient.is_watched_itself or again is None else again,
+            again=again,
+            crash=runner.crash,
+            real=real.astype(np.float64),
+            fed=fed,
+            isolated=isolated,
+            expected=kept(exact[unit.stands_for]) if aligned else unit.reals(there),
+            replays=_replays(runner, own),
+        )
+
+    def close(self) -> None:
+        """Close the engines."""
+        self._stack.close()
+
+
+def capture(patient: Target, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> tuple[Captured, ...]:
+    """``nodes`` of ``patient`` at work, in their order.
+
+    Args:
+        patient: what is examined. units: its pieces. nodes: what was counted of those that are asked for.
+        feeds: a few samples of its float graph.
+
+    Raises:
+        QbenchError: a backend does not run the graph.
+    """
+    with Capturing(patient, units, nodes, feeds) as capturing:
+        return tuple(capturing.of(node) for node in nodes)
+
+
+def _whole(array: Array) -> Array:
+    """Of a graph of a fixed batch nothing can be left out: its pieces take no other."""
+    return array
+
+
+def _kept(unit: QuantizedUnit, arrays: Sequence[Array]) -> Callable[[Array], Array]:
+    """What takes the samples of an array that are kept: of large values the first, and those that are off most.
+
+    Args:
+        unit: whose. arrays: what stands in front, levels behind, the number in front of rounding.
+    """
+    *_, found, real = arrays
+    count = found.shape[0] if found.ndim else 0
+    if found.size <= _ELEMENTS or count < 3 or any(not a.ndim or a.shape[0] != count for a in arrays):
+        return lambda array: array
+    off = (unit.rounded(real.reshape(found.shape)) != found).reshape(count, -1).sum(axis=1)
+    off[0] = found.size
+    worst = np.argsort(-off, kind="stable")[: max(2, _ELEMENTS * count // found.size)]
+    rows = np.sort(worst)
+    return lambda array: array[rows] if array.shape[:1] == (count,) else array
+
+
+def _replays(runner: UnitRunner, own: Mapping[str, Array]) -> tuple[Replay, ...]:
+    """``own`` behind itself in the opposite order: what the run before left is seen, and what chance makes as well."""
+    turned = {name: np.ascontiguousarray(array[::-1]) if array.ndim else array for name, array in own.items()}
+    first, once, twice = runner.counted(turned), runner.counted(own), runner.counted(own)
+    if first is None or once is None or twice is None:
+        return ()
+    return Replay(levels=once, before=first), Replay(levels=twice, before=once)
+
+
+# The samples that suspects are captured on: of the first batches those that go together, the largest first.
+#
+# A loop that decodes is fed more at every step, so that its first batches say little; pictures are fed alike, so that
+# some batches make one.
+
+_BATCHES = 8
+"""Among which the largest is looked for."""
+_KEPT_FEEDS_ELEMENTS = 1 << 18
+"""Numbers that batches may have together; a larger one stands alone."""
+
+
+@dataclass(slots=True)
+class KeptFeeds:
+    """Feeds of one graph; ``rows`` says how its batches come apart."""
+
+    rows: Rows
+    _seen: int = 0
+    _batches: list[dict[str, Array]] = field(default_factory=list)
+
+    def add(self, feeds: Feeds) -> None:
+        """One batch more: it begins anew where it is larger than all before, and joins those that are shaped alike."""
+        self._seen += 1
+        if not self._batches or (self._seen <= _BATCHES and _shapes(feeds, self.rows) != self._shapes):
+            if _size(feeds) > max((_size(one) for one in self._batches), default=0):
+                self._batches = [_copy(feeds)]
+        elif self._goes_with(feeds):
+            self._batches.append(_copy(feeds))
+
+    @property
+    def joined(self) -> dict[str, Array]:
+        """All that is kept, as one batch; nothing where there was none."""
+        if len(self._batches) < 2:
+            return dict(self._batches[0]) if self._batches else {}
+        return {
+            name: np.concatenate([one[name] for one in self._batches], axis=self.rows.inputs[name])
+            for name in self._batches[0]
+        }
+
+    @property
+    def _shapes(self) -> dict[str, tuple[int, ...]]:
+        return _shapes(self._batches[0], self.rows)
+
+    def _goes_with(self, feeds: Feeds) -> bool:
+        held = sum(map(_size, self._batches)) + _size(feeds)
+        return (
+            held <= _KEPT_FEEDS_ELEMENTS
+            and feeds.keys() <= self.rows.inputs.keys()
+            and _shapes(feeds, self.rows) == self._shapes
+        )
+
+
+def _shapes(feeds: Feeds, rows: Rows) -> dict[str, tuple[int, ...]]:
+    """Without the axes that run over samples."""
+    return {
+        name: tuple(size for axis, size in enumerate(array.shape) if axis != rows.inputs.get(name))
+        for name, array in feeds.items()
+    }
+
+
+def _copy(feeds: Feeds) -> dict[str, Array]:
+    return {name: array.copy() for name, array in feeds.items()}
+
+
+def _size(feeds: Feeds) -> int:
+    return sum(array.size for array in feeds.values())
+
+
+# How many seconds a piece of work may take, by a timer that is handed in.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """Seconds that began to run at ``started`` on ``timer``; ``seconds`` None: as many as it takes."""
+
+    seconds: float | None
+    timer: Callable[[], float]
+    started: float
+
+    @classmethod
+    def begin(cls, seconds: float | None, timer: Callable[[], float]) -> "Budget":
+        """A budget that runs from now on.
+
+        Args:
+            seconds: None: no end. timer: seconds on a monotonic clock.
+        """
+        return cls(seconds=seconds, timer=timer, started=timer())
+
+    @property
+    def spent(self) -> float:
+        """Seconds since it began."""
+        return self.timer() - self.started
+
+    @property
+    def left(self) -> float:
+        """Seconds until it ends; below 0 behind that."""
+        return float("inf") if self.seconds is None else self.seconds - self.spent
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing is left of it."""
+        return self.left <= 0
+
+    def share(self, part: float) -> "Budget":
+        """A budget of ``part`` (0 … 1) of what is left of this one, which begins now and ends before it."""
+        return Budget.begin(None if self.seconds is None else max(0.0, part * self.left), self.timer)
+
+
+# The samples whose outputs a cell's passes move, so that these are looked at: they may be few of very many.
+
+
+def samples_that_passes_move(
+    patients: Mapping[str, Target], task: Task, samples: Samples, *, count: int, budget: Budget
+) -> tuple[str, ...]:
+    """Names of up to ``count`` of ``samples``, in their order; none where no pass ran, or where that cannot be told.
+
+    Args:
+        patients: of the cell, by the names of their graphs. task: drives them. budget: for looking.
+    """
+    if count < 1 or not any(_promises(one) for one in patients.values()):
+        return ()
+    moved = _Moved(count, budget)
+    with ExitStack() as stack, suppress(Exception):  # without its passes a graph may not run at all, nor a task
+        pairs = {name: _Pair(moved, *_both(one, stack)) for name, one in patients.items()}
+        task.answer(pairs, NotedSamples.of(samples, moved.begin))
+    return tuple(moved.names)[:count]
+
+
+def _promises(patient: Target) -> bool:
+    """Whether a pass ran that may not move every number."""
+    if patient.written is None or patient.rewriting is None:
+        return False
+    return any(one.effect.kind is not EffectKind.LOSSY for one in patient.rewriting.pipeline.passes)
+
+
+def _both(patient: Target, stack: ExitStack) -> tuple[Executor, Executor]:
+    """With the passes, and without."""
+    models = patient.quantized, patient.written or patient.quantized
+    ours, theirs = (
+        in_slices(stack.enter_context(patient.backend.prepare(model, threads=patient.threads)), model)
+        for model in models
+    )
+    return ours, theirs
+
+
+class _EnoughError(Exception):
+    """There are as many as were asked for, or no time for more; it passes through the task."""
+
+
+@dataclass(slots=True)
+class _Moved:
+    """What was found until now."""
+
+    count: int
+    budget: Budget
+    names: dict[str, None] = field(default_factory=dict)
+    batch: Sequence[str] = ()
+
+    def begin(self, batch: Sequence[str]) -> None:
+        """Another batch is fed."""
+        if len(self.names) >= self.count or self.budget.is_over:
+            raise _EnoughError
+        self.batch = batch
+
+    def add(self, ours: Array, theirs: Array) -> None:
+        """One output of the batch, with the passes and without."""
+        moved = unequal(ours, theirs) if ours.shape == theirs.shape else np.ones(ours.shape, bool)
+        if ours.ndim and len(ours) == len(self.batch):
+            rows = np.flatnonzero(moved.reshape(len(ours), -1).any(axis=1))
+            self.names |= dict.fromkeys(self.batch[int(row)] for row in rows)
+        elif moved.any():
+            self.names |= dict.fromkeys(self.batch)
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The executor of one graph; each batch runs without the passes too."""
+
+    moved: _Moved
+    ours: Executor
+    theirs: Executor
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch, as the cell answers it."""
+        ours, theirs = self.ours.run(feeds), self.theirs.run(feeds)
+        for name, one in ours.items():
+            self.moved.add(one, theirs[name])
+        return ours

@@ -1,0 +1,449 @@
+"""Two sides fed alike: their outputs, and every value that both have."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from qbench.backends import Array, Backend, Closing, Executor, Feeds, in_slices
+from qbench.calibration import Rows
+from qbench.diagnosis.diff.sides import Side
+from qbench.diagnosis.engine.client import Alone, contained
+from qbench.diagnosis.engine.divergence import REAL_WIDTH, claimed_machine, engine_partings
+from qbench.diagnosis.engine.shrink import FailingCase, smallest_case
+from qbench.diagnosis.tallies import ErrorTally
+from qbench.diagnosis.target import bound_of, watches_itself
+from qbench.diagnosis.unit_runs import Units
+from qbench.diagnosis.units import QuantizedUnit
+from qbench.errors import InputError
+from qbench.evaluation import OutputSteps, steps_of
+from qbench.graph import Form, form_of, node_key, values_by_name
+from qbench.judging import Unaligned
+from qbench.metrics import Differences, count_differences, unequal
+
+# The values of one side, batch by batch, by the names that they have in fp32, without disturbing what runs.
+#
+# An engine that fuses is not tapped. Its units run one after another, each alone on the levels that the engine itself
+# made before; their last results are its outputs, and whether they equal those of the whole graph is counted.
+
+Key = tuple[str, int]
+"""Name of a value in fp32, and which of the grids that it is put on, one after another."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A value of a side: the operator that makes it, and its unit; None: it is real."""
+
+    node: str
+    unit: QuantizedUnit | None = None
+
+
+@dataclass(slots=True)
+class SideRun:
+    """One side, prepared; ``values`` are what can be compared of it, in the order of its graph.
+
+    Args:
+        how: in a sentence, where values come from. apart: the outputs of what is watched beside the untouched ones.
+    """
+
+    side: Side
+    values: Mapping[Key, Watched]
+    unaligned: tuple[Unaligned, ...]
+    how: str
+    apart: Differences = field(default_factory=Differences)
+    crashes: dict[str, str] = field(default_factory=dict)
+    _whole: Executor | None = None
+    _tapped: Executor | None = None
+    _units: tuple[Alone, ...] = ()
+
+    def run(self, feeds: Feeds) -> tuple[dict[str, Array], dict[str, Array]]:
+        """The untouched outputs of one batch, and the watched values by their names in this graph."""
+        if self._tapped is not None and self._whole is None:
+            seen = self._tapped.run(feeds)
+            return seen, {**feeds, **seen}
+        assert self._whole is not None
+        outputs = self._whole.run(feeds)
+        seen = self._tapped.run(feeds) if self._tapped is not None else self._replayed(feeds)
+        for value in self.side.model.graph.outputs:
+            name = str(value.name)
+            if name in seen and seen[name].shape == outputs[name].shape:
+                steps = steps_of(value).broadcast(outputs[name].ndim)
+                self.apart = self.apart.joined(count_differences(seen[name], outputs[name], steps))
+        return outputs, {**feeds, **seen}
+
+    def _replayed(self, feeds: Feeds) -> dict[str, Array]:
+        """What the units make one after another; what an engine fails on is missing, and all that needs it."""
+        values: dict[str, Array] = dict(feeds)
+        for alone in self._units:
+            unit = alone.unit
+            if any(name not in values for name in unit.feeds):
+                self.crashes.setdefault(unit.value, "a value in front of it is missing")
+                continue
+            found = alone.run({name: values[name] for name in unit.feeds})
+            if found is None:
+                self.crashes[unit.value] = alone.crash
+            else:
+                values[unit.value] = found
+        return values
+
+
+def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | None = None) -> SideRun:
+    """``side`` at work; ``stack`` closes it.
+
+    Args:
+        side: to be run. wanted: of a float side: the values to watch; None: every value that a node gives.
+
+    Raises:
+        QbenchError: its backend does not run the graph.
+    """
+    if side.quantized is None or form_of(side.quantized) is Form.FLOAT:
+        values, unaligned = _float_values(side, wanted), ()
+        return _tapping(side, stack, values, unaligned, tuple(name for name, _ in values))
+    units = Units.of(side.patient)
+    values = dict(_keyed(units))
+    if side.tapped is not None:
+        return _tapping(side, stack, values, units.unaligned, tuple(unit.value for unit in units.units))
+    how = f"'{side.backend.name}' is not tapped: its units ran one after another, each alone"
+    whole = _whole(side, stack)
+    alone = tuple(stack.enter_context(Alone(unit, side.backend, threads=side.threads)) for unit in units.units)
+    return SideRun(side, values, units.unaligned, how, _whole=whole, _units=alone)
+
+
+def _whole(side: Side, stack: ExitStack) -> Executor:
+    return in_slices(stack.enter_context(side.backend.prepare(side.model, threads=side.threads)), side.model)
+
+
+def _tapping(
+    side: Side,
+    stack: ExitStack,
+    values: Mapping[Key, Watched],
+    unaligned: tuple[Unaligned, ...],
+    names: tuple[str, ...],
+) -> SideRun:
+    watched = side.tapped or side.backend
+    given = {str(value.name) for value in (*side.model.graph.inputs, *side.model.graph.outputs)}
+    taps = tuple(name for name in dict.fromkeys(names) if name not in given)
+    tapped = in_slices(stack.enter_context(watched.prepare(side.model, taps=taps, threads=side.threads)), side.model)
+    if watched is side.backend:
+        how = f"'{side.backend.name}' is tapped, which changes nothing there"
+        return SideRun(side, values, unaligned, how, _tapped=tapped)
+    how = f"'{side.backend.name}' is tapped with its optimizations off"
+    return SideRun(side, values, unaligned, how, _tapped=tapped, _whole=_whole(side, stack))
+
+
+def _keyed(units: Units) -> Iterator[tuple[Key, Watched]]:
+    """The aligned values of a quantized graph, numbered where one fp32 value is put on several grids."""
+    seen: dict[str, int] = {}
+    for unit in units.units:
+        if unit.value in units.aligned:
+            count = seen.get(unit.stands_for, 0)
+            seen[unit.stands_for] = count + 1
+            yield (unit.stands_for, count), Watched(node=unit.node, unit=unit)
+
+
+def _float_values(side: Side, wanted: Mapping[Key, Watched] | None) -> dict[Key, Watched]:
+    known = values_by_name(side.original)
+    if wanted is not None:
+        return {key: Watched(node=one.node) for key, one in wanted.items() if key[0] in known}
+    made = ((value, node) for node in side.original.graph for value in node.outputs if value.name)
+    return {(str(value.name), 0): Watched(node=node_key(node)) for value, node in made}
+
+
+def array_of(key: Key, watched: Watched, values: Mapping[str, Array]) -> Array | None:
+    """The numbers of a watched value, levels or real; None: the run has none."""
+    return values.get(key[0] if watched.unit is None else watched.unit.value)
+
+
+# What differs between two sides: plain numbers and words.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NodeDifference:
+    """One value that both sides have.
+
+    Args:
+        node: the operator by its name in fp32. value: the fp32 value. same_grid: whether levels were compared.
+        elements: compared. differing: levels that are not equal; on two grids reals further apart than a step of the
+            coarser one; of two real values those apart by more than what the order of float32 sums moves.
+        largest: difference in steps of the coarser grid; None: neither has one.
+        sqnr_db, relative: of the right side beside the left one, in reals.
+    """
+
+    node: str
+    value: str
+    same_grid: bool
+    elements: int
+    differing: int
+    largest: float | None
+    sqnr_db: float
+    relative: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideDifferences:
+    """Two sides on the same samples.
+
+    Args:
+        left, right: their names. samples: that both ran. outputs: what differs between their untouched outputs.
+        flips: samples whose largest output lies elsewhere; None: outputs are no scores of classes.
+        nodes: values that both have, in the order of the left graph. unaligned: the others, with reasons.
+        how: a sentence a side: where its values come from, and how its outputs relate to the untouched ones.
+    """
+
+    left: str
+    right: str
+    samples: int = 0
+    outputs: Differences = field(default_factory=Differences)
+    flips: int | None = None
+    nodes: tuple[NodeDifference, ...] = ()
+    unaligned: tuple[Unaligned, ...] = ()
+    how: tuple[str, ...] = ()
+
+    @property
+    def first(self) -> NodeDifference | None:
+        """The first value, along the left graph, that differs."""
+        return next((node for node in self.nodes if node.differing), None)
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether no output differs, in no bit of its value."""
+        return not self.outputs.differing
+
+
+# Two sides fed alike: their untouched outputs, and every value that both have, as sums over small batches.
+#
+# Values are aligned by the fp32 value that they stand for, across fusions and lowerings. Levels of one grid are
+# compared as levels; levels of two grids in reals, in steps of the coarser one. What has no partner is listed with the
+# reason.
+
+AT_ONCE = 8
+"""Samples whose values are held at once, where the graph leaves its batch free."""
+
+
+def compare_sides(left: Side, right: Side, batches: Iterable[Feeds]) -> SideDifferences:
+    """What differs between two sides on ``batches``.
+
+    Raises:
+        InputError: their outputs have other names or shapes.
+        QbenchError: a backend does not run its graph.
+    """
+    with SideComparison(left, right) as comparison:
+        for feeds in batches:
+            comparison.run(feeds)
+        return comparison.compared()
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What is kept of one value."""
+
+    left: Watched
+    right: Watched
+    reals: ErrorTally = field(default_factory=ErrorTally)
+    elements: int = 0
+    differing: int = 0
+    largest: float = 0.0
+    reason: str = ""
+
+    @property
+    def step(self) -> float | None:
+        """Of the coarser grid; None: both are real."""
+        units = (one.unit for one in (self.left, self.right) if _has_grid(one))
+        return max((unit.scale for unit in units if unit is not None), default=None)
+
+    @property
+    def same_grid(self) -> bool:
+        """Whether levels mean the same on both sides."""
+        ours, theirs = self.left.unit, self.right.unit
+        return _has_grid(self.left) and _has_grid(self.right) and _grid(ours) == _grid(theirs)
+
+    def add(self, ours: Array, theirs: Array) -> None:
+        """One batch of both."""
+        if ours.shape != theirs.shape:
+            self.reason = f"shapes {ours.shape} and {theirs.shape}"
+            return
+        x, y = _reals(self.left, ours), _reals(self.right, theirs)
+        self.elements += ours.size
+        self.reals.add(x, y)
+        if self.same_grid:
+            gaps = np.abs(ours.astype(np.int32) - theirs.astype(np.int32))
+            self.differing += int(np.count_nonzero(gaps))
+        else:
+            gaps = np.abs(x.astype(np.float64) - y) / (self.step or 1.0)
+            width = 1.0 if self.step is not None else REAL_WIDTH * float(np.abs(x).max(initial=0))
+            self.differing += int(np.count_nonzero(unequal(x, y) & ~(gaps <= width)))
+        self.largest = max(self.largest, float(gaps.max(initial=0, where=np.isfinite(gaps))))
+
+
+def _has_grid(watched: Watched) -> bool:
+    return watched.unit is not None and watched.unit.grid is not None
+
+
+def _grid(unit: QuantizedUnit | None) -> tuple[object, ...]:
+    assert unit is not None
+    assert unit.grid is not None
+    return unit.grid.qtype, unit.scale, unit.zero_point
+
+
+def _reals(watched: Watched, array: Array) -> Array:
+    unit = watched.unit
+    return array.astype(np.float32, copy=False) if unit is None or unit.grid is None else unit.reals(array)
+
+
+class SideComparison(Closing):
+    """An executor of the left side whose every batch runs on the right one too; closing it closes both.
+
+    Raises:
+        InputError: the sides have other outputs.
+        QbenchError: a backend does not run its graph.
+    """
+
+    def __init__(self, left: Side, right: Side) -> None:
+        _require_same_outputs(left, right)
+        self._rows = Rows.of(left.original)
+        self._outputs = tuple(steps_of(value) for value in left.model.graph.outputs)
+        self._other_steps = {str(value.name): steps_of(value) for value in right.model.graph.outputs}
+        self._counted, self._samples, self._flips = Differences(), 0, 0
+        self._ranks = len(self._outputs) == 1
+        self._stack = ExitStack()
+        with ExitStack() as stack:
+            self._left, self._right = _prepared(left, right, stack)
+            self._stack = stack.pop_all()
+        both = (key for key in self._left.values if key in self._right.values)
+        self._sums = {key: _Sums(self._left.values[key], self._right.values[key]) for key in both}
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch, as the left side answers it."""
+        count = self._rows.count(feeds)
+        rows = self._rows if self._rows.size > 1 else replace(self._rows, size=AT_ONCE)
+        parts = [self._fold(part, rows.count(part)) for _, _, part in rows.parts(feeds, count)]
+        joined: dict[str, Array] = rows.joined(parts, [output.name for output in self._outputs])
+        return joined
+
+    def _fold(self, feeds: dict[str, Array], samples: int) -> dict[str, Array]:
+        (ours, left), (theirs, right) = self._left.run(feeds), self._right.run(feeds)
+        for output in self._outputs:
+            one, other = ours[output.name], theirs[output.name]
+            steps = _coarser(output, self._other_steps[output.name], one.ndim)
+            self._counted = self._counted.joined(count_differences(one, other, steps))
+            self._ranks = self._ranks and one.ndim == 2 and len(one) == samples and one.shape[1] > 1
+            if self._ranks:
+                self._flips += int(np.count_nonzero(one.argmax(axis=1) != other.argmax(axis=1)))
+        for key, sums in self._sums.items():
+            mine, yours = array_of(key, sums.left, left), array_of(key, sums.right, right)
+            if mine is not None and yours is not None:
+                sums.add(mine, yours)
+        self._samples += samples
+        return {output.name: ours[output.name] for output in self._outputs}
+
+    def compared(self) -> SideDifferences:
+        """Everything run so far."""
+        return SideDifferences(
+            left=self._left.side.name,
+            right=self._right.side.name,
+            samples=self._samples,
+            outputs=self._counted,
+            flips=self._flips if self._ranks and self._samples else None,
+            nodes=tuple(_node(key, sums) for key, sums in self._sums.items() if sums.elements and not sums.reason),
+            unaligned=tuple(self._unaligned()),
+            how=tuple(f"{run.side.name}: {run.how}{_matched(run)}" for run in (self._left, self._right)),
+        )
+
+    def _unaligned(self) -> Iterator[Unaligned]:
+        for run, other in ((self._left, self._right), (self._right, self._left)):
+            for one in run.unaligned:
+                yield Unaligned(value=one.value, reason=f"{run.side.name}: {one.reason}")
+            for key in run.values:
+                if key not in other.values:
+                    yield Unaligned(value=key[0], reason=f"only {run.side.name} {_has(run.values[key], key)}")
+            for value, reason in run.crashes.items():
+                yield Unaligned(value=value, reason=f"{run.side.name} fails on it alone: {reason}")
+        for key, sums in self._sums.items():
+            if sums.reason:
+                yield Unaligned(value=key[0], reason=sums.reason)
+
+    def close(self) -> None:
+        """Close both sides."""
+        self._stack.close()
+
+
+def _prepared(left: Side, right: Side, stack: ExitStack) -> tuple[SideRun, SideRun]:
+    """Both at work; a float side watches what the other has, and all its values where both are float."""
+    if left.quantized is None and right.quantized is not None:
+        theirs = prepared_side(right, stack)
+        return prepared_side(left, stack, theirs.values), theirs
+    ours = prepared_side(left, stack)
+    return ours, prepared_side(right, stack, ours.values)
+
+
+def _has(watched: Watched, key: Key) -> str:
+    """What a side has that the other lacks."""
+    if watched.unit is None:
+        return "computes it"
+    return "has levels there; the other keeps it inside a unit" if not key[1] else "puts it on another grid once more"
+
+
+def _matched(run: SideRun) -> str:
+    """How what is watched relates to the untouched run."""
+    if not run.apart.elements:
+        return ""
+    if not run.apart.differing:
+        return "; its outputs are those of the untouched graph, bit for bit"
+    return (
+        f"; {run.apart.differing} of {run.apart.elements} outputs differ from those of the untouched graph, "
+        f"{bound_of(run.apart)}"
+    )
+
+
+def _node(key: Key, sums: _Sums) -> NodeDifference:
+    errors = sums.reals.errors(None)
+    return NodeDifference(
+        node=sums.left.node,
+        value=key[0],
+        same_grid=sums.same_grid,
+        elements=sums.elements,
+        differing=sums.differing,
+        largest=None if sums.step is None else sums.largest,
+        sqnr_db=errors.sqnr_db,
+        relative=errors.relative,
+    )
+
+
+def _coarser(ours: OutputSteps, theirs: OutputSteps, rank: int) -> Array | None:
+    """The larger steps of both; None where neither has any."""
+    steps = [found for one in (ours, theirs) if (found := one.broadcast(rank)) is not None]
+    return np.maximum.reduce(np.broadcast_arrays(*steps)) if steps else None
+
+
+def _require_same_outputs(left: Side, right: Side) -> None:
+    ours, theirs = ([str(value.name) for value in side.model.graph.outputs] for side in (left, right))
+    if ours != theirs:
+        raise InputError(
+            f"Comparing {left.name} with {right.name}",
+            found=f"the outputs {', '.join(ours)} and {', '.join(theirs)}",
+            expected="the same outputs: two ways to run one model",
+            remedy="Compare models that were made from one float graph.",
+        )
+
+
+# The first unit at which the engine of two sides leaves the arithmetic of the other, or the one that it claims.
+
+
+def first_failing_case(left: Side, right: Side, batches: Iterable[Feeds]) -> FailingCase | None:
+    """The smallest input on which the first unit of an engine is not its arithmetic; None: none was seen.
+
+    The engine is the side that is no machine of ours, and the right one where both or neither are; its arithmetic is
+    the other side's machine, or without one what it claims to be. The units are those of the engine's own graph.
+
+    Raises:
+        InputError: nobody has written down how the engine counts.
+    """
+    left_counts, right_counts = watches_itself(left.backend), watches_itself(right.backend)
+    engine, other = (left, right) if right_counts and not left_counts else (right, left)
+    machine: Backend = other.backend if watches_itself(other.backend) else claimed_machine(engine.backend)
+    patient = replace(engine.patient, claims=machine)
+    partings = engine_partings(patient, batches)
+    if not partings:
+        return None
+    return smallest_case(partings[0], contained(engine.backend), machine, threads=engine.threads)

@@ -1,0 +1,56 @@
+"""One side of a comparison: a model by a schema or in float, on a backend."""
+
+from dataclasses import dataclass, replace
+
+import onnx_ir as ir
+
+from qbench.backends import Backend, Level, OrtBackend
+from qbench.diagnosis.target import Target, watches_itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Side:
+    """What runs on one side.
+
+    Args:
+        name: how results call it. original: the float graph.
+        quantized: what was written into it, in QDQ form, after passes if there are any; None: the float graph runs.
+        backend, threads: what runs it.
+    """
+
+    name: str
+    original: ir.Model
+    quantized: ir.Model | None = None
+    backend: Backend
+    threads: int = 1
+
+    @property
+    def model(self) -> ir.Model:
+        """The graph that runs."""
+        return self.original if self.quantized is None else self.quantized
+
+    @property
+    def patient(self) -> Target:
+        """The side as what is examined, by whoever may be tapped."""
+        return Target(
+            model=self.name,
+            original=self.original,
+            quantized=self.model,
+            backend=self.backend,
+            watched=self.tapped or self.backend,
+            threads=self.threads,
+        )
+
+    @property
+    def tapped(self) -> Backend | None:
+        """Who runs the graph with taps that change nothing, or next to nothing; None: nobody does.
+
+        Float graphs are tapped without optimizations: what those change there is the order of float32 sums.
+        """
+        backend = self.backend
+        if watches_itself(backend) or backend.name == "onnx-reference":
+            return backend
+        if isinstance(backend, OrtBackend) and (self.quantized is None or backend.optimization.level is Level.NONE):
+            plain = replace(backend.optimization, level=Level.NONE)
+            return backend if backend.optimization == plain else replace(backend, optimization=plain)
+        return backend if self.quantized is None else None

@@ -1,0 +1,165 @@
+"""The hypotheses in their order, and the choice of a cause."""
+
+from collections.abc import Sequence
+from contextlib import closing, nullcontext
+from dataclasses import replace
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.diagnosis.hypotheses.arithmetic import OwnPairs, Pairs, Registers, Roundings, Rules, Tables, ZeroPoints
+from qbench.diagnosis.hypotheses.bias import Biases
+from qbench.diagnosis.hypotheses.clip import Chains, FloatLimits, Limits
+from qbench.diagnosis.hypotheses.graph import Lines, Misplaced, Written
+from qbench.diagnosis.hypotheses.hypothesis import SURE, Explanation, Hypothesis, NamedCause, UnitEvidence, scene_of
+from qbench.diagnosis.hypotheses.layout import OperandOrders, Paddings, ResultOrders
+from qbench.diagnosis.hypotheses.memory import Repeating, Unread, Unwritten
+from qbench.diagnosis.hypotheses.range import Cost, GridCosts, WeightCosts, coarse
+from qbench.diagnosis.hypotheses.scale import OperandScales, Scales, StoredScales
+from qbench.diagnosis.units import Captured
+from qbench.judging import Cause
+from qbench.numerics import Arithmetic
+
+LEAST = 0.5
+"""The weight below which a hypothesis names nothing."""
+_CLEAR = 0.95
+"""The weight below which a mistake is looked for in the slices alone where something differs."""
+_LONG = 8
+"""Levels, more of which are no chance all what they were in the run before."""
+_LOCAL = 0.95
+"""Of the weight of a mistake that is made in some slices alone."""
+
+COUNTING: tuple[Hypothesis, ...] = (
+    Repeating(),
+    Chains(),
+    Pairs(),
+    Roundings(),
+    ResultOrders(),
+    ZeroPoints(),
+    Biases(),
+    Scales(),
+    StoredScales(),
+    Registers(),
+    Paddings(),
+    Limits(),
+    Rules(),
+    OperandOrders(),
+    OperandScales(),
+    Unwritten(),
+    Unread(),
+    Tables(),
+    Lines(),
+)
+"""Why an engine counts otherwise; of equal weights the first."""
+
+COSTS: tuple[Hypothesis, ...] = (Written(), FloatLimits(), OwnPairs(), Misplaced(), GridCosts(), WeightCosts())
+"""Why a graph that is counted right is off all the same."""
+
+
+def name_cause(
+    captured: Captured,
+    healthy: Arithmetic | None,
+    *,
+    original: ir.Model | None = None,
+) -> NamedCause:
+    """Why the unit of ``captured`` is off.
+
+    Args:
+        captured: its levels on a few samples.
+        healthy: the arithmetic that the backend claims; None: it claims none, and any rounding of real arithmetic is
+            right, ties both ways.
+        original: the float graph that the quantized one was written from.
+    """
+    if captured.crash or captured.again is None:
+        evidence = captured.crash or "the engine answers nothing on the piece alone"
+        return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
+    try:
+        changing = _changing(captured)
+        if changing is not None:
+            return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
+        scene, notes = scene_of(captured, healthy, original)
+        with nullcontext() if scene.interior is None else closing(scene.interior):
+            return _named(scene, list(notes))
+    except Exception as error:  # a piece that nobody foresaw must not take the finding with it
+        return NamedCause(
+            cause=None,
+            evidence="its cause could not be looked for",
+            notes=(_failure("its cause", "looked for", error),),
+        )
+
+
+def _failure(what: str, done: str, error: Exception) -> str:
+    return f"{what} could not be {done}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _named(scene: UnitEvidence, notes: list[str]) -> NamedCause:
+    counting = _tried(COUNTING, scene, notes) if scene.count else _tried(COUNTING[:1], scene, notes)
+    if scene.count and (not counting or counting[0].weight < _CLEAR) and (narrow := scene.narrowed()) is not None:
+        local = [replace(one, weight=_LOCAL * one.weight) for one in _tried(COUNTING[1:], narrow, notes)]
+        counting = sorted([*counting, *local], key=lambda one: -one.weight)
+    if scene.count and (not counting or counting[0].weight < LEAST):
+        counting = [_unnamed(scene), *counting]
+    costs = [] if counting and counting[0].weight >= SURE else _tried(COSTS, scene, notes)
+    if not costs or costs[0].weight < LEAST:
+        rest = coarse(scene)
+        costs = [*([] if rest is None else [rest]), *costs]
+    first, second = (costs, counting) if not counting or _is_small(scene, counting, costs) else (counting, costs)
+    if not first:
+        return NamedCause(
+            cause=None, evidence="the node counts as it should, at the cost of its grid", notes=tuple(notes)
+        )
+    one = first[0]
+    others = tuple(sorted([*first[1:], *second], key=lambda other: -other.weight))
+    return NamedCause(cause=one.cause, evidence=one.evidence, weight=one.weight, others=others, notes=tuple(notes))
+
+
+def _tried(hypotheses: Sequence[Hypothesis], scene: UnitEvidence, notes: list[str]) -> list[Explanation]:
+    """What each explains, the heaviest first; of equal ones in their order."""
+    found: list[Explanation] = []
+    thin = scene.thinned()
+    for hypothesis in hypotheses:
+        try:
+            one = hypothesis.explain(thin if hypothesis.by_element else scene)
+        except Exception as error:  # one that fails must not take the finding with it
+            notes.append(_failure(hypothesis.name, "tried", error))
+            continue
+        if one is not None and one.weight > 0:
+            found.append(one)
+            if one.weight >= SURE:
+                break
+    return sorted(found, key=lambda one: -one.weight)
+
+
+def _is_small(scene: UnitEvidence, counting: Sequence[Explanation], costs: Sequence[Explanation]) -> bool:
+    """Whether what the engine counts otherwise is a tenth of the error or less, and no rule explains it."""
+    cost = Cost.of(scene)
+    if not costs or cost is None or (counting[0].weight >= LEAST and counting[0].cause is not Cause.WRONG_KERNEL):
+        return False
+    share = float(((scene.found - scene.healthy) ** 2).mean()) / max(cost.steps**2, 1e-30)
+    return share < 0.1
+
+
+def _unnamed(scene: UnitEvidence) -> Explanation:
+    steps = (scene.found - scene.healthy)[scene.differing]
+    machine = f"'{scene.machine.name}'" if scene.claimed else "real arithmetic"
+    evidence = (
+        f"{scene.count} of {scene.found.size} levels are not those of {machine}, by {np.abs(steps).max():g} steps at "
+        f"most and {steps.mean():+.2f} in the mean, by no rule that is known"
+    )
+    return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)
+
+
+def _changing(captured: Captured) -> Explanation | None:
+    """Another answer of the piece alone to the same levels: what the run before left there, or anything."""
+    assert captured.again is not None
+    for one in captured.replays:
+        alike = one.levels.shape == captured.again.shape
+        moved = one.levels != captured.again if alike else np.ones(one.levels.shape, bool)
+        if not moved.any():
+            continue
+        evidence = f"{int(moved.sum())} of {moved.size} levels change from one run of the piece alone to the next"
+        if one.before.shape == one.levels.shape and (one.levels == one.before)[moved].all() and moved.sum() > _LONG:
+            evidence = f"{evidence}, and hold what the run before had there"
+            return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=1.0)
+        return Explanation(cause=Cause.NONDETERMINISM, evidence=evidence, weight=1.0)
+    return None

@@ -1,0 +1,191 @@
+"""Limits that are missing, moved or merged."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, UnitEvidence, counted, heaviest
+from qbench.diagnosis.units import limits_of
+from qbench.graph import clip_of_levels, grid_of, only_consumer, own_copy, producer, values_by_name
+from qbench.judging import Cause
+
+# A limit that is gone or another one: found beyond the ends of a Relu or Clip, short of them, or wrapped around.
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Every end without its limit, with the one that was found, or modulo the grid."""
+
+    name: str = "limits"
+    by_element: bool = True
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Of a value on a grid."""
+        return heaviest(self._tried(scene))
+
+    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
+        grid = scene.captured.unit.grid
+        if grid is None:
+            return
+        zero = int(grid.zero_point)
+        low, high = grid.qtype.qmin - zero, grid.qtype.qmax - zero
+        free = np.where(np.isfinite(scene.real), np.rint(scene.real), scene.found)
+        if scene.lowest > low or scene.highest < high:
+            for words, ends in {
+                "no limits at all": (low, high),
+                f"no upper limit of {scene.highest:g} steps": (scene.lowest, high),
+                f"no lower limit of {scene.lowest:g} steps": (low, scene.highest),
+                "a limit at 0 and no upper one": (0, high),
+            }.items():
+                yield _clamped(scene, words, free, *ends)
+        yield from self._others(scene, free)
+        for bits in dict.fromkeys((8, grid.qtype.bits)):
+            size = 1 << bits
+            wrapped = (free - low) % size + low
+            for beyond, where in ((free != scene.rounded(free), ""), (free > high, " above"), (free < low, " below")):
+                words = f"levels that wrap at {bits} bits{where} in place of being clamped"
+                yield _levels(scene, words, np.where(beyond, wrapped, scene.healthy), Cause.ACCUMULATOR)
+
+    def _others(self, scene: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
+        """A limit where the found levels end; it takes more than one level there to tell it from chance."""
+        inside = scene.found[np.isfinite(scene.found)]
+        if not inside.size:
+            return
+        least, most = float(inside.min()), float(inside.max())
+        for words, end, ends in (
+            ("an upper limit of {:g} steps", most, (scene.lowest, most)),
+            ("a lower limit of {:g} steps", least, (least, scene.highest)),
+        ):
+            if int((scene.found == end).sum()) > 1 and end not in (scene.lowest, scene.highest):
+                yield _clamped(scene, words.format(end), free, *ends)
+
+
+def _clamped(scene: UnitEvidence, words: str, free: Floats, low: float, high: float) -> Explanation | None:
+    """What lies inside stays what the machine makes of it."""
+    within = (free > scene.lowest) & (free < scene.highest)
+    return _levels(scene, words, np.clip(np.where(within, scene.healthy, free), low, high))
+
+
+def _levels(scene: UnitEvidence, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP) -> Explanation | None:
+    """By rounded numbers: at ties the machine may have the neighbour."""
+    near = np.abs(levels - scene.found) <= 1
+    tied = near & (np.abs(scene.real - np.floor(scene.real) - 0.5) <= scene.slack)
+    return scene.weigh_levels(cause, words, np.where(tied & ~scene.differing, scene.found, levels))
+
+
+# A chain of grids that became one: levels in between that are not rounded any more, or not limited either.
+#
+# Only a graph before a pass has levels inside: every other piece is cut where levels stand.
+
+
+@dataclass(frozen=True, slots=True)
+class Chains:
+    """Each grid inside, and all of them: left out but for its ends, and wholly."""
+
+    name: str = "grids inside"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Where there is one."""
+        return heaviest(self._tried(scene))
+
+    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
+        inside = [str(node.outputs[0].name) for node in _inside(scene.captured.unit.graph.graph)]
+        for names in dict.fromkeys((*((name,) for name in inside), tuple(inside)) if inside else ()):
+            where = ", ".join(names)
+            for is_limited, cause, words in (
+                (True, Cause.ROUNDING, f"numbers that are not rounded to '{where}' in between"),
+                (False, Cause.ABSORBED_CLIP, f"numbers that '{where}' does not hold back in between"),
+            ):
+                unit = scene.captured.unit
+                edited = replace(unit, graph=_without(unit.graph, names, is_limited))
+                levels = counted(replace(scene.captured, unit=edited), scene.machine, scene.feeds)
+                if levels is not None:
+                    yield scene.weigh_levels(cause, words, levels)
+
+
+def _inside(graph: ir.Graph) -> list[ir.Node]:
+    """The quantizers that one DequantizeLinear alone reads, on one grid."""
+    found = (node for node in graph if node.op_type == "QuantizeLinear" and _pair(node) is not None)
+    return [node for node in found if (grid := grid_of(node)) is not None and grid.axis is None]
+
+
+def _pair(quantizer: ir.Node) -> ir.Node | None:
+    clip = clip_of_levels(quantizer)
+    reader = only_consumer((quantizer if clip is None else clip).outputs[0])
+    return reader if reader is not None and reader.op_type == "DequantizeLinear" else None
+
+
+def _without(model: ir.Model, names: tuple[str, ...], is_limited: bool) -> ir.Model:
+    """``model`` with the reals in front of these grids behind them; within their ends where ``is_limited``."""
+    copy = own_copy(model)
+    for quantizer in [node for node in _inside(copy.graph) if node.outputs[0].name in names]:
+        pair, grid, real = _pair(quantizer), grid_of(quantizer), quantizer.inputs[0]
+        assert pair is not None
+        assert grid is not None
+        assert real is not None
+        if is_limited:
+            ends = [(end - int(grid.zero_point)) * float(grid.scale) for end in (grid.qmin, grid.qmax)]
+            limits = [
+                _constant(copy.graph, f"{quantizer.outputs[0].name}_end_{place}", end) for place, end in enumerate(ends)
+            ]
+            clip = ir.Node("", "Clip", [real, *limits], name=f"{quantizer.outputs[0].name}_ends")
+            copy.graph.insert_before(quantizer, clip)
+            real = clip.outputs[0]
+        for use in tuple(pair.outputs[0].uses()):
+            use.node.replace_input_with(use.idx, real)
+    return copy
+
+
+def _constant(graph: ir.Graph, name: str, number: float) -> ir.Value:
+    value = ir.Value(name=name, const_value=ir.tensor(np.array(number, np.float32), name=name))
+    graph.initializers[name] = value
+    return value
+
+
+# The limits that the quantized graph holds a value to, beside those of the float graph it was written from.
+#
+# low, high of the Relu or Clip in steps, within the ends of the grid        a step apart they are the same
+
+_STEP = 1.25
+"""A limit may be rounded to a level, and a number half a step beyond it still is."""
+_WEIGHT = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class FloatLimits:
+    """A limit that is gone, or another one, where numbers lie between the two."""
+
+    name: str = "limits of the float graph"
+    by_element: bool = True
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Where the value is that of a Relu or Clip with constant ends in the float graph, and on a grid."""
+        clip = _clip(scene)
+        limits = None if clip is None else limits_of(clip, scene.captured.unit.scale)
+        return None if limits is None else heaviest(self._tried(scene, *limits))
+
+    def _tried(self, scene: UnitEvidence, low: float, high: float) -> Iterator[Explanation | None]:
+        grid = scene.captured.unit.grid
+        assert grid is not None
+        lowest, highest = (end - int(grid.zero_point) for end in (grid.qmin, grid.qmax))
+        for side, here, there in (
+            ("lower", scene.low, max(low, lowest - 0.5)),
+            ("upper", scene.high, min(high, highest + 0.5)),
+        ):
+            between = (scene.real > min(here, there)) & (scene.real < max(here, there))
+            if abs(here - there) > _STEP and between.any():
+                evidence = (
+                    f"the {side} limit is {here:.4g} steps in the quantized graph and {there:.4g} in the float graph: "
+                    f"{int(between.sum())} of {between.size} numbers lie in between"
+                )
+                yield Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=_WEIGHT)
+
+
+def _clip(scene: UnitEvidence) -> ir.Node | None:
+    unit = scene.captured.unit
+    if scene.original is None or unit.grid is None:
+        return None
+    return producer(values_by_name(scene.original).get(unit.stands_for))

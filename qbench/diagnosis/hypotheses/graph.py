@@ -1,0 +1,370 @@
+"""A quantized graph that is not the float graph it was written from."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Interior, Mask, UnitEvidence, heaviest
+from qbench.diagnosis.hypotheses.layout import orders
+from qbench.diagnosis.hypotheses.range import Cost
+from qbench.diagnosis.rank import is_corrected
+from qbench.graph import constant_value, node_key
+from qbench.judging import Cause
+from qbench.numerics import quantize
+
+# A quantized graph that says something else than the float graph it was written from: weights, bias, windows, limits.
+#
+# Weights are as they should be within one step of their grid, a bias within one step of the result.
+
+_MOST_SLICES = 4096
+_MOST_WRONG = 0.005
+"""Of the weights, the share that may be off by more than a step (rounding that was learned moves a few)."""
+_ROUNDED = 1.5
+"""Of its own steps, what a rounded bias may be off."""
+_SMALL = 0.6
+_DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
+    {
+        **dict.fromkeys(("strides", "dilations", "group"), (Cause.LAYOUT, 1)),
+        **dict.fromkeys(("transA", "transB"), (Cause.LAYOUT, 0)),
+        **dict.fromkeys(("axis", "perm", "axes", "keepdims"), (Cause.LAYOUT, None)),
+        **dict.fromkeys(("pads", "count_include_pad", "ceil_mode"), (Cause.PADDING, 0)),
+        **dict.fromkeys(("auto_pad", "mode"), (Cause.PADDING, None)),
+        **dict.fromkeys(("alpha", "beta"), (Cause.WRONG_SCALE, None)),
+    }
+)
+"""Attributes: what another value of them is, and what they are where they are left out (None: it depends)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The piece beside the float node of its name."""
+
+    name: str = "the graph that was written"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Where the float graph is at hand and has a node of this name and operator."""
+        inner = scene.interior
+        node = None if inner is None else _counterpart(scene, inner)
+        if inner is None or node is None:
+            return None
+        return heaviest(self._tried(scene, inner, node))
+
+    def _tried(self, scene: UnitEvidence, inner: Interior, node: ir.Node) -> Iterator[Explanation | None]:
+        yield _attributes(inner, node)
+        if scene.is_product:
+            weight = constant_value(node.inputs[1]) if len(node.inputs) > 1 else None
+            if weight is not None:
+                yield _weights(inner, weight.astype(np.float64))
+            bias = constant_value(node.inputs[2]) if len(node.inputs) > 2 else None
+            if bias is not None:
+                yield _bias(scene, inner, bias.astype(np.float64).reshape(-1))
+
+
+def _counterpart(scene: UnitEvidence, inner: Interior) -> ir.Node | None:
+    if scene.original is None:
+        return None
+    for node in scene.original.graph:
+        if node_key(node) == node_key(inner.node) and node.op_type == inner.node.op_type:
+            return node
+    made = next((v for n in scene.original.graph for v in n.outputs if v.name == inner.output), None)
+    maker = None if made is None else made.producer()
+    return maker if maker is not None and maker.op_type == inner.node.op_type else None
+
+
+def _attributes(inner: Interior, node: ir.Node) -> Explanation | None:
+    for name, (cause, default) in _DEFAULTS.items():
+        here, there = (None if one is None else one.value for one in _both(inner, node, name))
+        if here == there or (default is None and None in (here, there)):
+            continue
+        if {_plain(value, default) for value in (here, there)} != {default}:
+            evidence = f"'{name}' is {here} in the quantized graph and {there} in the float graph"
+            return Explanation(cause=cause, evidence=evidence, weight=1.0)
+    return None
+
+
+def _both(inner: Interior, node: ir.Node, name: str) -> tuple[ir.Attr | None, ir.Attr | None]:
+    return inner.node.attributes.get(name), node.attributes.get(name)
+
+
+def _plain(value: object, default: int | None) -> int | None:
+    """``default`` where ``value`` is left out, or holds nothing else; -1 otherwise."""
+    if default is None:
+        return -1
+    every = [default] if value is None else list(value) if isinstance(value, tuple | list) else [value]
+    return default if all(one == default for one in every) else -1
+
+
+def _weights(inner: Interior, weight: Floats) -> Explanation | None:
+    operand, written = inner.operand(1), inner.constant(1)
+    if operand is None or operand.grid is None or written is None or written.shape != weight.shape:
+        return None
+    grid, levels = operand.grid, operand.levels
+    assert levels is not None
+    if grid.block_size:
+        return None
+    shape = [1] * weight.ndim
+    if grid.axis is not None:
+        shape[grid.axis] = -1
+    step = np.asarray(grid.scale, np.float64).reshape(shape if grid.axis is not None else ())
+    off = np.abs(written - weight) > 1.01 * step
+    share = float(off.mean())
+    if share <= _MOST_WRONG:
+        return None
+    said = f"{share:.1%} of the weights are off by more than a step of their grid"
+    if (order := _order(written, weight, step)) is not None:
+        return Explanation(cause=Cause.LAYOUT, evidence=f"{order}; {said}", weight=1.0)
+    integers = quantize(weight.astype(np.float32), grid).astype(np.float64)
+    if (order := _order(levels.astype(np.float64), integers, np.ones(()), "the integers of the weights")) is not None:
+        evidence = f"{order}, under the scales of their places; {said}"
+        return Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1.0)
+    at_ends = (levels == grid.qtype.qmin) | (levels == grid.qtype.qmax) | (levels == -grid.qtype.qmax)
+    if at_ends[off].mean() > 0.9:
+        evidence = f"{said}, nearly all of them at an end of it: their range is cut"
+        return Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=0.95)
+    slopes = _slopes(written, weight, grid.axis)
+    left = np.abs(written - slopes * weight) > 1.01 * np.maximum(step, step * np.abs(slopes))
+    words = f"they are {slopes.min():.4g} … {slopes.max():.4g} times the float ones"
+    if float(left.mean()) <= 0.05:
+        return Explanation(cause=Cause.WRONG_SCALE, evidence=f"{said}: {words}", weight=0.95)
+    like = float(np.corrcoef(written.reshape(-1), weight.reshape(-1))[0, 1])
+    cause = Cause.WRONG_SCALE if like > 0.5 else Cause.LAYOUT
+    return Explanation(cause=cause, evidence=f"{said}; they correlate by {like:.2f} with the float ones", weight=0.8)
+
+
+def _order(written: Floats, weight: Floats, step: Floats, what: str = "the weights") -> str | None:
+    """In which order ``weight`` stands in the graph, in words; None: in none that is known."""
+    for words, other in orders(weight, weights=True):
+        if other.shape == weight.shape and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG:
+            return f"{what} are written {words}"
+    found = (_moved(written, weight, step, axis, what) for axis in range(min(weight.ndim, 2)))
+    return next((words for words in found if words is not None), None)
+
+
+def _moved(written: Floats, weight: Floats, step: Floats, axis: int, what: str) -> str | None:
+    """Slices of ``written`` that are other slices of ``weight``, in words; None where any is none of them."""
+    steps = np.broadcast_to(step, weight.shape)
+    ours, theirs, width = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (written, weight, steps))
+    off = np.flatnonzero(
+        (np.abs(ours - theirs) > 1.01 * np.maximum(width, width.max(axis=1, keepdims=True))).any(axis=1)
+    )
+    if len(off) < 2 or len(ours) > _MOST_SLICES:
+        return None
+    sizes = (ours[off] ** 2).sum(axis=1)[:, None] - 2 * ours[off] @ theirs.T + (theirs**2).sum(axis=1)[None, :]
+    origin = sizes.argmin(axis=1)
+    widest = float(steps.max())  # a slice that moved without its scale has the one of its place
+    if (np.abs(ours[off] - theirs[origin]) > 1.01 * widest).any() or np.unique(origin).size < len(off):
+        return None
+    shown = ", ".join(f"{to} ← {here}" for to, here in zip(off[:3], origin[:3], strict=True))
+    return f"{len(off)} slices of axis {axis} of {what} are others ({shown}{' …' if len(off) > 3 else ''})"
+
+
+def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:
+    every = None if axis is None else tuple(a for a in range(weight.ndim) if a != axis % weight.ndim)
+    energy = np.maximum((weight**2).sum(axis=every, keepdims=True), 1e-30)
+    return np.asarray((written * weight).sum(axis=every, keepdims=True) / energy)
+
+
+def _bias(scene: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | None:
+    """A corrected bias is another one by design: a small change is wrong where it brings the result no nearer to fp32.
+
+    ``explained`` has fp32's own bias on the same grids, so that its error tells what the written one does.
+    """
+    operand, constant = inner.operand(2), inner.constant(2)
+    written = np.zeros_like(bias) if constant is None else constant.astype(np.float64).reshape(-1)
+    if written.shape != bias.shape:
+        return None
+    off = np.abs(written - bias)
+    said = f"the bias is off by up to {off.max(initial=0) / inner.scale:.3g} steps of the result"
+    if off.max(initial=0) <= inner.scale or float((off**2).sum()) < 0.04 * float((bias**2).sum()):
+        step = None if operand is None or operand.grid is None else np.asarray(operand.grid.scale, np.float64)
+        if step is None or scene.captured.errors.explained is None or is_corrected(scene.captured.errors):
+            return None
+        own = float((off / step).max())
+        if own <= _ROUNDED:
+            return None
+        evidence = f"{said}, {own:.3g} of its own: more than rounding makes of fp32's, and no nearer to fp32's result"
+        return Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=_SMALL)
+    if operand is not None and operand.grid is not None and operand.levels is not None:
+        qtype, worst = operand.grid.qtype, off > inner.scale
+        at_ends = (operand.levels.reshape(-1) <= qtype.qmin) | (operand.levels.reshape(-1) >= qtype.qmax)
+        if at_ends[worst].mean() > 0.5:
+            evidence = f"{said}: {int(at_ends.sum())} of {bias.size} are at an end of {qtype.name}"
+            return Explanation(cause=Cause.BIAS_SATURATION, evidence=evidence, weight=1.0)
+    for words, other in (
+        ("left out", 0 * bias),
+        ("added twice", 2 * bias),
+        ("that of the next channel", np.roll(bias, -1)),
+        ("that of the channel before", np.roll(bias, 1)),
+        ("the first channel's in all", np.full_like(bias, bias[0])),
+    ):
+        if np.abs(written - other).max() <= max(inner.scale, 0.01 * float(np.abs(bias).max())):
+            return Explanation(cause=Cause.WRONG_BIAS, evidence=f"{said}: it is {words}", weight=1.0)
+    return Explanation(cause=Cause.WRONG_BIAS, evidence=said, weight=0.9)
+
+
+# What a quantized graph does to a value as a whole, beside fp32: limits that are gone, channels exchanged, a line.
+#
+# Used where the engine counts as it should, so that what is wrong was written into the graph.
+
+_ALIKE, _UNLIKE = 0.95, 0.7
+_BETTER = 0.1
+"""Of the error, what is left of it when a straight line explains it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Misplaced:
+    """The result on rounded fp32 inputs beside the fp32 result."""
+
+    name: str = "the result beside fp32"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Only where the cost is high."""
+        cost = Cost.of(scene)
+        return None if cost is None or not cost.is_high else heaviest(self._tried(cost))
+
+    def _tried(self, cost: Cost) -> Iterator[Explanation | None]:
+        yield _limit(cost)
+        if cost.x.ndim > 1:
+            yield from self._channels(cost)
+            for axis in range(1, cost.x.ndim):
+                reversed_error = float(((cost.y - np.flip(cost.x, axis)) ** 2).sum()) / cost.error
+                if reversed_error < _BETTER:
+                    evidence = (
+                        f"the result is reversed along axis {axis}: that leaves {reversed_error:.1%} of the error"
+                    )
+                    yield Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=1 - reversed_error)
+        opposite = float(((cost.y + cost.x) ** 2).sum()) / cost.error
+        if opposite < _BETTER:
+            evidence = f"the result has the other sign: that leaves {opposite:.1%} of the error"
+            yield Explanation(cause=Cause.LAYOUT, evidence=f"{evidence}, as where operands are exchanged", weight=0.95)
+
+    def _channels(self, cost: Cost) -> Iterator[Explanation | None]:
+        x, y = (np.moveaxis(a, cost.axis, 0).reshape(a.shape[cost.axis], -1) for a in (cost.x, cost.y))
+        if x.shape[1] >= 8:
+            like = _correlations(y, x)
+            best = like.argmax(axis=1)
+            own = like[np.arange(len(like)), np.arange(len(like))]
+            gone = np.flatnonzero((own < _UNLIKE) & (like.max(axis=1) > _ALIKE))
+            if gone.size:
+                shown = ", ".join(f"{index} ← {best[index]}" for index in gone[:3])
+                error = float(((y - x[np.where(np.isin(np.arange(len(x)), gone), best, np.arange(len(x)))]) ** 2).sum())
+                evidence = f"{gone.size} channels hold what belongs to others ({shown})"
+                yield Explanation(cause=Cause.LAYOUT, evidence=evidence, weight=max(0.0, 1 - error / cost.error))
+        inside = (y > cost.low) & (y < cost.high)
+        offset = np.array([np.median((b - a)[m]) if m.any() else 0.0 for a, b, m in zip(x, y, inside, strict=True)])
+        left = float(((y - np.clip(x + offset[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
+        if x.shape[1] >= 8 and left < _BETTER:
+            evidence = f"offsets of up to {np.abs(offset).max():.3g} steps a channel leave {left:.1%} of the error"
+            yield Explanation(cause=Cause.WRONG_BIAS, evidence=evidence, weight=0.9 * (1 - left))
+        slope = np.array([_slope(a, b, m) for a, b, m in zip(x, y, inside, strict=True)])
+        left = float(((y - np.clip(x * slope[:, None], cost.low, cost.high)) ** 2).sum()) / cost.error
+        if x.shape[1] >= 8 and left < _BETTER:
+            evidence = f"factors of {slope.min():.4g} … {slope.max():.4g} a channel leave {left:.1%} of the error"
+            yield Explanation(cause=Cause.WRONG_SCALE, evidence=evidence, weight=0.9 * (1 - left))
+
+
+def _limit(cost: Cost) -> Explanation | None:
+    """Much of what fp32 has at one value of its own end, found beyond it."""
+    for end, words, beyond in (
+        (float(cost.x.min()), "below", cost.y < cost.x.min() - 2),
+        (float(cost.x.max()), "above", cost.y > cost.x.max() + 2),
+    ):
+        at_end = np.abs(cost.x - end) < 1e-3
+        share = float((cost.y - cost.x)[beyond & at_end].__pow__(2).sum()) / cost.error
+        if at_end.mean() > 0.01 and share > 0.5:
+            evidence = (
+                f"{int((beyond & at_end).sum())} levels lie {words} {end:.3g} steps, where fp32 is limited: "
+                f"{share:.0%} of the error"
+            )
+            return Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=share)
+    return None
+
+
+def _correlations(y: Floats, x: Floats) -> Floats:
+    y, x = (a - a.mean(axis=1, keepdims=True) for a in (y, x))
+    norms = np.linalg.norm(y, axis=1)[:, None] * np.linalg.norm(x, axis=1)[None, :]
+    return np.asarray(y @ x.T / np.maximum(norms, 1e-12))
+
+
+def _slope(x: Floats, y: Floats, inside: Floats) -> float:
+    """Of the bulk: a few large numbers say nothing of all."""
+    inside = inside & (np.abs(x) <= np.quantile(np.abs(x), 0.99))
+    energy = float((x[inside] ** 2).sum())
+    return float((x * y)[inside].sum()) / energy if energy else 1.0
+
+
+# What no rule names: a straight line per channel between what was found and what is real, or a curve.
+#
+# found ≈ a_c · t + b_c        b alone: a bias or a zero point; a ≠ 1: a scale
+
+_SHARE = 0.9
+_LEAST = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """One line for all, an offset a channel, a slope a channel, both."""
+
+    name: str = "lines"
+    by_element: bool = True
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Where enough levels lie inside the ends."""
+        return heaviest(self._tried(scene)) if int(scene.inside.sum()) > 2 * _LEAST and scene.found.ndim else None
+
+    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
+        slope, offset = _line(scene.real, scene.found, scene.inside)
+        if not scene.is_product or abs(slope - 1) > 1e-3:
+            words = f"a line of slope {slope:.4g} and offset {offset:+.3g} steps"
+            cause = Cause.WRONG_SCALE if abs(slope - 1) > 1e-3 else Cause.ROUNDING
+            yield scene.weigh_reals(cause, words, slope * scene.real + offset, _SHARE)
+        count = scene.found.shape[scene.axis]
+        if count < 2 or int(scene.inside.sum()) < _LEAST * count:
+            return
+        lines = [self._channel(scene, channel) for channel in range(count)]
+        means, plain, slopes, offsets = (np.array(column) for column in zip(*lines, strict=True))
+        off = int((np.abs(means) > 0.01).sum())
+        fitted = int(scene.differing.any(axis=tuple(a for a in range(scene.found.ndim) if a != scene.axis)).sum())
+        worth = _SHARE * max(0.0, 1 - fitted / max(scene.hard_count, 1))  # as many numbers as levels explain nothing
+        words = f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
+        if off:
+            yield scene.weigh_reals(Cause.WRONG_BIAS, words, scene.real + scene.along(means), worth)
+        words = f"slopes of {plain.min():.4g} … {plain.max():.4g} over {count} channels"
+        yield scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * scene.along(plain), worth)
+        words = f"slopes of {slopes.min():.4g} … {slopes.max():.4g} and offsets over {count} channels"
+        both = scene.real * scene.along(slopes) + scene.along(offsets)
+        yield scene.weigh_reals(Cause.WRONG_SCALE, words, both, _SHARE * worth)
+
+    def _channel(self, scene: UnitEvidence, channel: int) -> tuple[float, float, float, float]:
+        """Of one channel: its offset alone, its slope alone, both; (0, 1, 1, 0) where nothing in it differs."""
+        real, found, inside, differing = (
+            np.take(a, channel, scene.axis) for a in (scene.real, scene.found, scene.inside, scene.differing)
+        )
+        if not differing.any() or int(inside.sum()) < _LEAST:
+            return 0.0, 1.0, 1.0, 0.0
+        return _offset(real, found, inside), _fitting_slope(real, found, inside), *_line(real, found, inside)
+
+
+def _offset(real: Floats, found: Floats, inside: Mask) -> float:
+    """The middle of what rounding admits; the mean where that is nothing."""
+    off = (found - real)[inside]
+    low, high = float(off.min()), float(off.max())
+    return (low + high) / 2 if high - low <= 1.05 else float(off.mean())
+
+
+def _line(real: Floats, found: Floats, inside: Mask) -> tuple[float, float]:
+    t, y = real[inside], found[inside]
+    spread = float(((t - t.mean()) ** 2).sum())
+    slope = float(((t - t.mean()) * (y - y.mean())).sum()) / spread if spread > 1 else 1.0
+    return slope, float(y.mean() - slope * t.mean())
+
+
+def _fitting_slope(real: Floats, found: Floats, inside: Mask) -> float:
+    chosen = inside & (np.abs(real) > 1)
+    energy = float((real[chosen] ** 2).sum())
+    return float((real * found)[chosen].sum()) / energy if energy else 1.0

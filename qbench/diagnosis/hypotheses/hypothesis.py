@@ -1,0 +1,649 @@
+"""What every family of mistakes is asked: evidence about one unit, and explanations."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.backends import Executor, IntegerBackend
+from qbench.diagnosis.unit_runs import exact_backend
+from qbench.diagnosis.units import TIE_WIDTH, Captured, QuantizedUnit
+from qbench.errors import QbenchError
+from qbench.graph import constant_value, grid_of, values_by_name
+from qbench.judging import Cause
+from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic
+
+# What a hypothesis answers, and what comes of all of them.
+#
+# weight = explained / (differing + disturbed)        levels that the hypothesis explains, of those that differ,
+#                                                     and levels that agree and that it would have changed
+
+SURE = 0.999
+"""A weight from which on no other hypothesis is tried."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Explanation:
+    """One cause that may be it: ``evidence`` is a sentence with numbers, ``weight`` (0 … 1) how much it explains."""
+
+    cause: Cause
+    evidence: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedCause:
+    """Why a node is off.
+
+    Args:
+        cause: None: nothing is.
+        evidence: one sentence with numbers. weight: 0 … 1, how much of it the cause explains.
+        others: what else was considered and explains something, the heaviest first.
+        notes: hypotheses that could not be tried, and why.
+    """
+
+    cause: Cause | None
+    evidence: str
+    weight: float = 0.0
+    others: tuple[Explanation, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def is_mistake(self) -> bool:
+        """Whether it says what is wrong: something is, by a rule that is known, and it is not what a grid costs."""
+        return self.cause is not None and self.cause is not Cause.WRONG_KERNEL and self.cause not in OF_GRIDS
+
+
+OF_GRIDS = frozenset({Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER})
+"""What a grid costs that was chosen so; a cell that holds can afford it."""
+
+
+def heaviest(found: Iterable[Explanation | None]) -> Explanation | None:
+    """The first of the heaviest; it stops at one that is sure."""
+    best: Explanation | None = None
+    for one in found:
+        if one is not None and (best is None or one.weight > best.weight + 1e-9):
+            best = one
+            if best.weight >= SURE:
+                break
+    return best
+
+
+# The float operators inside a unit, with all that is dequantized as an input: other operands, run in float.
+#
+#     t = operators(x_dq, w_dq, b_dq) / s_y        one session for every edit of x, w and b
+#
+# An edited operand is an array of any shape that the operators take, so that a padding of another value is a wider x.
+
+Attribute = int | str | list[int]
+Floats = npt.NDArray[np.floating[Any]]
+PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Operand:
+    """One dequantized input: its ``name`` inside, the ``levels`` (of a feed: None, and ``feed``), their ``grid``."""
+
+    name: str
+    grid: QParams | None
+    feed: str = ""
+    levels: npt.NDArray[Any] | None = None
+
+
+@dataclass(slots=True, eq=False)
+class Interior:
+    """The float operators of a unit.
+
+    Args:
+        graph: from ``operands`` to the number in front of rounding.
+        operands: by name; main: of the node that is looked at, in its order ('' where one is left out).
+        node: the product in the unit, else the operator that makes the number in front of rounding.
+        scale: of the result.
+    """
+
+    graph: ir.Graph
+    version: int
+    operands: Mapping[str, Operand]
+    main: Sequence[str]
+    node: ir.Node
+    output: str
+    scale: float
+    _stack: ExitStack = field(default_factory=ExitStack)
+    _executors: dict[str, Executor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, unit: QuantizedUnit) -> "Interior | None":
+        """None where no float operator stands between the pairs."""
+        graph = unit.graph.graph
+        pairs = [node for node in graph if _begins(node)]
+        real = next((v for node in graph for v in node.outputs if v.name == unit.real), None)
+        if real is None or real.producer() in pairs or real.producer() is None:
+            return None
+        plain = [value for value in graph.inputs if not any(use.node in pairs for use in value.uses())]
+        inner = ir.convenience.extract(graph, [*(pair.outputs[0] for pair in pairs), *plain], [real])
+        nodes = list(inner)
+        node = next((one for one in nodes if one.op_type in PRODUCTS), nodes[-1])
+        used = {str(value.name) for one in nodes for value in one.inputs if value is not None}
+        operands = {str(pair.outputs[0].name): _operand(pair) for pair in pairs if str(pair.outputs[0].name) in used}
+        operands |= {str(v.name): Operand(str(v.name), None, str(v.name)) for v in plain if str(v.name) in used}
+        for value in inner.inputs:
+            value.shape = None
+        main = [str(value.name) if value is not None else "" for value in node.inputs]
+        return cls(inner, unit.graph.ir_version, operands, main, node, unit.real, unit.scale)
+
+    def values(self, feeds: Mapping[str, npt.NDArray[Any]]) -> dict[str, Floats]:
+        """Every operand, dequantized, float32."""
+        found: dict[str, Floats] = {}
+        for name, one in self.operands.items():
+            levels = feeds[one.feed] if one.feed else one.levels
+            assert levels is not None
+            found[name] = levels if one.grid is None else dequantize(levels, one.grid)
+        return found
+
+    def run(self, values: Mapping[str, Floats], **attributes: Attribute) -> npt.NDArray[np.float64]:
+        """The number in front of rounding in steps, with the main node's ``attributes`` changed.
+
+        Raises:
+            QbenchError: the operators do not take such operands.
+        """
+        known = {str(value.name) for value in self.graph.inputs}
+        executor = self._prepared(attributes)
+        return (
+            executor.run({k: v for k, v in values.items() if k in known})[self.output].astype(np.float64) / self.scale
+        )
+
+    def constant(self, place: int) -> npt.NDArray[Any] | None:
+        """The constant that the main node reads at ``place``, dequantized or as it stands; None: there is none."""
+        name = self.main[place] if place < len(self.main) else ""
+        if not name:
+            return None
+        one = self.operands.get(name)
+        if one is None:
+            return constant_value(self.node.inputs[place])
+        if one.levels is None:
+            return None
+        return one.levels if one.grid is None else dequantize(one.levels, one.grid)
+
+    def operand(self, place: int) -> Operand | None:
+        """The dequantized one that the main node reads at ``place``."""
+        return self.operands.get(self.main[place]) if place < len(self.main) else None
+
+    def close(self) -> None:
+        """Let the sessions go."""
+        self._stack.close()
+
+    def _prepared(self, attributes: Mapping[str, Attribute]) -> Executor:
+        key = repr(sorted(attributes.items()))
+        if key not in self._executors:
+            graph = self.graph.clone()
+            node = next(one for one in graph if one.name == self.node.name and one.op_type == self.node.op_type)
+            for name, value in attributes.items():
+                node.attributes[name] = ir.convenience.convert_attribute(name, value)
+            for made in (made for one in graph for made in one.outputs):
+                made.shape = None
+            model = ir.Model(graph, ir_version=self.version)
+            self._executors[key] = self._stack.enter_context(exact_backend().prepare(model))
+        return self._executors[key]
+
+
+def _begins(node: ir.Node) -> bool:
+    """Whether ``node`` brings constants, or levels from outside, on a known grid; levels made inside are not edited."""
+    if node.op_type != "DequantizeLinear":
+        return False
+    levels, *grid = node.inputs
+    stands = levels is not None and (levels.producer() is None or constant_value(levels) is not None)
+    return stands and all(part is None or constant_value(part) is not None for part in grid)
+
+
+def _operand(pair: ir.Node) -> Operand:
+    source = pair.inputs[0]
+    assert source is not None
+    levels = constant_value(source)
+    feed = "" if levels is not None else str(source.name)
+    return Operand(str(pair.outputs[0].name), grid_of(pair), feed, levels)
+
+
+# The levels of one unit beside those that it should have, and how much of the difference a mistake would explain.
+#
+# Everything is in steps above the zero point. An element differs where the patient has another level than the
+# arithmetic that the backend claims; where it claims none, another one than any rounding of real arithmetic, ties of
+# 2⁻¹⁰ both ways.
+
+Mask = npt.NDArray[np.bool_]
+
+MOST = 60_000
+"""Elements that are looked at, unless one sample has more."""
+_ARRAYS = ("found", "healthy", "real", "differing", "hard")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class UnitEvidence:
+    """A unit's levels, cropped to a few samples.
+
+    Args:
+        captured: where they come from.
+        machine: how the backend counts. claimed: whether it says so; else this is the yardstick, ``ideal``.
+        feeds: levels in front.
+        found: the patient's. again: by the piece alone, None: it fails. healthy: what the machine makes of ``feeds``.
+        real: the number in front of rounding.
+        differing: where ``found`` is not as it should be. hard: of these, where no rounding of ``real`` gives it.
+        low, high: between which ``real`` is clamped by a Relu, a Clip or the grid. lowest, highest: the levels there.
+        slack: steps beyond a half that the machine itself is from ``real``.
+        interior: the float operators in between; None: there are none. operands: what they read, real.
+        original: the float graph; None: it is not at hand.
+        region: slices outside which a mistake is not looked for; None: everywhere.
+        result_axis: of the result, that channels run along. channel_axis: where arrays no longer have its shape.
+        count, hard_count: how many levels are ``differing`` and ``hard``.
+    """
+
+    captured: Captured
+    machine: Arithmetic
+    claimed: bool
+    feeds: Mapping[str, npt.NDArray[Any]]
+    found: Floats
+    again: Floats | None
+    healthy: Floats
+    real: Floats
+    differing: Mask
+    hard: Mask
+    low: float
+    high: float
+    lowest: float
+    highest: float
+    slack: float
+    interior: Interior | None
+    operands: Mapping[str, Floats] = field(default_factory=dict)
+    original: ir.Model | None = None
+    region: Mask | None = None
+    result_axis: int = 1
+    channel_axis: int | None = None
+
+    count: int = field(init=False)
+    hard_count: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "count", int(self.differing.sum()))
+        object.__setattr__(self, "hard_count", int(self.hard.sum()))
+
+    @property
+    def is_product(self) -> bool:
+        """Whether the unit holds a convolution or a matrix product."""
+        return self.interior is not None and self.interior.node.op_type in PRODUCTS
+
+    @property
+    def axis(self) -> int:
+        """Of the arrays, that channels run along."""
+        return self.result_axis if self.channel_axis is None else self.channel_axis
+
+    def along(self, values: npt.ArrayLike) -> Floats:
+        """One number a channel (or one for all), so that it broadcasts against the levels."""
+        each = np.asarray(values, np.float64).reshape(-1)
+        if each.size == 1:
+            return each.reshape(())
+        shape = [1] * self.found.ndim
+        shape[self.axis] = each.size
+        return each.reshape(shape)
+
+    def clipped(self, real: Floats) -> Floats:
+        """``real`` between the ends."""
+        return np.clip(real, self.low, self.high)
+
+    def thinned(self) -> "UnitEvidence":
+        """At most ``MOST`` levels as (places, channels), half of them of places where one differs."""
+        if self.found.size <= MOST or self.found.ndim < 2:
+            return self
+        channels = self.found.shape[self.axis]
+        flat = {name: _by_channel(getattr(self, name), self.axis) for name in _ARRAYS}
+        off = flat["differing"].sum(axis=1)
+        wanted, count = max(1, MOST // channels), len(off)
+        off_places, rest = np.flatnonzero(off), np.flatnonzero(off == 0)
+        half = max(wanted // 2, wanted - len(rest))
+        chosen = np.concatenate([_spread(off_places, half), _spread(rest, wanted - min(half, len(off_places)))])
+        region = None if self.region is None else _by_channel(self.region, self.axis)
+        if count <= wanted or not len(chosen):
+            return self
+        kept: dict[str, Any] = {name: array[chosen] for name, array in flat.items()}
+        return replace(self, **kept, again=None, region=None if region is None else region[chosen], channel_axis=1)
+
+    @property
+    def looked_at(self) -> Mask:
+        """Where a mistake is looked for."""
+        return np.ones(self.found.shape, bool) if self.region is None else self.region
+
+    def narrowed(self) -> "UnitEvidence | None":
+        """The slices in which something differs, or the stretch of memory; None where that is more than half of it."""
+        region = np.ones(self.found.shape, bool)
+        for axis in range(self.found.ndim):
+            rest = tuple(a for a in range(self.found.ndim) if a != axis)
+            region &= self.differing.any(axis=rest, keepdims=True)
+        flat = np.flatnonzero(self.differing)
+        places = np.arange(region.size).reshape(region.shape)
+        stretch = (places >= flat[0]) & (places <= flat[-1])
+        region = stretch if stretch.sum() < region.sum() else region
+        return replace(self, region=region) if 2 * int(region.sum()) <= region.size else None
+
+    @property
+    def inside(self) -> Mask:
+        """Where neither what was found nor what is real is at an end: what fits are made on."""
+        return (self.found > self.lowest) & (self.found < self.highest) & np.isfinite(self.real) & self.looked_at
+
+    def rounded(self, real: Floats) -> Floats:
+        """``real``, whole numbers already, clamped to the levels."""
+        return np.clip(real, self.lowest, self.highest)
+
+    def weigh_levels(self, cause: Cause, words: str, levels: Floats) -> Explanation | None:
+        """A mistake that gives exactly ``levels`` (above the zero point, clamped)."""
+        if levels.shape != self.found.shape:
+            return None
+        same = levels == self.found
+        disturbed = self.looked_at & ~self.differing & ~same & (levels != self.healthy)
+        return self._weighed(cause, words, int((self.differing & same).sum()), int(disturbed.sum()))
+
+    def weigh_reals(self, cause: Cause, words: str, real: Floats, share: float = 1.0) -> Explanation | None:
+        """A mistake that rounds ``real`` in place of what it should; ``share``: of its weight, for what was fitted."""
+        shown = np.broadcast_to(real, self.found.shape) if np.ndim(real) <= self.found.ndim else real
+        if shown.shape != self.found.shape or 2 * self.hard_count < self.count:
+            return None  # ties tell rounding rules apart, nothing else
+        step = max(1, self.found.size // (4 * MOST)) if self.channel_axis is None else 1
+        found, t = self.found.reshape(-1)[::step], shown.reshape(-1)[::step]  # of very many, every so many-th
+        hard = self.hard.reshape(-1)[::step]
+        rest = (self.looked_at & ~self.differing).reshape(-1)[::step]
+        fits = np.abs(found - self.clipped(t)) <= 0.5 + self.slack
+        explained, disturbed = int((hard & fits).sum()) * step, int((rest & ~fits).sum()) * step
+        return self._weighed(cause, words, min(explained, self.count), disturbed, share)
+
+    def _weighed(
+        self, cause: Cause, words: str, explained: int, disturbed: int, share: float = 1.0
+    ) -> Explanation | None:
+        if not explained:
+            return None
+        beside = f", and would change {disturbed} that agree" if disturbed else ""
+        words = words if self.region is None else words.rstrip(",")
+        where = "" if self.region is None else f", in {int(self.region.sum())} of {self.region.size} places alone,"
+        return Explanation(
+            cause=cause,
+            evidence=f"{words}{where} explains {explained} of {self.count} levels that differ{beside}",
+            weight=share * explained / (self.count + disturbed),
+        )
+
+
+def _by_channel(array: npt.NDArray[Any], axis: int) -> npt.NDArray[Any]:
+    return np.moveaxis(array, axis, -1).reshape(-1, array.shape[axis])
+
+
+def _spread(places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
+    """``count`` of ``places``, evenly."""
+    if len(places) <= count:
+        return places
+    return places[np.linspace(0, len(places) - 1, max(count, 1)).astype(np.int64)]
+
+
+# What every family of mistakes can be asked: how well it explains a scene.
+
+
+class Hypothesis(Protocol):
+    """One family of mistakes."""
+
+    @property
+    def name(self) -> str:
+        """How notes call it."""
+
+    @property
+    def by_element(self) -> bool:
+        """Whether it looks at each level by itself, so that a few of very many will do."""
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """The mistake of this family that explains most of ``scene``; None: it has none that could be."""
+
+
+# The convolution or matrix product of a unit: its weights, bias and scales, and what one unit of its sums is in steps.
+#
+# t = Σ (x − z_x)(w − z_w) · u + b,    u = s_x · s_w / s_y,    b in steps
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Product:
+    """One product, and nothing but a Relu or Clip behind it.
+
+    Args:
+        weight: its name among the operands.
+        values: the real weights. scales: of the weights, one a channel or one. zero_point: of them, likewise.
+        unit: u, which broadcasts against the levels. bias: in steps, likewise; None: it has none.
+        x: the name of the operand in front. x_scale, x_zero: its grid.
+    """
+
+    weight: str
+    values: Floats
+    scales: Floats
+    zero_point: Floats
+    unit: Floats
+    bias: Floats | None
+    x: str
+    x_scale: float
+    x_zero: int
+
+    @classmethod
+    def of(cls, scene: UnitEvidence) -> "Product | None":
+        """None where there is no product by constant weights, or an operator between it and the grid."""
+        inner = scene.interior
+        if inner is None or not scene.is_product or inner.node.outputs[0].name != inner.output:
+            return None
+        x, weight = inner.operand(0), inner.operand(1)
+        if x is None or weight is None or x.grid is None or weight.grid is None or weight.levels is None:
+            return None
+        if np.size(x.grid.scale) != 1 or weight.grid.block_size:
+            return None
+        scales = np.asarray(weight.grid.scale, np.float64).reshape(-1)
+        if scales.size not in (1, scene.found.shape[scene.axis]):
+            return None
+        bias = inner.constant(2)
+        return cls(
+            weight=weight.name,
+            values=scene.operands[weight.name],
+            scales=scales,
+            zero_point=np.asarray(weight.grid.zero_point, np.float64).reshape(-1),
+            unit=scene.along(float(x.grid.scale) * scales / inner.scale),
+            bias=None if bias is None else scene.along(bias.astype(np.float64) / inner.scale),
+            x=x.name,
+            x_scale=float(x.grid.scale),
+            x_zero=int(x.grid.zero_point),
+        )
+
+
+# What to do about a cause, in one sentence.
+
+_REMEDIES: Mapping[Cause, str] = MappingProxyType(
+    {
+        Cause.RANGE_OUTLIER: "Choose a range method that cuts outliers (percentile, mse), 16 bits, or float.",
+        Cause.CLIPPING: "Calibrate on samples like those that are scored, or by a range method that keeps the ends.",
+        Cause.DEAD_RANGE: "Choose an asymmetric or unsigned grid, and calibrate anew if the profile is an old one.",
+        Cause.CHANNELS_DIFFER: "Quantize the weights per channel, or equalize the channels across layers before.",
+        Cause.BIAS_SATURATION: "Give the bias 32 bits, or the weights a larger scale; or keep the node in float.",
+        Cause.WRONG_BIAS: "Compare the bias that the engine reads, its order and its scale s_x · s_w with fp32's.",
+        Cause.WRONG_SCALE: "Compare the multiplier of each channel with s_x · s_w / s_y, and the bits it is held in.",
+        Cause.PAIR_SATURATION: "Use weights of 7 bits, unsigned weights, or the engine's precise mode here.",
+        Cause.ACCUMULATOR: "Sum in a wider register or in parts, and saturate where a sum becomes a level.",
+        Cause.ROUNDING: "Compare the kernel's last rounding, and where it adds the zero point, with the arithmetic's.",
+        Cause.ABSORBED_CLIP: "Keep the Clip behind the grid (there fusion leaves it), or let the grid end there.",
+        Cause.PADDING: "Let the kernel pad with the input's zero point, on the sides and in the counts that ONNX says.",
+        Cause.LAYOUT: "Check the axis, the order of channels and operands, and the layout that the kernel reads.",
+        Cause.NOT_WRITTEN: "Check the loop's ends and tails, and what buffers hold that are used again.",
+        Cause.TABLE: "Make the table anew with an entry a level, or one of more bits, from exact values.",
+        Cause.NONDETERMINISM: "Run the node alone with one thread and with all, and look for writes that race.",
+        Cause.CRASH: "Report the piece with its input to the engine, and keep the node in float until then.",
+        Cause.WRONG_KERNEL: "Report the smallest failing input to the engine, or name the arithmetic it counts by.",
+        Cause.CALIBRATION: "Compare the calibration data, their order and preprocessing with the accepted run's.",
+        Cause.GRID: "Give the node more bits (its weights 8, its values 16), or keep it in float.",
+    }
+)
+
+
+def remedy_of(cause: Cause) -> str:
+    """What to do about ``cause``."""
+    return _REMEDIES[cause]
+
+
+# Which axis of a result its channels run along: as its product has it, else as its rank or its neighbours have it.
+#
+# Behind a convolution it is the second, behind a matrix product the last. A sum of rank 3 may be either, [N, C, L] or
+# [N, T, C]: the nearest neighbours with weights tell, and where there are none it is the last.
+
+_SECOND = frozenset({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"})
+_LAST = frozenset({"Gemm", "MatMul", "LayerNormalization", "RMSNormalization"})
+_MOVING = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
+_AMBIGUOUS = 3
+_NEAR = 64
+"""Neighbours that are asked at most."""
+
+
+def axis_of_channels(rank: int, interior: Interior | None, original: ir.Model | None, value: str) -> int:
+    """The axis, from 0.
+
+    Args:
+        rank: of the result. interior: the operators that make it, where there are any.
+        original: the float graph, where it is at hand. value: the result by its name there.
+    """
+    last = max(rank - 1, 0)
+    operator = "" if interior is None else interior.node.op_type
+    if rank < _AMBIGUOUS or operator in _LAST:
+        return last
+    if rank > _AMBIGUOUS or operator in _SECOND:
+        return 1
+    known = {} if original is None else values_by_name(original)
+    near = next(_weighted(known[value]), "") if value in known else ""
+    return 1 if near in _SECOND else last
+
+
+def _weighted(value: ir.Value) -> Iterator[str]:
+    """The operators around ``value`` that say which axis is which, the nearest first."""
+    reached, asked = [value], {value}
+    while reached and len(asked) <= _NEAR:
+        one = reached.pop(0)
+        maker = one.producer()
+        for node in (*([] if maker is None else [maker]), *(use.node for use in one.uses())):
+            if node.op_type in _SECOND | _LAST:
+                yield node.op_type
+            elif node.op_type not in _MOVING:
+                fresh = [
+                    v
+                    for v in (*node.inputs, *node.outputs)
+                    if v is not None and v.const_value is None and v not in asked
+                ]
+                reached += fresh
+                asked.update(fresh)
+
+
+# From what was captured to a scene: few enough samples, what the claimed machine makes of them, what differs.
+
+OFTEN = 0.01
+"""Share of levels that may be a step off real arithmetic where no arithmetic is claimed: machines round otherwise."""
+_REAL_TOLERANCE = 1e-4
+
+
+def scene_of(
+    captured: Captured, healthy: Arithmetic | None, original: ir.Model | None = None
+) -> tuple[UnitEvidence, tuple[str, ...]]:
+    """``captured`` in steps, and notes on what could not be done."""
+    captured, notes = _cropped(captured), []
+    unit = captured.unit
+    low, high, zero = unit.ends.low, unit.ends.high, unit.zero_point
+    found = captured.found.astype(np.float64) - zero
+    real = captured.real.reshape(found.shape)
+    lowest, highest = (float(unit.rounded(np.array(end))) - zero for end in (-np.inf, np.inf))
+    ideal = unit.rounded(real) - zero
+    machine, levels = healthy or get_arithmetic("ideal"), None
+    if healthy is not None and unit.grid is not None:
+        levels = counted(captured, healthy, captured.feeds)
+        if levels is None:
+            notes.append(f"'{healthy.name}' cannot count the piece, so real arithmetic is compared with")
+        elif levels.shape != found.shape:
+            levels = None
+    width = _width(real, unit.grid is not None)
+    hard = np.abs(found - np.clip(real, low, high)) > 0.5 * bool(unit.grid) + width
+    if levels is None:
+        if unit.grid is not None and np.abs(found - ideal).max(initial=0) <= 1 and hard.mean() <= OFTEN:
+            hard = np.zeros_like(hard)
+        baseline, differing, slack = np.where(hard, ideal, found), hard, TIE_WIDTH
+    else:
+        baseline, differing = levels, found != levels
+        beyond = np.abs(levels - np.clip(real, low, high)) - 0.5
+        slack = float(np.clip(np.quantile(beyond, 0.999) if beyond.size else 0, TIE_WIDTH, 1.0)) + TIE_WIDTH
+        hard = differing & (np.abs(found - np.clip(real, low, high)) > 0.5 + slack)
+    if unit.grid is None:
+        slack = float(np.max(width)) - 0.5  # a real result is compared without rounding
+    interior = Interior.of(unit)
+    scene = UnitEvidence(
+        captured=captured,
+        machine=machine,
+        claimed=levels is not None,
+        feeds=captured.feeds,
+        found=found,
+        again=None if captured.again is None else captured.again.astype(np.float64) - zero,
+        healthy=baseline,
+        real=real,
+        differing=differing,
+        hard=hard,
+        low=low,
+        high=high,
+        lowest=lowest,
+        highest=highest,
+        slack=slack,
+        interior=interior,
+        operands={} if interior is None else interior.values(captured.feeds),
+        original=original,
+        result_axis=axis_of_channels(found.ndim, interior, original, unit.stands_for),
+    )
+    return scene, tuple(notes)
+
+
+def counted(captured: Captured, machine: Arithmetic, feeds: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
+    """The levels above the zero point that ``machine`` makes of the piece, float64; None: it cannot."""
+    unit = captured.unit
+    try:
+        with IntegerBackend(arithmetic=machine).prepare(unit.graph) as executor:
+            levels = executor.run(feeds)[unit.value]
+    except (QbenchError, ValueError):
+        return None
+    return np.asarray(levels.astype(np.float64) - unit.zero_point)
+
+
+def _width(real: Floats, on_grid: bool) -> Floats:
+    """What float32 and a tie may be off."""
+    if on_grid:
+        return np.maximum(TIE_WIDTH, np.abs(real) * 2.0**-20)
+    return np.abs(real) * _REAL_TOLERANCE + _REAL_TOLERANCE * float(np.abs(real).max(initial=0))
+
+
+def _cropped(captured: Captured) -> Captured:
+    """The first sample and those where most is off, until there are enough elements."""
+    found = captured.found
+    arrays = [*captured.feeds.values(), captured.real]
+    count = found.shape[0] if found.ndim else 0
+    if found.size <= MOST or count < 2 or any(a.ndim == 0 or a.shape[0] != count for a in arrays):
+        return captured
+    unit = captured.unit
+    limited = np.clip(captured.real, unit.ends.low, unit.ends.high).reshape(found.shape)
+    off = np.abs(found.astype(np.float64) - unit.zero_point - limited) > 0.5 + TIE_WIDTH
+    if captured.again is not None and captured.again.shape == found.shape:
+        off = off | (captured.again != found)
+    worst = np.argsort(-off.reshape(count, -1).sum(axis=1), kind="stable")
+    several = max(1, MOST * count // found.size)
+    kept = np.sort(worst[:several])
+    if several > 1 and 0 not in kept:
+        kept[0] = 0  # what belongs to the first sample may stand in all others
+    again = captured.again
+    return replace(
+        captured,
+        feeds={name: array[kept] for name, array in captured.feeds.items()},
+        found=found[kept],
+        again=None if again is None or again.shape != found.shape else again[kept],
+        real=captured.real[kept],
+        fed={name: array[kept] if array.shape[:1] == (count,) else array for name, array in captured.fed.items()},
+        isolated=None if captured.isolated is None else captured.isolated[kept],
+        expected=captured.expected[kept],
+    )

@@ -1,0 +1,305 @@
+"""Layouts, axes and what lies beyond the edge."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import product
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.diagnosis.hypotheses.arithmetic import solved
+from qbench.diagnosis.hypotheses.hypothesis import Attribute, Explanation, Floats, Interior, UnitEvidence, heaviest
+from qbench.errors import QbenchError
+from qbench.graph import int_attribute, ints_attribute, word_attribute
+from qbench.judging import Cause
+from qbench.numerics import dequantize
+
+# What lies beyond the edge: another value than zero, on other sides, or counted in a mean where it should not be.
+#
+# t(v) = t + v · R        a convolution whose padding holds v steps of its input; R: the response to one step
+
+_FITTED = 0.97
+_PADDED = frozenset({"Conv", "AveragePool", "MaxPool"})
+_POOLS = frozenset({"AveragePool", "MaxPool"})
+
+
+@dataclass(frozen=True, slots=True)
+class Paddings:
+    """Of a convolution or pool with pads."""
+
+    name: str = "padding"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """With the input padded by hand, and the operator without pads."""
+        inner = scene.interior
+        if inner is None or inner.node.op_type not in _PADDED:
+            return None
+        pads = pads_of(inner.node)
+        if pads is None or not any(pads):
+            return None
+        return heaviest(self._tried(scene, inner, pads))
+
+    def _tried(self, scene: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Iterator[Explanation | None]:
+        operand = inner.operand(0)
+        if operand is None or operand.grid is None or np.size(operand.grid.scale) != 1:
+            return
+        step, zero = float(operand.grid.scale), int(operand.grid.zero_point)
+        lowest, highest = (end - zero for end in (operand.grid.qtype.qmin, operand.grid.qtype.qmax))
+        if inner.node.op_type == "AveragePool":
+            yield _divided(scene, inner)
+        if inner.node.op_type != "MaxPool":
+            response = _edged(scene, inner, pads, step) - _edged(scene, inner, pads, 0.0)
+            fitted = round(solved(scene, response))
+            for value in dict.fromkeys((-zero, lowest, highest, fitted)):
+                if value:
+                    words = f"padding with level {value + zero} in place of {zero}"
+                    real = scene.real + value * response
+                    yield scene.weigh_reals(Cause.PADDING, words, real, _FITTED if value == fitted != -zero else 1.0)
+        else:
+            for value in dict.fromkeys((0, -zero)):
+                words = f"padding with level {value + zero} in place of nothing"
+                yield scene.weigh_reals(Cause.PADDING, words, _edged(scene, inner, pads, value * step))
+        for mode, words in (
+            ("edge", "the edge repeated"),
+            ("reflect", "the edge mirrored"),
+            ("wrap", "the other edge"),
+        ):
+            yield scene.weigh_reals(Cause.PADDING, f"{words} as padding", _edged(scene, inner, pads, mode))
+        yield from _moved(scene, inner, pads)
+
+
+def pads_of(node: ir.Node) -> tuple[int, ...] | None:
+    """The pads of a window, begins first; None where they are said in words."""
+    if word_attribute(node, "auto_pad", "NOTSET") != "NOTSET" or int_attribute(node, "ceil_mode", 0):
+        return None
+    source = node.inputs[0]
+    rank = len(ints_attribute(node, "kernel_shape", ())) or (
+        0 if source is None or source.shape is None else len(source.shape) - 2
+    )
+    return tuple(ints_attribute(node, "pads", (0,) * 2 * rank))
+
+
+def _moved(scene: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Iterator[Explanation | None]:
+    half = len(pads) // 2
+    shifts = [*np.eye(half, dtype=int), *-np.eye(half, dtype=int), np.ones(half, int), -np.ones(half, int)]
+    tried = {(*pads[half:], *pads[:half])}
+    for shift in shifts:
+        tried.add((*(np.array(pads[:half]) + shift).tolist(), *(np.array(pads[half:]) - shift).tolist()))
+    for other in sorted(tried - {pads}):
+        if min(other) >= 0:
+            words = f"pads {list(other)} in place of {list(pads)}"
+            yield scene.weigh_reals(Cause.PADDING, words, _edged(scene, inner, other, 0.0))
+
+
+def _divided(scene: UnitEvidence, inner: Interior) -> Explanation | None:
+    """By the whole window where only what is there counts, or the reverse."""
+    whole = int_attribute(inner.node, "count_include_pad", 0)
+    words = "a mean divided by " + ("what lies inside the edge" if whole else "the full window at the edge")
+    try:
+        real = inner.run(scene.operands, count_include_pad=1 - whole)
+    except QbenchError:
+        return None
+    return scene.weigh_reals(Cause.PADDING, words, real)
+
+
+def _edged(scene: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: float | str) -> Floats:
+    """The result with the input padded by hand; of what ``numpy.pad`` cannot do, what there is without an edge."""
+    x, half = scene.operands[inner.main[0]], len(pads) // 2
+    width = [(0, 0), (0, 0), *zip(pads[:half], pads[half:], strict=True)]
+    at_edge = any(pad >= size for pad, size in zip(pads, (*x.shape[2:], *x.shape[2:]), strict=True))
+    if isinstance(value, str):
+        padded = np.pad(x, width, "edge" if at_edge else value)  # type: ignore[call-overload]
+    else:
+        # An average without the edge counts what was padded by hand as it would the rest.
+        padded = np.pad(x, width, constant_values=np.float32(value))
+    real = inner.run({**scene.operands, inner.main[0]: padded}, pads=[0] * len(pads))
+    if inner.node.op_type == "AveragePool" and not int_attribute(inner.node, "count_include_pad", 0):
+        ones = np.pad(np.ones_like(x), width)
+        share = inner.run({**scene.operands, inner.main[0]: ones}, pads=[0] * len(pads)) * inner.scale
+        real = np.where(share > 0, real / np.maximum(share, 1e-9), real)
+    return real
+
+
+# Layouts and axes: the result, the weights or the operands in another order, a window of another spread.
+#
+# A permutation of the result is found, not tried: a channel that is bit for bit another one tells where it went.
+
+_BINARY = frozenset({"Sub", "Div", "MatMul", "Pow", "Concat", "Where"})
+_COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
+_NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
+_WITH_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LpNormalization"})
+
+
+@dataclass(frozen=True, slots=True)
+class ResultOrders:
+    """The right levels at the wrong places."""
+
+    name: str = "orders of the result"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Of a result with at least two dimensions."""
+        return heaviest(self._tried(scene)) if scene.found.ndim > 1 else None
+
+    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
+        for axis in range(scene.found.ndim):
+            yield _permuted(scene, axis)
+        for words, levels in orders(scene.healthy):
+            if levels.shape == scene.found.shape:
+                yield scene.weigh_levels(Cause.LAYOUT, f"the result {words}", levels)
+
+
+@dataclass(frozen=True, slots=True)
+class OperandOrders:
+    """The weights or the input in another order, operands exchanged, windows of another spread, another axis."""
+
+    name: str = "orders of operands"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """With every edit run in float."""
+        inner = scene.interior
+        return None if inner is None else heaviest(self._tried(scene, inner))
+
+    def _tried(self, scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+        places = [place for place, name in enumerate(inner.main) if name in scene.operands]
+        if inner.node.op_type in _BINARY and len(places) >= 2:
+            first, second = (inner.main[place] for place in places[:2])
+            swapped = {**scene.operands, first: scene.operands[second], second: scene.operands[first]}
+            yield _run(scene, inner, swapped, "operands exchanged")
+        if scene.is_product or inner.node.op_type == "MatMul":
+            for name in (inner.main[place] for place in places[:2]):
+                yield from _reordered(scene, inner, name)
+        if inner.node.op_type in _WITH_AXIS:
+            for axis in range(scene.found.ndim):
+                yield _run(scene, inner, scene.operands, f"axis {axis}", axis=axis)
+        if inner.node.op_type == "Conv":
+            yield from _spread(scene, inner)
+        if inner.node.op_type == "Resize":
+            yield from _neighbours(scene, inner)
+
+
+def _reordered(scene: UnitEvidence, inner: Interior, name: str) -> Iterator[Explanation | None]:
+    """The operand ``name`` in other orders; of constant weights their integers as well."""
+    plain = scene.operands[name]
+    constant = not inner.operands[name].feed
+    word = "weights" if constant else "the input"
+    for words, array in orders(plain, weights=constant):
+        if array.shape == plain.shape:
+            yield _run(scene, inner, {**scene.operands, name: array}, f"{word} {words}")
+    for words, array in _integers(inner, name):
+        yield _run(scene, inner, {**scene.operands, name: array}, words)
+
+
+def _neighbours(scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+    """The nearest pixel by every rule of coordinates."""
+    if word_attribute(inner.node, "mode", "nearest") != "nearest":
+        return
+    for mode, nearest in product(_COORDINATES, _NEAREST):
+        words = f"the nearest by '{mode}' and '{nearest}'"
+        changed = {"coordinate_transformation_mode": mode, "nearest_mode": nearest}
+        yield _run(scene, inner, scene.operands, words, **changed)
+
+
+def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Floats]]:
+    """``array`` with axes flipped, exchanged, read as another layout, or rolled by one slice."""
+    rank = array.ndim
+    for axis in range(0 if weights else 1, rank):
+        if array.shape[axis] > 1:
+            yield f"reversed along axis {axis}", np.flip(array, axis)
+            yield f"one slice on along axis {axis}", np.roll(array, 1, axis)
+            yield f"one slice back along axis {axis}", np.roll(array, -1, axis)
+    if rank >= 4:
+        yield "with its windows turned half round", np.flip(array, (-2, -1))
+    for a in range(0 if weights else 1, rank):
+        for b in range(a + 1, rank):
+            turned = np.swapaxes(array, a, b)
+            yield f"with axes {a} and {b} exchanged", turned
+            yield f"with axes {a} and {b} exchanged in memory alone", np.ascontiguousarray(turned).reshape(array.shape)
+    if rank >= 3:
+        last, first = np.moveaxis(array, 1, -1), np.moveaxis(array, -1, 1)
+        yield "with channels last read as channels first", np.ascontiguousarray(last).reshape(array.shape)
+        yield "with channels first read as channels last", np.ascontiguousarray(first).reshape(array.shape)
+        for groups in (2, 3, 4, 8):
+            if array.shape[1] % groups == 0 and array.shape[1] > groups:
+                split = array.reshape(array.shape[0], groups, -1, *array.shape[2:])
+                yield f"with its channels dealt out in {groups} groups", np.swapaxes(split, 1, 2).reshape(array.shape)
+
+
+def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
+    """Constant weights whose integers alone are in another order: scales and zero points of channels stay."""
+    one = inner.operands[name]
+    if one.levels is None or one.grid is None or one.grid.axis is None or one.grid.block_size:
+        return
+    plain = dict(orders(dequantize(one.levels, one.grid), weights=True))
+    groups = int_attribute(inner.node, "group", 1)
+    moved = dict(orders(one.levels, weights=True))
+    if groups > 1 and one.levels.shape[0] % groups == 0:
+        size = one.levels.shape[0] // groups
+        moved |= {f"one group {'on' if by > 0 else 'back'}": np.roll(one.levels, by, 0) for by in (size, -size)}
+    for words, levels in moved.items():
+        if levels.shape == one.levels.shape:
+            array = dequantize(levels, one.grid)
+            if words not in plain or not np.array_equal(array, plain[words]):
+                yield f"the weights' integers {words}", array
+
+
+def _permuted(scene: UnitEvidence, axis: int) -> Explanation | None:
+    """Slices of the found result that are other slices of the healthy one."""
+    found, healthy = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (scene.found, scene.healthy))
+    places: dict[bytes, int] = {}
+    for index, row in enumerate(healthy):
+        places.setdefault(np.ascontiguousarray(row).tobytes(), index)
+    order = np.arange(len(found))
+    for index, row in enumerate(found):
+        if not np.array_equal(row, healthy[index]):
+            order[index] = places.get(np.ascontiguousarray(row).tobytes(), index)
+    changed = np.flatnonzero(order != np.arange(len(order)))
+    if not len(changed) or np.unique(order).size < len(order):  # copies are no permutation
+        return None
+    shown = ", ".join(f"{index} ← {order[index]}" for index in changed[:3]) + (" …" if len(changed) > 3 else "")
+    words = f"{len(changed)} slices of axis {axis} in another order ({shown})"
+    return scene.weigh_levels(Cause.LAYOUT, words, np.take(scene.healthy, order, axis))
+
+
+def _spread(scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+    """Other dilations with the pads that keep the size."""
+    pads, kernel = (
+        pads_of(inner.node),
+        scene.operands[inner.main[1]].shape[2:] if inner.main[1] in scene.operands else (),
+    )
+    if pads is None or not kernel or len(pads) != 2 * len(kernel):
+        return
+    own = tuple(ints_attribute(inner.node, "dilations", (1,) * len(kernel)))
+    half = len(kernel)
+    for other in (1, 2, 3, 4):
+        spread = (other,) * half
+        if spread == own:
+            continue
+        more = np.array([(k - 1) * (new - old) for k, new, old in zip(kernel, spread, own, strict=True)])
+        for before in (more // 2, more, 0 * more):
+            moved = np.array(pads) + np.concatenate([before, more - before])
+            if (moved >= 0).all():
+                attributes: Mapping[str, Attribute] = {"dilations": list(spread), "pads": moved.tolist()}
+                yield _run(scene, inner, scene.operands, f"dilation {other} in place of {list(own)}", **attributes)
+    group = int_attribute(inner.node, "group", 1)
+    if group > 1 and (swapped := _other_groups(scene, inner, group)) is not None:
+        yield _run(scene, inner, swapped, "the groups' filters in the opposite order")
+
+
+def _other_groups(scene: UnitEvidence, inner: Interior, group: int) -> dict[str, Floats] | None:
+    weight = scene.operands[inner.main[1]]
+    if weight.shape[0] % group:
+        return None
+    return {**scene.operands, inner.main[1]: np.flip(weight.reshape(group, -1), 0).reshape(weight.shape)}
+
+
+def _run(
+    scene: UnitEvidence, inner: Interior, operands: Mapping[str, Floats], words: str, **attributes: Attribute
+) -> Explanation | None:
+    try:
+        real = inner.run(operands, **attributes)
+    except QbenchError:  # shapes that the operator does not take
+        return None
+    return scene.weigh_reals(Cause.LAYOUT, words, real)

@@ -1,0 +1,202 @@
+"""Answers that change, and elements that are not computed."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.diagnosis.hypotheses.hypothesis import MOST, Explanation, Interior, Mask, UnitEvidence, heaviest
+from qbench.errors import QbenchError
+from qbench.judging import Cause
+
+# Another answer to the same levels: at random, or in the whole graph only, where a buffer holds something older.
+
+_FILLED = 0.8
+"""Of a run of neighbours, the share that moves, from which on a block was overwritten and not single elements."""
+_LONG = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Repeating:
+    """The patient's own run beside the piece alone."""
+
+    name: str = "another answer to the same levels"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Only levels that differ from the healthy ones in one of the two runs count: engines fuse otherwise alone."""
+        again = scene.again
+        if again is None or again.shape != scene.found.shape:
+            return None
+        alone_off = np.abs(again - scene.clipped(scene.real)) > 0.5 + scene.slack
+        if scene.claimed:
+            alone_off = again != scene.healthy
+        moved = (scene.found != again) & (scene.differing | alone_off)
+        count = int(moved.sum())
+        if not count:
+            return None
+        weight = count / int((scene.differing | alone_off).sum())
+        both = f"{count} levels are others in the graph than alone on the same levels in front"
+        if (moved & alone_off).any():
+            return Explanation(
+                cause=Cause.NONDETERMINISM, evidence=f"{both}, and alone not right either", weight=weight
+            )
+        older = _older(scene, moved)
+        if older:
+            return Explanation(cause=Cause.NOT_WRITTEN, evidence=f"{both}, {older}; alone all are right", weight=weight)
+        return Explanation(
+            cause=Cause.NONDETERMINISM, evidence=f"{both}, at scattered places; alone all are right", weight=weight
+        )
+
+
+def _older(scene: UnitEvidence, moved: Mask) -> str:
+    """Where what moved stands as a block, or is what belongs elsewhere, in words."""
+    for sample in range(scene.found.shape[0] if scene.found.ndim > 1 else 0):
+        here = moved & (scene.found == scene.healthy[sample])
+        here[sample] = False
+        if here.sum() > max(_LONG, 0.9 * moved.sum()):
+            return f"and hold what belongs to sample {sample}"
+    flat = np.flatnonzero(moved)
+    length = int(flat[-1] - flat[0]) + 1
+    if len(flat) >= _LONG and len(flat) >= _FILLED * length:
+        return f"a block of {length} neighbours"
+    for axis in range(moved.ndim):
+        rest = tuple(one for one in range(moved.ndim) if one != axis)
+        share = moved.mean(axis=rest)
+        lines = share > _FILLED
+        if lines.any() and moved.sum() <= share[lines].sum() * moved.size / moved.shape[axis] * 1.1:
+            return f"{int(lines.sum())} whole slices of axis {axis}"
+    return ""
+
+
+# Elements that are not computed: rows, columns, channels or a tail that hold one value, or what belongs elsewhere.
+#
+# Inputs that are not read count as well: the last rows, columns or channels of the input, as if they were zero.
+
+_FEW = 0.34
+"""Of an axis: what more slices than this have in common is no skipped border."""
+_UNKNOWN = 0.7
+"""Of the weight, where what stands there is neither one value nor found elsewhere."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unwritten:
+    """Slices of the result, and its tail in memory."""
+
+    name: str = "elements that are not computed"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Where all that differs lies in few slices of one axis, at an end of it or next to each other."""
+        return heaviest(self._tried(scene)) if scene.found.ndim and scene.count else None
+
+    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
+        for axis in range(scene.found.ndim):
+            lines = np.flatnonzero(scene.differing.any(axis=tuple(a for a in range(scene.found.ndim) if a != axis)))
+            size = scene.found.shape[axis]
+            yield _block(scene, axis, lines)
+            contiguous = int(lines[-1] - lines[0]) + 1 == len(lines)
+            if contiguous and len(lines) <= max(1, _FEW * size) and size > 1:
+                where = _where(lines, size)
+                region = np.zeros(scene.found.shape, bool)
+                region[(slice(None),) * axis + (lines,)] = True
+                yield _held(scene, region, f"{len(lines)} {where} of {size} slices of axis {axis}")
+        flat = np.flatnonzero(scene.differing)
+        first = int(flat[0])
+        if scene.found.size - first <= _FEW * scene.found.size:
+            tail = np.arange(scene.found.size).reshape(scene.found.shape) >= first
+            yield _held(scene, tail, f"the last {scene.found.size - first} of {scene.found.size} elements")
+        rows = scene.found.reshape(scene.found.shape[0], -1)
+        if len(rows) > 1 and (rows == rows[0]).all():
+            levels = np.broadcast_to(scene.healthy[:1], scene.found.shape)
+            words = f"the first of {len(rows)} samples in place of all"
+            yield scene.weigh_levels(Cause.NOT_WRITTEN, words, levels)
+        yield _constants(scene)
+
+
+@dataclass(frozen=True, slots=True)
+class Unread:
+    """The end of an axis of the input that is not read."""
+
+    name: str = "inputs that are not read"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Of the first operand, of products also its last summed slices."""
+        inner = scene.interior
+        if inner is None or not inner.main or inner.main[0] not in scene.operands:
+            return None
+        return heaviest(self._tried(scene, inner))
+
+    def _tried(self, scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+        x, most = scene.operands[inner.main[0]], 10 if scene.found.size <= 2 * MOST else 1
+        for axis in range(1, x.ndim):
+            size = x.shape[axis]
+            for left_out in dict.fromkeys((1, 2, 3, 4, 8, 16, size % 4, size % 8, size % 16, size % 32)[:most]):
+                if not 0 < left_out < size:
+                    continue
+                for words, part in (("last", slice(size - left_out, None)), ("first", slice(0, left_out))):
+                    silent = x.copy()
+                    silent[(slice(None),) * axis + (part,)] = 0
+                    try:
+                        real = inner.run({**scene.operands, inner.main[0]: silent})
+                    except QbenchError:
+                        return
+                    said = f"the {words} {left_out} of {size} slices of the input's axis {axis} not read"
+                    yield scene.weigh_reals(Cause.NOT_WRITTEN, said, real)
+
+
+def _block(scene: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Explanation | None:
+    """One value throughout, from the first slice that differs to the last: slices may be right there by chance."""
+    rows = np.moveaxis(scene.found, axis, 0).reshape(scene.found.shape[axis], -1)
+    value = rows[lines[0], 0]
+    same = (rows == value).all(axis=1)
+    first, last = int(lines[0]), int(lines[-1])
+    if not same[first : last + 1].all() or same.all() or rows.shape[1] < 2:
+        return None
+    while first > 0 and same[first - 1]:
+        first -= 1
+    while last + 1 < len(same) and same[last + 1]:
+        last += 1
+    region = np.zeros(scene.found.shape, bool)
+    region[(slice(None),) * axis + (slice(first, last + 1),)] = True
+    where = _where(np.arange(first, last + 1), len(rows))
+    words = f"{last + 1 - first} {where} of {len(rows)} slices of axis {axis} holding {value:g} steps throughout"
+    return scene.weigh_levels(Cause.NOT_WRITTEN, words, np.where(region, value, scene.healthy))
+
+
+def _held(scene: UnitEvidence, region: Mask, words: str) -> Explanation | None:
+    """What stands in ``region``: one value, what belongs to a neighbour, or something unknown."""
+    inside = scene.found[region]
+    value = float(np.median(inside))
+    constant = np.where(region, value, scene.healthy)
+    found = scene.weigh_levels(Cause.NOT_WRITTEN, f"{words} holding {value:g} steps throughout", constant)
+    if found is not None and found.weight > _UNKNOWN and (inside == value).mean() > 0.9:
+        return found
+    for axis in range(scene.found.ndim):
+        for by in (1, -1, 2, -2):
+            other = np.where(region, np.roll(scene.healthy, by, axis), scene.healthy)
+            copied = scene.weigh_levels(
+                Cause.NOT_WRITTEN, f"{words} holding what belongs {abs(by)} slices away along axis {axis}", other
+            )
+            if copied is not None and copied.weight > _UNKNOWN:
+                return copied
+    share = float(scene.differing[region].mean())
+    evidence = f"all {scene.count} levels that differ lie in {words}, {share:.0%} of what is there"
+    return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * min(1.0, share * 1.25))
+
+
+def _constants(scene: UnitEvidence) -> Explanation | None:
+    """One value wherever something differs, at scattered places."""
+    values, counts = np.unique(scene.found[scene.differing], return_counts=True)
+    value = float(values[counts.argmax()])
+    if counts.max() < 8 or counts.max() < 0.95 * scene.count or value in (scene.lowest, scene.highest):
+        return None
+    share = float(counts.max()) / scene.count
+    evidence = f"{int(counts.max())} of {scene.count} levels that differ hold {value:g} steps"
+    return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * share)
+
+
+def _where(lines: npt.NDArray[np.int64], size: int) -> str:
+    return "first" if lines[0] == 0 else "last" if lines[-1] == size - 1 else "neighbouring"

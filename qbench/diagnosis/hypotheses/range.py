@@ -1,0 +1,243 @@
+"""What quantization parameters cost where the engine computes right: clipped, wide or shared ranges."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Operand, UnitEvidence, heaviest
+from qbench.judging import IDEAL_STEPS, Cause
+
+LOW_SQNR_DB = 25.0
+"""Below it a grid of 8 bits costs more than it should: a Gaussian on a fitted one is left with some 40 dB."""
+_BIT_DB = 6.02
+"""20 · log₁₀ 2: what a bit more or less makes of it."""
+_USUAL_BITS = 8
+HIGH_STEPS = 1.0
+_NARROW = 1 / 8
+"""Of the grid: what holds 99.8 % of the numbers must be more."""
+_APART = 4.0
+_DEAD = 0.6
+_LEAST_CLIPPED = 1e-4
+_NOTHING = 2.0**-20
+"""Of the widest channel; narrower ones are practically zero, and compared with nothing."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Cost:
+    """The numbers of one value: ``x`` and ``y`` in steps above the zero point, energies, ends and bits of the grid."""
+
+    x: Floats
+    y: Floats
+    low: float
+    high: float
+    axis: int
+    bits: int
+
+    @classmethod
+    def of(cls, scene: UnitEvidence) -> "Cost | None":
+        """None where there is no grid or nothing to compare."""
+        captured = scene.captured
+        grid = captured.unit.grid
+        levels = captured.found if captured.isolated is None else captured.isolated
+        if grid is None or levels.shape != captured.expected.shape or not levels.size:
+            return None
+        x = captured.expected.astype(np.float64) / float(grid.scale)
+        kept = np.where(np.isfinite(x), x, 0.0)
+        y = np.where(np.isfinite(x), levels.astype(np.float64) - captured.unit.zero_point, 0.0)
+        return cls(x=kept, y=y, low=scene.lowest, high=scene.highest, axis=scene.axis, bits=grid.qtype.bits)
+
+    @property
+    def error(self) -> float:
+        """E."""
+        return max(float(((self.y - self.x) ** 2).sum()), 1e-30)
+
+    @property
+    def rounding(self) -> float:
+        """Of E, what rounding to this very grid costs."""
+        inside = np.clip(self.x, self.low, self.high)
+        return min(1.0, float(((np.rint(inside) - inside) ** 2).sum()) / self.error)
+
+    @property
+    def clipping(self) -> float:
+        """Of E, what lies beyond the ends."""
+        beyond = self.x - np.clip(self.x, self.low - 0.5, self.high + 0.5)
+        return min(1.0, float((beyond**2).sum()) / self.error)
+
+    @property
+    def sqnr_db(self) -> float:
+        """Of the signal over E."""
+        return _decibels(self.x, self.y)
+
+    @property
+    def usual_db(self) -> float:
+        """The same of most numbers, and of the middle channel: a few large ones hide what the others lose."""
+        bulk = np.abs(self.x) <= np.quantile(np.abs(self.x), 0.99)
+        found = [_decibels(self.x[bulk], self.y[bulk])]
+        if self.x.ndim > 1:
+            x, y = (np.moveaxis(a, self.axis, 0).reshape(a.shape[self.axis], -1) for a in (self.x, self.y))
+            sizes = np.abs(x).max(axis=1, initial=0.0)
+            heard = sizes > _NOTHING * sizes.max(initial=0.0)
+            channels = [_decibels(a, b) for a, b in zip(x[heard], y[heard], strict=True)]
+            found.append(float(np.median(channels)) if channels else found[0])
+        return min(found)
+
+    @property
+    def steps(self) -> float:
+        """√(E / n)."""
+        return float(np.sqrt(self.error / self.x.size))
+
+    @property
+    def is_high(self) -> bool:
+        """Whether there is anything to explain."""
+        low = LOW_SQNR_DB + _BIT_DB * (self.bits - _USUAL_BITS)
+        return min(self.sqnr_db, self.usual_db) < low or self.steps > HIGH_STEPS or self.clipping > 0.5
+
+    def ranges(self) -> Floats:
+        """A channel: the 99th percentile of |x|."""
+        if self.x.ndim < 2:
+            return np.array([float(np.abs(self.x).max(initial=0))])
+        return np.asarray(
+            np.quantile(np.abs(np.moveaxis(self.x, self.axis, 0)).reshape(self.x.shape[self.axis], -1), 0.99, axis=1)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GridCosts:
+    """Of the grid of the result."""
+
+    name: str = "costs of the grid"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Only where the cost is high."""
+        cost = Cost.of(scene)
+        return None if cost is None or not cost.is_high else heaviest(self._tried(cost))
+
+    def _tried(self, cost: Cost) -> Iterator[Explanation | None]:
+        size = cost.high - cost.low
+        lost = float((cost.x < cost.low - 0.5).mean()), float((cost.x > cost.high + 0.5).mean())
+        if sum(lost) > _LEAST_CLIPPED:
+            evidence = (
+                f"{lost[0]:.2%} of the fp32 values lie below and {lost[1]:.2%} above the grid, which makes up "
+                f"{cost.clipping:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+            )
+            yield Explanation(cause=Cause.CLIPPING, evidence=evidence, weight=cost.clipping)
+        bulk = np.quantile(cost.x, [0.001, 0.999])
+        ends = max(float(cost.x.min()), cost.low), min(float(cost.x.max()), cost.high)
+        used, wide = float(bulk[1] - bulk[0]), ends[1] - ends[0]
+        ranges = cost.ranges()
+        median, apart = _apart(ranges)
+        if ranges.size > 1 and apart >= _APART:
+            evidence = (
+                f"channels differ by {apart:.3g} between the widest and the median on one grid, which leaves the "
+                f"median one {2 * median:.3g} of {size:.0f} steps ({cost.sqnr_db:.1f} dB)"
+            )
+            weight = cost.rounding * min(1.0, 0.6 + 0.05 * apart)
+            yield Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=weight)
+        if used < _NARROW * size and wide > 2 * used:
+            evidence = f"99.8 % of the fp32 values lie on {used:.3g} of {size:.0f} steps, all on {wide:.3g}"
+            yield Explanation(
+                cause=Cause.RANGE_OUTLIER, evidence=f"{evidence} ({cost.sqnr_db:.1f} dB)", weight=0.9 * cost.rounding
+            )
+        dead = 1 - wide / size
+        if dead >= _DEAD:
+            evidence = f"{dead:.0%} of the grid's {size:.0f} steps are never reached ({cost.sqnr_db:.1f} dB)"
+            yield Explanation(cause=Cause.DEAD_RANGE, evidence=evidence, weight=cost.rounding * dead)
+
+
+@dataclass(frozen=True, slots=True)
+class WeightCosts:
+    """Of the grid of the weights."""
+
+    name: str = "costs of the weights' grid"
+    by_element: bool = False
+
+    def explain(self, scene: UnitEvidence) -> Explanation | None:
+        """Where weights with one scale have rows of unlike ranges, or a few large ones; its share of E by a run."""
+        cost, inner = Cost.of(scene), scene.interior
+        if cost is None or inner is None or not cost.is_high or not scene.is_product:
+            return None
+        operand, weight = inner.operand(1), inner.constant(1)
+        if operand is None or operand.grid is None or weight is None or not weight.size:
+            return None
+        axis = 1 if inner.node.op_type == "ConvTranspose" else 0
+        if inner.node.op_type == "MatMul" or (inner.node.op_type == "Gemm" and not _transposed(inner.node)):
+            axis = weight.ndim - 1
+        rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).astype(np.float64)
+        step = float(np.max(operand.grid.scale))
+        share = self._share(scene, cost, step)
+        _, apart = _apart(rows.max(axis=1))
+        if np.size(operand.grid.scale) == 1 and apart >= _APART:
+            evidence = (
+                f"rows of the weights differ by {apart:.3g} between the widest and the median on one scale, and their "
+                f"rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+            )
+            return Explanation(cause=Cause.CHANNELS_DIFFER, evidence=evidence, weight=share)
+        bulk = float(np.quantile(rows, 0.999))
+        if bulk < _NARROW * float(rows.max()):
+            evidence = f"99.9 % of the weights lie within {bulk / float(rows.max()):.1%} of their range"
+            return Explanation(
+                cause=Cause.RANGE_OUTLIER,
+                evidence=f"{evidence}, and their rounding makes up {share:.0%} of the error",
+                weight=0.9 * share,
+            )
+        if operand.grid.qtype.bits < _USUAL_BITS and share > 0:
+            held = f"the weights have {_used_bits(operand)} bits"
+            evidence = f"{held}, and their rounding makes up {share:.0%} of the error ({cost.sqnr_db:.1f} dB)"
+            return Explanation(cause=Cause.GRID, evidence=evidence, weight=share)
+        return None
+
+    def _share(self, scene: UnitEvidence, cost: Cost, step: float) -> float:
+        """Of E, what rounded weights cost: by what evenly spread errors of half a step would move the result."""
+        inner = scene.interior
+        assert inner is not None
+        values = inner.values(scene.captured.fed)
+        name = inner.main[1]
+        noise = np.random.default_rng(0).uniform(-0.5, 0.5, values[name].shape) * step
+        moved = inner.run({**values, name: values[name] + noise.astype(np.float32)}) - inner.run(values)
+        within = (cost.x > cost.low) & (cost.x < cost.high)
+        return min(1.0, float((moved.reshape(cost.x.shape)[within] ** 2).sum()) / cost.error)
+
+
+def coarse(scene: UnitEvidence) -> Explanation | None:
+    """What is left when nothing else is wrong with the grid."""
+    cost = Cost.of(scene)
+    if cost is None or not cost.is_high:
+        return None
+    evidence = (
+        f"{cost.steps:.3g} steps of error on a grid of {cost.bits} bits, where ideal rounding leaves "
+        f"{IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); "
+        f"rounding to its own grid makes up {cost.rounding:.0%} of it, "
+        "the rest comes from the grids in front and of the weights"
+    )
+    return Explanation(cause=Cause.GRID, evidence=evidence, weight=0.3)
+
+
+def _used_bits(operand: Operand) -> int:
+    """Of the levels from the lowest to the highest; a type may have more than a schema uses."""
+    assert operand.grid is not None
+    levels = np.zeros(1) if operand.levels is None else operand.levels.astype(np.float64)
+    reach = float(levels.max() - levels.min()) + 1
+    return min(operand.grid.qtype.bits, max(1, int(np.ceil(np.log2(reach)))))
+
+
+def _apart(ranges: Floats) -> tuple[float, float]:
+    """The median of ``ranges`` and how many times the widest is that; those that are practically zero left out."""
+    widest = float(ranges.max(initial=0.0))
+    wide = ranges[ranges > _NOTHING * widest]
+    if not wide.size:
+        return 0.0, 1.0
+    median = float(np.median(wide))
+    return median, widest / median
+
+
+def _decibels(x: Floats, y: Floats) -> float:
+    signal, noise = (float((a**2).sum()) for a in (x, x - y))
+    return 10 * float(np.log10(max(signal, 1e-15) / max(noise, 1e-15)))
+
+
+def _transposed(node: ir.Node) -> bool:
+    attribute = node.attributes.get("transB")
+    return attribute is not None and bool(attribute.value)

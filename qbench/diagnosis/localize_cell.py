@@ -1,0 +1,288 @@
+"""Where a cell went wrong, why, and what repairs it, within a budget."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import onnx_ir as ir
+
+from qbench.diagnosis.capture import Budget, samples_that_passes_move
+from qbench.diagnosis.hypotheses import OF_GRIDS, remedy_of
+from qbench.diagnosis.localize_graph import LocalizedGraph
+from qbench.diagnosis.repair.cell import RepeatableCell, is_restored, repair_cell
+from qbench.diagnosis.repair.search import owners_of, repair_candidates
+from qbench.diagnosis.target import patients_of, quantized_of
+from qbench.errors import QbenchError
+from qbench.graph import node_key, producer, values_by_name
+from qbench.judging import Cause, Finding, Measurement, MovedRange, Repair, Suspect, Verdict
+from qbench.zoo import Samples
+
+# Nodes whose calibrated range is another than the accepted one: what is known of them stands before what is inferred.
+#
+# Behind a moved range many later ones move; so they come in the order of the graph, and each operator once: that which
+# carries a Relu or a Clip has its range too.
+
+_KNOWN = 1e6
+"""Score of the first: more than anything that numbers of one run say."""
+
+
+def recalibrated_first(
+    suspects: Sequence[Suspect], moved: Sequence[MovedRange], graphs: Mapping[str, ir.Model], *, most: int
+) -> tuple[Suspect, ...]:
+    """``suspects`` behind the first ``most`` nodes of ``graphs`` whose range ``moved``.
+
+    Args:
+        suspects: the worst first; what is said of a node that also moved is added to its evidence.
+        moved: in the order of the graph, named as measurements name them. graphs: the float ones by name.
+    """
+    said: dict[str, list[Suspect]] = {}
+    for suspect in suspects:
+        said.setdefault(suspect.node, []).append(suspect)
+    found = dict(list(_nodes(moved, graphs))[:most])
+    first = (
+        Suspect(
+            node=node,
+            cause=Cause.CALIBRATION,
+            evidence="; ".join((f"accepted → calibrated now: {range_.text}", *map(_told, said.get(node, ())))),
+            score=_KNOWN - place,
+            remedy=remedy_of(Cause.CALIBRATION),
+        )
+        for place, (node, range_) in enumerate(found.items())
+    )
+    return (*first, *(suspect for suspect in suspects if suspect.node not in found))
+
+
+def _nodes(moved: Iterable[MovedRange], graphs: Mapping[str, ir.Model]) -> Iterable[tuple[str, MovedRange]]:
+    """(node, range), as findings call nodes; each operator once. What a graph is fed is called by its own name."""
+    places = {}
+    for name, model in graphs.items():
+        prefix, owners = (f"{name}::" if len(graphs) > 1 else ""), owners_of(model)
+        for value, made in values_by_name(model).items():
+            maker = producer(made)
+            key = value if maker is None else node_key(maker)
+            places[prefix + value] = prefix + owners.get(key, key)
+    found = ((places[one.value], one) for one in moved if one.value in places)
+    seen = set[str]()
+    for node, one in found:
+        if node not in seen:
+            seen.add(node)
+            yield node, one
+
+
+def _told(suspect: Suspect) -> str:
+    return f"{suspect.cause.value}: {suspect.evidence}"
+
+
+# Where a cell went wrong, why, and what repairs it, within a budget: nodes first, then causes, then the repair.
+#
+#     patients → examined on samples, driven by the task → ranked → the first few captured, and their causes named
+#              → the smallest set of nodes in float that restores the verdict
+#
+# A node's numbers take half of the budget at most, and causes a quarter of what is left then; what is not spent there
+# goes to the repair. When a budget runs out, what was found until then is the finding, and it says so.
+
+SAMPLES = 64
+SUSPECTS = 5
+_NODES, _CAUSES = 0.5, 0.25
+"""Shares of what is left of the budget."""
+_PATIENCE_S = 10.0
+"""Seconds that an engine may take for a unit alone however little is left: a unit that is slow does not hang."""
+_MOVED = 0.2
+"""Of the nodes' share, what looking for samples may take that passes move."""
+OUT_OF_BUDGET = "the budget ran out"
+"""Begins the notes that say so; they stand before all others."""
+_PROVEN = 10_000.0
+"""What being needed in float adds to a suspect's score: more than any kind of excess."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalizeOptions:
+    """What is asked of a localisation.
+
+    Args:
+        samples: looked at, spread over the cell's main data. first: names of samples that are looked at in front of
+            others, such as those that were seen to differ; what is no name there is passed over.
+        suspects: whose causes are named. repairs: whether a repair is looked for.
+        replay: file of the sets that were tried; None: none is kept.
+        override: what the schema that repairs the cell is called; empty: the cell's with ``_repaired``.
+    """
+
+    samples: int = SAMPLES
+    first: tuple[str, ...] = ()
+    suspects: int = SUSPECTS
+    repairs: bool = True
+    replay: Path | None = None
+    override: str = ""
+
+
+def _say_nothing(_: str) -> None:
+    return
+
+
+def localize(
+    cell: RepeatableCell,
+    verdict: Verdict,
+    budget: Budget,
+    *,
+    wishes: LocalizeOptions | None = None,
+    told: Callable[[str], None] = _say_nothing,
+) -> Finding:
+    """Where ``cell`` went wrong, why, and what repairs it.
+
+    Args:
+        cell: as it was run. verdict: what came of it.
+        budget: for all of it. wishes: how much is asked. told: hears what is being done, a few words at a time.
+
+    Raises:
+        QbenchError: the cell is float, or one of its graphs cannot be examined at all.
+    """
+    wishes = wishes or LocalizeOptions()
+    with ExitStack() as stack:
+        told("examining the nodes")
+        patients = patients_of(cell.request, cell.shared)
+        several = len(patients) > 1
+        graphs = [
+            stack.enter_context(LocalizedGraph(one, several=several, patience=lambda: _patience(budget)))
+            for one in patients.values()
+        ]
+        share = budget.share(_NODES)
+        moved = samples_that_passes_move(
+            patients,
+            cell.request.subject.model.task,
+            _main(cell),
+            count=wishes.samples // 2,
+            budget=share.share(_MOVED),
+        )
+        first = (*wishes.first[: wishes.samples // 4], *moved, *wishes.first)
+        enough = _examine(cell, graphs, _few(cell, wishes.samples, first), share)
+        told("naming causes")
+        named = _name_causes(graphs, budget.share(_CAUSES), wishes.suspects)
+        ranked = [one for graph in graphs for one in graph.likeliest]
+        notes = [note for graph in graphs for note in (*graph.strays, *graph.notes)]
+        finding = Finding(
+            model=cell.request.cell.model,
+            backend=cell.request.cell.backend,
+            schema=cell.request.cell.schema,
+            graph=", ".join(patients),
+            samples=max(graph.samples for graph in graphs),
+            matched="; ".join(dict.fromkeys(graph.matched for graph in graphs)),
+            nodes=tuple(node for graph in graphs for node in graph.nodes),
+            unaligned=tuple(value for graph in graphs for value in graph.unaligned),
+            suspects=_worth_saying([one for graph in graphs for one in graph.suspects], verdict),
+        )
+    if not enough:
+        notes.insert(0, f"{OUT_OF_BUDGET}: only {finding.samples} of the samples were examined")
+    elif not named:
+        notes.insert(0, f"{OUT_OF_BUDGET}: not every suspect's cause was looked for")
+    repair: Repair | None = None
+    more: tuple[str, ...] = ()
+    finished = True
+    if wishes.repairs and not is_restored(verdict):
+        told("looking for a repair")
+        repair, more, finished = _repaired(cell, verdict, ranked, budget, wishes)
+    return replace(
+        finding,
+        suspects=recalibrated_first(
+            _proven_first(graphs, finding.suspects, repair),
+            verdict.moved,
+            {name: patient.original for name, patient in patients.items()},
+            most=wishes.suspects,
+        ),
+        repair=repair,
+        notes=tuple(sorted((*notes, *more), key=lambda note: not note.startswith(OUT_OF_BUDGET))),
+        complete=enough and named and finished,
+        seconds=round(budget.spent, 3),
+    )
+
+
+def _main(cell: RepeatableCell) -> Samples:
+    return cell.shared.samples(next(iter(cell.request.subject.data.values())))
+
+
+def _patience(budget: Budget) -> float:
+    """Seconds until an engine that gives no answer for a unit alone is taken to hang."""
+    return max(_PATIENCE_S, _NODES * budget.left)
+
+
+def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:
+    """``count`` samples to look at: half of them such as are to come ``first``, then others, spread over the data."""
+    main = next(iter(cell.request.subject.data.values()))
+    count, places = min(count, len(main)), {name: place for place, name in enumerate(main.sample_ids)}
+    named = list(dict.fromkeys(places[name] for name in first if name in places))[: max(count // 2, 1)]
+    left = [place for place in range(len(main)) if place not in frozenset(named)]
+    more = count - len(named)
+    chosen = [*named, *(left[place * len(left) // more] for place in range(more))]
+    return cell.shared.samples(main if len(chosen) == len(main) and not named else main.pick(chosen))
+
+
+class _EnoughError(Exception):
+    """No time for another batch; it passes through the task that drives the graphs."""
+
+
+def _examine(cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Samples, budget: Budget) -> bool:
+    """Whether all samples were examined before the budget ended; one batch always is."""
+
+    def pace() -> None:
+        if budget.is_over:
+            raise _EnoughError
+
+    runners = {graph.patient.graph: graph.driven(pace) for graph in graphs}
+    try:
+        cell.request.subject.model.task.answer(runners, samples)
+    except _EnoughError:
+        return False
+    return True
+
+
+def _name_causes(graphs: list[LocalizedGraph], budget: Budget, suspects: int) -> bool:
+    """Whether there was time for the causes of all ``suspects``."""
+    named = [graph.name_causes(budget, suspects) for graph in graphs]
+    return all(named)
+
+
+def _worth_saying(suspects: list[Suspect], verdict: Verdict) -> tuple[Suspect, ...]:
+    """The worst first; of a cell that does not fail only what is wrong, not what its grids cost."""
+    ordered = sorted(suspects, key=lambda one: -one.score)
+    return tuple(one for one in ordered if one.cause not in OF_GRIDS or not is_restored(verdict))
+
+
+def _proven_first(
+    graphs: list[LocalizedGraph], suspects: tuple[Suspect, ...], repair: Repair | None
+) -> tuple[Suspect, ...]:
+    """``suspects`` with those in front whose return to float was seen to be needed; their scores say so, too.
+
+    Where what is watched strays from the engine, what the engine itself was seen to count otherwise stands before them.
+    """
+    if repair is None or not repair.restores:
+        return suspects
+    proven = {name for graph in graphs for name in graph.carried_by(repair.nodes)}
+    parted = {name for graph in graphs for name in graph.parted}
+    more = dict.fromkeys(proven, _PROVEN) | dict.fromkeys(parted, 2 * _PROVEN)
+    raised = (replace(one, score=one.score + more.get(one.node, 0.0)) for one in suspects)
+    return tuple(sorted(raised, key=lambda one: -one.score))
+
+
+def _repaired(
+    cell: RepeatableCell, verdict: Verdict, ranked: list[tuple[str, str]], budget: Budget, wishes: LocalizeOptions
+) -> tuple[Repair | None, tuple[str, ...], bool]:
+    """The repair, notes on it, and whether the budget sufficed."""
+    if cell.request.schema is None:
+        return None, ("no repair was looked for: the model came quantized, and no schema of ours changes it",), True
+    plans = quantized_of(cell.request, cell.shared).plans
+    candidates = repair_candidates(cell.shared.planned(cell.schema.canonical), plans, ranked)
+    try:
+        found = repair_cell(
+            cell, candidates, budget, before=verdict.headline, name=wishes.override, replay=wishes.replay
+        )
+    except QbenchError as error:
+        if wishes.replay is not None:
+            raise  # a file of another search is the user's to know
+        return None, (f"no repair was found: {error}",), False
+    return found.repair, found.notes, found.finished
+
+
+def samples_that_moved(measured: Measurement) -> tuple[str, ...]:
+    """The samples of a cell at which something is known to differ: beside another backend, then from fp32's answers."""
+    beside = () if measured.compared is None or not measured.compared.sample else (measured.compared.sample,)
+    return (*beside, *(name for names in measured.changed.values() for name in names))

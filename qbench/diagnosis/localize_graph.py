@@ -1,0 +1,435 @@
+"""One graph of a cell under examination, and what its passes did."""
+
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+
+import onnx_ir as ir
+
+from qbench.backends import Array, Closing, Feeds, in_slices
+from qbench.calibration import Rows
+from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
+from qbench.diagnosis.engine.client import Patience, endless, filled_up
+from qbench.diagnosis.examine import Examination, Examined, each_gain
+from qbench.diagnosis.hypotheses import NamedCause, name_cause, remedy_of
+from qbench.diagnosis.rank import AnomalyKind, RankedNode, rank_nodes, with_gains
+from qbench.diagnosis.repair.search import owners_of
+from qbench.diagnosis.tallies import CountingTally
+from qbench.diagnosis.target import Matched, Target, arithmetic_of, bound_of
+from qbench.diagnosis.unit_runs import exact_backend
+from qbench.diagnosis.units import Captured, whole_unit
+from qbench.judging import Cause, CountingErrors, NodeErrors, Suspect, Unaligned, steps_text
+from qbench.metrics import Differences, unequal
+from qbench.numerics import Arithmetic
+from qbench.passes import BrokenRegion, Effect, EffectKind, Pass, broken_regions, run_pipeline
+
+# What passes behind the quantizer did to numbers though they promised not to: the first values that show it, and why.
+#
+#     graph that was written ── pass ──→ graph ── pass ──→ graph that is run        each beside the one before it
+#
+# Both graphs of a pass are run piece by piece on the levels that stood in front in the one before it. That asks neither
+# fp32 nor a claim of the engine, so that it tells what is nearer to fp32 than it may be, and what no output feels much.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class BrokenPass:
+    """A value that a pass makes other than it promised.
+
+    Args:
+        name, effect: of the pass. region: both ways to make the value. feeds: the levels in front of it.
+        before, after: what the patient's machine makes of them, either way. counted: how they differ.
+    """
+
+    name: str
+    effect: Effect
+    region: BrokenRegion
+    before: Array
+    after: Array
+    counted: CountingErrors
+
+    @property
+    def levels(self) -> str:
+        """The value."""
+        return self.region.region.output
+
+    @property
+    def sentence(self) -> str:
+        """What it did."""
+        found = self.counted
+        return (
+            f"the pass '{self.name}' promises to be {self.effect}, and moves {found.differing} of {found.elements} "
+            f"levels here, by {steps_text(found.largest_steps)} at most"
+        )
+
+    @property
+    def remedy(self) -> str:
+        """What to do about it."""
+        return f"Leave the pass '{self.name}' out of this cell, or mend it; 'qbench rewrite --check' tries its promise."
+
+    def captured(self, errors: NodeErrors) -> Captured | None:
+        """The value with the graph before the pass as what it should be; None where it cannot be cut out."""
+        region = self.region.region
+        unit = whole_unit(region.before, region.output)
+        if unit is None:
+            return None
+        feeds = {name: self.region.feeds[name] for name in unit.feeds}
+        with exact_backend().prepare(unit.graph, taps=(unit.real,)) as run:
+            real = unit.in_steps({**feeds, **run.run(feeds)})
+        return Captured(
+            unit=unit,
+            errors=errors,
+            feeds=feeds,
+            found=self.after,
+            again=self.after,
+            real=real,
+            fed=feeds,
+            isolated=self.after,
+            expected=unit.reals(self.before),
+        )
+
+
+def broken_passes(patient: Target, feeds: Feeds, budget: Budget) -> Mapping[str, BrokenPass]:
+    """Levels → the pass that broke its promise there; none where no pass ran, or where no output feels any.
+
+    Args:
+        patient: whose watched machine answers. feeds: samples of its float graph.
+        budget: when it is over, passes that are left are not looked at.
+
+    Raises:
+        QbenchError: a backend does not run a graph, or a pass is stopped.
+    """
+    if patient.written is None or patient.rewriting is None:
+        return {}
+    feeds = filled_up(patient.original, feeds)
+    if _agree(patient, patient.written, feeds):
+        return {}
+    found: dict[str, BrokenPass] = {}
+    for pass_, before, after in _changes(patient):
+        if pass_.effect.kind is EffectKind.LOSSY or budget.is_over:
+            continue
+        for region in broken_regions(pass_.effect, before, after, partial(_seen, patient, before, feeds)):
+            one = _broken(patient, pass_, region)
+            if one is not None:
+                found.setdefault(one.levels, one)
+    return found
+
+
+def _changes(patient: Target) -> list[tuple[Pass, ir.Model, ir.Model]]:
+    """Every change of a graph by a pass, in their order, with the graphs before and after it."""
+    found: list[tuple[Pass, ir.Model, ir.Model]] = []
+
+    def note(one: Pass, before: ir.Model, after: ir.Model, _: bool) -> None:
+        found.append((one, before, after.clone()))
+
+    assert patient.written is not None
+    assert patient.rewriting is not None
+    run_pipeline(patient.written, patient.rewriting.pipeline, patient.rewriting.policy, note)
+    return found
+
+
+def _agree(patient: Target, written: ir.Model, feeds: Feeds) -> bool:
+    """Whether the outputs are the same bit for bit, with the passes and without."""
+    with ExitStack() as stack:
+        ours, theirs = (
+            in_slices(stack.enter_context(patient.watched.prepare(model, threads=patient.threads)), model).run(feeds)
+            for model in (patient.quantized, written)
+        )
+    return not any(unequal(ours[name], theirs[name]).any() for name in ours)
+
+
+def _seen(patient: Target, model: ir.Model, feeds: Feeds, names: tuple[str, ...]) -> dict[str, Array]:
+    known = {*feeds, *(str(value.name) for value in model.graph.outputs)}
+    taps = tuple(name for name in names if name not in known)
+    with patient.watched.prepare(model, taps=taps, threads=patient.threads) as executor:
+        return {**feeds, **in_slices(executor, model).run(feeds)}
+
+
+def _broken(patient: Target, pass_: Pass, broken: BrokenRegion) -> BrokenPass | None:
+    """None where the patient's own machine does not tell the two apart, or they are of other shapes."""
+    region, feeds = broken.region, broken.feeds
+    with ExitStack() as stack:
+        before, after = (
+            stack.enter_context(patient.watched.prepare(model, threads=patient.threads)).run(feeds)[region.output]
+            for model in (region.before, region.after)
+        )
+    if before.shape != after.shape:
+        return None
+    tally = CountingTally()
+    tally.add(after, before, None)
+    counted = tally.errors()
+    if not counted.differing:
+        return None
+    return BrokenPass(name=pass_.name, effect=pass_.effect, region=broken, before=before, after=after, counted=counted)
+
+
+# One graph of a cell under examination: driven by the task, ranked, and the causes of its worst nodes named.
+
+_GRAVITY = 1000.0
+"""Between the scores of one kind of excess and the next: a crash comes before any rounding."""
+NOT_LOOKED_FOR = "its cause was not looked for"
+"""Ends the evidence of a suspect that the budget did not reach."""
+_SAMPLES = 2
+"""On which gains of single nodes are measured: each costs a part of a run of them."""
+
+
+class LocalizedGraph(Closing):
+    """An examination with what is made of it; a context manager that closes its engines.
+
+    ``notes`` are sentences for a reader; ``suspects`` is filled by ``name_causes``. With ``several`` graphs names of
+    nodes begin with that of the graph. ``patience`` is how long its backend is waited for at a unit alone.
+    """
+
+    def __init__(self, patient: Target, *, several: bool, patience: Patience = endless) -> None:
+        self.patient = patient
+        self._patience = patience
+        self.suspects: tuple[Suspect, ...] = ()
+        self.notes: list[str] = []
+        self._prefix = f"{patient.graph}::" if several else ""
+        self._stack = ExitStack()
+        self._examination = self._stack.enter_context(Examination(patient, patience=patience))
+        self._kept = KeptFeeds(Rows.of(patient.original))
+        self._batches = 0
+        self._gains: dict[str, float] = {}
+        self._broken: Mapping[str, BrokenPass] = {}
+
+    def driven(self, pace: Callable[[], None]) -> "_Driven":
+        """What a task drives in place of the float graph; ``pace`` is asked before every batch but the first."""
+        return _Driven(self, pace)
+
+    def run(self, feeds: Feeds, pace: Callable[[], None]) -> dict[str, Array]:
+        """One batch, examined."""
+        if self._batches:
+            pace()
+        self._batches += 1
+        self._kept.add(feeds)
+        return self._examination.run(feeds)
+
+    @property
+    def samples(self) -> int:
+        """How many were examined."""
+        return self._examination.samples
+
+    @cached_property
+    def _counted(self) -> Examined:
+        return self._examination.examined()
+
+    @property
+    def _examined(self) -> Examined:
+        broken = {levels: one.counted.rms_steps for levels, one in self._broken.items()}
+        return with_gains(replace(self._counted, broken=broken), self._gains)
+
+    @property
+    def ranked(self) -> tuple[RankedNode, ...]:
+        """The nodes that exceed what their grids explain."""
+        return rank_nodes(self._examined)
+
+    @property
+    def likeliest(self) -> tuple[tuple[str, str], ...]:
+        """(graph, node): the ranked ones, then the others by what the outputs gain and by how noisy they are alone."""
+        ranked = [one.node for one in self.ranked]
+        others = sorted(self._examined.nodes, key=_noisiness)
+        return tuple(dict.fromkeys((self.patient.graph, node.node) for node in (*ranked, *others)))
+
+    def carried_by(self, operators: Collection[str]) -> Iterator[str]:
+        """The nodes that ``operators`` are or carry, by their names in ``nodes``."""
+        owners = owners_of(self.patient.original)
+        return (self._prefix + node for node, owner in owners.items() if owner in operators)
+
+    @property
+    def nodes(self) -> tuple[NodeErrors, ...]:
+        """All of them in numbers."""
+        return tuple(replace(node, node=self._prefix + node.node) for node in self._examined.nodes)
+
+    @property
+    def unaligned(self) -> tuple[Unaligned, ...]:
+        """The values that fp32 has no counterpart of."""
+        found = self._counted.unaligned
+        return tuple(Unaligned(value=self._prefix + one.value, reason=one.reason) for one in found)
+
+    @property
+    def _relation(self) -> Matched:
+        """How the watched run relates to the untouched engine's."""
+        outputs, samples = self._counted.outputs, self.samples
+        return Matched(
+            engine=self.patient.backend.name,
+            watched=self.patient.watched.name,
+            samples=0 if outputs is None else samples,
+            found=outputs or Differences(),
+        )
+
+    @property
+    def matched(self) -> str:
+        """How the watched run relates to the untouched engine's, in one sentence."""
+        return self._relation.sentence
+
+    @property
+    def strays(self) -> tuple[str, ...]:
+        """A warning where the watched run is so far from the engine's that its numbers may not be the engine's."""
+        found = self._relation
+        if not found.strays:
+            return ()
+        return (
+            f"WARNING: '{found.watched}' is watched, and does not answer as '{found.engine}' does "
+            f"({bound_of(found.found)}): what is said of the whole run may not hold for the engine; "
+            "what the engine itself counts otherwise, unit by unit, stands first",
+        )
+
+    @property
+    def parted(self) -> frozenset[str]:
+        """Where the watched run strays, the nodes that the engine itself counts otherwise, as ``nodes`` calls them."""
+        if not self._relation.strays:
+            return frozenset()
+        own = (AnomalyKind.CRASH, AnomalyKind.COUNTING)
+        return frozenset(self._prefix + one.node.node for one in self.ranked if one.excess in own)
+
+    def name_causes(self, budget: Budget, count: int) -> bool:
+        """Name the causes of the first ``count`` nodes that are ranked; whether there was time for all of them.
+
+        What is not reached in time, and what fails, leaves a suspect with the numbers of its node.
+        """
+        self._examination.close()  # what it counted stays; its engines need not stand beside those of captures
+        if not self._kept.joined:
+            return False
+        self._try_passes(budget)
+        measured = self._measure_gains(budget)
+        chosen = self.ranked[:count]
+        named = self._named(chosen, budget)
+        self.suspects = tuple(
+            self._suspect(one, place, named[place] if place < len(named) else None) for place, one in enumerate(chosen)
+        )
+        return measured and len(named) == len(chosen)
+
+    def _named(self, chosen: Sequence[RankedNode], budget: Budget) -> list[NamedCause]:
+        """The causes of ``chosen``, as many as there is time for."""
+        named: list[NamedCause] = []
+        if not chosen or budget.is_over:
+            return named
+        healthy, nodes = arithmetic_of(self.patient.claims or self.patient.backend), [one.node for one in chosen]
+        try:
+            units, feeds, crashes = self._examination.units, self._kept.joined, self._counted.crashes
+            with Capturing(self.patient, units, nodes, feeds, self._patience) as capturing:
+                for node in nodes:
+                    if budget.is_over:
+                        break
+                    crash = crashes.get(node.levels)  # once was enough
+                    named.append(_crashed(crash) if crash else self._cause(node, capturing, healthy))
+        except Exception as error:  # numbers of nodes are worth saying without causes, too
+            self.notes.append(f"suspects could not be captured: {_failure(error)}")
+            return [_UNNAMED] * len(chosen)
+        return named
+
+    def _cause(self, node: NodeErrors, capturing: Capturing, healthy: Arithmetic | None) -> NamedCause:
+        try:
+            named = name_cause(capturing.of(node), healthy, original=self.patient.original)
+            if node.levels in self._broken and not named.is_mistake:
+                named = self._by_pass(node, healthy) or named
+        except Exception as error:  # one piece that fails must not take the others' causes with it
+            self.notes.append(f"{self._prefix}{node.node} could not be captured: {_failure(error)}")
+            return _UNNAMED
+        self.notes += (f"{self._prefix}{node.node}: {note}" for note in named.notes)
+        return named
+
+    def _by_pass(self, node: NodeErrors, healthy: Arithmetic | None) -> NamedCause | None:
+        """Why ``node`` is not what the graph before a pass makes of it; None: by no rule that is known."""
+        captured = self._broken[node.levels].captured(node)
+        named = None if captured is None else name_cause(captured, healthy)
+        return named if named is not None and named.is_mistake else None
+
+    def _try_passes(self, budget: Budget) -> None:
+        """Hold the passes of the cell, where there are any, to what they promise."""
+        if self.patient.rewriting is None or budget.is_over:
+            return
+        try:
+            self._broken = broken_passes(self.patient, self._kept.joined, budget)
+        except Exception as error:  # what else is known is worth saying
+            self.notes.append(f"what passes changed could not be looked at: {_failure(error)}")
+
+    def _measure_gains(self, budget: Budget) -> bool:
+        """What the outputs gain by each node alone, of as many as there is time for; whether that is all."""
+        if budget.is_over:
+            return False
+        try:
+            with closing(each_gain(self.patient, self._examination.units, self._few())) as gains:
+                for value, gain in gains:
+                    self._gains[value] = gain
+                    if budget.is_over:
+                        return False
+        except Exception as error:  # what was measured is kept
+            self.notes.append(f"gains of single nodes could not be measured: {_failure(error)}")
+        return True
+
+    def _few(self) -> Feeds:
+        """Some samples of what is kept."""
+        rows = Rows.of(self.patient.original)
+        rows, feeds = rows if rows.size > 1 else replace(rows, size=_SAMPLES), self._kept.joined
+        _, _, first = next(rows.parts(feeds, rows.count(feeds)))
+        return first
+
+    def _suspect(self, one: RankedNode, place: int, named: NamedCause | None) -> Suspect:
+        """The suspect in ``place``; ``named`` None: there was no time for its cause."""
+        cause, evidence = (None, "") if named is None else (named.cause, named.evidence)
+        broken = self._broken.get(one.node.levels) if one.excess is AnomalyKind.PASS else None
+        if broken is not None and (named is None or not named.is_mistake):
+            cause, evidence = Cause.WRONG_KERNEL, broken.sentence
+        elif broken is not None:
+            evidence = f"{evidence}; {broken.sentence}"
+        if cause is None:
+            cause, evidence = self._numbers(one)
+        remedy = "" if named is None else remedy_of(cause)
+        return Suspect(
+            node=self._prefix + one.node.node,
+            cause=cause,
+            evidence=f"{evidence}; {NOT_LOOKED_FOR}" if named is None else evidence,
+            score=_GRAVITY * (len(AnomalyKind) - one.excess) - place,
+            remedy=remedy if broken is None else broken.remedy,
+        )
+
+    def _numbers(self, one: RankedNode) -> tuple[Cause, str]:
+        """What the kind of excess and its numbers alone say."""
+        if one.excess is AnomalyKind.CRASH:
+            return Cause.CRASH, self._counted.crashes[one.node.levels]
+        if one.excess is AnomalyKind.GRID:
+            return Cause.GRID, _cost(one.node)
+        return Cause.WRONG_KERNEL, f"{one.score:.3g} steps (rms) beyond what its grid explains"
+
+    def close(self) -> None:
+        """Close the engines."""
+        self._stack.close()
+
+
+class _Driven:
+    """The executor that a task is given."""
+
+    def __init__(self, graph: LocalizedGraph, pace: Callable[[], None]) -> None:
+        self._graph, self._pace = graph, pace
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch."""
+        return self._graph.run(feeds, self._pace)
+
+
+_UNNAMED = NamedCause(cause=None, evidence="")
+
+
+def _crashed(evidence: str) -> NamedCause:
+    return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
+
+
+def _failure(error: Exception) -> str:
+    return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+
+
+def _cost(node: NodeErrors) -> str:
+    """What the grids of ``node`` cost, in words."""
+    alone = "" if node.isolated is None else f"{node.isolated.sqnr_db:.1f} dB alone"
+    lost = node.clipped_low + node.clipped_high
+    beyond = f"{lost:.1%} of its numbers lie beyond the ends" if lost else ""
+    gain = "" if node.gain_db is None else f"in float it would give the outputs {node.gain_db:.2f} dB"
+    return "; ".join(filter(None, (alone, beyond, gain)))
+
+
+def _noisiness(node: NodeErrors) -> tuple[float, float]:
+    """The smaller, the more is to be had from the node in float."""
+    return -(node.gain_db or 0.0), math.inf if node.isolated is None else node.isolated.sqnr_db

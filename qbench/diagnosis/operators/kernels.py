@@ -1,0 +1,209 @@
+"""Calling what is on trial, and where its exact result lies."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.backends import Array, Backend, IntegerBackend, get_backend
+from qbench.numerics import Arithmetic, QParams, dequantize
+from qbench.zoo import (
+    OperatorSubject,
+    bias_levels,
+    constant_array,
+    fed_levels,
+    feeds_of_levels,
+    operator_graph,
+    weight_levels,
+)
+
+# Calling what is on trial: a plain kernel on levels, or a backend on the graph; both answer with levels.
+
+Ints = npt.NDArray[np.int64]
+
+Kernel = Callable[..., npt.ArrayLike]
+"""``kernel(x, …[, weight[, bias]], parameters)``: arrays of levels in the order of the ONNX node → levels."""
+
+
+Levels = npt.NDArray[np.float64]
+"""Levels; between two of them where a backend left the grid."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorParameters:
+    """All that a kernel is told beside its levels.
+
+    Args:
+        operator: as ONNX calls it; ``Requantize``: no operator, from grid to grid.
+        attributes: of the ONNX node, numbers, words and tuples of numbers; what it leaves out has ONNX's default.
+        inputs: the grid of every operand in order, the constant one included; the bias is at s_x · s_w.
+        output: the grid of the result.
+        constants: further inputs by name, such as ``pads`` of a Pad.
+    """
+
+    operator: str
+    attributes: Mapping[str, Any]
+    inputs: tuple[QParams, ...]
+    output: QParams
+    constants: Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """A subject with its levels at hand.
+
+    Args:
+        subject: the operator and its grids. fed: levels of its fed operands. weight: of the constant one.
+    """
+
+    subject: OperatorSubject
+    fed: tuple[Ints, ...]
+    weight: Ints | None
+
+    @classmethod
+    def of(cls, subject: OperatorSubject) -> "Trial":
+        """``subject`` with its own levels."""
+        return cls(subject, fed_levels(subject), None if subject.weight is None else weight_levels(subject))
+
+    def on_backend(self, backend: Backend) -> Levels:
+        """What ``backend`` answers, in levels; a real between two levels where it left the grid.
+
+        Raises:
+            QbenchError: it does not run the graph.
+        """
+        with backend.prepare(operator_graph(self.subject, weight=self.weight)) as executor:
+            (real,) = executor.run(feeds_of_levels(self.subject, self.fed)).values()
+        output = self.subject.output.qparams()
+        levels = np.rint(real.astype(np.float64) / output.scale) + output.zero_point
+        on_grid = dequantize(levels.astype(np.int64), output) == real
+        return np.asarray(np.where(on_grid, levels, real.astype(np.float64) / output.scale + output.zero_point))
+
+    def by_kernel(self, kernel: Kernel) -> Levels:
+        """What ``kernel`` answers.
+
+        Raises:
+            TypeError: no integers.
+        """
+        subject = self.subject
+        operands = [*zip(self.fed, (operand.grid for operand in subject.inputs), strict=True)]
+        if subject.weight is not None and self.weight is not None:
+            operands.append((self.weight, subject.weight.grid))
+        grids = tuple(grid.qparams() for _, grid in operands)
+        arrays = [levels.astype(grid.qtype.storage_dtype) for (levels, _), grid in zip(operands, grids, strict=True)]
+        if subject.bias:
+            arrays.append(bias_levels(subject).astype(np.int32))
+        parameters = OperatorParameters(
+            operator=subject.operator,
+            attributes=subject.attributes,
+            inputs=grids,
+            output=subject.output.qparams(),
+            constants={name: constant_array(values) for name, values in subject.constants},
+        )
+        found = np.asarray(kernel(*arrays, parameters))
+        if found.dtype.kind not in "iu":
+            raise TypeError(f"a kernel answers with levels, which are integers, not {found.dtype}")
+        return found.astype(np.float64)
+
+
+def counted(trial: Trial, machine: Arithmetic) -> Levels:
+    """What the integer interpreter answers under ``machine``.
+
+    Raises:
+        QbenchError: a multiplier that the machine cannot hold.
+    """
+    return trial.on_backend(IntegerBackend(arithmetic=machine))
+
+
+# Where one result lies before it is rounded: exactly, for an operator that sums products; else in float64.
+#
+# products   p = acc · s_x · s_w / s_y + z_y, rational            others   p = f(reals) / s_y + z_y
+
+_OPSET, _IR_VERSION = 21, 10
+_NEAR = Fraction(1, 1 << 30)
+"""A float64 within this of a tie is one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExactResult:
+    """One result before rounding.
+
+    Args:
+        position: in levels, zero point included. accumulator, multiplier: of an operator that sums products.
+    """
+
+    position: Fraction
+    accumulator: int | None = None
+    multiplier: Fraction | None = None
+
+    @property
+    def is_tie(self) -> bool:
+        """Whether it lies halfway between two levels."""
+        off = abs(self.position - (self.position.numerator // self.position.denominator) - Fraction(1, 2))
+        return off == 0 if self.accumulator is not None else off <= _NEAR
+
+
+def accumulators(trial: Trial) -> Ints:
+    """Σ (x − z_x)(w − z_w) + b of every result, of an operator that sums products; exact below 2⁵³."""
+    subject = trial.subject
+    operands: list[Array | None] = [
+        (levels - operand.grid.zero_point).astype(np.float64)
+        for levels, operand in zip(trial.fed, subject.inputs, strict=True)
+    ]
+    if subject.weight is not None and trial.weight is not None:
+        operands.append((trial.weight - subject.weight.grid.zero_point).astype(np.float64))
+    if subject.bias:
+        operands.append(bias_levels(subject).astype(np.float64))
+    return _computed(subject, operands).astype(np.int64)
+
+
+def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
+    """The result at ``index``, the sample first."""
+    subject = trial.subject
+    sample = replace(trial, fed=tuple(levels[index[0] : index[0] + 1] for levels in trial.fed))
+    place = (0, *index[1:])
+    zero = subject.output.zero_point
+    if trial.weight is not None or subject.operator == "MatMul":
+        accumulator, multiplier = int(accumulators(sample)[place]), _multiplier(subject, index)
+        return ExactResult(position=accumulator * multiplier + zero, accumulator=accumulator, multiplier=multiplier)
+    reals = [
+        (levels - operand.grid.zero_point) * operand.grid.scales[0]
+        for levels, operand in zip(sample.fed, subject.inputs, strict=True)
+    ]
+    real = float(_computed(subject, [*reals, *_further(subject)])[place])
+    return ExactResult(position=Fraction(real) / Fraction(subject.output.scales[0]) + zero)
+
+
+def _multiplier(subject: OperatorSubject, index: tuple[int, ...]) -> Fraction:
+    right = subject.inputs[1].grid if subject.weight is None else subject.weight.grid
+    channel = 0 if right.axis is None else index[1 if subject.operator in ("Conv", "ConvTranspose") else -1]
+    left, output = subject.inputs[0].grid.scales[0], subject.output.scales[0]
+    return Fraction(left) * Fraction(right.scales[channel]) / Fraction(output)
+
+
+def _further(subject: OperatorSubject) -> list[Array | None]:
+    return [None if values == () else constant_array(values) for _, values in subject.constants]
+
+
+def _computed(subject: OperatorSubject, operands: Sequence[Array | None]) -> Array:
+    """The operator on ``operands`` by ONNX's reference implementation, reals in float64."""
+    if subject.operator == "Requantize":
+        assert operands[0] is not None
+        return operands[0]
+    values = [
+        None if array is None else ir.val(f"v{place}", ir.DataType.from_numpy(array.dtype), ir.Shape(array.shape))
+        for place, array in enumerate(operands)
+    ]
+    attributes = {
+        name: list(value) if isinstance(value, tuple) else value for name, value in subject.attributes.items()
+    }
+    result = ir.val("y", ir.DataType.DOUBLE)
+    node = ir.node(subject.operator, values, attributes, outputs=[result])
+    inputs = [value for value in values if value is not None]
+    graph = ir.Graph(inputs, [result], nodes=[node], opset_imports={"": _OPSET}, name=subject.id)
+    with get_backend("onnx-reference").prepare(ir.Model(graph, ir_version=_IR_VERSION)) as executor:
+        found = executor.run({f"v{place}": array for place, array in enumerate(operands) if array is not None})
+    return np.asarray(found["y"])

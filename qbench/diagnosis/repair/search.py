@@ -1,0 +1,337 @@
+"""The smallest set of nodes whose return to float restores a verdict."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import onnx_ir as ir
+
+from qbench.calibration import units_of
+from qbench.diagnosis.capture import Budget
+from qbench.errors import InputError, StoreError
+from qbench.graph import node_key
+from qbench.quantization import Plan
+from qbench.storage import json_line
+
+# The smallest set of nodes whose return to float restores a verdict, by asking about few sets.
+#
+#     1. prefixes of the ranked candidates, 1, 2, 4, … all of them, until one restores
+#     2. bisection for the shortest prefix that does: its last node is needed; again with that node kept, until
+#        the needed ones restore alone (the "progression" of Marques-Silva, Janota, Belov, CAV 2013)
+#     3. without each node of the answer in turn, as delta debugging ends (Zeller, Hildebrandt, IEEE TSE 28, 2002)
+#
+# With n candidates and an answer of m nodes at most (m + 1)(⌈log₂ n⌉ + 1) + m sets are asked about, where more nodes in
+# float never break what fewer restore. Where they do, step 3 may ask more, and the answer still is a set that was seen
+# to restore, none of whose nodes can be left out.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairSet:
+    """What a search found.
+
+    Args:
+        nodes: to keep in float, the highest ranked first; empty where nothing restores, or nothing was found in time.
+        restores: whether exactly these were seen to restore. smallest: whether none of them can be left out.
+        finished: whether the budget sufficed; without it ``nodes`` is the best so far. probes: sets asked about.
+    """
+
+    nodes: tuple[str, ...]
+    restores: bool
+    smallest: bool
+    finished: bool
+    probes: int
+
+
+def search_repair(candidates: Sequence[str], probe: Callable[[frozenset[str]], bool], budget: Budget) -> RepairSet:
+    """The smallest set of ``candidates`` that ``probe`` calls restoring.
+
+    Args:
+        candidates: names of nodes, the likeliest first. The empty set is known to restore nothing.
+        probe: whether the verdict is restored with these nodes in float.
+        budget: no set is asked about that will not be answered in time, judged by the slowest answer before it.
+    """
+    ranked = tuple(dict.fromkeys(candidates))
+    asked = _Asked(probe, budget)
+    try:
+        prefix = _restoring_prefix(ranked, asked)
+        if prefix is None:
+            return RepairSet(nodes=(), restores=False, smallest=False, finished=True, probes=asked.count)
+        nodes = _without_any(_needed(ranked, *prefix, asked), asked)
+    except _BudgetOverError:
+        best = asked.best
+        found = tuple(node for node in ranked if best is not None and node in best)
+        return RepairSet(nodes=found, restores=best is not None, smallest=False, finished=False, probes=asked.count)
+    ordered = tuple(node for node in ranked if node in nodes)
+    return RepairSet(nodes=ordered, restores=True, smallest=True, finished=True, probes=asked.count)
+
+
+class _BudgetOverError(Exception):
+    """No time for another set."""
+
+
+class _Asked:
+    """The probe, asked about no set twice; ``best`` is the smallest set that restored."""
+
+    def __init__(self, probe: Callable[[frozenset[str]], bool], budget: Budget) -> None:
+        self.best: frozenset[str] | None = None
+        self._known: dict[frozenset[str], bool] = {frozenset(): False}
+        self._probe, self._budget = probe, budget
+        self._slowest = 0.0
+
+    @property
+    def count(self) -> int:
+        """How many sets were asked about."""
+        return len(self._known) - 1
+
+    def __call__(self, nodes: Sequence[str]) -> bool:
+        wanted = frozenset(nodes)
+        if wanted not in self._known:
+            self._known[wanted] = restores = self._timed(wanted)
+            if restores and (self.best is None or len(wanted) < len(self.best)):
+                self.best = wanted
+        return self._known[wanted]
+
+    def _timed(self, nodes: frozenset[str]) -> bool:
+        left = self._budget.left
+        if left <= 0 or left < self._slowest:
+            raise _BudgetOverError
+        before = self._budget.spent
+        restores = self._probe(nodes)
+        self._slowest = max(self._slowest, self._budget.spent - before)
+        return restores
+
+
+def _restoring_prefix(ranked: tuple[str, ...], asked: _Asked) -> tuple[int, int] | None:
+    """(length of a prefix that fails, length of the next one tried, which restores); None: none restores."""
+    fails, size = 0, 1
+    while fails < len(ranked):
+        size = min(size, len(ranked))
+        if asked(ranked[:size]):
+            return fails, size
+        fails, size = size, 2 * size
+    return None
+
+
+def _needed(ranked: tuple[str, ...], fails: int, restores: int, asked: _Asked) -> tuple[str, ...]:
+    """Nodes of ``ranked[:restores]`` that restore together; each was needed beside all that stood before it."""
+    needed: tuple[str, ...] = ()
+    while True:
+        while restores - fails > 1:
+            middle = (fails + restores) // 2
+            if asked(needed + ranked[:middle]):
+                restores = middle
+            else:
+                fails = middle
+        needed += (ranked[restores - 1],)
+        if asked(needed):
+            return needed
+        ranked = ranked[: restores - 1]  # with all of these it restores, with none of them it does not
+        fails, restores = 0, len(ranked)
+
+
+def _without_any(nodes: tuple[str, ...], asked: _Asked) -> tuple[str, ...]:
+    """``nodes`` less those that can be left out."""
+    for node in nodes:
+        others = tuple(other for other in nodes if other != node)
+        if asked(others):
+            return _without_any(others, asked)
+    return nodes
+
+
+# What a repair may keep in float, in the order in which it is tried: suspects, who reads them, then all the others.
+#
+# A schema keeps a whole operator in float, with the bias and the clip it carries. Where the operator is in float but
+# its result still goes into an integer one, that result is on a grid as before: behind each suspect therefore stand
+# those who read it.
+
+SUSPECTS_FIRST = 4
+"""Suspects whose readers stand right behind them."""
+
+
+def repair_candidates(
+    planned: Mapping[str, ir.Model], plans: Mapping[str, Plan], ranked: Sequence[tuple[str, str]]
+) -> tuple[str, ...]:
+    """The operators of all graphs that are quantized at all, by the names that rules of a schema match.
+
+    Args:
+        planned: the graphs that were planned on, by name. plans: what was decided for them.
+        ranked: (graph, node of it), the likeliest first. Nodes that no schema rules are passed over.
+    """
+    quantized = {name: frozenset(plan.quantized_units) for name, plan in plans.items()}
+    owners = {name: owners_of(model) for name, model in planned.items()}
+    readers = {name: dict(_readers(model, owners[name])) for name, model in planned.items()}
+    ordered: dict[str, None] = {}
+    for place, (graph, node) in enumerate(ranked):
+        unit = owners.get(graph, {}).get(node)
+        if unit is None:
+            continue
+        near = (unit, *(readers[graph].get(unit, ()) if place < SUSPECTS_FIRST else ()))
+        ordered |= dict.fromkeys(one for one in near if one in quantized[graph])
+    return tuple(ordered | dict.fromkeys(unit for plan in plans.values() for unit in plan.quantized_units))
+
+
+def owners_of(model: ir.Model) -> dict[str, str]:
+    """Node → the operator by whose name rules of a schema match it: its own, or that which carries it."""
+    return {node_key(node): unit.name for unit in units_of(model.graph) for node in unit.nodes}
+
+
+def _readers(model: ir.Model, owners: Mapping[str, str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """(unit, the units that read its results)."""
+    for unit in units_of(model.graph):
+        nodes = (use.node for value in unit.last.outputs for use in value.uses())
+        yield unit.name, tuple(dict.fromkeys(owners[node_key(node)] for node in nodes if node_key(node) in owners))
+
+
+# A replay file: every set of nodes that was tried, with what came of it, so that a search goes on where it stopped.
+#
+#     {"type": "replay", "format": "qbench-replay/1", "identity": {"model": …, "schema": …, "data": …, …}}
+#     {"type": "probe", "nodes": […], "restored": true, "macs_share": 0.031, "said": "top1 351/360"}      one a set
+#
+# A line is appended when its set is answered. The file of an interrupted search may end within a line: that set is
+# tried again.
+
+FORMAT = "qbench-replay/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Probed:
+    """What came of a set of nodes in float.
+
+    Args:
+        restored: the verdict. macs_share: of all multiply-accumulates, those that left integers. said: in words.
+    """
+
+    restored: bool
+    macs_share: float = 0.0
+    said: str = ""
+
+
+Probe = Callable[[frozenset[str]], Probed]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReplayedProbe:
+    """``probe``, asked only about sets that are not ``known``; each answer is added to ``path`` (None: kept nowhere).
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+
+    probe: Probe
+    path: Path | None = None
+    known: dict[frozenset[str], Probed] = field(default_factory=dict)
+
+    def __call__(self, nodes: frozenset[str]) -> Probed:
+        """What came of ``nodes``, or comes of them now."""
+        if nodes not in self.known:
+            self.known[nodes] = probed = self.probe(nodes)
+            if self.path is not None:
+                _append(self.path, {"type": "probe", "nodes": sorted(nodes), **_table(probed)})
+        return self.known[nodes]
+
+
+def replayed(probe: Probe, path: Path | None, identity: Mapping[str, str]) -> ReplayedProbe:
+    """``probe`` with what the file at ``path`` knows already; a file that is not there is begun.
+
+    Args:
+        probe: answers what the file does not.
+        path: None: nothing is kept.
+        identity: what an answer depends on, name → digest or name.
+
+    Raises:
+        InputError: the file is none of ours, or of another model, schema, data, backend or rules.
+        StoreError: it cannot be read or written.
+    """
+    if path is None:
+        return ReplayedProbe(probe)
+    lines = _lines(path)
+    if not lines:
+        _append(path, {"type": "replay", "format": FORMAT, "identity": dict(identity)})
+        return ReplayedProbe(probe, path)
+    _refuse_other(path, lines[0], identity)
+    return ReplayedProbe(probe, path, dict(_probed(path, line) for line in lines[1:] if line.get("type") == "probe"))
+
+
+def check_replay(path: Path, identity: Mapping[str, str]) -> None:
+    """Refuse the file of another search before anything is run; one that is not there is fine.
+
+    Raises:
+        InputError: the file is none of ours, or of another model, schema, data, backend or rules.
+    """
+    lines = _lines(path)
+    if lines:
+        _refuse_other(path, lines[0], identity)
+
+
+def _table(probed: Probed) -> dict[str, Any]:
+    return {"restored": probed.restored, "macs_share": probed.macs_share, "said": probed.said}
+
+
+def _probed(path: Path, line: Mapping[str, Any]) -> tuple[frozenset[str], Probed]:
+    nodes, restored, share = line.get("nodes"), line.get("restored"), line.get("macs_share", 0.0)
+    if not (isinstance(nodes, list) and isinstance(restored, bool) and isinstance(share, int | float)):
+        raise _damaged(path, f"a set without sense ({json.dumps(line)[:80]})")
+    return frozenset(map(str, nodes)), Probed(restored=restored, macs_share=share, said=str(line.get("said", "")))
+
+
+def _refuse_other(path: Path, first: Mapping[str, Any], identity: Mapping[str, str]) -> None:
+    written = first.get("identity")
+    if first.get("format") != FORMAT or not isinstance(written, Mapping):
+        raise _damaged(path, f"a first line of another kind ({first.get('format', 'no format')})")
+    other = sorted(name for name in {*written, *identity} if written.get(name) != identity.get(name))
+    if other:
+        raise InputError(
+            f"Going on with the search in '{path}'",
+            found=f"answers for another {' and another '.join(other)}",
+            expected="those of this very search: an answer holds for nothing else",
+            remedy="Name another file; this one is left as it is.",
+        )
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The lines of the file; what follows the last line end was cut short."""
+    try:
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise _damaged(path, str(error)) from error
+    whole, _, _ = text.rpartition("\n")
+    try:
+        lines = [json.loads(line) for line in whole.split("\n") if line.strip()]
+    except ValueError as error:
+        raise _damaged(path, f"a line that is no JSON ({error})") from error
+    if not all(isinstance(line, dict) for line in lines):
+        raise _damaged(path, "a line that is not a table")
+    if text and not lines:
+        raise _damaged(path, "no first line")
+    if text and not text.endswith("\n"):
+        _write(path, "".join(json_line(line) for line in lines), mode="w")
+    return lines
+
+
+def _append(path: Path, line: Mapping[str, Any]) -> None:
+    _write(path, json_line(line), mode="a")
+
+
+def _write(path: Path, text: str, *, mode: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open(mode, encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise StoreError(
+            f"Writing the replay file '{path}'",
+            found=error.strerror or str(error),
+            expected="a writable folder with free space",
+            remedy="Make the folder writable, or name another file.",
+        ) from error
+
+
+def _damaged(path: Path, found: str) -> InputError:
+    return InputError(
+        f"Reading the replay file '{path}'",
+        found=found,
+        expected=f"lines of JSON that begin with a 'replay' line ({FORMAT})",
+        remedy="Name another file, or remove this one to begin anew.",
+    )

@@ -1,0 +1,425 @@
+"""A quantized graph in pieces, and two results of one value compared."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.backends import Array
+from qbench.graph import clip_of_levels, constant_value, grid_of, is_constant, node_key, origin_of, with_shapes
+from qbench.judging import NodeErrors
+from qbench.numerics import QParams
+
+# Two results of one value on a grid, level for level: how many differ, and why.
+#
+# Let t be the real value in front of rounding in steps of its grid, zero point left out, by the float QDQ formula (all
+# optimizations off, float32), in front of a Relu or Clip too where one stands before the grid. A level that differs is
+#
+#     clamp      t lies beyond an end: that of the Clip or Relu, or that of the grid by more than half a step
+#     tie        else, by one step, and t lies within 2⁻¹⁰ of a step of halfway between two levels
+#     one step   else, by one step
+#     real       else: by more
+#
+# A tie is a matter of rounding only: what is added, and in which order, decides it. The width admits what float32 does
+# to a value of some hundred steps (a few times 2⁻²⁴ · 255 = 1.5·10⁻⁵) and to a sum of products (some 10⁻⁴).
+
+Values = npt.NDArray[Any]
+
+TIE_WIDTH = 2.0**-10
+"""Steps from halfway up to which a value counts as a tie."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepCauses:
+    """``elements`` were compared; those that differ by their cause, and the ``largest`` difference in steps."""
+
+    elements: int = 0
+    tie: int = 0
+    one_step: int = 0
+    clamp: int = 0
+    real: int = 0
+    largest: int = 0
+
+    @property
+    def differing(self) -> int:
+        """How many differ."""
+        return self.tie + self.one_step + self.clamp + self.real
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ends:
+    """Between which values, in steps with the zero point left out, nothing is clamped."""
+
+    low: float
+    high: float
+
+    @classmethod
+    def of_grid(cls, qmin: int, qmax: int, zero_point: int) -> "Ends":
+        """A value up to half a step beyond an end is rounded to it, not clamped."""
+        return cls(low=qmin - zero_point - 0.5, high=qmax - zero_point + 0.5)
+
+    def within(self, low: float, high: float) -> "Ends":
+        """The intersection with what a Clip or Relu lets through."""
+        return Ends(low=max(self.low, low), high=min(self.high, high))
+
+
+def count_causes(ours: Values, theirs: Values, real: Values, ends: Ends) -> StepCauses:
+    """The differences of one value by cause.
+
+    Args:
+        ours, theirs: levels, integers of one shape.
+        real: t of their shape, float64.
+        ends: of the grid, and of a clip in front of it.
+
+    Raises:
+        ValueError: the shapes differ.
+    """
+    if not ours.shape == theirs.shape == real.shape:
+        raise ValueError(f"the shapes {ours.shape}, {theirs.shape} and {real.shape}")
+    steps = np.abs(ours.astype(np.int64) - theirs.astype(np.int64))
+    apart = steps > 0
+    steps, t = steps[apart], real[apart]
+    clamp = (t < ends.low) | (t > ends.high)
+    single = ~clamp & (steps == 1)
+    tie = single & (np.abs(t - np.floor(t) - 0.5) <= TIE_WIDTH)
+    return StepCauses(
+        elements=ours.size,
+        tie=int(tie.sum()),
+        one_step=int((single & ~tie).sum()),
+        clamp=int(clamp.sum()),
+        real=int((~clamp & (steps > 1)).sum()),
+        largest=int(steps.max(initial=0)),
+    )
+
+
+# A quantized graph in pieces: for each value on a grid, what makes its levels out of the levels before it.
+#
+#     levels → DequantizeLinear → one operator, or a few → (Relu | Clip) → QuantizeLinear → levels
+#
+# What makes a real output out of the last levels is a piece as well, without a grid. Each piece is a graph of its own,
+# with levels as inputs and as output, so that an engine fuses in it what it fuses in the whole, and no difference comes
+# in from elsewhere. A tap in the middle of a piece would stop that fusion.
+
+UnitValues = npt.NDArray[Any]
+
+_ENDLESS = float("inf")
+_MOST_BITS = 16
+_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizedUnit:
+    """What makes the levels ``value``.
+
+    Args:
+        value: name of the levels. node: of the operator in front. operators: those between the pairs, in order.
+        graph: the piece; its inputs are ``feeds``, its one output ``value``.
+        real: name of the float value in front of rounding and of a Relu or Clip.
+        stands_for: name of the float value whose levels these are, behind the Relu or Clip; where levels are put on
+            another grid, that of the first.
+        origin: the fp32 node whose result these levels are, as the graph says: behind a Relu that the grid took over,
+            too; empty where it does not say.
+        grid, ends: of the levels; ``grid`` None: ``value`` is real, and its steps are 1.
+        lowest, highest: the levels that there are.
+    """
+
+    value: str
+    node: str
+    operators: tuple[str, ...]
+    graph: ir.Model
+    feeds: tuple[str, ...]
+    real: str
+    stands_for: str
+    grid: QParams | None
+    ends: Ends
+    lowest: float = -_ENDLESS
+    highest: float = _ENDLESS
+    origin: str = ""
+
+    @property
+    def scale(self) -> float:
+        """The size of a step."""
+        return 1.0 if self.grid is None else float(self.grid.scale)
+
+    @property
+    def zero_point(self) -> int:
+        """Of the levels; 0 without a grid."""
+        return 0 if self.grid is None else int(self.grid.zero_point)
+
+    @property
+    def has_real_products(self) -> bool:
+        """Whether it multiplies by numbers that are on no grid: engines sum those in floats, each in its own order."""
+        products = (node for node in self.graph.graph if node.op_type in _PRODUCTS)
+        return any(
+            (maker := value.producer()) is None or maker.op_type != "DequantizeLinear"
+            for node in products
+            for value in node.inputs[:2]
+            if value is not None
+        )
+
+    def in_steps(self, values: Mapping[str, UnitValues]) -> UnitValues:
+        """``real`` among the ``values`` of a run, in steps, zero point left out: float64."""
+        return values[self.real].astype(np.float64) / self.scale
+
+    def levels(self, reals: UnitValues) -> UnitValues:
+        """The levels of dequantized numbers: int64."""
+        return np.rint(reals.astype(np.float64) / self.scale).astype(np.int64) + self.zero_point
+
+    def reals(self, levels: UnitValues) -> UnitValues:
+        """What ``levels`` stand for: float32."""
+        return (levels.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
+
+    def rounded(self, steps: UnitValues) -> UnitValues:
+        """Numbers in steps, zero point left out, as levels within all limits: float64; without a grid themselves."""
+        if self.grid is None:
+            return steps
+        limited = np.clip(steps, self.ends.low, self.ends.high)
+        return np.asarray(np.clip(np.rint(limited) + self.zero_point, self.lowest, self.highest))
+
+
+def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
+    """The pieces of ``model``, in its order: one for each value with one static grid of at most 16 bits.
+
+    Where an operator with graphs of its own reads values from outside, no piece can be cut out.
+
+    Raises:
+        InputError: a Q or DQ means nothing.
+    """
+    shaped = with_shapes(model)
+    used = _behind_outputs(shaped)
+    quantizers = [node for node in shaped.graph if node in used and _on_one_grid(node)]
+    borders = {_levels(node) for node in quantizers}
+    units = (_unit(shaped, node, borders) for node in quantizers)
+    return tuple(unit for unit in units if unit is not None)
+
+
+def whole_unit(model: ir.Model, value: str) -> QuantizedUnit | None:
+    """All of ``model`` as the piece that makes ``value``, its output, with the levels inside; None: none can be cut.
+
+    Raises:
+        InputError: a Q or DQ means nothing.
+    """
+    shaped = with_shapes(model)
+    for node in (one for one in shaped.graph if _on_one_grid(one) and _levels(one).name == value):
+        return _unit(shaped, node, {_levels(node)})
+    return next((_real_unit(shaped, one, set()) for one in shaped.graph.outputs if one.name == value), None)
+
+
+def levels_without_unit(model: ir.Model, units: Sequence[QuantizedUnit]) -> tuple[str, ...]:
+    """The values on one grid of ``model`` that none of ``units`` makes."""
+    made = {unit.value for unit in units}
+    names = (str(_levels(node).name) for node in model.graph if _on_one_grid(node))
+    return tuple(name for name in names if name not in made)
+
+
+def _behind_outputs(model: ir.Model) -> set[ir.Node]:
+    """The nodes that an output needs: what no one reads is dropped by every engine."""
+    used: set[ir.Node] = set()
+    waiting = [value.producer() for value in model.graph.outputs]
+    while waiting:
+        node = waiting.pop()
+        if node is not None and node not in used:
+            used.add(node)
+            waiting += [value.producer() for value in node.inputs if value is not None]
+    return used
+
+
+def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
+    """The pieces that make the float outputs of ``model`` out of its last levels, in their order; none of levels alone.
+
+    Raises:
+        InputError: a Q or DQ means nothing.
+    """
+    shaped = with_shapes(model)
+    borders = {_levels(node) for node in shaped.graph if _on_one_grid(node)}
+    return tuple(
+        unit
+        for output in shaped.graph.outputs
+        if output not in borders and (unit := _real_unit(shaped, output, borders)) is not None and unit.operators
+    )
+
+
+def _real_unit(model: ir.Model, output: ir.Value, borders: set[ir.Value]) -> QuantizedUnit | None:
+    feeds, between = _between(model, output, borders)
+    name, piece = str(output.name), _extracted(model, feeds, output) if feeds else None
+    if piece is None:
+        return None
+    return QuantizedUnit(
+        value=name,
+        node=node_key(between[-1]) if between else name,
+        operators=tuple(node.op_type for node in between),
+        graph=piece,
+        feeds=tuple(str(feed.name) for feed in feeds),
+        real=name,
+        stands_for=name,
+        grid=None,
+        ends=Ends(low=-_ENDLESS, high=_ENDLESS),
+    )
+
+
+def _on_one_grid(node: ir.Node) -> bool:
+    if node.op_type != "QuantizeLinear" or is_constant(node.inputs[0]):
+        return False
+    grid = grid_of(node)
+    return grid is not None and grid.axis is None and grid.qtype.bits <= _MOST_BITS
+
+
+def _levels(quantizer: ir.Node) -> ir.Value:
+    clip = clip_of_levels(quantizer)
+    return (quantizer if clip is None else clip).outputs[0]
+
+
+def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> QuantizedUnit | None:
+    grid, levels, source = grid_of(quantizer), _levels(quantizer), quantizer.inputs[0]
+    assert grid is not None
+    assert source is not None
+    feeds, between = _between(model, levels, borders)
+    piece = _extracted(model, feeds, levels) if feeds else None
+    if piece is None:
+        return None
+    operators = [node for node in between if node is not levels.producer()]
+    lowest, highest = _grid_ends(quantizer, grid)
+    ends = Ends.of_grid(lowest, highest, int(grid.zero_point))
+    stands_for = _first_real(source)
+    maker = source.producer()
+    if (limits := limits_of(maker, float(grid.scale))) is not None and maker is not None:
+        ends, source = ends.within(*limits), maker.inputs[0]
+    return QuantizedUnit(
+        value=str(levels.name),
+        node=node_key(operators[-1] if operators else quantizer),
+        operators=tuple(node.op_type for node in operators),
+        graph=piece,
+        feeds=tuple(str(feed.name) for feed in feeds),
+        real=str(source.name if source is not None else ""),
+        stands_for=stands_for,
+        grid=grid,
+        ends=ends,
+        lowest=lowest,
+        highest=highest,
+        origin="" if origin_of(quantizer) == node_key(quantizer) else origin_of(quantizer),
+    )
+
+
+_PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+
+
+def _first_real(value: ir.Value) -> str:
+    """The float value that ``value`` is, or whose levels it comes out of."""
+    maker = value.producer()
+    while maker is not None and maker.op_type in _PAIRS | {"Clip"} and not _is_clip_of_reals(maker):
+        source = maker.inputs[0]
+        if source is None or is_constant(source):
+            break
+        value, maker = source, source.producer()
+    return str(value.name)
+
+
+def _is_clip_of_reals(node: ir.Node) -> bool:
+    """Whether ``node`` clips numbers rather than levels."""
+    maker = None if node.inputs[0] is None else node.inputs[0].producer()
+    return node.op_type == "Clip" and (maker is None or clip_of_levels(maker) is not node)
+
+
+def _extracted(model: ir.Model, feeds: list[ir.Value], result: ir.Value) -> ir.Model | None:
+    """The piece; None: an operator in it has a graph of its own that reads values from outside."""
+    try:
+        return ir.Model(ir.convenience.extract(model.graph, feeds, [result]), ir_version=model.ir_version)
+    except ValueError:
+        return None
+
+
+def _between(model: ir.Model, result: ir.Value, borders: set[ir.Value]) -> tuple[list[ir.Value], list[ir.Node]]:
+    """What ``result`` is made of, and the operators that make it, but for the pairs, in order."""
+    feeds, nodes = _behind(result, borders, set(model.graph.inputs))
+    order = {node: index for index, node in enumerate(model.graph)}
+    return feeds, sorted((node for node in nodes if node.op_type not in _PAIRS), key=order.__getitem__)
+
+
+def _behind(levels: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]) -> tuple[list[ir.Value], set[ir.Node]]:
+    """The borders and graph inputs that ``levels`` are made of, and the nodes in between."""
+    feeds: dict[ir.Value, None] = {}
+    nodes: set[ir.Node] = set()
+    waiting = [levels]
+    while waiting:
+        value = waiting.pop()
+        maker = value.producer()
+        if value is not levels and (value in borders or value in inputs):
+            feeds[value] = None
+        elif maker is not None and maker not in nodes:
+            nodes.add(maker)
+            waiting += [one for one in maker.inputs if one is not None]
+    return list(feeds), nodes
+
+
+def limits_of(node: ir.Node | None, scale: float) -> tuple[float, float] | None:
+    """What a Relu or Clip with constant ends lets through, in steps; None of any other node."""
+    if node is None or node.domain or node.op_type not in {"Relu", "Clip"}:
+        return None
+    if node.op_type == "Relu":
+        return 0.0, _ENDLESS
+    low, high = (_end(node, index) for index in (1, 2))
+    if low is None or high is None:
+        return None
+    return low / scale, high / scale
+
+
+def _end(clip: ir.Node, index: int) -> float | None:
+    """One end of a Clip; endless where it is left out, None where it is computed."""
+    value = clip.inputs[index] if index < len(clip.inputs) else None
+    if value is None:
+        return -_ENDLESS if index == 1 else _ENDLESS
+    constant = constant_value(value)
+    return None if constant is None else float(constant.reshape(()))
+
+
+def _grid_ends(quantizer: ir.Node, grid: QParams) -> tuple[int, int]:
+    """The lowest and highest level: those of the type, or of the Clip behind."""
+    clip = clip_of_levels(quantizer)
+    low, high = (-_ENDLESS, _ENDLESS) if clip is None else (_end(clip, 1), _end(clip, 2))
+    assert low is not None
+    assert high is not None
+    return int(max(grid.qtype.qmin, low)), int(min(grid.qtype.qmax, high))
+
+
+# The numbers of one node on a few samples, as arrays: what its cause is read from.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Replay:
+    """The piece alone on the same levels in front once more: what it gave, and what it had given just before."""
+
+    levels: Array
+    before: Array
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Captured:
+    """A unit at work.
+
+    Args:
+        unit: the piece of the quantized graph; without a grid its result is real, as ``found`` and ``again`` then are.
+        errors: what was counted of it over all samples.
+        feeds: levels in front of it in the patient's own run, by name.
+        found: levels that the patient had behind it there.
+        again: levels that the patient's backend makes of ``feeds`` with the piece alone; None: it fails on it.
+        crash: why it does, in a sentence; empty otherwise.
+        real: the number in front of rounding by real arithmetic on ``feeds``, in steps, zero point left out: float64.
+        fed: fp32 numbers in front, rounded to the grids there. isolated: levels that the backend makes of ``fed``.
+        expected: the fp32 value itself, real.
+        replays: of ``feeds``, at other times.
+    """
+
+    unit: QuantizedUnit
+    errors: NodeErrors
+    feeds: Mapping[str, Array]
+    found: Array
+    again: Array | None
+    crash: str = ""
+    real: Array
+    fed: Mapping[str, Array]
+    isolated: Array | None
+    expected: Array
+    replays: tuple[Replay, ...] = ()
