@@ -1,21 +1,16 @@
 """Memory → words: runs as a terminal summary, a Markdown page, an offline HTML page and PNG charts."""
 
-from qbench.reporting.assembly import build_report, build_reports
-from qbench.reporting.compared import Comparison, compare, newest_comparison
+from qbench.reporting.assembly import NOTHING, Memory, build_report, build_reports, read_memory, remember
 from qbench.reporting.export import EXPORT_FORMATS, EXPORT_KEYS, cell_facts, export_pieces, export_text
-from qbench.reporting.found import Found
-from qbench.reporting.found_words import found_text
+from qbench.reporting.findings_view import Found, found_text
 from qbench.reporting.github import add_step_summary, annotations, step_summary
-from qbench.reporting.line import Line
+from qbench.reporting.html import compare_page, finding_page, html_pages
 from qbench.reporting.markdown import markdown_text
-from qbench.reporting.memory import NOTHING, Memory, read_memory, remember
-from qbench.reporting.pace import Pace, last_seconds, left_text
-from qbench.reporting.past import READ
-from qbench.reporting.recent import WINDOW, Recent, recent_runs
+from qbench.reporting.progress import WINDOW, Pace, Recent, last_seconds, left_text, recent_runs
 from qbench.reporting.report import Report
-from qbench.reporting.site import compare_page, finding_page, html_pages
-from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, styled_lines, summary_lines, summary_text
-from qbench.reporting.view import CellKey, CellView, MetricView
+from qbench.reporting.run_comparison import Comparison, compare, newest_comparison
+from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, Line, styled_lines, summary_lines, summary_text
+from qbench.reporting.view import READ, CellKey, CellView, MetricView
 from qbench.reporting.writing import KINDS, front_pages, write_comparison, write_reports
 
 __all__ = [

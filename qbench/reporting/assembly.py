@@ -1,25 +1,278 @@
-"""Runs → Report: the newest run of a suite, read beside the runs before it."""
+"""Runs → Report: the newest run of a suite next to the runs before it."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
 
-from qbench.judging import FP32
-from qbench.reporting.causes import group_causes, headline_of
-from qbench.reporting.coarse_margins import coarse_notices
-from qbench.reporting.found import findings_of, with_findings
-from qbench.reporting.lines import read_run
-from qbench.reporting.memory import NOTHING, AcceptedHits, Memory, accepted_share
-from qbench.reporting.parts import with_parts
-from qbench.reporting.past import Cells, read_cells
-from qbench.reporting.recent import WINDOW
-from qbench.reporting.report import Matrix, Report
-from qbench.reporting.significance import significance_notice
+from qbench.judging import FP32, IDEAL, Cell, LossParts, benjamini_hochberg, loss_midp, parts_of_counts, rough_percent
+from qbench.reporting.findings_view import findings_of, with_findings
+from qbench.reporting.format import SYMBOLS, counted, thousands
+from qbench.reporting.progress import WINDOW
+from qbench.reporting.report import Matrix, Report, group_causes, headline_of
 from qbench.reporting.timeline import Trend
 from qbench.reporting.trends import group_steps, trend_of
-from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView, RunView
-from qbench.reporting.words import SYMBOLS, counted
-from qbench.tracking import Run
+from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView, read_cells, read_run
+from qbench.tracking import (
+    AcceptedLevel,
+    AcceptedLevels,
+    Annotation,
+    Regression,
+    Run,
+    accepted_levels,
+    baseline_path,
+    cell_of_line,
+    find_alerts,
+    find_baseline,
+    group_alerts,
+    load_annotations,
+    main_line,
+    metrics_of_line,
+    trend_series,
+)
+
+# Margins that are finer than what is counted: under one sample only a proven loss is red, under one edit every edit.
+#
+# 0.5 % of 100 right samples is half a sample. People who set such a number believe that something is watched.
+
+_NAMED = 3
+
+
+def coarse_notices(cells: Sequence[CellView]) -> tuple[str, ...]:
+    """A sentence for each number of samples and rule of which one sample is more than is admitted."""
+    groups: dict[tuple[int, str, bool], list[tuple[CellView, str]]] = {}
+    for cell in cells:
+        for metric, rule in _coarse(cell):
+            groups.setdefault((metric.out_of, rule, metric.proportion), []).append((cell, metric.name))
+    return tuple(_sentence(*what, found) for what, found in groups.items())
+
+
+def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
+    """The metrics of ``cell`` whose margin is under one sample, or one edit, each with the rule that set it."""
+    if cell.outcome == ABSENT:
+        return
+    metrics = {metric.name: metric for metric in cell.metrics}
+    for gate in cell.gates:
+        metric = metrics.get(gate.metric) if gate.kind == "loss" else None
+        if metric is None:
+            continue
+        single = metric.margin is not None and not metric.proportion and 0 < metric.margin * metric.out_of < 1
+        if gate.state == "shown" or single:
+            yield metric, gate.rule
+
+
+def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[CellView, str]]) -> str:
+    metrics = dict.fromkeys(name for _, name in found)
+    names = " and ".join(metrics)
+    models = list(dict.fromkeys(cell.key.model for cell, _ in found))
+    where = ", ".join(models) if len(models) <= _NAMED else counted(len(models), "model")
+    one = f"one {'sample of' if proportion else 'count of'} {thousands(out_of)} is {rough_percent(1 / out_of)}"
+    does, is_ = ("does", "is") if len(metrics) == 1 else ("do", "are")
+    so = f"{does} not gate" if proportion else f"{is_} red at any single loss"
+    why = ", as no greater loss is proven" if proportion else ""
+    return (
+        f"{one}, more than {rule} admits: {names} {so} in {counted(len({cell.key for cell, _ in found}), 'cell')} "
+        f"({where}){why}; more samples or a wider tolerance would gate it as meant."
+    )
+
+
+# Which losses of a run stand out from what chance would show in so many cells: a line of information, never a gate.
+#
+# One test a quantized cell that labels judge, none of any other: McNemar's one-sided mid-p of its first metric that is
+# a share of right samples, adjusted over the run by Benjamini and Hochberg. Cells share samples and move together,
+# which it stands.
+
+LEVEL = 0.05
+
+
+def significant_losses(cells: Sequence[CellView]) -> tuple[tuple[tuple[CellView, float], ...], int]:
+    """((cell, adjusted p) of the losses at 5 %, the surest first; how many cells were tested)."""
+    tested = [(cell, metric) for cell in cells if (metric := _tested(cell)) is not None]
+    adjusted = benjamini_hochberg([loss_midp(metric.losses, metric.gains) for _, metric in tested])
+    found = [(cell, p) for (cell, _), p in zip(tested, adjusted, strict=True) if p <= LEVEL]
+    return tuple(sorted(found, key=lambda pair: (pair[1], pair[0].key))), len(tested)
+
+
+def significance_notice(cells: Sequence[CellView]) -> str:
+    """The line; empty where fewer than two cells were tested, or none stands out."""
+    found, tests = significant_losses(cells)
+    if tests < 2 or not found:
+        return ""
+    named = ", ".join(cell.key.name for cell, _ in found[:_NAMED])
+    more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+    verb = "loses" if len(found) == 1 else "lose"
+    return (
+        f"{len(found)} of the {counted(tests, 'cell')} that labels judge {verb} more samples than chance explains "
+        f"(Benjamini-Hochberg 5 %, for information): {named}{more}."
+    )
+
+
+def _tested(cell: CellView) -> MetricView | None:
+    if cell.key.schema == FP32 or cell.outcome == ABSENT:
+        return None
+    return next((m for m in cell.metrics if m.proportion and m.against_labels and m.out_of == m.n), None)
+
+
+# Which cells of a run have a loss in two parts: those beside which ``integer-ideal`` ran the very same graph.
+
+
+def with_parts(cells: Iterable[CellView]) -> tuple[CellView, ...]:
+    """``cells``, each with the parts of its lead metric's change where they can be told."""
+    found = tuple(cells)
+    ideals = {(c.key.model, c.key.column): c for c in found if c.key.backend == IDEAL}
+    return tuple(replace(cell, parts=_parts(cell, ideals.get((cell.key.model, cell.key.column)))) for cell in found)
+
+
+def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
+    """None unless both scored the same samples with the same quantized graph, beside the same fp32 answers."""
+    if ideal is None or cell.key.backend == IDEAL or cell.lead is None or not cell.lead.against_labels:
+        return None
+    same = cell.data == ideal.data and "quantized" in cell.digests
+    middle = next((metric for metric in ideal.metrics if metric.name == cell.lead.name), None)
+    if not same or middle is None or cell.digests["quantized"] != ideal.digests.get("quantized"):
+        return None
+    if (middle.reference_hits, middle.out_of) != (cell.lead.reference_hits, cell.lead.out_of):
+        return None
+    return parts_of_counts(
+        cell.lead.name,
+        reference=cell.lead.reference_hits,
+        ideal=middle.hits,
+        hits=cell.lead.hits,
+        out_of=cell.lead.out_of,
+        unit=cell.lead.unit,
+    )
+
+
+# What a report knows beside the runs: what people accepted, which series got worse, and what was said of it.
+
+AcceptedHits = Mapping[tuple[CellKey, str, str], AcceptedLevel]
+"""(cell, metric, environment class) → what was accepted there, in one suite."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """``accepted`` is what the baselines hold, ``regressions`` what got worse in each suite."""
+
+    accepted: AcceptedLevels = field(default_factory=dict)
+    regressions: Mapping[str, tuple[Regression, ...]] = field(default_factory=dict)
+
+    def accepted_in(self, suite: str) -> AcceptedHits:
+        """What was accepted in ``suite``, by the keys of a report."""
+        return {
+            (CellKey(cell.model, cell.backend, cell.schema, cell.variant), metric, environment): level
+            for (cell, metric, environment), level in self.accepted.items()
+            if cell.suite == suite
+        }
+
+
+NOTHING = Memory()
+
+
+def remember(
+    runs: Sequence[Run],
+    *,
+    accepted: AcceptedLevels,
+    annotations: Sequence[Annotation] = (),
+    commits: Sequence[str] | None = None,
+) -> Memory:
+    """The memory beside ``runs``, oldest → newest.
+
+    Args:
+        commits: the main line of the project under test, the earliest first; None: as the runs have it.
+    """
+    line = main_line(runs, ()) if commits is None else tuple(commits)
+    series = trend_series(_moving(runs, accepted), commits=line)
+    alerts = find_alerts(series, commits=line, accepted=accepted, annotations=annotations)
+    suites = dict.fromkeys(alert.cell.suite for alert in alerts)
+    return Memory(
+        accepted=accepted,
+        regressions={suite: group_alerts([a for a in alerts if a.cell.suite == suite], line) for suite in suites},
+    )
+
+
+def read_memory(
+    runs: Sequence[Run],
+    baselines: Path,
+    annotations: Path,
+    *,
+    parents: Sequence[str] = (),
+    equivalents: Mapping[str, Sequence[tuple[str, ...]]] = MappingProxyType({}),
+) -> Memory:
+    """The memory beside ``runs`` that the folder of ``baselines`` and the file of ``annotations`` hold.
+
+    Args:
+        parents: the commits of the project's own line, as its repository has them; none: as the runs have it.
+        equivalents: suite → its groups of classes whose results are comparable, as in ``Rules``.
+
+    Raises:
+        StoreError: a baseline or the annotations cannot be read.
+    """
+    accepted: dict[tuple[Cell, str, str], AcceptedLevel] = {}
+    classes = {str(line.get("environment_class", "")) for run in runs for line in run.cells} - {""}
+    for suite, model in sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells}):
+        path = baseline_path(baselines, suite, model)
+        stored, groups = find_baseline(path), equivalents.get(suite, ())
+        if stored is not None:
+            accepted.update(accepted_levels(suite, [stored], classes=classes, equivalents=groups))
+    notes = load_annotations(annotations)
+    return remember(runs, accepted=accepted, annotations=notes, commits=main_line(runs, parents))
+
+
+def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -> float | None:
+    """What was accepted for ``metric`` of ``cell`` where it was last measured; None on other samples."""
+    known = accepted.get((cell.key, metric.name, cell.environment_class))
+    if known is None or not set(cell.data.split("+")) <= known.data:
+        return None
+    return known.hits / metric.out_of
+
+
+def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
+    """``runs`` with only those metrics that can raise an alert: they moved, or something else was accepted for them.
+
+    Nine series in ten never move; a series that stands still has one level, hence no step, and where that is the
+    accepted one, no slide.
+    """
+    before: dict[Cell, Mapping[str, Any]] = {}
+    moving: dict[Cell, set[str]] = {}
+    compared: set[tuple[Cell, str]] = set()
+    lines = [[(cell_of_line(line), line) for line in run.cells] for run in runs]
+    for of_run in lines:
+        for cell, line in of_run:
+            metrics, environment = metrics_of_line(line), str(line.get("environment_class", ""))
+            if (cell, environment) not in compared:
+                compared.add((cell, environment))
+                moving.setdefault(cell, set()).update(_off(cell, environment, metrics, accepted))
+            known = before.setdefault(cell, metrics)
+            if metrics != known:
+                moved = {name for name, counts in metrics.items() if counts != known.get(name, counts)}
+                moving.setdefault(cell, set()).update(moved)
+                before[cell] = {**known, **metrics}
+    return [
+        replace(run, cells=tuple(_thinned(line, moving[cell]) for cell, line in of_run if moving[cell]))
+        for run, of_run in zip(runs, lines, strict=True)
+    ]
+
+
+def _off(cell: Cell, environment: str, metrics: Mapping[str, Any], accepted: AcceptedLevels) -> Iterator[str]:
+    """The metrics of ``cell`` that are not what was accepted for them."""
+    for metric, counts in metrics.items():
+        level = accepted.get((cell, metric, environment))
+        if level is not None and counts.get("hits") != level.hits:
+            yield metric
+
+
+def _thinned(line: Mapping[str, Any], metrics: set[str]) -> Mapping[str, Any]:
+    """What ``trend_series`` reads of ``line``, with these ``metrics`` alone."""
+    kept = {name: counts for name, counts in metrics_of_line(line).items() if name in metrics}
+    return {**{key: line[key] for key in _READ if key in line}, "metrics": kept}
+
+
+_READ = ("suite", "model", "backend", "schema", "variant", "environment_class", "digests")
+
+
+# Runs → Report: the newest run of a suite, read beside the runs before it.
 
 
 def build_report(

@@ -1,19 +1,259 @@
-"""A trend as inline SVG: the values of each environment class, steps, and what they are measured by.
-
-Colours are classes of the page's style sheet; shapes and labels say the same without them.
-"""
+"""A trend as inline SVG."""
 
 import itertools
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from itertools import pairwise
 from typing import NamedTuple
 
-from qbench.reporting.axis import run_axis
-from qbench.reporting.bands import confidence_band, environment_bands, levels, marked_switches
-from qbench.reporting.frame import BOTTOM, HEIGHT, RIGHT, TOP, WIDTH, Frame, frame_of, number
-from qbench.reporting.timeline import Series, Step, Trend
-from qbench.reporting.view import CellView, RunView
-from qbench.reporting.words import change_text, value_text
+from qbench.reporting.format import MINUS, SYMBOLS, change_text, counted, percent, thousands, value_text
+from qbench.reporting.timeline import Mark, Series, Step, Switch, Trend
+from qbench.reporting.trends import OTHER_SAMPLES, class_difference
+from qbench.reporting.view import CellView, MetricView, RunView
+
+# Where a value lies on the canvas of a chart.
+#
+#     x = left + position · width / (runs − 1)        y = top + (high − value) · height / (high − low)
+#
+# The span [low, high] holds every value, the limit and the accepted result, and the reference unless it is so far away
+# that the values would become a flat line. The band of confidence may reach beyond it and is cut off there.
+
+WIDTH, HEIGHT = 280, 109
+LEFT, RIGHT, TOP, BOTTOM = 4, 58, 16, 29
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """Where a value of run ``position`` lies on the canvas."""
+
+    low: float
+    high: float
+    runs: int
+
+    def x(self, position: float) -> float:
+        """The horizontal place of a run, in SVG units."""
+        width = WIDTH - LEFT - RIGHT
+        return LEFT + (width if self.runs < 2 else position * width / (self.runs - 1))
+
+    def y(self, value: float) -> float:
+        """The vertical place of a value, in SVG units."""
+        return TOP + (self.high - value) * (HEIGHT - TOP - BOTTOM) / (self.high - self.low)
+
+    def cut(self, value: float) -> float:
+        """The vertical place of ``value``, or of the nearest that is shown."""
+        return self.y(min(max(value, self.low), self.high))
+
+
+def frame_of(trend: Trend, runs: int) -> Frame:
+    """The span that shows the values of ``trend`` over ``runs`` runs."""
+    metric = trend.metric
+    values = [value for series in trend.series for value in series.values] or [metric.value]
+    values.extend(mark.limit for mark in trend.marks if mark.limit is not None)
+    values.extend([] if trend.accepted is None else [trend.accepted])
+    low, high = min(values), max(values)
+    spread = max(high - low, 0.004 * abs(metric.reference), 1 / metric.out_of)
+    references = [mark.reference for mark in trend.marks] or [metric.reference]
+    if max(low - min(references), max(references) - high) <= 3 * spread:
+        low, high = min(low, *references), max(high, *references)
+    pad = max(0.08 * (high - low), 0.15 * spread)
+    return Frame(low - pad, high + pad, runs)
+
+
+def number(value: float) -> str:
+    """``value`` in SVG units, to a tenth."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+# What stands below the chart of a trend: when its first, middle and last run were, or which commit they measured.
+
+_DATED = re.compile(r"\d{4}-\d\d-\d\d ")
+_LETTER = 5.8
+"""Width of a digit, in SVG units."""
+
+
+def run_axis(runs: Sequence[RunView], frame: Frame) -> str:
+    """Names of the first, the middle and the last of ``runs`` at their places: days, or times where all are of one day.
+
+    A run without a time is named by its commit. What would touch its neighbour is left out.
+    """
+    if not runs:
+        return ""
+    last = len(runs) - 1
+    wanted = [(0, "start"), (last, "end"), (last // 2, "middle")] if last else [(0, "end")]
+    taken: list[tuple[float, float]] = []
+    shown = []
+    same_day = last > 0 and len({run.started[:10] for run in runs}) == 1
+    for place, anchor in wanted:
+        text, x = _name(runs[place], same_day=same_day), frame.x(place)
+        left = x - _LETTER * len(text) * {"start": 0.0, "middle": 0.5, "end": 1.0}[anchor]
+        right = left + _LETTER * len(text)
+        if all(right + 6 < start or left > end + 6 for start, end in taken):
+            taken.append((left, right))
+            shown.append(f'<tspan x="{x:.0f}" text-anchor="{anchor}">{text}</tspan>')
+    return f'<text class="axis-label" y="{HEIGHT - 2}">{"".join(shown)}</text>'
+
+
+def _name(run: RunView, *, same_day: bool) -> str:
+    text = run.commit[:7] or run.id[:8]
+    if _DATED.match(run.started):
+        text = run.started[11:16] if same_day else run.started[:10]
+    return "".join(letter if letter.isalnum() or letter in "-:" else "." for letter in text)
+
+
+# What stands behind the line of a chart: environments, confidence, margin, and the levels it is measured by.
+#
+# Environments alternate in shade, the newest on the page's own ground; margin, fp32 and limit are drawn as they were in
+# each stretch of runs, and only today's have labels.
+
+LABEL_GAP = 10.5
+LETTER = 4.9
+"""Width of a letter of a label, in SVG units, on average."""
+MAX_SWITCHES = 3
+"""More changes of class than this are machines by turns: then only what takes the place of another is marked."""
+_SWITCH_Y = HEIGHT - 16
+
+
+def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
+    """A shade behind every second environment, a line at each change, and what is new in words."""
+    switches = marked_switches(trend)
+    if not switches:
+        return
+    places = [(frame.x(s.position - 1) + frame.x(s.position)) / 2 for s in switches]
+    edges = [float(LEFT), *places, float(WIDTH - RIGHT)]
+    for left, right in list(pairwise(edges))[-2::-2]:
+        yield (
+            f'<rect class="environment" x="{number(left)}" y="{TOP - 12}" width="{number(right - left)}"'
+            f' height="{HEIGHT - TOP - BOTTOM + 12}"/>'
+        )
+    for switch, (x, label, anchor) in zip(switches, _switch_labels(switches, places), strict=True):
+        shift = -3 if anchor == "end" else 3
+        yield f'<path class="switch" d="M{x:.1f} {TOP - 12}V{_SWITCH_Y + 1}"/>'
+        yield (
+            f'<text class="label" x="{x + shift:.1f}" y="{_SWITCH_Y}" text-anchor="{anchor}">{escape(label)}'
+            f"<title>{escape(switch.label)}</title></text>"
+        )
+
+
+def marked_switches(trend: Trend) -> tuple[Switch, ...]:
+    """The changes that are marked: all where they are few, else those of class to one that takes another's place.
+
+    A machine that takes turns with others returns; one whose firmware is new comes under a new name, and the old name
+    never again.
+    """
+    if len(trend.switches) <= MAX_SWITCHES:
+        return trend.switches
+    spans = sorted((s.positions[0], s.positions[-1], s.environment_class) for s in trend.series if s.positions)
+    found = [switch for switch in trend.switches if switch.label == OTHER_SAMPLES]
+    gone: set[str] = set()
+    for first, _, name in spans:
+        ended = [(last, other) for _, last, other in spans if last < first and other not in gone]
+        if ended:
+            before = max(ended)[1]
+            gone.add(before)
+            found.append(Switch(position=first, label=class_difference(before, name)))
+    return tuple(sorted(found, key=lambda switch: switch.position)[-MAX_SWITCHES:])
+
+
+def _switch_labels(switches: Sequence[Switch], places: Sequence[float]) -> Iterable[tuple[float, str, str]]:
+    """(place, label, anchor) of each switch, from left to right: on its roomier side, cut where that is too narrow.
+
+    To the right there is room up to the next switch, to the left back to the label before or the switch itself.
+    """
+    free = float(LEFT)
+    for switch, x, after in zip(switches, places, [*places[1:], float(WIDTH)], strict=True):
+        right, left = after - x - 6, x - free - 6
+        wanted = LETTER * len(switch.label)
+        anchor = "start" if wanted <= right or right >= left else "end"
+        fits = int((right if anchor == "start" else left) / LETTER)
+        label = switch.label if len(switch.label) <= fits else switch.label[: max(fits - 1, 0)].rstrip(" ,") + "…"
+        free = x + 3 + LETTER * len(label) if anchor == "start" else x
+        yield x, label, anchor
+
+
+def confidence_band(series: Series, frame: Frame) -> Iterable[str]:
+    """The 95 % interval of each value of ``series`` as one area, where it is known."""
+    if len(series.band) < 2:
+        return
+    places = [frame.x(position) for position in series.positions]
+    upper = _bends(places, [frame.cut(high) for _, high in series.band])
+    lower = _bends(places, [frame.cut(low) for low, _ in series.band])
+    outline = "L".join(f"{number(x)} {number(y)}" for x, y in [*upper, *reversed(lower)])
+    yield f'<path class="confidence" d="M{outline}Z"/>'
+
+
+def levels(trend: Trend, frame: Frame) -> Iterable[str]:
+    """The band of the margin; the lines of fp32, the limit and the accepted result; labels for today's."""
+    metric = trend.metric
+    shown = all(frame.low < mark.reference < frame.high for mark in trend.marks)
+    spans = _spans(trend.marks, frame)
+    for (left, end), mark in zip(spans, trend.marks, strict=True):
+        if shown and mark.limit is not None:
+            top, bottom = sorted((frame.y(mark.reference), frame.y(mark.limit)))
+            yield (
+                f'<rect class="margin" x="{number(left)}" y="{top:.1f}" width="{number(end - left)}"'
+                f' height="{bottom - top:.1f}"/>'
+            )
+    lines: tuple[tuple[str, str, float | None, list[float | None]], ...] = (
+        ("fp32", "fp32", metric.reference if shown else None, [m.reference if shown else None for m in trend.marks]),
+        ("limit", "limit", metric.limit, [mark.limit for mark in trend.marks]),
+        ("approved", SYMBOLS["accepted"], trend.accepted, [trend.accepted] * len(trend.marks)),
+    )
+    labels = []
+    for name, word, newest, heights in lines:
+        path = _stairs(spans, heights, frame)
+        if path:
+            yield f'<path class="{name}" d="{path}"/>'
+        if newest is not None and frame.low < newest < frame.high:
+            labels.append((frame.y(newest) + 3, f"{word} {_short(metric, newest)}"))
+    for height, text in _apart(labels):
+        yield f'<text class="label" x="{WIDTH - RIGHT + 5}" y="{height:.1f}">{text}</text>'
+
+
+def _short(metric: MetricView, value: float) -> str:
+    return percent(value).replace(" %", "") if metric.unit == "%" else f"{value:.5g}".replace("-", MINUS)
+
+
+def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """``labels`` (height, text), the highest first, moved so that none covers another."""
+    placed: list[tuple[float, str]] = []
+    for height, text in sorted(labels):
+        placed.append((max(height, placed[-1][0] + LABEL_GAP) if placed else height, text))
+    over = max(placed[-1][0] - (HEIGHT - BOTTOM + 6), 0.0) if placed else 0.0
+    return [(height - over, text) for height, text in placed]
+
+
+def _spans(marks: Sequence[Mark], frame: Frame) -> list[tuple[float, float]]:
+    """From where to where each mark holds: half way to its neighbours, and over the whole width."""
+    inner = [(frame.x(a.last) + frame.x(b.first)) / 2 for a, b in pairwise(marks)]
+    edges = [float(LEFT), *inner, float(WIDTH - RIGHT)]
+    return list(pairwise(edges)) if marks else []
+
+
+def _stairs(spans: Sequence[tuple[float, float]], heights: Sequence[float | None], frame: Frame) -> str:
+    """A path of one flat stretch a span, joined by upright ones; a gap where there is no level."""
+    path, before = "", None
+    for (left, right), level in zip(spans, heights, strict=True):
+        if level is not None and level == before:  # only the other of the lines moves here
+            path = path[: path.rindex("H")] + f"H{number(right)}"
+        elif level is not None:
+            start = f"M{number(left)} {frame.y(level):.1f}" if before is None else f"V{frame.y(level):.1f}"
+            path += f"{start}H{number(right)}"
+        before = level
+    return path
+
+
+def _bends(places: Sequence[float], heights: Sequence[float]) -> list[tuple[float, float]]:
+    """The points of a line without those in the middle of a flat stretch."""
+    points = list(zip(places, heights, strict=True))
+    inner = zip(points, points[1:], points[2:], strict=False)
+    return [points[0], *(here for a, here, b in inner if not a[1] == here[1] == b[1]), points[-1]]
+
+
+# A trend as inline SVG: the values of each environment class, steps, and what they are measured by.
+#
+# Colours are classes of the page's style sheet; shapes and labels say the same without them.
 
 _BOLD = 6.6
 """Width of a bold digit of a step's label, in SVG units."""
@@ -178,3 +418,47 @@ def _last_mark(trend: Trend, cell: CellView, frame: Frame) -> str:
     if cell.is_red:
         return f'<path class="now red" d="M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"/>'
     return f'<circle class="now" cx="{x:.1f}" cy="{y:.1f}" r="2.8"/>'
+
+
+# Losses and gains of a cell over its runs as two areas: gains upwards, losses downwards, one scale for both.
+
+FLIPS_HEIGHT = 30
+MIDDLE = FLIPS_HEIGHT / 2
+
+
+def flips_svg(trend: Trend, runs: int) -> str:
+    """The areas of ``trend`` as one ``<svg>`` element; empty where no sample was ever answered otherwise."""
+    flips = {p: f for s in trend.series for p, f in zip(s.positions, s.flips, strict=True)}
+    most = max((max(pair) for pair in flips.values()), default=0)
+    if most == 0:
+        return ""
+    frame = Frame(0.0, 1.0, runs)
+    scale = (MIDDLE - 1) / most
+    down = _flip_area({p: scale * losses for p, (losses, _) in flips.items()}, frame)
+    up = _flip_area({p: -scale * gains for p, (_, gains) in flips.items()}, frame)
+    newest = flips[max(flips)]
+    words = f"Losses and gains over {counted(len(flips), 'run')}, at most {thousands(most)}"
+    words += f"; now {newest[0]} and {newest[1]}"
+    return (
+        f'<svg class="flips" viewBox="0 0 {WIDTH} {FLIPS_HEIGHT}" role="img"><title>{escape(words)}</title>'
+        f'<path class="axis" d="M{LEFT} {MIDDLE:g}H{WIDTH - RIGHT}"/>'
+        f'<path class="lost" d="{down}"/><path class="won" d="{up}"/>'
+        f'<text class="label" x="{WIDTH - RIGHT + 5}" y="{MIDDLE - 3:g}">gains</text>'
+        f'<text class="label" x="{WIDTH - RIGHT + 5}" y="{FLIPS_HEIGHT - 2}">losses</text></svg>'
+    )
+
+
+def _flip_area(heights: Mapping[int, float], frame: Frame) -> str:
+    """A path around what lies between the middle and ``heights`` (run → height), drawn only where that changes."""
+    half = 0.5 * (WIDTH - LEFT - RIGHT) / max(frame.runs - 1, 1)
+    path, level, end = "", 0.0, 0.0
+    for position, height in sorted(heights.items()):
+        start = max(frame.x(position) - half, float(LEFT))
+        if level and (height != level or start > end + 0.1):
+            path += f"H{number(end)}V{MIDDLE:g}"
+            level = 0.0
+        if height != level:
+            path += f"M{number(start)} {MIDDLE:g}V{number(MIDDLE + height)}"
+            level = height
+        end = min(frame.x(position) + half, float(WIDTH - RIGHT))
+    return path + (f"H{number(end)}V{MIDDLE:g}" if level else "")

@@ -1,21 +1,14 @@
-"""What GitHub shows of a run: annotations on the pull request, and the summary of the job.
-
-    ::error file=F,title=T::M        at most ten in all, one a group of cells or a new alert of the history
-    ::warning …                      for what is not sure
-
-In messages ``%``, carriage return and line feed are written %25, %0D, %0A; in properties ``:`` and ``,`` too, as %3A
-and %2C (GitHub Docs, "Workflow commands"; actions/toolkit, core/src/command.ts). A summary may have 1 MiB a step.
-"""
+"""Annotations on a pull request, and the job summary."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qbench.reporting.alert_table import alert_rows
+from qbench.reporting.format import change_text, counted, is_distance
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.report import Cause, Report
 from qbench.reporting.timeline import Step
+from qbench.reporting.trends import alert_rows
 from qbench.reporting.view import MetricView
-from qbench.reporting.words import change_text, counted, is_distance
 from qbench.storage import visible
 
 GROUPS = 10

@@ -1,29 +1,185 @@
-"""One page of a report as HTML that works offline: style, script and charts inside, nothing requested from anywhere."""
+"""The report as HTML pages that work offline."""
 
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from qbench.reporting import words
-from qbench.reporting.alert_table import alert_rows
-from qbench.reporting.chart import line_names, sparkline_svg, trend_svg
-from qbench.reporting.compared import Comparison
-from qbench.reporting.flips import flips_svg
-from qbench.reporting.found import Found
-from qbench.reporting.found_words import decibels, found_text, node_of, rounded_count, share
-from qbench.reporting.heat_map import heat_map
-from qbench.reporting.next_steps import next_steps
-from qbench.reporting.node_chart import nodes_svg
+from qbench.reporting import format as words
+from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
+from qbench.reporting.findings_view import Found, decibels, found_text, node_of, rounded_count, share
+from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, link
 from qbench.reporting.report import Report
-from qbench.reporting.still import stands_still, still_cells
+from qbench.reporting.run_comparison import Comparison
+from qbench.reporting.terminal import next_steps
 from qbench.reporting.timeline import StepGroup, Trend
-from qbench.reporting.trimming import trim_page, trim_script
-from qbench.reporting.view import ABSENT, CellKey, CellView
+from qbench.reporting.trends import alert_rows, is_eventful
+from qbench.reporting.view import ABSENT, CellKey, CellView, GateView, MetricView
 from qbench.storage import visible
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+
+
+# A page without what it does not use: rules of its style sheet that can match nothing in it, and space nobody sees.
+#
+# A rule stays when one of its selectors asks only for classes, ids and elements that the page has; every word of a
+# script counts as one, since scripts add some. What stands inside ``:not()`` or ``:nth-child()`` is not asked for.
+
+_STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
+_SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
+_TAG = re.compile(r"<([a-z][a-z0-9]*)([^>]*)>")
+_NAMES = re.compile(r'\b(?:class|id)="([^"]*)"')
+_COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
+_COMMA = re.compile(r",(?![^(\[]*[)\]])")
+_ASIDE = re.compile(r"\[[^\]]*\]|:(?:not|nth-child)\([^)]*\)")
+_ASKED = re.compile(r"[.#]([A-Za-z_][\w-]*)|(?:^|(?<=[\s>+~(]))([a-z][a-z0-9]*)")
+_VARIABLE = re.compile(r"(--[\w-]+):[^;}]*;?")
+
+
+def trim_page(page: str) -> str:
+    """``page``, whose ``<style>`` is our own, with only the rules and colours that it uses."""
+    words = set(re.findall(r"[\w-]+", " ".join(_SCRIPT.findall(page))))
+    for element, attributes in _TAG.findall(_SCRIPT.sub("", page)):
+        words |= {element, *" ".join(_NAMES.findall(attributes)).split()}
+    return _STYLE.sub(lambda style: f"<style>{trim_style(style[1], words)}</style>", page)
+
+
+def trim_style(sheet: str, words: set[str]) -> str:
+    """What of ``sheet`` can match where ``words`` are all the names and elements there are."""
+    kept = "".join(_kept(_COMMENT.sub("", sheet), words))
+    return _VARIABLE.sub(lambda one: one[0] if f"var({one[1]})" in kept else "", kept)
+
+
+def trim_script(script: str) -> str:
+    """``script`` without indentation and without the lines that are comments alone."""
+    lines = (line.strip() for line in script.splitlines())
+    return "\n".join(line for line in lines if line and not line.startswith("//"))
+
+
+def _kept(sheet: str, words: set[str]) -> Iterator[str]:
+    for head, body in _rules(sheet):
+        if head.startswith("@"):
+            inner = "".join(_kept(body, words))
+            if inner:
+                yield f"{_tight(head)}{{{inner}}}"
+            continue
+        chosen = [one for one in map(_tight, _COMMA.split(head)) if _names(one) <= words]
+        if chosen:
+            yield f"{','.join(chosen)}{{{_tight(body).rstrip(';')}}}"
+
+
+def _names(selector: str) -> set[str]:
+    return {name or element for name, element in _ASKED.findall(_ASIDE.sub("", selector))}
+
+
+def _rules(sheet: str) -> Iterator[tuple[str, str]]:
+    """(what stands before the brace, what stands between it and the brace that closes it) of each rule."""
+    at = 0
+    while (opened := sheet.find("{", at)) >= 0:
+        depth, end = 1, opened + 1
+        while depth:
+            depth += {"{": 1, "}": -1}.get(sheet[end], 0)
+            end += 1
+        yield sheet[at:opened].strip(), sheet[opened + 1 : end - 1]
+        at = end
+
+
+def _tight(text: str) -> str:
+    """``text`` without the space that has no meaning; before a colon and around a sign it has one."""
+    return re.sub(r"\s*([;,>])\s*|:\s+", lambda found: found[1] or ":", " ".join(text.split()))
+
+
+# The cells of a model in whose history there is nothing to see: a row each; what their gates say, equal words once.
+#
+# Most int8 results never move. A chart of them would say in a kilobyte what a row says in eighty letters.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillRow:
+    """One cell: its metrics in the order of the columns, and the 95 % interval of its lead, fractions, if it has one.
+
+    ``runs`` counts those in which it was measured.
+    """
+
+    cell: CellView
+    metrics: tuple[MetricView | None, ...]
+    interval: tuple[float, float] | None
+    runs: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Said:
+    """Something that is said of several cells, and what is said of each: (names of the cells, words)."""
+
+    what: GateView | None
+    lines: tuple[tuple[tuple[str, ...], str], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StillCells:
+    """The rows, backend by backend; ``metrics`` are the columns; ``said``: gates first, then notices."""
+
+    metrics: tuple[str, ...]
+    rows: tuple[StillRow, ...]
+    said: tuple[Said, ...]
+
+
+def stands_still(cell: CellView, trends: Sequence[Trend]) -> bool:
+    """Whether a row says as much of ``cell`` as a chart: its lead has one value, one reference and one limit."""
+    if cell.lead is None or cell.remedy or not trends or is_eventful(cell, trends):
+        return False
+    lead = trends[0]
+    values = {pair for series in lead.series for pair in zip(series.values, series.flips, strict=True)}
+    return len(values) == 1 and len(lead.marks) == 1 and lead.accepted in (None, cell.lead.value)
+
+
+def still_cells(report: Report, model: str) -> StillCells:
+    """The table of the cells of ``model`` that stand still."""
+    cells = (cell for cell in report.cells if cell.key.model == model)
+    found = [cell for cell in cells if stands_still(cell, report.trends.get(cell.key, ()))]
+    names = tuple(dict.fromkeys(metric.name for cell in found for metric in (cell.lead, *cell.metrics) if metric))
+    return StillCells(metrics=names, rows=tuple(_row(cell, report, names) for cell in found), said=_said(found))
+
+
+def _row(cell: CellView, report: Report, names: Sequence[str]) -> StillRow:
+    metrics = {metric.name: metric for metric in cell.metrics}
+    series = report.trends[cell.key][0].series
+    newest = max(series, key=lambda one: one.positions[-1])
+    return StillRow(
+        cell=cell,
+        metrics=tuple(metrics.get(name) for name in names),
+        interval=newest.band[-1] if newest.band else None,
+        runs=sum(len(one.positions) for one in series),
+    )
+
+
+def _said(cells: Sequence[CellView]) -> tuple[Said, ...]:
+    """Gates of one kind, state and rule together; below each, cells of which the same is said."""
+    groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
+    notices: dict[str, list[str]] = {}
+    for cell in cells:
+        for gate in cell.gates:
+            words = groups.setdefault((gate.kind, gate.state, gate.rule), {}).setdefault(gate.detail, [])
+            words.append(f"{cell.key.backend} {cell.key.column}")
+        more = cell.refusal_count - len(cell.refusals)
+        rest = (f"and {more} more nodes left in float",) if more > 0 else ()
+        for text in (*cell.notices, *cell.refusals, *rest):
+            notices.setdefault(text, []).append(f"{cell.key.backend} {cell.key.column}")
+    said = [
+        Said(what=GateView(kind=kind, metric="", state=state, detail="", rule=rule), lines=_lines(words))
+        for (kind, state, rule), words in groups.items()
+    ]
+    return (*said, *([Said(what=None, lines=_lines(notices))] if notices else []))
+
+
+def _lines(words: dict[str, list[str]]) -> tuple[tuple[tuple[str, ...], str], ...]:
+    return tuple((tuple(dict.fromkeys(names)), text) for text, names in words.items())
+
+
+# One page of a report as HTML that works offline: style, script and charts inside, nothing requested from anywhere.
 
 _WORDS = (
     words.symbol_of,
@@ -256,3 +412,88 @@ def _neighbours(report: Report, model: str) -> tuple[str, str]:
 
 def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
     return [cell for cell in report.cells if cell.outcome in outcomes]
+
+
+# The report as a folder of HTML pages that link to each other; each is whole by itself and can be mailed alone.
+#
+#     index.html        what needs attention, the matrix, the steps
+#     models/M.html     every cell of model M over its runs
+#     cells.html        every cell in one table
+#     findings.html     which node of a cell went wrong, and why; findings/C.html: cell C, node by node
+#     known.html        quarantine, missing and stale baselines, what is unsupported
+#     compare.html      the newest run beside the one before it
+#     run.html          where and with what it ran, what took longest, the runs before it
+#
+# Suites other than that of the newest run have the same pages in ``suites/<suite>/``.
+
+BUDGET = 2_000_000
+"""Bytes of a whole site of 60 models; and bytes that no page exceeds, whatever the number of models."""
+
+
+def html_pages(reports: Sequence[Report], comparisons: Mapping[str, Comparison] | None = None) -> dict[str, str]:
+    """The pages of ``reports`` (one a suite, that of the newest run first) by their paths.
+
+    Args:
+        comparisons: suite → its newest run beside an earlier one.
+    """
+    places = [Places.of_suite(report.suite, is_first=not number) for number, report in enumerate(reports)]
+    suites = tuple((r.suite, r.state, p.page("index")) for r, p in zip(reports, places, strict=True))
+    renderer = Renderer()
+    pages = {}
+    for report, place in zip(reports, places, strict=True):
+        found = (comparisons or {}).get(report.suite)
+        for template, page in _pages(report, place, suites, found):
+            pages[page.path] = renderer.render(template, page)
+    return pages
+
+
+def compare_page(comparison: Comparison, places: Places | None = None, tabs: Sequence[str] = ()) -> str:
+    """The compare page of two runs, drawn after the others.
+
+    Args:
+        places: where the suite's pages lie. tabs: the names of those that there are; none: the page stands alone.
+    """
+    places = places or Places()
+    report = Report(suite=comparison.new.suite, headline="", is_red=False, run=comparison.new)
+    page = Page(
+        path=places.page("compare"), report=report, places=places, comparison=comparison, tabs=(*tabs, "compare")
+    )
+    return Renderer().render("compare", page)
+
+
+def finding_page(found: Found) -> str:
+    """The page of one finding alone, without links to others."""
+    report = Report(suite="", headline="", is_red=found.is_red)
+    return Renderer().render("finding", Page(path="finding.html", report=report, places=Places(), found=found))
+
+
+def _pages(
+    report: Report, places: Places, suites: tuple[tuple[str, str, str], ...], comparison: Comparison | None
+) -> Iterator[tuple[str, Page]]:
+    """(template, page) of every page of ``report``."""
+    there = {
+        "index": True,
+        "findings": bool(report.findings),
+        "run": report.run is not None,
+        "compare": comparison is not None,
+    }
+    tabs = tuple(name for name in TABS if there.get(name, bool(report.cells)))
+
+    def made(path: str, model: str = "", found: Found | None = None) -> Page:
+        return Page(
+            path=path,
+            report=report,
+            places=places,
+            suites=suites,
+            model=model,
+            found=found,
+            comparison=comparison,
+            tabs=tabs,
+        )
+
+    for name in tabs:
+        yield "overview" if name == "index" else name, made(places.page(name))
+    for model in report.models:
+        yield "model", made(places.model(model), model)
+    for key, found in report.findings.items():
+        yield "finding", made(places.finding(key.model, key.backend, key.column), found=found)

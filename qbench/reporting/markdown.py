@@ -1,16 +1,10 @@
-"""The report in GitHub-flavoured Markdown: for a pull request, a job summary, a terminal pager.
-
-Everything that comes from a run file is escaped, so that a name can neither break a table nor become markup.
-"""
+"""The report in GitHub-flavoured Markdown."""
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
-from qbench.reporting.alert_table import alert_rows
-from qbench.reporting.found_words import found_text
-from qbench.reporting.next_steps import Step, next_steps
-from qbench.reporting.report import Cause, Matrix, Report
-from qbench.reporting.words import (
+from qbench.reporting.findings_view import found_text
+from qbench.reporting.format import (
     STATES,
     cell_text,
     change_text,
@@ -23,6 +17,9 @@ from qbench.reporting.words import (
     symbol_of,
     value_text,
 )
+from qbench.reporting.report import Cause, Matrix, Report
+from qbench.reporting.terminal import Step, next_steps
+from qbench.reporting.trends import alert_rows
 from qbench.storage import visible
 
 ROWS_SHOWN = 30

@@ -1,7 +1,4 @@
-"""Charts as PNG files by matplotlib, from pandas frames: a heat map of the matrix, and a page of trends a model.
-
-Figures are made without pyplot, which keeps every figure alive in one global list.
-"""
+"""Charts as PNG files by matplotlib."""
 
 import io
 import re
@@ -12,12 +9,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from qbench.reporting.bands import MAX_SWITCHES
+from qbench.reporting.chart import MAX_SWITCHES
+from qbench.reporting.format import cell_text, change_text, counted, margin_level, symbol_of, value_text
 from qbench.reporting.report import Matrix, Report
 from qbench.reporting.timeline import Trend
 from qbench.reporting.trends import is_eventful
 from qbench.reporting.view import CellView, RunView
-from qbench.reporting.words import cell_text, change_text, counted, margin_level, symbol_of, value_text
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -1,23 +1,390 @@
-"""The report as lines for a terminal: what is red, why, since when, what to type next, then the whole matrix.
-
-Lines carry a tone (a word, no colour); the doors turn tones into colours, or leave them away. A summary never
-raises: it comes after hours of measuring.
-"""
+"""The report as lines for a terminal."""
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import textwrap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 from qbench.reporting.assembly import build_report
-from qbench.reporting.line import COMMAND, Line, wrapped
-from qbench.reporting.matrix_lines import matrix_lines
-from qbench.reporting.red_lines import red_lines, told_notices
-from qbench.reporting.report import Report
-from qbench.reporting.words import counted, symbol_of
+from qbench.reporting.format import (
+    cell_text,
+    common_lead,
+    counted,
+    course_text,
+    is_distance,
+    margin_text,
+    red_age,
+    shown_as,
+    symbol_of,
+)
+from qbench.reporting.report import Cause, Matrix, Report
+from qbench.reporting.view import CellView, MetricView
 from qbench.tracking import Run
 
 if TYPE_CHECKING:
     from rich.text import Text
+
+
+# One line for a terminal with its tone, and text over as many lines as it needs.
+
+BOUND = "\N{NO-BREAK SPACE}"
+"""A blank at which no line is broken; lines that are given out have plain ones."""
+COMMAND = "command"
+"""The tone of a line that is there to be copied, and so never broken."""
+
+_UNITS = re.compile(r"(?<=\d) (?=(?:%|pp|dB)(?:\W|$))")
+_LABEL = re.compile(r"(?:rule|next|note): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """One line, at most as wide as was asked for unless its tone is ``command``; tones: see ``RICH_STYLES``."""
+
+    text: str
+    tone: str = "plain"
+
+
+def wrapped(text: str, width: int, tone: str, indent: int = 2) -> Iterable[Line]:
+    """``text`` over as many lines as it needs, further ones below the first word behind a label such as ``note: ``.
+
+    Words longer than a line are left whole, and a number keeps its unit.
+    """
+    label = _LABEL.match(text)
+    first, rest = " " * indent, " " * (indent + (label.end() if label else 0))
+    for line in textwrap.wrap(
+        _UNITS.sub(BOUND, text),
+        width,
+        initial_indent=first,
+        subsequent_indent=rest,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ):
+        yield Line(line.replace(BOUND, " "), tone)
+
+
+# The matrix for a terminal: for each backend the models down and the schemas across, and what its symbols mean.
+
+MATRIX_LINES = 60
+"""A longer matrix shows only the models in which something is not green."""
+
+
+def matrix_lines(report: Report, width: int) -> Iterable[Line]:
+    """For each backend the models down and the schemas across: symbol and change in percentage points."""
+    long = sum(len(matrix.rows) + 3 for matrix in report.matrices) > MATRIX_LINES
+    models = [len(model) for matrix in report.matrices for model, _ in matrix.rows]
+    first = min(max(models, default=8), max(12, width // 4))
+    for place, matrix in enumerate(report.matrices):
+        if place:
+            yield Line("")
+        yield from _one_matrix(matrix, first, width, long)
+    if report.cells:
+        yield Line("")
+        yield from _legend(report, width)
+
+
+def _legend(report: Report, width: int) -> Iterable[Line]:
+    """What the symbols mean and how often each occurs; which metric each model's changes are of."""
+    tallies = (f"{symbol_of(name)} {name} {count}".replace(" ", BOUND) for name, count in report.tallies)
+    yield from wrapped("   ".join(tallies), width, "muted", indent=0)
+    metrics: dict[tuple[str, str], list[str]] = {}
+    for model in report.models:
+        lead = common_lead(cell for cell in report.cells if cell.key.model == model)
+        if lead:
+            metrics.setdefault((shown_as(lead), lead.name), []).append(model)
+    for what in dict.fromkeys(what for what, _ in metrics):
+        texts = [
+            f"{name} ({', '.join(models) if len(models) < 9 else f'{len(models)} models'})"
+            for (shown, name), models in metrics.items()
+            if shown == what
+        ]
+        yield from wrapped(f"{what} of {'; '.join(texts)}", width, "muted", indent=0)
+    others = {c.lead.name for c in report.cells if c.lead} - {name for _, name in metrics}
+    if others:
+        yield from wrapped(f"* of {', '.join(sorted(others))}", width, "muted", indent=0)
+
+
+def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[Line]:
+    rows = [row for row in matrix.rows if not long or any(c and c.outcome != "passed" for c in row[1])]
+    prefix = _shared_prefix([column for column in matrix.columns if column != "fp32"])
+    heads = [column.removeprefix(prefix) for column in matrix.columns]
+    texts = {model: [_entry(cell, common_lead(cells)) for cell in cells] for model, cells in rows}
+    sizes = [max([len(head), *(len(texts[model][i]) for model, _ in rows)]) for i, head in enumerate(heads)]
+    title = f"{matrix.backend}  {prefix}…" if prefix else matrix.backend
+    yield Line(title, "strong")
+    for block in _blocks(sizes, width - first):
+        yield Line((" " * first + "".join(f"  {heads[i]:{sizes[i]}}" for i in block)).rstrip(), "muted")
+        for model, cells in rows:
+            name = model if len(model) <= first else "…" + model[len(model) - first + 1 :]
+            line = f"{name:{first}}" + "".join(f"  {texts[model][i]:{sizes[i]}}" for i in block)
+            yield Line(line.rstrip(), _row_tone([cells[i] for i in block]))
+    if len(rows) < len(matrix.rows):
+        yield Line(f"{counted(len(matrix.rows) - len(rows), 'model')} more, all passed", "muted")
+
+
+def _blocks(sizes: Sequence[int], room: int) -> Iterable[list[int]]:
+    """Column numbers, as many a block as fit into ``room``; at least one."""
+    block: list[int] = []
+    left = room
+    for column, size in enumerate(sizes):
+        if block and left < size + 2:
+            yield block
+            block, left = [], room
+        block.append(column)
+        left -= size + 2
+    if block:
+        yield block
+
+
+def _shared_prefix(names: Sequence[str]) -> str:
+    """What all ``names`` (two or more) begin with, up to and with the last underscore of it."""
+    first, last = min(names, default=""), max(names, default="")
+    same = next((i for i, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), 0)
+    return first[: first.rfind("_", 0, same) + 1]
+
+
+def _entry(cell: CellView | None, lead: MetricView | None) -> str:
+    """``cell_text``, with a star when it speaks of another metric than most of its row."""
+    other = cell and cell.lead and lead and cell.lead.name != lead.name
+    return cell_text(cell) + ("*" if other else "")
+
+
+def _row_tone(cells: Sequence[CellView | None]) -> str:
+    if any(cell.is_red for cell in cells if cell):
+        return "bad"
+    return "warn" if any(cell.outcome in ("quarantined", "inconclusive") for cell in cells if cell) else "plain"
+
+
+# What to type next, from the remedies of red cells: commands that differ in their cell alone become one.
+#
+# pytest "a" --qbench-accept=changed … , pytest "b" --qbench-accept=changed …  →  pytest "a" "b" --qbench-accept=changed
+# …
+
+TOGETHER = 3
+"""Cells that one command names; more would not be read."""
+
+_PYTEST = re.compile(r'pytest (?P<node>"[^"]+") (?P<rest>.*)')
+_TOKEN = re.compile(r'"[^"]*"|\S+')
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command to type (empty: there is none), words behind it, and how many more cells have a command like it."""
+
+    command: str
+    words: str = ""
+    more: int = 0
+
+
+def next_steps(remedies: Iterable[str]) -> tuple[Step, ...]:
+    """The steps that ``remedies`` (a text for each cell, one or more cells a text) come down to, in their order."""
+    nodes: dict[str, list[str]] = {}
+    for remedy in remedies:
+        found = _PYTEST.fullmatch(remedy)
+        nodes.setdefault(found["rest"] if found else remedy, []).extend([found["node"]] if found else [])
+    steps = []
+    for rest, cells in nodes.items():
+        text = f"pytest {' '.join(cells[:TOGETHER])} {rest}" if cells else rest
+        command = _command(text)
+        steps.append(Step(command, text[len(command) :].strip(), max(0, len(cells) - TOGETHER)))
+    return tuple(steps)
+
+
+def _command(text: str) -> str:
+    """The command that ``text`` begins with, up to the first bare word that is no argument; empty where it has none."""
+    end, options = 0, 0
+    before = ""
+    for token in _TOKEN.finditer(text):
+        word = token[0]
+        if not end and word not in ("pytest", "qbench"):
+            return ""
+        is_value = before.startswith("-") and "=" not in before
+        is_argument = word.startswith(("-", '"')) or is_value
+        if end and not is_argument and (options or text.startswith("pytest ")):
+            break
+        options += word.startswith("-")
+        before, end = word, token.end()
+    return text[:end]
+
+
+# Where the number of a rule stands, so that who wants another knows the file and the key.
+#
+# tolerance 0.3 % (suite smoke)            →  set in smoke.qbench.toml: [suite] tolerance
+# tolerance 1 % (option --qbench-tolerance)  →  set on the command line: --qbench-tolerance
+# decision ci (cell m::ort-cpu+w8a8_*)     →  set in smoke.qbench.toml: [[model]] id = "m", decision."ort-cpu+w8a8_*"
+
+_KEYS = (
+    ("tolerance ", "tolerance"),
+    ("decision ", "decision"),
+    ("agreement ", "agreement"),
+    ("integer_macs ", "integer_macs"),
+    ("probabilities ", "probabilities"),
+    ("equals ", "equal_to"),
+    ("close to ", "close_to"),
+)
+_FLIPS = re.compile(r"at most \d+ flips? ")
+_OWNER = re.compile(r"\((default|suite|model|cell|option)(?: ([^\s():]+)(?:::([^\s()]+))?)?")
+
+
+_DECISION = re.compile(r", (?=decision (?:ci|strict) \()")
+
+
+def places_of(rule: str, suite: str) -> tuple[str, ...]:
+    """The places of all that ``rule`` is made of: of how it was decided, where that is not by the counts, first."""
+    parts = reversed(_DECISION.split(rule))
+    return tuple(dict.fromkeys(filter(None, (place_of(part, suite) for part in parts))))
+
+
+def place_of(rule: str, suite: str) -> str:
+    """A clause with the file and the key of one part of a verdict's rule, in ``suite``; empty where nothing sets it."""
+    file = f"{suite}.qbench.toml"
+    if rule.startswith("quarantine "):
+        return f"set in {suite}.quarantine.toml"
+    if rule.startswith("accepted floor"):
+        return f"set by what was accepted: floors in the baselines of {suite}"
+    if rule.startswith("identical predictions"):
+        return f"the default; flips in {file} admits more"
+    key = next((key for start, key in _KEYS if rule.startswith(start)), "flips" if _FLIPS.match(rule) else "")
+    owner = _OWNER.search(rule)
+    if not key or owner is None:
+        return ""
+    kind, name, pattern = owner.groups()
+    if kind == "option":
+        return f"set {'on the command line' if name.startswith('--') else 'in the ini file of pytest'}: {name}"
+    if kind == "default":
+        return f"the default; {key} in {file} sets another"
+    table = "[suite]" if kind == "suite" else f'[[model]] id = "{name}",'
+    return f"set in {file}: {table} {key}" + (f'."{pattern}"' if pattern else "")
+
+
+# What is red, for a terminal: by cause, worst first, with the rule, where it was set, and what to type next.
+
+CELLS_SHOWN = 8
+"""Red cells listed one by one under a cause; the rest are counted."""
+STEPS_SHOWN = 2
+
+
+def red_lines(report: Report, width: int) -> Iterable[Line]:
+    """Every cause with its cells, their rule, and the next steps; last the cells of which a sample cannot tell."""
+    for cause in (*report.causes, *_undecided(report)):
+        yield Line("")
+        tone = "bad" if cause.cells[0].is_red else "warn"
+        yield from wrapped(
+            f"{symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})", width, tone, 0
+        )
+        yield from _cause_cells(cause, width)
+        yield from _rule(cause, report.suite, width)
+        yield from _next(cause, report, width)
+
+
+def told_notices(report: Report) -> frozenset[str]:
+    """The notices that ``red_lines`` has in the lines of its cells."""
+    return frozenset(_wanting(cell) for cause in _undecided(report) for cell in cause.cells[:CELLS_SHOWN])
+
+
+def _undecided(report: Report) -> tuple[Cause, ...]:
+    """The cells that are green because their sample is too small to tell, as a cause; none where there are none."""
+    cells = sorted((c for c in report.cells if c.outcome == "inconclusive"), key=lambda cell: (-cell.excess, cell.key))
+    remedies = tuple(dict.fromkeys(cell.remedy for cell in cells if cell.remedy))
+    title = "Too few samples to tell whether it loses more than it may"
+    return (Cause(name="undecided", title=title, cells=tuple(cells), remedies=remedies),) if cells else ()
+
+
+def _wanting(cell: CellView) -> str:
+    """The notice of how many samples the margin of an undecided ``cell`` needs; empty where there is none."""
+    start = f"{cell.lead.name}: " if cell.lead else "?"
+    return next((text for text in cell.notices if text.startswith(start)), "")
+
+
+def _rule(cause: Cause, suite: str, width: int) -> Iterable[Line]:
+    rules = list(dict.fromkeys(cell.rule for cell in cause.cells if cell.rule))
+    if not rules:
+        return
+    more = f"; and {len(rules) - 1} more" if len(rules) > 1 else ""
+    yield from wrapped(f"rule: {rules[0]}{more}", width, "muted")
+    for place in places_of(rules[0], suite):
+        yield from wrapped(place, width, "muted", indent=8)
+
+
+def _next(cause: Cause, report: Report, width: int) -> Iterable[Line]:
+    """The commands, each whole on its line, and what is to be said about them."""
+    told = {_facts(cell) for cell in cause.cells[:CELLS_SHOWN]}
+    steps = next_steps(text for text in cause.remedies if not any(text in facts for facts in told))
+    for step in steps[:STEPS_SHOWN]:
+        if not step.command:
+            yield from wrapped(f"next: {step.words}", width, "plain")
+            continue
+        yield Line(f"  next: {step.command}", COMMAND)
+        if step.words:
+            yield from wrapped(step.words, width, "plain", indent=8)
+        if step.more:
+            yield from wrapped(f"and {counted(step.more, 'cell')} more like these", width, "muted", indent=8)
+            if "--qbench-accept=changed" in step.command and report.run is not None and report.run.complete:
+                yield from wrapped("all of them from this run, without measuring again:", width, "muted", indent=8)
+                yield Line(f'        qbench accept {report.run.id} --what changed --reason "…"', COMMAND)
+    if len(steps) > STEPS_SHOWN:
+        yield Line(f"  and {counted(len(steps) - STEPS_SHOWN, 'other step')} like these", "muted")
+
+
+def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
+    """One line a cell where it fits (name, now, fp32, change, margin, age), else two; what several say is said once."""
+    shown = cause.cells[:CELLS_SHOWN]
+    pad = max(len(cell.key.name) for cell in shown)
+    for facts, cells in groupby(shown, key=_facts):
+        alike = list(cells)
+        names = [cell.key.name for cell in alike]
+        if len(names) == 1 and 2 + pad + 2 + len(facts) <= width:
+            yield Line(f"  {names[0]:{pad}}  {facts}")
+        else:
+            yield from (Line(f"  {name}") for name in names)
+            yield from wrapped(facts, width, "plain", indent=6)
+        for text in _findings(alike):
+            yield from wrapped(text, width, "warn", indent=6)
+    if len(cause.cells) > len(shown):
+        yield Line(f"  and {counted(len(cause.cells) - len(shown), 'cell')} more", "muted")
+
+
+def _findings(cells: Sequence[CellView]) -> Iterator[str]:
+    """What localisation says of ``cells``, which is told by what sets them apart where it says several things."""
+    found: dict[str, list[CellView]] = {}
+    for cell in cells:
+        if cell.found:
+            found.setdefault(cell.found, []).append(cell)
+    axes = [(cell.key.model, cell.key.backend, cell.key.column) for cell in cells]
+    apart = [place for place, names in enumerate(zip(*axes, strict=True)) if len(set(names)) > 1]
+    label = {cell.key: " ".join(names[place] for place in apart) for cell, names in zip(cells, axes, strict=True)}
+    for text, alike in found.items():
+        whose = "" if len(alike) == len(cells) else ", ".join(label[cell.key] for cell in alike) + ": "
+        yield whose + text
+
+
+def _facts(cell: CellView) -> str:
+    if cell.lead is None:
+        return cell.headline
+    if cell.is_unequal and cell.equality is not None:
+        return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
+    moved = (gate for gate in cell.gates if gate.kind in ("calibration", "drift") and gate.state == "broken")
+    first = next(moved, None)
+    if first is not None and cell.outcome == "drifted":
+        return ", ".join(filter(None, [first.detail, red_age(cell)]))
+    lead = cell.lead
+    parts = [
+        course_text(lead),
+        margin_text(lead),
+        f"{counted(lead.losses, 'loss', 'losses')}, {counted(lead.gains, 'gain')}"
+        if (lead.losses or lead.gains) and not is_distance(lead)
+        else "",
+        _wanting(cell).partition(": ")[2] if cell.outcome == "inconclusive" else "",
+        red_age(cell),
+    ]
+    return ", ".join(part for part in parts if part)
+
+
+# The report as lines for a terminal: what is red, why, since when, what to type next, then the whole matrix.
+#
+# Lines carry a tone (a word, no colour); the doors turn tones into colours, or leave them away. A summary never
+# raises: it comes after hours of measuring.
 
 ASCII = str.maketrans(
     {

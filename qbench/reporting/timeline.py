@@ -1,7 +1,4 @@
-"""A cell over its runs, as values without a shape: its series, their steps, and what changed under them.
-
-Positions count the runs of a report, the oldest is 0; values, means, references and limits are fractions.
-"""
+"""A cell over its runs: series, steps, and what changed under them."""
 
 from dataclasses import dataclass
 

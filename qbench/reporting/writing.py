@@ -1,19 +1,17 @@
-"""The reports as files: ``index.html`` and its pages, ``report.md``, ``matrix.png`` and ``charts/<model>.png``."""
+"""Writing the reports: which files, in which folder."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from qbench.errors import unknown_name
-from qbench.reporting.assembly import build_reports
-from qbench.reporting.compared import Comparison, newest_comparison
+from qbench.reporting.assembly import NOTHING, Memory, build_reports
+from qbench.reporting.html import compare_page, html_pages
 from qbench.reporting.markdown import markdown_text
-from qbench.reporting.memory import NOTHING, Memory
-from qbench.reporting.outdated import remove_outdated
-from qbench.reporting.places import TABS, Places, file_name
-from qbench.reporting.recent import WINDOW
+from qbench.reporting.places import TABS, Places, file_name, remove_outdated
+from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Report
-from qbench.reporting.site import compare_page, html_pages
+from qbench.reporting.run_comparison import Comparison, newest_comparison
 from qbench.storage import write_bytes, write_text
 from qbench.tracking import Run
 

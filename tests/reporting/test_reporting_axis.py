@@ -7,10 +7,7 @@ import pytest
 from reporting_histories import NEW, OLD, make_cell, make_run
 
 from qbench.reporting import build_report, html_pages
-from qbench.reporting.axis import run_axis
-from qbench.reporting.bands import marked_switches
-from qbench.reporting.chart import line_names, trend_svg
-from qbench.reporting.frame import Frame
+from qbench.reporting.chart import Frame, line_names, marked_switches, run_axis, trend_svg
 from qbench.reporting.view import CellKey
 
 KEY = CellKey("network", "ort-cpu", "w8a8_sym_pc")

@@ -22,10 +22,10 @@ from qbench.reporting import (
     markdown_text,
     summary_lines,
 )
-from qbench.reporting.found_words import rounded_count, share
-from qbench.reporting.heat_map import COLUMNS, heat_map, ranks_of
+from qbench.reporting.findings_view import rounded_count, share
+from qbench.reporting.html import BUDGET
+from qbench.reporting.node_chart import COLUMNS, heat_map, ranks_of
 from qbench.reporting.places import Places
-from qbench.reporting.site import BUDGET
 from qbench.reporting.view import CellKey
 from qbench.tracking import finding_line
 

@@ -9,8 +9,8 @@ from reporting_histories import NEW, edge_histories, make_cell, make_run, nightl
 from qbench.judging import Accepted, Cell
 from qbench.metrics import Answers
 from qbench.reporting import CellKey, build_report, html_pages, read_memory, remember
-from qbench.reporting.past import read_cells
 from qbench.reporting.png import MAX_MODELS, charted_models
+from qbench.reporting.view import read_cells
 from qbench.tracking import (
     AcceptedCell,
     AcceptedLevel,
@@ -117,7 +117,7 @@ def test_what_was_accepted_for_an_equivalent_class_is_seen(tmp_path, held_in, gr
 
 
 def test_a_series_that_stands_where_it_was_accepted_is_not_followed(monkeypatch):
-    from qbench.reporting import memory
+    from qbench.reporting import assembly as memory
 
     runs, followed = sliding([0.004] * 6), []
     real = memory.trend_series

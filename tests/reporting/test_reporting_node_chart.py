@@ -9,8 +9,7 @@ import pytest
 from reporting_findings import errors, hostile_finding, make_finding
 
 from qbench.judging import Finding
-from qbench.reporting.node_chart import WIDTH, describe_nodes, nodes_svg
-from qbench.reporting.node_labels import Label, node_labels, shortened
+from qbench.reporting.node_chart import WIDTH, Label, describe_nodes, node_labels, nodes_svg, shortened
 
 
 def path_of(svg: str, style: str) -> str:

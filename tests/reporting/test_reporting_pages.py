@@ -9,10 +9,10 @@ from reporting_histories import edge_histories, nightly_history
 
 from qbench.errors import InputError, StoreError
 from qbench.reporting import build_report, build_reports, html_pages, markdown_text, newest_comparison, write_reports
+from qbench.reporting.html import stands_still
 from qbench.reporting.markdown import code, escaped
 from qbench.reporting.places import anchor_of, file_name, link
 from qbench.reporting.png import charted_models, matrix_png, model_png, trend_frame
-from qbench.reporting.still import stands_still
 
 
 @pytest.fixture(scope="module")

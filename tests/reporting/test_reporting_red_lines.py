@@ -7,9 +7,7 @@ from reporting_findings import make_finding
 from reporting_histories import make_cell, make_run
 
 from qbench.reporting import build_report, styled_lines
-from qbench.reporting.line import wrapped
-from qbench.reporting.next_steps import Step, next_steps
-from qbench.reporting.rule_places import place_of
+from qbench.reporting.terminal import Step, next_steps, place_of, wrapped
 from qbench.tracking import cell_of_line, finding_line
 
 ACCEPT = '--qbench-accept=changed --qbench-reason "…"'

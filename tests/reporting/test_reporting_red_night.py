@@ -6,8 +6,8 @@ import pytest
 from reporting_histories import make_cell, make_run
 
 from qbench.reporting import build_report, summary_lines
-from qbench.reporting.coarse_margins import coarse_notices
-from qbench.reporting.rule_places import places_of
+from qbench.reporting.assembly import coarse_notices
+from qbench.reporting.terminal import places_of
 
 
 def lines_of(cells, width=100, **more):

@@ -1,7 +1,7 @@
 """The line about losses beyond chance: which cells are tested, which stand out, when there is nothing to say."""
 
-from qbench.reporting.causes import cause_name
-from qbench.reporting.significance import significance_notice, significant_losses
+from qbench.reporting.assembly import significance_notice, significant_losses
+from qbench.reporting.report import cause_name
 from qbench.reporting.view import CellKey, CellView, GateView, MetricView
 
 

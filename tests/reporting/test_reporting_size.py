@@ -6,10 +6,8 @@ import pytest
 from reporting_histories import make_cell, make_run, nightly_history
 
 from qbench.reporting import build_report, build_reports, html_pages, newest_comparison
-from qbench.reporting.chart import trend_svg
-from qbench.reporting.flips import flips_svg
-from qbench.reporting.site import BUDGET
-from qbench.reporting.trimming import trim_page, trim_script, trim_style
+from qbench.reporting.chart import flips_svg, trend_svg
+from qbench.reporting.html import BUDGET, trim_page, trim_script, trim_style
 
 
 def site(models=2, backends=2, schemas=3, nights=12, loss=lambda night, model: 0.001):

@@ -8,9 +8,7 @@ import pytest
 from reporting_histories import NEW, OLD, make_cell, make_run
 
 from qbench.reporting import build_report, html_pages, markdown_text, remember, write_reports
-from qbench.reporting.bands import LETTER, _switch_labels
-from qbench.reporting.chart import _labels, trend_svg
-from qbench.reporting.frame import RIGHT, WIDTH, frame_of
+from qbench.reporting.chart import LETTER, RIGHT, WIDTH, _labels, _switch_labels, frame_of, trend_svg
 from qbench.reporting.png import run_labels
 from qbench.reporting.timeline import Mark, Step, Switch
 from qbench.reporting.view import CellKey

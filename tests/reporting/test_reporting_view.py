@@ -18,9 +18,9 @@ from reporting_histories import (
 
 from qbench.judging import Outcome
 from qbench.reporting import CellKey, MetricView, build_report, build_reports
-from qbench.reporting.causes import cause_name
+from qbench.reporting.format import change_text, margin_level, margin_used, percent, points, signed, value_text
+from qbench.reporting.report import cause_name
 from qbench.reporting.trends import class_difference
-from qbench.reporting.words import change_text, margin_level, margin_used, percent, points, signed, value_text
 from qbench.tracking import Run
 
 

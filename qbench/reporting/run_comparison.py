@@ -1,4 +1,4 @@
-"""Two runs side by side, as values without a shape: each cell's outcome and lead metric before and now."""
+"""Two runs side by side, for pages and tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from qbench.errors import IncomparableError
-from qbench.reporting.lines import read_cell, read_run, table_of
-from qbench.reporting.view import CellKey, CellView, MetricView, RunView
-from qbench.reporting.words import change_text, value_text
+from qbench.reporting.format import change_text, value_text
+from qbench.reporting.view import CellKey, CellView, MetricView, RunView, read_cell, read_run, table_of
 from qbench.tracking import CellChange, Relation, Run, cell_of_line, compare_runs
 
 ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)

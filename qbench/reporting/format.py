@@ -1,9 +1,4 @@
-"""Numbers and outcomes as people read them: one spelling for the terminal, the pages and the charts.
-
-Shares are shown times 100 with two decimals, differences of shares in percentage points (pp) with a real minus sign,
-values of another unit with five digits and their unit; a symbol always stands beside a colour, so that no report needs
-colours to be read.
-"""
+"""Numbers, percentages and outcomes as people read them: the one place."""
 
 import math
 from collections import Counter
