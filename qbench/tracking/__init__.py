@@ -35,6 +35,7 @@ from qbench.tracking.leftovers import Leftover, find_leftovers, leftover_notes, 
 from qbench.tracking.merging import Merge, merge_run_files
 from qbench.tracking.new_reference import accept_reference
 from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
+from qbench.tracking.record import CellRecord, GateRecord, MetricRecord, record_of_line
 from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
 from qbench.tracking.scope import Scope
@@ -60,6 +61,8 @@ __all__ = [
     "Baseline",
     "BaselineChange",
     "CellChange",
+    "CellRecord",
+    "GateRecord",
     "History",
     "HistoryIndex",
     "Kind",
@@ -67,6 +70,7 @@ __all__ = [
     "Level",
     "Merge",
     "MetricChange",
+    "MetricRecord",
     "MetricRow",
     "Nature",
     "Point",
@@ -122,6 +126,7 @@ __all__ = [
     "parts_text",
     "prune_leftovers",
     "read_run",
+    "record_of_line",
     "save_baseline",
     "shard_groups",
     "shown_path",

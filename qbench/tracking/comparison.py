@@ -12,7 +12,7 @@ from typing import Any
 from qbench.errors import IncomparableError
 from qbench.judging import Cell, arithmetic_change
 from qbench.tracking.counts import metrics_of_line, nature_of
-from qbench.tracking.frame import AXES
+from qbench.tracking.record import AXES
 from qbench.tracking.runs import Run, cell_of_line
 
 COMPARED_KEYS = (*AXES, "outcome", "environment_class", "metrics", "digests", "changed_count")

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from qbench.tracking.counts import counts_of_line, data_digests, integer_share
+from qbench.tracking.record import AXES
 from qbench.tracking.runs import Run
 
 if TYPE_CHECKING:
     import pandas as pd
 
-AXES = ("suite", "model", "backend", "schema", "variant")
 
 _DIGITS = 12
 

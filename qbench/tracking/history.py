@@ -235,7 +235,7 @@ def _first_line(path: Path) -> Mapping[str, Any] | None:
     """The ``run`` line that the file at ``path`` begins with; None when its first line is another one."""
     try:
         with path.open("rb") as file:
-            line = _decoded(file.readline(_HEAD_BYTES))
+            line = decoded_line(file.readline(_HEAD_BYTES))
         return line if _is_header(line) else None
     except (OSError, *_SENSELESS):
         return None
@@ -272,7 +272,7 @@ class _Reading:
     def take(self, text: bytes) -> None:
         """Add one line; of a type that this qbench does not know, nothing."""
         try:
-            line = _decoded(text)
+            line = decoded_line(text)
             kind = line["type"]
             if kind in ("cell", "finding"):
                 cell_of_line(line)
@@ -304,7 +304,7 @@ _SENSELESS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """The exceptions that reading a line raises when it is not a record."""
 
 
-def _decoded(text: bytes) -> dict[str, Any]:
+def decoded_line(text: bytes) -> dict[str, Any]:
     """The record in one line.
 
     Raises:

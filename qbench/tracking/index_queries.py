@@ -14,8 +14,9 @@ from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from qbench.tracking import index_tables as tables
 from qbench.tracking.counts import Nature
-from qbench.tracking.frame import AXES, MetricRow, data_label
+from qbench.tracking.frame import MetricRow, data_label
 from qbench.tracking.ordering import start_order
+from qbench.tracking.record import AXES
 from qbench.tracking.runs import Run
 from qbench.tracking.wanted import Wanted
 

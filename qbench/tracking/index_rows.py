@@ -14,8 +14,8 @@ from sqlalchemy import Connection, Table, select
 from qbench.errors import StoreError
 from qbench.tracking import index_tables as tables
 from qbench.tracking.counts import counts_of_line, data_digests, integer_share
-from qbench.tracking.frame import AXES
 from qbench.tracking.history import kept_keys, parse_run
+from qbench.tracking.record import AXES
 from qbench.tracking.runs import cell_of_line
 
 _axes = operator.attrgetter(*AXES)

@@ -16,8 +16,8 @@ from typing import overload
 from qbench.judging import Cell
 from qbench.tracking.change_points import Level, find_levels
 from qbench.tracking.counts import Nature, counts_of_line, data_digests
-from qbench.tracking.frame import AXES
 from qbench.tracking.ordering import in_commit_order, measured_commit
+from qbench.tracking.record import AXES
 from qbench.tracking.runs import Run, cell_of_line
 from qbench.tracking.shards import joined_shards
 

@@ -1,0 +1,366 @@
+"""One cell as it is stored: the one typed form of a cell in run files, in the index, in comparisons and in reports.
+
+    {"type": "cell", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "outcome": …, "gates": […],
+     "metrics": {"top1": {"hits": …, "out_of": …, …}}, "digests": {…}, …}          one line of a run file
+
+A line outlives the code that wrote it. msgspec decodes a line of exactly the known form in one step. Any other line is
+read field by field: unknown keys are ignored, and a value of another type is left out and named in ``left_out``.
+"""
+
+import functools
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, get_args, get_origin, get_type_hints
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+
+from qbench.errors import InputError
+from qbench.judging import Cell, Compared, EnvironmentClass, Measurement, RewriteNote, Verdict
+from qbench.metrics import Against, Direction, Score
+from qbench.storage import plain
+from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
+
+AXES = ("suite", "model", "backend", "schema", "variant")
+
+_REFUSALS = 5
+"""Refusals in the line of a cell: a transformer has hundreds, and ``qbench quantize --why`` lists them all."""
+
+_ALWAYS = ("type", *AXES, "outcome", "headline", "rule", "gates", "notices", "remedy")
+"""What every line holds."""
+
+_NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched"))
+"""What of a line says nothing about numbers: it may be unreadable in a result that is accepted."""
+
+_OPTIONAL = ("weight_macs", "kept", "compared", "rewritten", "calibrated", "idle_rules", "unfetched", "excused")
+"""What is written only where it says something."""
+
+Whole = Annotated[int, msgspec.Meta(ge=1 - 2**63, le=2**63 - 1)]
+"""A count: what an integer of a database can hold."""
+
+
+class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
+    """One metric of one measured cell in whole numbers: value = hits / out_of.
+
+    ``direction``, ``unit`` and ``against`` are the words of the line, which a newer qbench may choose otherwise.
+    """
+
+    direction: str = ""
+    against: str = ""
+    unit: str = "%"
+    proportion: bool = True
+    least_margin: float = 0.0
+    n: Whole
+    hits: Whole
+    out_of: Whole
+    reference_hits: Whole
+    losses: Whole
+    gains: Whole
+    interval: tuple[float, float] | None = None
+    written_value: float | None = msgspec.field(default=None, name="value")
+
+    @property
+    def value(self) -> float:
+        """The score, a fraction."""
+        return self.hits / self.out_of
+
+    @property
+    def reference_value(self) -> float:
+        """The score of fp32, a fraction."""
+        return self.reference_hits / self.out_of
+
+    @property
+    def lower_is_better(self) -> bool:
+        """Whether it counts errors, or a distance."""
+        return self.direction == "lower"
+
+    @property
+    def is_distance(self) -> bool:
+        """Whether it is the distance of the answers from those of fp32: not a score that could be lost."""
+        return self.against == "reference" and (self.lower_is_better or not self.proportion)
+
+    @property
+    def is_countable(self) -> bool:
+        """Whether the counts make sense; a value below zero only where the noise can exceed the signal (dB)."""
+        if self.out_of <= 0 or self.losses < 0 or self.gains < 0 or self.n < 0:
+            return False
+        return not self.proportion or (self.hits >= 0 and self.reference_hits >= 0)
+
+    def score(self, name: str) -> Score:
+        """The score of the metric ``name``.
+
+        Raises:
+            ValueError: a direction or a kind that this version does not know.
+        """
+        return Score(
+            metric=name,
+            direction=Direction(self.direction),
+            against=Against(self.against),
+            unit=self.unit,
+            proportion=self.proportion,
+            least_margin=self.least_margin,
+            n=self.n,
+            hits=self.hits,
+            out_of=self.out_of,
+            reference_hits=self.reference_hits,
+            losses=self.losses,
+            gains=self.gains,
+            interval=self.interval,
+        )
+
+
+class GateRecord(Struct, frozen=True, kw_only=True):
+    """One gate of a verdict, in the words of the line; ``limit`` is a fraction, absent or None where it has none."""
+
+    kind: str = ""
+    metric: str = ""
+    state: str = ""
+    detail: str = ""
+    rule: str = ""
+    limit: float | UnsetType | None = UNSET
+    shown: dict[str, Any] | UnsetType | None = UNSET
+    decided: str | UnsetType | None = UNSET
+
+
+class CellRecord(
+    Struct, frozen=True, kw_only=True, tag="cell", tag_field="type", forbid_unknown_fields=True, repr_omit_defaults=True
+):
+    """One cell of one run: its axes, its verdict in words, and its numbers where it was measured.
+
+    Args:
+        n, fp32_correct, correct, losses, gains: those of the first metric of the suite, which for an error rate counts
+            errors.
+        metrics: by name, in the order of the suite; empty: the cell was skipped, or could not be measured.
+        refusals: the first of ``refusal_count``. calibrated: key and ranges, packed.
+        unfetched: whether a package that it needs could not be had. excused: the option by which a red outcome is not
+            counted as a failure of the run.
+        left_out: names of the fields whose values have another type than this version knows; not written.
+    """
+
+    suite: str = ""
+    model: str = ""
+    backend: str = ""
+    schema: str = ""
+    variant: str = ""
+    outcome: str = ""
+    headline: str = ""
+    rule: str = ""
+    gates: tuple[GateRecord, ...] = ()
+    notices: tuple[str, ...] = ()
+    remedy: str = ""
+    environment_class: str = ""
+    n: Whole | None = None
+    fp32_correct: Whole | None = None
+    correct: Whole | None = None
+    losses: Whole | None = None
+    gains: Whole | None = None
+    metrics: dict[str, MetricRecord] = {}
+    digests: dict[str, str] = {}
+    changed: dict[str, tuple[str, ...]] = {}
+    changed_count: dict[str, Whole] = {}
+    ties: dict[str, Whole] = {}
+    macs: Whole = 0
+    integer_macs: float | None = None
+    refusals: tuple[str, ...] = ()
+    refusal_count: Whole = 0
+    seconds: dict[str, float] = {}
+    weight_macs: float | None = None
+    kept: dict[str, str] = {}
+    compared: Compared | None = None
+    rewritten: RewriteNote | None = None
+    calibrated: dict[str, str] | None = None
+    idle_rules: tuple[str, ...] = ()
+    unfetched: bool = False
+    excused: str = ""
+    left_out: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, cell: Cell, verdict: Verdict, measurement: Measurement | None) -> "CellRecord":
+        """The record of one judged cell; ``measurement`` is None when it was skipped or could not be measured.
+
+        Raises:
+            ValueError: a number is not finite. TypeError: a value has another type than the record stores.
+        """
+        table: dict[str, Any] = {
+            **{axis: getattr(cell, axis) for axis in AXES},
+            "outcome": verdict.outcome,
+            "headline": verdict.headline,
+            "rule": verdict.rule,
+            "gates": verdict.gates,
+            "notices": verdict.notices,
+            "remedy": verdict.remedy,
+        }
+        if measurement is not None:
+            first = measurement.scores[0]
+            table |= {name: getattr(measurement, name) for name in _MEASURED}
+            table |= {
+                "environment_class": str(measurement.environment),
+                "n": first.n,
+                "fp32_correct": first.reference_hits,
+                "correct": first.hits,
+                "losses": first.losses,
+                "gains": first.gains,
+                "metrics": {
+                    score.metric: {key: value for key, value in plain(score).items() if key != "metric"}
+                    | {"value": score.value}
+                    for score in measurement.scores
+                },
+                "refusals": measurement.refusals[:_REFUSALS],
+                "refusal_count": len(measurement.refusals),
+                "calibrated": measurement.calibrated and packed_calibration(measurement.calibrated),
+            }
+        try:
+            return msgspec.convert(plain(table), cls)
+        except msgspec.ValidationError as error:
+            raise TypeError(f"the record of '{cell}': {error}") from error
+
+    @property
+    def cell(self) -> Cell:
+        """The cell that it is about.
+
+        Raises:
+            ValueError: its axes are not names.
+        """
+        return _cell(self.suite, self.model, self.backend, self.schema, self.variant)
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether it holds numbers."""
+        return bool(self.metrics)
+
+    def counted(self) -> Iterator[tuple[str, MetricRecord]]:
+        """Its metrics whose counts make sense, in order."""
+        return ((name, metric) for name, metric in self.metrics.items() if metric.is_countable)
+
+    def digests_of(self, kind: str) -> dict[str, str]:
+        """Data set → digest of one kind (``data``, ``predictions``, ``reference``), sorted by data set."""
+        prefix = f"{kind}:"
+        return {key[len(prefix) :]: self.digests[key] for key in sorted(self.digests) if key.startswith(prefix)}
+
+    @property
+    def integer_share(self) -> float:
+        """The planned share of multiply-accumulates on integers; 0 when it is not known."""
+        share = self.integer_macs
+        return share if share is not None and 0 <= share <= 1 else 0.0
+
+    def line(self) -> dict[str, Any]:
+        """The line of a run file, in plain values.
+
+        Raises:
+            ValueError: a number is not finite.
+        """
+        table = plain(msgspec.to_builtins(self))
+        del table["left_out"]
+        for name in (*_OPTIONAL, "weight_macs"):
+            if table.get(name) in (None, {}, [], "", False):
+                table.pop(name, None)
+        for metric in table["metrics"].values():
+            for name in ("interval", "value"):
+                if metric[name] is None:
+                    del metric[name]
+        return table if self.is_measured else {key: one for key, one in table.items() if key in _NOT_MEASURED}
+
+    def measurement(self) -> Measurement | None:
+        """Its numbers; None when the cell was skipped or could not be measured.
+
+        Raises:
+            InputError: the line that it was read from does not hold what a measurement needs.
+        """
+        unread = {*self.left_out} - _NOT_MEASURED
+        if not self.metrics and not unread:
+            return None
+        if unread or not self.digests:
+            raise self._senseless(f"no readable {', '.join(sorted(unread)) or 'digests'}")
+        try:
+            return Measurement(
+                cell=self.cell,
+                environment=EnvironmentClass.parse(self.environment_class),
+                scores=tuple(metric.score(name) for name, metric in self.metrics.items()),
+                integer_macs=self.integer_macs or 0.0,
+                calibrated=unpacked_calibration(self.calibrated),
+                **{name: getattr(self, name) for name in _MEASURED if name != "integer_macs"},
+            )
+        except ValueError as error:
+            raise self._senseless(f"{type(error).__name__}: {error}") from error
+
+    def _senseless(self, found: str) -> InputError:
+        return InputError(
+            f"Reading the cell '{self.model}::{self.backend}+{self.schema}' of a run file",
+            found=f"a line without sense ({found})",
+            expected="metrics in whole numbers, digests and an environment class",
+            remedy="Take another run file.",
+        )
+
+
+_MEASURED = (
+    *("digests", "changed", "changed_count", "ties", "macs", "integer_macs", "weight_macs", "refusals", "seconds"),
+    *("kept", "compared", "rewritten", "idle_rules"),
+)
+"""What a measurement and its record have under one name."""
+
+_HINTS: dict[type[Struct], dict[str, Any]] = {
+    cls: get_type_hints(cls, include_extras=True) for cls in (CellRecord, GateRecord, MetricRecord)
+}
+
+_decoder = msgspec.json.Decoder(CellRecord)
+
+
+def known_record(text: bytes) -> CellRecord | None:
+    """The record in a line that has exactly the known form; None for any other, which ``record_of_line`` reads."""
+    if not text.startswith(b'{"type":"cell",'):
+        return None
+    try:
+        return _decoder.decode(text)
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return None
+
+
+def record_of_line(line: Mapping[str, Any]) -> CellRecord:
+    """The record in a ``cell`` line, field by field; never an error (see ``left_out``)."""
+    known = {name: line[name] for name in _HINTS[CellRecord] if name in line and name != "left_out"}
+    try:
+        return msgspec.convert(known, CellRecord)
+    except msgspec.ValidationError:
+        pass
+    values, left_out = _fields(CellRecord, known)
+    return CellRecord(**values, left_out=left_out)
+
+
+def _fields(cls: type[Struct], table: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """The fields of ``cls`` that can be read from ``table``, and the names of those with something unreadable."""
+    values, left_out = {}, []
+    for name, hint in _HINTS[cls].items():
+        key = "value" if name == "written_value" else name
+        if key not in table:
+            continue
+        try:
+            values[name] = msgspec.convert(table[key], hint)
+        except msgspec.ValidationError:
+            left_out.append(name)
+            if (rest := _rest(hint, table[key])) is not None:
+                values[name] = rest
+    return values, tuple(left_out)
+
+
+def _rest(hint: Any, value: object) -> Any:  # noqa: ANN401 - a type, and what is left of a value of it
+    """What of ``value``, which is not a ``hint``, can be read: items, entries, fields; None: nothing."""
+    if get_origin(hint) is tuple and isinstance(value, list | tuple):
+        found = (_readable(get_args(hint)[0], one) for one in value)
+        return tuple(one for one in found if one is not None)
+    if get_origin(hint) is dict and isinstance(value, Mapping):
+        entries = ((str(key), _readable(get_args(hint)[1], one)) for key, one in value.items())
+        return {key: one for key, one in entries if one is not None}
+    return None
+
+
+def _readable(hint: Any, value: object) -> Any:  # noqa: ANN401 - a type, and a value of it
+    try:
+        if hint in _HINTS and isinstance(value, Mapping):
+            return hint(**_fields(hint, value)[0])
+        return msgspec.convert(value, hint)
+    except (msgspec.ValidationError, TypeError):  # the second: a count is missing
+        return _rest(hint, value)
+
+
+@functools.lru_cache(maxsize=1 << 14)  # a history names few cells, millions of times
+def _cell(suite: str, model: str, backend: str, schema: str, variant: str) -> Cell:
+    return Cell(suite, model, backend, schema, variant)

@@ -1,0 +1,90 @@
+"""The record of a cell: written and read again as the same bytes, and read from lines of other versions."""
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from tracked_results import line, measured
+
+from qbench.judging import Compared, FirstNode, Outcome, PassNote, RewriteNote, Verdict
+from qbench.storage import json_line
+from qbench.tracking.baseline_file import load_baseline, save_baseline
+from qbench.tracking.record import CellRecord, known_record, record_of_line
+
+HERE = Path(__file__).parents[2]
+RUN_FILES = sorted((HERE / "reports" / "history" / "shipped").glob("*.jsonl"))
+BASELINES = sorted((HERE / "baselines").glob("*/*.json"))
+FULL = {
+    "compared": Compared(backend="ort-cpu", elements=9, differing=1, first=FirstNode(origin="conv")),
+    "rewritten": RewriteNote(policy="exact", nodes=4, passes=(PassNote(name="p", effect="exact", removed=1),)),
+    "weight_macs": 0.5,
+    "idle_rules": ("rule 3 matches nothing",),
+}
+
+
+def test_there_are_shipped_files():
+    assert RUN_FILES
+    assert BASELINES
+
+
+@pytest.mark.parametrize("path", RUN_FILES, ids=lambda path: path.stem)
+def test_a_shipped_run_file_is_written_again_byte_for_byte(path):
+    cells = [text for text in path.read_bytes().splitlines(keepends=True) if text.startswith(b'{"type":"cell"')]
+    assert len(cells) > 100
+    for text in cells:
+        record = known_record(text)
+        assert json_line(record.line()).encode() == text
+        assert record_of_line(json.loads(text)) == record
+        assert record_of_line({**json.loads(text), "of a newer qbench": [1]}) == record
+        assert record.is_measured == ("metrics" in json.loads(text))
+
+
+@pytest.mark.parametrize("path", BASELINES, ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_shipped_baseline_is_written_again_byte_for_byte(path, tmp_path):
+    save_baseline(tmp_path / path.name, load_baseline(path))
+    assert (tmp_path / path.name).read_bytes() == path.read_bytes()
+
+
+def test_a_line_is_the_measurement_again():
+    for measurement in (measured(), measured(**FULL)):
+        text = json_line(line(measurement)).encode()
+        assert known_record(text).measurement() == measurement
+        assert record_of_line(json.loads(text)).measurement() == measurement
+
+
+@pytest.mark.parametrize(
+    ("change", "left_out", "rest"),
+    [
+        ({"notices": [1, "a"]}, ("notices",), {"notices": ("a",)}),
+        ({"gates": [None, {"kind": "loss", "detail": 5, "new": 1}]}, ("gates",), {}),
+        ({"headline": 3}, ("headline",), {"headline": ""}),
+        ({"metrics": {"a": None}}, ("metrics",), {"metrics": {}}),
+        ({"digests": {"model": 1, "quantized": "q"}}, ("digests",), {"digests": {"quantized": "q"}}),
+        ({"seconds": None}, ("seconds",), {"seconds": {}}),
+        ({"macs": 2**63}, ("macs",), {"macs": 0}),
+        ({"metrics": {"a": {**line(measured())["metrics"]["per@words"], "new": 1}}}, (), {}),
+    ],
+)
+def test_what_has_another_type_is_left_out_and_named(change, left_out, rest):
+    record = record_of_line({**json.loads(json_line(line(measured()))), **change})
+    assert record.left_out == left_out
+    assert {name: getattr(record, name) for name in rest} == rest
+    assert record.cell == measured().cell
+    assert (len(record.metrics), len(record.gates)) == ((1, 0) if "metrics" in change and not rest else (
+        0 if "metrics" in change else 3, 1 if "gates" in change else 0))  # fmt: skip
+
+
+def test_nothing_of_another_type_is_written():
+    with pytest.raises(ValueError, match="not finite"):
+        line(measured(seconds={"inference": float("nan")}))
+    with pytest.raises(TypeError, match="mobilenet_v2::ort-cpu"):
+        CellRecord.of(
+            measured().cell, Verdict(outcome=Outcome.PASSED, headline="h", rule="r"), measured(ties={"photos": 0.5})
+        )
+
+
+def test_a_record_is_frozen():
+    with pytest.raises(AttributeError):
+        record_of_line({}).outcome = "passed"
+    assert msgspec.structs.replace(record_of_line({}), outcome="passed").outcome == "passed"
