@@ -25,7 +25,7 @@ from qbench.backends.protocol import (
     with_taps,
 )
 from qbench.errors import InputError, QbenchError, UnavailableError
-from qbench.graph import MESSAGE_LIMIT, Capabilities, Form, constant_bytes, model_bytes, own_copy, save_model
+from qbench.graph import MESSAGE_LIMIT, Capabilities, Form, constant_bytes, input_at, model_bytes, own_copy, save_model
 from qbench.passes import NameScope, lower_to_qoperator
 from qbench.storage import current_factor
 
@@ -70,7 +70,7 @@ def _is_open(node: ir.Node) -> bool:
 
 
 def _zero_point_is_int8(node: ir.Node) -> bool:
-    zero_point = node.inputs[2] if len(node.inputs) > 2 else None
+    zero_point = input_at(node, 2)
     return zero_point is not None and zero_point.dtype is ir.DataType.INT8
 
 

@@ -9,7 +9,16 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Array
-from qbench.graph import clip_of_levels, constant_value, grid_of, is_constant, node_key, origin_of, with_shapes
+from qbench.graph import (
+    clip_of_levels,
+    constant_value,
+    grid_of,
+    input_at,
+    is_constant,
+    node_key,
+    origin_of,
+    with_shapes,
+)
 from qbench.judging import NodeErrors
 from qbench.numerics import QParams
 
@@ -368,7 +377,7 @@ def limits_of(node: ir.Node | None, scale: float) -> tuple[float, float] | None:
 
 def _end(clip: ir.Node, index: int) -> float | None:
     """One end of a Clip; endless where it is left out, None where it is computed."""
-    value = clip.inputs[index] if index < len(clip.inputs) else None
+    value = input_at(clip, index)
     if value is None:
         return -_ENDLESS if index == 1 else _ENDLESS
     constant = constant_value(value)

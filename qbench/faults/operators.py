@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value, grid_of, int_attribute, ints_attribute, only_consumer
+from qbench.graph import constant_value, grid_of, input_at, int_attribute, ints_attribute, only_consumer
 from qbench.numerics import QParams
 
 Array = npt.NDArray[Any]
@@ -39,7 +39,7 @@ def of_type(*op_types: str, also: Fits | None = None) -> Fits:
 
 def pair_in_front(node: ir.Node, index: int) -> ir.Node | None:
     """The DequantizeLinear that makes input ``index``, if one does."""
-    value = node.inputs[index] if index < len(node.inputs) else None
+    value = input_at(node, index)
     maker = None if value is None else value.producer()
     return maker if maker is not None and maker.op_type == "DequantizeLinear" else None
 

@@ -32,10 +32,11 @@ from qbench.graph.outside_operators import (
     with_operators,
 )
 from qbench.graph.pinned import Pin, PinKind, is_pinned, pin_of, pin_value
-from qbench.graph.qdq import check_convention, clip_of_levels
+from qbench.graph.qdq import QDQ_IR_VERSION, QDQ_OPSET, check_convention, clip_of_levels
 from qbench.graph.query import (
     constant_value,
     consumers,
+    input_at,
     is_constant,
     node_key,
     only_consumer,
@@ -52,6 +53,8 @@ __all__ = [
     "MESSAGE_LIMIT",
     "OPERATORS",
     "POINTWISE",
+    "QDQ_IR_VERSION",
+    "QDQ_OPSET",
     "QLINEAR",
     "AnyModel",
     "Capabilities",
@@ -79,6 +82,7 @@ __all__ = [
     "grid_dtype",
     "grid_of",
     "infer_shapes",
+    "input_at",
     "int_attribute",
     "ints_attribute",
     "is_constant",

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph.operators import int_attribute
-from qbench.graph.query import constant_value, node_key
+from qbench.graph.query import constant_value, input_at, node_key
 from qbench.numerics import QParams, QType
 
 _Array = npt.NDArray[Any]
@@ -26,9 +26,9 @@ def grid_of(node: ir.Node) -> QParams | None:
         InputError: it means nothing: a scale that is not positive and finite, an integer tensor that is float, a zero
             point off the grid, more scales than slices.
     """
-    scale = constant_value(_operand(node, 1))
-    point = constant_value(_operand(node, 2))
-    if scale is None or (point is None and _operand(node, 2) is not None):
+    scale = constant_value(input_at(node, 1))
+    point = constant_value(input_at(node, 2))
+    if scale is None or (point is None and input_at(node, 2) is not None):
         return None
     qtype = _qtype(node)
     if qtype is None or scale.dtype != np.float32:
@@ -51,8 +51,8 @@ def grid_dtype(node: ir.Node) -> ir.DataType:
     Raises:
         InputError: the tensor is float, or of another type than the zero point.
     """
-    integers = node.outputs[0] if node.op_type == "QuantizeLinear" else _operand(node, 0)
-    point = _operand(node, 2)
+    integers = node.outputs[0] if node.op_type == "QuantizeLinear" else input_at(node, 0)
+    point = input_at(node, 2)
     said = None if point is None else point.dtype
     found = None if integers is None else integers.dtype
     if node.op_type == "DequantizeLinear" and found in _FLOATS:
@@ -80,7 +80,7 @@ def _check_scale(node: ir.Node, scale: _Array) -> None:
 
 
 def _check_axis(node: ir.Node, scale: _Array, axis: int, block: int) -> None:
-    source = _operand(node, 0)
+    source = input_at(node, 0)
     if source is None or source.shape is None or block:
         return
     rank = len(source.shape)
@@ -107,7 +107,3 @@ def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
         expected=expected,
         remedy="Export the model again; as it is, its numbers mean nothing.",
     )
-
-
-def _operand(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None

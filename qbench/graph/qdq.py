@@ -24,8 +24,11 @@ import onnx_ir as ir
 
 from qbench.graph.float_levels import breaches_of_float_levels, is_float_levels
 from qbench.graph.operators import int_attribute
-from qbench.graph.query import constant_value, is_constant, node_key, only_consumer
+from qbench.graph.query import constant_value, input_at, is_constant, node_key, only_consumer
 
+QDQ_OPSET, QDQ_IR_VERSION = 21, 10
+"""The operator set that everything is written at, and the IR version that came with it: the first whose QuantizeLinear
+has 16-bit, 4-bit and blocked forms. Where it changes, so do the facts of operators (``graph.operators``)."""
 _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 _DOMAINS = frozenset({"", "com.microsoft"})
 
@@ -99,14 +102,14 @@ def _same_grid(quantize: ir.Node, dequantize: ir.Node) -> bool:
         return list(dequantize.inputs[1:3]) == list(quantize.outputs[1:3])
     if int_attribute(quantize, "axis", 1) != int_attribute(dequantize, "axis", 1):
         return False
-    pairs = ((_operand(quantize, index), _operand(dequantize, index)) for index in (1, 2))
+    pairs = ((input_at(quantize, index), input_at(dequantize, index)) for index in (1, 2))
     return all(a is b or _equal(constant_value(a), constant_value(b)) for a, b in pairs)
 
 
 def _breaches_of_parameters(node: ir.Node) -> Iterator[str]:
     if _is_dynamic(node):
         return
-    name, scale, zero_point = node_key(node), constant_value(_operand(node, 1)), constant_value(_operand(node, 2))
+    name, scale, zero_point = node_key(node), constant_value(input_at(node, 1)), constant_value(input_at(node, 2))
     if scale is None or not np.all(np.isfinite(scale)) or not np.all(scale > 0):
         yield f"The scale of '{name}' is not constant, finite and positive throughout."
         return
@@ -116,7 +119,7 @@ def _breaches_of_parameters(node: ir.Node) -> Iterator[str]:
     if zero_point.shape != scale.shape:
         yield f"'{name}' has scales of shape {scale.shape} and zero points of shape {zero_point.shape}; expected one."
     grid = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
-    tensor = _operand(node, 2)
+    tensor = input_at(node, 2)
     if grid is not None and tensor is not None and grid.dtype not in (None, tensor.dtype):
         yield f"'{name}' has integers of type {grid.dtype} and a zero point of type {tensor.dtype}; expected one type."
     yield from _breaches_of_axis(node, scale)
@@ -134,17 +137,13 @@ def _breaches_of_axis(node: ir.Node, scale: npt.NDArray[Any]) -> Iterator[str]:
 
 
 def _is_dynamic(node: ir.Node) -> bool:
-    scale = _operand(node, 1)
+    scale = input_at(node, 1)
     maker = None if scale is None else scale.producer()
     return maker is not None and maker.op_type == "DynamicQuantizeLinear"
 
 
 def _is(node: ir.Node, op_types: frozenset[str] | set[str]) -> bool:
     return node.domain == "" and node.op_type in op_types
-
-
-def _operand(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
 
 
 def _equal(a: npt.NDArray[Any] | None, b: npt.NDArray[Any] | None) -> bool:

@@ -30,6 +30,11 @@ def is_constant(value: ir.Value | None) -> bool:
     return ir.convenience.get_const_tensor(value) is not None
 
 
+def input_at(node: ir.Node, index: int) -> ir.Value | None:
+    """The input of ``node`` at ``index``; None where it is left out."""
+    return node.inputs[index] if index < len(node.inputs) else None
+
+
 def producer(value: ir.Value | None) -> ir.Node | None:
     """The node that computes ``value``, or None for inputs, initializers and absent optional inputs."""
     return None if value is None else value.producer()

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import constant_value, grid_dtype, node_key
+from qbench.graph import QDQ_OPSET, constant_value, grid_dtype, node_key
 from qbench.interpreter.arrays import Array
 from qbench.interpreter.gemm import Gemm
 from qbench.numerics import Arithmetic, QParams, QType
@@ -24,7 +24,6 @@ Run = Callable[[Sequence[Array | None]], Sequence[Array]]
 Around = Callable[[ir.Node, Run], Run]
 """What stands around a node's kernel; gives the kernel itself where it has nothing to do."""
 
-_NEWEST = 21
 _GRIDS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"})
 _BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 _LEVELS = frozenset({ir.DataType.INT8, ir.DataType.UINT8, ir.DataType.INT16, ir.DataType.UINT16})
@@ -99,7 +98,7 @@ class Making:
     def opset(self) -> int:
         """Of the node's domain, as the graph imports it."""
         graph = self.node.graph
-        return _NEWEST if graph is None else graph.opset_imports.get(self.node.domain, _NEWEST)
+        return QDQ_OPSET if graph is None else graph.opset_imports.get(self.node.domain, QDQ_OPSET)
 
     def needed(self, index: int) -> Array:
         """The constant at input ``index``.

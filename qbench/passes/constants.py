@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
+from qbench.graph import input_at
 from qbench.passes.naming import NameScope
 
 
@@ -35,7 +36,7 @@ def set_constant_operand(node: ir.Node, index: int, array: npt.NDArray[Any], nam
     """
     graph = node.graph
     assert isinstance(graph, ir.Graph)
-    old = node.inputs[index] if index < len(node.inputs) else None
+    old = input_at(node, index)
     wanted = str(old.name) if old is not None else f"{node.name or node.outputs[0].name}.bias"
     if index >= len(node.inputs):
         node.resize_inputs(index + 1)

@@ -10,16 +10,13 @@ from dataclasses import dataclass, replace
 import onnx_ir as ir
 
 from qbench.calibration import Unit, units_of
-from qbench.graph import Capabilities, Form, is_constant, is_pinned, operator_facts
+from qbench.graph import QDQ_OPSET, Capabilities, Form, is_constant, is_pinned, operator_facts
 from qbench.quantization.constraints import Demand, Output, demand_of, float_reason
 from qbench.quantization.inner_grids import inner_problem
 from qbench.quantization.limits import beyond_activations, beyond_weights
 from qbench.quantization.ranges_of_values import Ranges
 from qbench.quantization.schema import Schema, Wishes
 from qbench.quantization.spec import Spec
-
-QDQ_OPSET = 21
-"""The first opset whose QuantizeLinear has 16-bit, 4-bit and blocked forms, and that the onnx evaluator has."""
 
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 

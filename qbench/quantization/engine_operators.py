@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value, int_attribute, node_key
+from qbench.graph import constant_value, input_at, int_attribute, node_key
 from qbench.numerics import QParams, QType
 from qbench.quantization.decision import Decision, Dynamic, Given, KeptFloat
 from qbench.quantization.slot import Role, Slot
@@ -94,7 +94,7 @@ def _unpacked(packed: _Array, bits: int) -> npt.NDArray[np.int64]:
 def _raw(node: ir.Node, index: int, *, point: int) -> Decision:
     """Integers as they are multiplied: less a zero point, of a scale that is applied somewhere else."""
     value, zero = node.inputs[index], _constant(node, point)
-    if value is None or value.dtype is None or (zero is None and _input(node, point) is not None):
+    if value is None or value.dtype is None or (zero is None and input_at(node, point) is not None):
         return Dynamic(_UINT8)
     qtype = QType.parse(value.dtype.name.lower())
     if zero is not None and zero.size != 1:
@@ -103,9 +103,5 @@ def _raw(node: ir.Node, index: int, *, point: int) -> Decision:
     return Given(QParams(1.0, offset, qtype), f"the {node.op_type} '{node_key(node)}', scaled somewhere else")
 
 
-def _input(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None
-
-
 def _constant(node: ir.Node, index: int) -> _Array | None:
-    return constant_value(_input(node, index))
+    return constant_value(input_at(node, index))

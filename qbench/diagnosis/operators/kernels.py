@@ -10,6 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, IntegerBackend, get_backend
+from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET
 from qbench.numerics import Arithmetic, QParams, dequantize
 from qbench.zoo import (
     OperatorSubject,
@@ -122,7 +123,6 @@ def counted(trial: Trial, machine: Arithmetic) -> Levels:
 #
 # products   p = acc · s_x · s_w / s_y + z_y, rational            others   p = f(reals) / s_y + z_y
 
-_OPSET, _IR_VERSION = 21, 10
 _NEAR = Fraction(1, 1 << 30)
 """A float64 within this of a tie is one."""
 
@@ -203,7 +203,7 @@ def _computed(subject: OperatorSubject, operands: Sequence[Array | None]) -> Arr
     result = ir.val("y", ir.DataType.DOUBLE)
     node = ir.node(subject.operator, values, attributes, outputs=[result])
     inputs = [value for value in values if value is not None]
-    graph = ir.Graph(inputs, [result], nodes=[node], opset_imports={"": _OPSET}, name=subject.id)
-    with get_backend("onnx-reference").prepare(ir.Model(graph, ir_version=_IR_VERSION)) as executor:
+    graph = ir.Graph(inputs, [result], nodes=[node], opset_imports={"": QDQ_OPSET}, name=subject.id)
+    with get_backend("onnx-reference").prepare(ir.Model(graph, ir_version=QDQ_IR_VERSION)) as executor:
         found = executor.run({f"v{place}": array for place, array in enumerate(operands) if array is not None})
     return np.asarray(found["y"])

@@ -20,6 +20,7 @@ import onnx_ir as ir
 from qbench.graph import (
     constant_value,
     float_attribute,
+    input_at,
     int_attribute,
     is_constant,
     is_pinned,
@@ -61,7 +62,7 @@ def _folded(norm: ir.Node, names: NameScope) -> bool:
         return False
     if is_pinned(product):
         return False  # it has a grid of its own
-    bias = linear.inputs[2] if len(linear.inputs) > 2 else None
+    bias = input_at(linear, 2)
     weight = None if is_pinned(linear.inputs[1]) else constant_value(linear.inputs[1])
     if weight is None or (bias is not None and (not is_constant(bias) or is_pinned(bias))):
         return False

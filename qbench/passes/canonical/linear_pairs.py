@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from qbench.graph import constant_value, int_attribute, is_constant, is_pinned, only_consumer
+from qbench.graph import constant_value, input_at, int_attribute, is_constant, is_pinned, only_consumer
 from qbench.passes.canonical.linear_blocks import LINEAR, blocks_of
 
 _HOMOGENEOUS = frozenset(
@@ -77,7 +77,7 @@ def _is_scalable(node: ir.Node) -> bool:
 
 
 def _has_scalable_bias(node: ir.Node) -> bool:
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = input_at(node, 2)
     return bias is None or (is_constant(bias) and not is_pinned(bias))
 
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 
 import onnx_ir as ir
 
-from qbench.graph import constant_value, is_pinned
+from qbench.graph import constant_value, input_at, is_pinned
 from qbench.passes.effect import EXACT, Effect
 
 
@@ -34,7 +34,7 @@ def _idle(node: ir.Node) -> bool:
     mask = node.outputs[1] if len(node.outputs) > 1 else None
     if mask is not None and (mask.uses() or mask.is_graph_output()):
         return False
-    training = node.inputs[2] if len(node.inputs) > 2 else None
+    training = input_at(node, 2)
     flag = constant_value(training)
     return training is None or (flag is not None and not flag.any())
 

@@ -10,14 +10,8 @@ import onnx
 import onnx_ir as ir
 
 from qbench.errors import UnsupportedError
-from qbench.graph import model_bytes, opset
+from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET, model_bytes, opset
 from qbench.passes.effect import EXACT, Effect
-
-QDQ_OPSET = 21
-"""The operator set of everything we write."""
-
-_MIN_IR_VERSION = 10
-"""The IR version that came with opset 21."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,18 +32,18 @@ class UpgradeOpset:
             UnsupportedError: the converter cannot convert an operator, or the model is too large for one message.
         """
         if opset(model) >= self.target:
-            raised = model.ir_version < _MIN_IR_VERSION
-            model.ir_version = max(model.ir_version, _MIN_IR_VERSION)
+            raised = model.ir_version < QDQ_IR_VERSION
+            model.ir_version = max(model.ir_version, QDQ_IR_VERSION)
             return raised
         converted = ir.from_proto(self._converted(model))
         _keep_metadata(model, converted)
         _move_into(model, converted)
-        model.ir_version = max(model.ir_version, _MIN_IR_VERSION)
+        model.ir_version = max(model.ir_version, QDQ_IR_VERSION)
         return True
 
     def _converted(self, model: ir.Model) -> onnx.ModelProto:
         proto = onnx.load_model_from_string(model_bytes(model))
-        proto.ir_version = max(proto.ir_version, _MIN_IR_VERSION)  # up to 3, initializers had to be inputs too
+        proto.ir_version = max(proto.ir_version, QDQ_IR_VERSION)  # up to 3, initializers had to be inputs too
         try:
             return onnx.version_converter.convert_version(proto, self.target)
         except RuntimeError as error:

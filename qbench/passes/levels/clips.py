@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value
+from qbench.graph import constant_value, input_at
 from qbench.numerics import quantize
 from qbench.passes.levels.border import Border
 
@@ -46,7 +46,7 @@ def real_clip_of(node: ir.Node | None) -> RealClip | None:
         return None
     ends = []
     for index, missing in ((1, -math.inf), (2, math.inf)):
-        value = node.inputs[index] if index < len(node.inputs) else None
+        value = input_at(node, index)
         array = constant_value(value)
         if value is not None and (array is None or array.dtype != np.float32 or array.size != 1):
             return None

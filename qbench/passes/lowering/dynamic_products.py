@@ -8,7 +8,7 @@ Each rule returns why it declines, or None when it lowered.
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, int_attribute
+from qbench.graph import constant_value, input_at, int_attribute
 from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of
 from qbench.passes.lowering.site import Site, has_unit_factors, kept_attributes
 
@@ -46,7 +46,7 @@ def lower_dynamic_product(site: Site, node: ir.Node) -> str | None:
         maker.attributes.add(attribute)
     real = site.before(node, "Cast", [counted], _FLOAT, "real")
     factor = site.before(node, "Mul", [data.scale, scale], _FLOAT, "factor")
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = input_at(node, 2)
     if bias is None:
         site.replace([node], "Mul", [real, factor])
         return None

@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, grid_of, operator_facts, word_attribute
+from qbench.graph import constant_value, grid_of, input_at, operator_facts, word_attribute
 from qbench.passes.lowering.counted import is_requantized, lower_requantize
 from qbench.passes.lowering.operands import EIGHT_BITS, UP_TO_16_BITS, Operand, operand_of, result_of
 from qbench.passes.lowering.site import Site
@@ -123,7 +123,7 @@ def _is_read(value: ir.Value) -> bool:
 
 
 def _pads_with_zeros(node: ir.Node) -> bool:
-    filler = node.inputs[2] if len(node.inputs) > 2 else None
+    filler = input_at(node, 2)
     if word_attribute(node, "mode", "constant") != "constant" or filler is None:
         return True
     known = constant_value(filler)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value, int_attribute, is_constant, only_consumer
+from qbench.graph import constant_value, input_at, int_attribute, is_constant, only_consumer
 
 EIGHT_BITS = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 UP_TO_16_BITS = EIGHT_BITS | {ir.DataType.INT16, ir.DataType.UINT16}
@@ -108,7 +108,7 @@ def bias_per_column(bias: Operand, columns: int | ir.SymbolicDim | None) -> bool
 
 
 def _operand(node: ir.Node, integers: ir.Value | None) -> Operand | None:
-    scale, point = node.inputs[1], node.inputs[2] if len(node.inputs) > 2 else None
+    scale, point = node.inputs[1], input_at(node, 2)
     if integers is None or scale is None or point is None:
         return None
     known = constant_value(scale)

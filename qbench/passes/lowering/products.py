@@ -12,7 +12,7 @@ from types import MappingProxyType
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import int_attribute, only_consumer
+from qbench.graph import input_at, int_attribute, only_consumer
 from qbench.passes.lowering.operands import (
     EIGHT_BITS,
     UP_TO_16_BITS,
@@ -58,7 +58,7 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
         return "its weight is computed"
     if not site.target.any_grids and np.unique(weight.points).size != 1:
         return f"{operator} has one zero point for all channels"
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = input_at(node, 2)
     added = operand_of(bias)
     if bias is not None and (added is None or not on_the_product(added, data, weight)):
         return "its bias is not on the grid of the product"
@@ -80,7 +80,7 @@ def lower_gemm(site: Site, node: ir.Node) -> str | None:
     if not has_unit_factors(node):
         return "QGemm scales its bias with alpha, and has no beta"
     transposed = int_attribute(node, "transB", 0)
-    bias = node.inputs[2] if len(node.inputs) > 2 else None
+    bias = input_at(node, 2)
     return _gemm(site, [node], pair, bias, transposed=bool(transposed))
 
 

@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, float_attribute, int_attribute, node_key
+from qbench.graph import constant_value, float_attribute, input_at, int_attribute, node_key
 from qbench.passes.constants import add_constant
 from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
@@ -96,22 +96,22 @@ def _raised(node: ir.Node, writer: PairWriter) -> bool:
         return False
     name = node_key(node)
     operands = [
-        _input(node, places[0])
+        input_at(node, places[0])
         if len(places) == 1
-        else writer.dequantized(node, [_input(node, place) for place in places], axis, f"{name}.{position}")
+        else writer.dequantized(node, [input_at(node, place) for place in places], axis, f"{name}.{position}")
         for position, (places, axis) in enumerate(zip(layout.operands, axes, strict=True))
     ]
-    bias = None if layout.bias is None else _input(node, layout.bias)
+    bias = None if layout.bias is None else input_at(node, layout.bias)
     if bias is not None:
         operands.append(_dequantized_bias(node, bias, layout, writer))
     attributes = [a for key, a in node.attributes.items() if key not in _ENGINE_ATTRIBUTES]
     real = writer.before(node, layout.operator, operands, attributes, name=name)
-    if layout.result is None or _input(node, layout.result[0]) is None:
+    if layout.result is None or input_at(node, layout.result[0]) is None:
         writer.take_place(node, real)
         return True
-    point = _input(node, layout.result[1])
-    kind = point or _input(node, layout.operands[-1][2]) or _input(node, layout.operands[-1][0])
-    writer.requantized(node, real, (_input(node, layout.result[0]), point), None if kind is None else kind.dtype)
+    point = input_at(node, layout.result[1])
+    kind = point or input_at(node, layout.operands[-1][2]) or input_at(node, layout.operands[-1][0])
+    writer.requantized(node, real, (input_at(node, layout.result[0]), point), None if kind is None else kind.dtype)
     return True
 
 
@@ -126,17 +126,17 @@ def _plain(node: ir.Node) -> bool:
 
 def _constant_parameters(node: ir.Node, layout: Layout) -> bool:
     places = [place for operand in layout.operands for place in operand[1:]] + list(layout.result or ())
-    given = [value for value in (_input(node, place) for place in places) if value is not None]
+    given = [value for value in (input_at(node, place) for place in places) if value is not None]
     return all(constant_value(value) is not None for value in given)
 
 
 def _axis(node: ir.Node, layout: Layout, position: int) -> int | None:
     """The axis of many scales, None for a single one, -1 where they do not run over output channels."""
     places = layout.operands[position]
-    scale = constant_value(_input(node, places[1])) if len(places) > 1 else None
+    scale = constant_value(input_at(node, places[1])) if len(places) > 1 else None
     if scale is None or scale.size == 1:
         return None
-    weight = _input(node, places[0])
+    weight = input_at(node, places[0])
     rank = None if weight is None or weight.shape is None else len(weight.shape)
     if position != 1 or scale.ndim != 1:
         return -1
@@ -153,7 +153,7 @@ def _axis(node: ir.Node, layout: Layout, position: int) -> int | None:
 
 def _dequantized_bias(node: ir.Node, bias: ir.Value, layout: Layout, writer: PairWriter) -> ir.Value:
     """DQ of an int32 bias: float32(s_x · s_w), times alpha in a QGemm, which has the bias inside its bracket."""
-    scales = [constant_value(_input(node, places[1])) for places in layout.operands]
+    scales = [constant_value(input_at(node, places[1])) for places in layout.operands]
     assert scales[0] is not None
     assert scales[1] is not None
     product = np.float32(scales[0].reshape(())) * scales[1].astype(np.float32)
@@ -162,7 +162,3 @@ def _dequantized_bias(node: ir.Node, bias: ir.Value, layout: Layout, writer: Pai
     value = add_constant(writer.graph, f"{bias.name}_scale", np.asarray(scale, np.float32), writer.values)
     axis = None if scale.ndim == 0 else (0 if bias.shape is None else len(bias.shape) - 1)
     return writer.dequantized(node, [bias, value, None], axis, f"{node_key(node)}.bias")
-
-
-def _input(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None

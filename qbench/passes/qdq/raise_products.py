@@ -15,7 +15,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, node_key, only_consumer
+from qbench.graph import constant_value, input_at, node_key, only_consumer
 from qbench.passes.constants import add_constant
 from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.naming import NameScope
@@ -58,8 +58,8 @@ def _raised_product(node: ir.Node, writer: PairWriter) -> bool:
     if axis == -1:
         return False
     flat = scales[1] if scale.ndim < 2 else _flattened(scales[1], scale, writer)
-    data = writer.dequantized(multiply, [node.inputs[0], scales[0], _input(node, 2)], None, f"{node_key(node)}.0")
-    grid = writer.dequantized(multiply, [weight, flat, _input(node, 3)], axis, f"{node_key(node)}.1")
+    data = writer.dequantized(multiply, [node.inputs[0], scales[0], input_at(node, 2)], None, f"{node_key(node)}.0")
+    grid = writer.dequantized(multiply, [weight, flat, input_at(node, 3)], axis, f"{node_key(node)}.1")
     operator, name = _PRODUCTS[node.domain, node.op_type], node_key(node)
     node.name = f"{name}_of_integers"
     real = writer.before(multiply, operator, [data, grid], list(node.attributes.values()), name=name)
@@ -70,7 +70,7 @@ def _raised_product(node: ir.Node, writer: PairWriter) -> bool:
 def _raised_fused(node: ir.Node, writer: PairWriter) -> bool:
     dynamic = node.op_type == "DynamicQuantizeMatMul"
     weight = node.inputs[1]
-    scale_of_weight, point_of_weight, bias = (_input(node, index) for index in ((2, 3, 4) if dynamic else (3, 5, 6)))
+    scale_of_weight, point_of_weight, bias = (input_at(node, index) for index in ((2, 3, 4) if dynamic else (3, 5, 6)))
     scale = constant_value(scale_of_weight)
     axis = None if weight is None or scale is None else _axis(node, weight, scale)
     if weight is None or scale is None or axis == -1:
@@ -79,7 +79,7 @@ def _raised_fused(node: ir.Node, writer: PairWriter) -> bool:
     operand = (
         writer.dynamically_quantized(node, node.inputs[0], f"{name}.0")
         if dynamic
-        else [node.inputs[0], _input(node, 2), _input(node, 4)]
+        else [node.inputs[0], input_at(node, 2), input_at(node, 4)]
     )
     data = writer.dequantized(node, operand, None, f"{name}.0")
     grid = writer.dequantized(node, [weight, scale_of_weight, point_of_weight], axis, f"{name}.1")
@@ -125,7 +125,3 @@ def _flattened(
     value: ir.Value, scale: np.ndarray[tuple[int, ...], np.dtype[np.float32]], writer: PairWriter
 ) -> ir.Value:
     return add_constant(writer.graph, f"{value.name}_flat", scale.reshape(-1), writer.values)
-
-
-def _input(node: ir.Node, index: int) -> ir.Value | None:
-    return node.inputs[index] if index < len(node.inputs) else None

@@ -1,7 +1,7 @@
 """Writing a float ONNX graph node by node, every node and value named after its place in the network.
 
 Each node has one output, which bears the node's name; a constant is named after the node and its role
-(``stem.conv.weight``). Opset 21: the first at which QuantizeLinear takes every type that we write.
+(``stem.conv.weight``). The opset is the one that QDQ is written at.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,10 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import declare_dims, infer_shapes
-
-OPSET = 21
-IR_VERSION = 10
+from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET, declare_dims, infer_shapes
 
 AttributeValue = int | float | str | Sequence[int]
 _NONE: Mapping[str, AttributeValue] = MappingProxyType({})
@@ -77,10 +74,10 @@ class GraphBuilder:
             list(outputs.values()),
             nodes=self._nodes,
             initializers=list(self._constants.values()),
-            opset_imports={"": OPSET},
+            opset_imports={"": QDQ_OPSET},
             name=self._name,
         )
-        model = ir.Model(graph, ir_version=IR_VERSION, producer_name="qbench")
+        model = ir.Model(graph, ir_version=QDQ_IR_VERSION, producer_name="qbench")
         if dims:
             declare_dims(model, dims)
         infer_shapes(model)
