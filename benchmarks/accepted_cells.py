@@ -92,7 +92,7 @@ def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
         cell = None if baseline is None else baseline.cells.get(planned.cell.slug)
         if baseline is None or cell is None:
             continue
-        decision = suite.rules_of(planned.cell).decision
+        decision = planned.rules.decision
         for where, accepted in cell.current.items():
             environment = EnvironmentClass.parse(where)
             tolerance = planned.tolerance(environment)
@@ -103,7 +103,7 @@ def judged_cells(suite_path: Path, catalogues: Catalogues) -> Iterator[Judged]:
                 scores = list(possible_scores(planned, baseline, metric, accepted.metrics[metric], same))
                 before = former_state(scores[0], WIDER.get((suite.name, name), tolerance))
                 now = frozenset(loss_gate(score, tolerance, decision).state for score in scores)
-                listed = planned.quarantine(environment) is not None
+                listed = planned.quarantine_entry(environment) is not None
                 yield Judged(str(planned.cell), where, scores[0], before, now, listed)
 
 

@@ -230,7 +230,7 @@ def test_the_tolerance_and_the_entry_that_are_shown_are_some():
     (decided,) = blocks(ROOT / "docs" / "statistics.md", "toml")
     for text_ in (admitted, decided):
         (table,) = tomllib.loads(text_)["model"]
-        assert value_from_table(ModelTable, {**table, **rest}, "docs").cell_settings().layers
+        assert value_from_table(ModelTable, {**table, **rest}, "docs").layers()
     (table,) = tomllib.loads(model)["model"]
     assert value_from_table(ModelTable, {**table, **rest}, "docs").tolerance["w8a8_asym_pt"] == 0.02
     assert value_from_table(QuarantineText, tomllib.loads(entry), "docs").cell[0].when == "x64-avx2"

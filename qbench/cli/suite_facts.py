@@ -162,7 +162,7 @@ def _excused(
 
 def _is_excused(planned: "PlannedCell", environment: "EnvironmentClass") -> bool:
     own = not planned.tolerance(environment).rule.startswith(("suite ", "default"))
-    return own or planned.quarantine(environment) is not None
+    return own or planned.quarantine_entry(environment) is not None
 
 
 @dataclass(frozen=True, slots=True)

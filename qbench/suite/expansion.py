@@ -14,62 +14,59 @@ from qbench.judging import (
     Criterion,
     EnvironmentClass,
     QuarantineEntry,
+    Rules,
     Tolerance,
     resolve_tolerance,
 )
 from qbench.suite.catalogues import WRITTEN_MACHINES, Catalogues
 from qbench.suite.criteria import Asked, criterion_for, refuse_idle
-from qbench.suite.layered import refuse_idle_settings
+from qbench.suite.layered import refuse_idle_settings, rules_for
 from qbench.suite.limits import check_limits
 from qbench.suite.passes import NONE, variant_of
-from qbench.suite.suite import CalibrationChoice, ModelTable, Suite
+from qbench.suite.suite import CalibrationChoice, ModelTable, Suite, When
 
 _VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends", "passes")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """A cell with the settings that hold for it, before anything is loaded.
+    """A cell with every setting that holds for it, resolved once and before anything is loaded.
 
-    ``passes``: what rewrites its graphs, as ``suite.passes`` says. ``criterion``: beside another backend.
+    Each number carries a ``rule``: the table that set it (``suite smoke``, ``model m``, ``cell m::pattern``). What
+    depends on the environment class, which is known when the backend is, is an ordered choice.
+
+    Args:
+        model: its table. partner: the float model that this one, which came quantized, is judged against.
+        passes: what rewrites its graphs, as ``suite.passes`` says. line: zero-based, of the model in the suite file.
+        rules: floors, limits, decision, allowance and equivalent classes.
+        tolerances: (condition on the environment class, tolerance); the first that holds wins, the last always holds.
+        criterion: what it must be compared with another backend; None: nothing.
+        quarantine: the entries about it, in the order of their file.
     """
 
     cell: Cell
-    suite: Suite
     model: ModelTable
     calibration: CalibrationChoice
+    rules: Rules
+    tolerances: tuple[tuple[When, Tolerance], ...]
     passes: str = NONE
+    line: int = 0
+    partner: ModelTable | None = None
     criterion: Criterion | None = None
-
-    @property
-    def partner(self) -> ModelTable | None:
-        """The float model that this one, which came quantized, is judged against."""
-        return self.suite.partners.get(self.model.id)
+    quarantine: tuple[QuarantineEntry, ...] = ()
 
     @property
     def recalibrated(self) -> str:
         """Its variant, where that has calibration samples of its own; else empty."""
         return "" if self.calibration == self.model.calibration else self.cell.variant
 
-    @property
-    def line(self) -> int:
-        """Zero-based line of the model in the suite file."""
-        return self.suite.lines.get(self.model.id, 0)
-
     def tolerance(self, environment: EnvironmentClass) -> Tolerance:
-        """The tolerance that wins here: default < suite < model < cell."""
-        return resolve_tolerance(
-            self.suite.own_tolerance(), self.model.own_tolerance(), cell_tolerance(self.model, self.cell, environment)
-        )
+        """The tolerance in ``environment``: default < suite < model < cell."""
+        return next(tolerance for when, tolerance in self.tolerances if environment.matches(when))
 
-    @property
-    def is_listed(self) -> bool:
-        """Whether the quarantine file has an entry about this cell, on whatever machine."""
-        return any(entry.is_about(self.cell) for entry in self.suite.quarantine)
-
-    def quarantine(self, environment: EnvironmentClass) -> QuarantineEntry | None:
-        """The quarantine entry about this cell on this machine."""
-        return next((entry for entry in self.suite.quarantine if entry.covers(self.cell, environment)), None)
+    def quarantine_entry(self, environment: EnvironmentClass) -> QuarantineEntry | None:
+        """The quarantine entry about this cell in ``environment``."""
+        return next((entry for entry in self.quarantine if environment.matches(entry.when)), None)
 
 
 def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple[PlannedCell, ...]:
@@ -89,11 +86,11 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
         if whole:
             _refuse_idle_tolerances(doing, model, cells)
             refuse_idle(model.asked(), (planned.cell for planned in cells), doing)
-            refuse_idle_settings((model.cell_settings(),), (planned.cell for planned in cells), doing)
+            refuse_idle_settings(model.layers(), (planned.cell for planned in cells), doing)
         planned += cells
     if whole:
         refuse_idle(suite.asked(), (one.cell for one in planned), doing)
-        refuse_idle_settings((suite.cell_settings(),), (one.cell for one in planned), doing)
+        refuse_idle_settings(suite.layers(), (one.cell for one in planned), doing)
         check_limits(doing, suite.table.limits, (name for one in suite.models for name in one.metrics), catalogues)
         _refuse_idle_entries(doing, suite, planned)
     _read_written_machines(planned, catalogues)
@@ -107,62 +104,83 @@ def _read_written_machines(planned: Iterable[PlannedCell], catalogues: Catalogue
             catalogues.backends.get(backend)
 
 
-def cell_tolerance(model: ModelTable, cell: Cell, environment: EnvironmentClass | None) -> Tolerance | None:
-    """The model's tolerance for this very cell; ``environment`` None disregards conditions."""
-    if not isinstance(model.tolerance, Mapping):
-        return None
-    for key, setting in model.tolerance.items():
-        if not cell.is_named_by(key):
-            continue
-        if isinstance(setting, float):
-            return Tolerance(setting, f"cell {model.id}::{key}")
-        if environment is None or environment.matches(setting.when):
-            rule = f"cell {model.id}::{key}" + (f" ({setting.reason})" if setting.reason else "")
-            own = {metric: Tolerance(value, rule) for metric, value in setting.metrics.items()}
-            return Tolerance(setting.value, rule, own)
-    return None
+class _Planner:
+    """Plans the cells of one model; what does not depend on the cell is resolved once."""
+
+    def __init__(self, doing: str, suite: Suite, model: ModelTable) -> None:
+        self._doing = doing
+        self._suite = suite
+        self._model = model
+        self._asked = (suite.asked(), model.asked())
+        self._rules = suite.rules(model.id)
+        self._layers = (*suite.layers(), *model.layers())
+        self._tolerance = resolve_tolerance(suite.own_tolerance(), model.own_tolerance())
+        self._tolerances = model.cell_tolerances()
+
+    def plan(
+        self, axes: tuple[str, str, str], calibration: CalibrationChoice | None = None, passes: str = NONE
+    ) -> PlannedCell:
+        """The cell at ``axes`` (backend, schema, variant); ``calibration`` None is the model's own.
+
+        Raises:
+            InputError: a name that fits no node id, or a criterion without meaning.
+        """
+        suite, model = self._suite, self._model
+        try:
+            cell = Cell(suite.name, model.id, *axes)
+        except ValueError as error:
+            raise InputError(
+                self._doing, found=str(error), expected="names that fit a node id", remedy="Rename it."
+            ) from error
+        return PlannedCell(
+            cell=cell,
+            model=model,
+            calibration=calibration or model.calibration,
+            rules=rules_for(cell, self._rules, self._layers),
+            tolerances=(
+                *((when, tolerance) for pattern, when, tolerance in self._tolerances if cell.is_named_by(pattern)),
+                (None, self._tolerance),
+            ),
+            passes=passes,
+            line=suite.lines.get(model.id, 0),
+            partner=suite.partners.get(model.id),
+            criterion=self._criterion(cell),
+            quarantine=tuple(entry for entry in suite.quarantine if entry.is_about(cell)),
+        )
+
+    def _criterion(self, cell: Cell) -> Criterion | None:
+        criterion = criterion_for(cell, self._asked, self._doing)
+        if criterion is None and self._model.is_alone:
+            raise InputError(
+                f"{self._doing}, cell '{cell}'",
+                found="no float model and no 'equal_to' or 'close_to'",
+                expected="something to judge it by",
+                remedy=f'Say what it must be: equal_to = {{ "{cell.backend}" = "BACKEND" }}.',
+            )
+        return criterion
 
 
 def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogues) -> Iterable[PlannedCell]:
+    planner = _Planner(doing, suite, model)
     backends = _names(doing, "backend", suite.table.backends if model.backends is None else model.backends, catalogues)
     if model.came_quantized:
         listed = model.schemas is None or GIVEN in model.schemas  # a Python test may have cut them
         for backend in backends if listed else ():
-            yield _planned(doing, suite, model, (backend, GIVEN, ""), model.calibration)
+            yield planner.plan((backend, GIVEN, ""))
         return
     schemas = _names(doing, "schema", suite.table.schemas if model.schemas is None else model.schemas, catalogues)
     axis = (suite.table.passes if model.passes is None else model.passes) or (NONE,)
     for backend in backends:
         floats = suite.table.fp32 and backend not in catalogues.integer_machines
         if floats:
-            yield _planned(doing, suite, model, (backend, FP32, ""), model.calibration)
+            yield planner.plan((backend, FP32, ""))
         for schema, passes in product(schemas, axis):
-            cell = _planned(doing, suite, model, (backend, schema, variant_of(passes)), model.calibration)
-            yield replace(cell, passes=passes)
+            yield planner.plan((backend, schema, variant_of(passes)), passes=passes)
     for variant, settings in model.variants.items():
         calibration = _varied(doing, model, variant, settings, catalogues)
         for backend in _names(doing, "backend", tuple(settings.get("backends", backends)), catalogues):
             for schema in _names(doing, "schema", tuple(settings.get("schemas", schemas)), catalogues):
-                cell = _planned(doing, suite, model, (backend, schema, variant), calibration)
-                yield replace(cell, passes=settings.get("passes", NONE))
-
-
-def _planned(
-    doing: str, suite: Suite, model: ModelTable, axes: tuple[str, str, str], calibration: CalibrationChoice
-) -> PlannedCell:
-    try:
-        cell = Cell(suite.name, model.id, *axes)
-    except ValueError as error:
-        raise InputError(doing, found=str(error), expected="names that fit a node id", remedy="Rename it.") from error
-    criterion = criterion_for(cell, (suite.asked(), model.asked()), doing)
-    if criterion is None and model.is_alone:
-        raise InputError(
-            f"{doing}, cell '{cell}'",
-            found="no float model and no 'equal_to' or 'close_to'",
-            expected="something to judge it by",
-            remedy=f'Say what it must be: equal_to = {{ "{cell.backend}" = "BACKEND" }}.',
-        )
-    return PlannedCell(cell=cell, suite=suite, model=model, calibration=calibration, criterion=criterion)
+                yield planner.plan((backend, schema, variant), calibration, settings.get("passes", NONE))
 
 
 def _varied(

@@ -11,11 +11,11 @@ Float cells have no decision of their own: they are to reproduce their reference
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Generic, TypeVar
 
 from qbench.errors import InputError, unknown_name
-from qbench.judging import Allowance, Cell, Decision, DecisionRule
+from qbench.judging import Allowance, Cell, Decision, DecisionRule, Rules
 from qbench.storage import value_from_table
 
 T = TypeVar("T")
@@ -46,24 +46,10 @@ class Layer(Generic[T]):
     values: Mapping[str, T]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CellSettings:
-    """The three settings of one table."""
-
-    decision: Layer[DecisionRule]
-    flips: Layer[int]
-    probabilities: Layer[ProbabilityLimits]
-
-    @property
-    def layers(self) -> tuple[Layer[Any], ...]:
-        """All of them."""
-        return self.decision, self.flips, self.probabilities
-
-
-def settings_of(
+def layers_of(
     owner: str, decision: DecisionSetting, flips: FlipsSetting, probabilities: ProbabilitiesSetting
-) -> CellSettings:
-    """The settings of one table as layers.
+) -> tuple[Layer[Any], ...]:
+    """The settings of one table, a layer each.
 
     Raises:
         InputError, ValueError: a number below zero, or probabilities without a limit or with another key.
@@ -75,59 +61,51 @@ def settings_of(
     for count in counts.values():
         Allowance(flips=count)  # refuses the impossible
     deciding = decision if isinstance(decision, Mapping) else {} if decision is None else {"": decision}
-    return CellSettings(
-        decision=Layer(key="decision", owner=owner, values=deciding),
-        flips=Layer(key="flips", owner=owner, values=counts),
-        probabilities=Layer(
-            key="probabilities",
-            owner=owner,
-            values={pattern: _limits(pattern, table) for pattern, table in moves.items()},
+    limits = {pattern: _limits(pattern, table) for pattern, table in moves.items()}
+    return (
+        Layer(key="decision", owner=owner, values=deciding),
+        Layer(key="flips", owner=owner, values=counts),
+        Layer(key="probabilities", owner=owner, values=limits),
+    )
+
+
+def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
+    """``rules`` of a model with what ``layers``, general first, set for this very cell."""
+    won: dict[str, tuple[Any, str]] = {}
+    for layer in layers:
+        keys = (pattern for pattern in layer.values if not pattern or cell.is_named_by(pattern))
+        if (pattern := next(keys, None)) is not None:
+            won[layer.key] = layer.values[pattern], f"{layer.owner}::{pattern}" if pattern else layer.owner
+    if not won:
+        return rules
+    decided = None if cell.is_fp32 else won.get("decision")
+    flips, flips_rule = won.get("flips", (None, "default"))
+    limits, moves_rule = won.get("probabilities", (None, "default"))
+    return replace(
+        rules,
+        decision=Decision() if decided is None else Decision(*decided),
+        allowance=Allowance(
+            flips=flips,
+            absolute=None if limits is None else limits.absolute,
+            relative=None if limits is None else limits.relative,
+            flips_rule=flips_rule,
+            moves_rule=moves_rule,
         ),
     )
 
 
-def decision_of(cell: Cell, tables: Iterable[CellSettings]) -> Decision:
-    """How a loss of ``cell`` is decided by ``tables``, general first."""
-    won = None if cell.is_fp32 else _winner(cell, [table.decision for table in tables])
-    return Decision() if won is None else Decision(*won)
-
-
-def allowance_of(cell: Cell, tables: Iterable[CellSettings]) -> Allowance:
-    """How far answers of ``cell`` may be from the accepted ones by ``tables``, general first."""
-    given = tuple(tables)
-    flips, flips_rule = _winner(cell, [table.flips for table in given]) or (None, "default")
-    limits, moves_rule = _winner(cell, [table.probabilities for table in given]) or (None, "default")
-    return Allowance(
-        flips=flips,
-        absolute=None if limits is None else limits.absolute,
-        relative=None if limits is None else limits.relative,
-        flips_rule=flips_rule,
-        moves_rule=moves_rule,
-    )
-
-
-def refuse_idle_settings(tables: Iterable[CellSettings], cells: Iterable[Cell], doing: str) -> None:
+def refuse_idle_settings(layers: Iterable[Layer[Any]], cells: Iterable[Cell], doing: str) -> None:
     """Check that every pattern is about a cell.
 
     Raises:
         InputError: one is about none; the nearest cell is suggested.
     """
     known = list(cells)
-    for layer in (layer for table in tables for layer in table.layers):
+    for layer in layers:
         for pattern in filter(None, layer.values):
             if not any(cell.is_named_by(pattern) for cell in known):
                 names = {name for cell in known for name in (cell.backend, cell.schema, cell.slug)}
                 raise unknown_name(f"{doing}, {layer.key} of {layer.owner}", "cell", pattern, names)
-
-
-def _winner(cell: Cell, layers: Iterable[Layer[T]]) -> tuple[T, str] | None:
-    """The value of the most particular layer that speaks of ``cell``, and its rule."""
-    won: tuple[T, str] | None = None
-    for layer in layers:
-        keys = (pattern for pattern in layer.values if not pattern or cell.is_named_by(pattern))
-        if (pattern := next(keys, None)) is not None:
-            won = layer.values[pattern], f"{layer.owner}::{pattern}" if pattern else layer.owner
-    return won
 
 
 def _limits(pattern: str, table: object) -> ProbabilityLimits:

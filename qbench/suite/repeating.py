@@ -26,7 +26,7 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell, *, timer: Callable[[],
     Raises:
         QbenchError: its parts cannot be made.
     """
-    rules = bench.suite.rules_of(planned.cell)
+    rules = planned.rules
     environment = bench.environment(planned.cell.backend)
     tolerance = planned.tolerance(environment)
 

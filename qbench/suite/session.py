@@ -128,7 +128,7 @@ class Bench:
             rewriting=rewriting_of(planned.passes, self._catalogues.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
             beside=self._beside(planned),
-            keeps_answers=self.suite.rules_of(cell).allowance.keeps_answers,
+            keeps_answers=planned.rules.allowance.keeps_answers,
             recalibrated=planned.recalibrated,
         )
 
@@ -154,8 +154,8 @@ class Bench:
             expectation,
             tolerance=planned.tolerance(measurement.environment),
             criterion=planned.criterion,
-            rules=self.suite.rules_of(planned.cell),
-            quarantine=planned.quarantine(measurement.environment),
+            rules=planned.rules,
+            quarantine=planned.quarantine_entry(measurement.environment),
             today=self._settings.today,
             node_id=f"{self._settings.suite_path}::{cell}",
         )
@@ -175,7 +175,7 @@ class Bench:
                 planned.cell, measurement.digests, trusted=self._accepts_reference, samples=counts
             )
             # A cell that is bad on some machines only is never accepted there, so it has no past on the others.
-            return replace(expected, cell_known=expected.cell_known or planned.is_listed)
+            return replace(expected, cell_known=expected.cell_known or bool(planned.quarantine))
         if self._accepts_reference:
             return Expectation(cell_known=False)
         reference = model if planned.partner is None else planned.partner.id
@@ -209,7 +209,7 @@ class Bench:
             baseline,
             measurements,
             accepting=accepting,
-            rules=self.suite.rules(planned.model.id),
+            rules=planned.rules,
             quarantine=self.suite.quarantine,
             today=self._settings.today,
             criterion=self.suite.criterion,

@@ -5,7 +5,7 @@ Names are checked against catalogues by ``expansion``; this file knows only the 
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,15 +13,7 @@ from qbench.errors import InputError
 from qbench.judging import Cell, Criterion, QuarantineEntry, Rules, Tolerance
 from qbench.storage import read_toml, value_from_table
 from qbench.suite.criteria import Asked, CloseTo, EqualTo, asked_by, criterion_for
-from qbench.suite.layered import (
-    CellSettings,
-    DecisionSetting,
-    FlipsSetting,
-    ProbabilitiesSetting,
-    allowance_of,
-    decision_of,
-    settings_of,
-)
+from qbench.suite.layered import DecisionSetting, FlipsSetting, Layer, ProbabilitiesSetting, layers_of
 from qbench.suite.limits import layered_limits, refuse_no_numbers
 from qbench.suite.operator_tables import lines_of_operators, with_operators
 from qbench.suite.partners import refuse_other_data, with_borrowed
@@ -30,6 +22,8 @@ from qbench.suite.shares import SHARES, layered_share, refuse_no_shares
 
 SUFFIX = ".qbench.toml"
 QUARANTINE_SUFFIX = ".quarantine.toml"
+When = str | tuple[str, ...] | None
+"""A condition on the environment class: a class, a processor, or several of them; None always holds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +48,7 @@ class CellTolerance:
 
     value: float
     metrics: Mapping[str, float] = field(default_factory=dict)
-    when: str | tuple[str, ...] | None = None
+    when: When = None
     reason: str = ""
 
 
@@ -95,17 +89,13 @@ class ModelTable:
     def __post_init__(self) -> None:
         if not self.metrics:
             raise ValueError("no metrics")
-        values = [self.tolerance] if isinstance(self.tolerance, float) else []
-        if isinstance(self.tolerance, Mapping):
-            settings = (CellTolerance(value=t) if isinstance(t, float) else t for t in self.tolerance.values())
-            values = [value for setting in settings for value in (setting.value, *setting.metrics.values())]
-        for value in values:
-            Tolerance(value)  # refuses the impossible
+        self.own_tolerance()  # refuses the impossible, as do those below
+        self.cell_tolerances()
         refuse_no_shares(self)
         refuse_unknown(f"model {self.id}", self.passes or ())
         refuse_no_numbers(self.limits)
         self.asked()
-        self.cell_settings()
+        self.layers()
 
     @property
     def came_quantized(self) -> bool:
@@ -121,13 +111,25 @@ class ModelTable:
         """The tolerance of the whole model, when it sets one."""
         return Tolerance(self.tolerance, f"model {self.id}") if isinstance(self.tolerance, float) else None
 
+    def cell_tolerances(self) -> tuple[tuple[str, When, Tolerance], ...]:
+        """(pattern of cells, condition, tolerance) in the order of the table: the first that fits a cell wins."""
+        if not isinstance(self.tolerance, Mapping):
+            return ()
+        found = []
+        for pattern, written in self.tolerance.items():
+            setting = CellTolerance(value=written) if isinstance(written, float) else written
+            rule = f"cell {self.id}::{pattern}" + (f" ({setting.reason})" if setting.reason else "")
+            own = {metric: Tolerance(value, rule) for metric, value in setting.metrics.items()}
+            found.append((pattern, setting.when, Tolerance(setting.value, rule, own)))
+        return tuple(found)
+
     def asked(self) -> tuple[Asked, ...]:
         """What its cells must be beside other backends."""
         return asked_by("model", self.id, self.equal_to, self.close_to)
 
-    def cell_settings(self) -> CellSettings:
+    def layers(self) -> tuple[Layer[Any], ...]:
         """Its settings of single cells."""
-        return settings_of(f"model {self.id}", self.decision, self.flips, self.probabilities)
+        return layers_of(f"model {self.id}", self.decision, self.flips, self.probabilities)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -174,7 +176,7 @@ class SuiteTable:
         refuse_no_numbers(self.limits)
         refuse_unknown("the suite", self.passes)
         asked_by("suite", "", self.equal_to, self.close_to)  # refuses the impossible
-        settings_of("", self.decision, self.flips, self.probabilities)  # likewise
+        layers_of("", self.decision, self.flips, self.probabilities)  # likewise
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,14 +230,9 @@ class Suite:
             equivalents=self.table.equivalents,
         )
 
-    def rules_of(self, cell: Cell) -> Rules:
-        """``rules`` of its model, and what is set for this very cell."""
-        tables = (self.cell_settings(), *(table.cell_settings() for table in self.models if table.id == cell.model))
-        return replace(self.rules(cell.model), decision=decision_of(cell, tables), allowance=allowance_of(cell, tables))
-
-    def cell_settings(self) -> CellSettings:
+    def layers(self) -> tuple[Layer[Any], ...]:
         """Its settings of single cells."""
-        return settings_of(f"suite {self.name}", self.table.decision, self.table.flips, self.table.probabilities)
+        return layers_of(f"suite {self.name}", self.table.decision, self.table.flips, self.table.probabilities)
 
     def own_tolerance(self) -> Tolerance | None:
         """The suite's tolerance, when it sets one."""

@@ -1,5 +1,6 @@
 """``decision``, ``flips``, ``probabilities`` and ``equivalents`` of a suite: who wins and is named, what is refused."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,43 +55,47 @@ def cell(schema: str = "w8a8_sym_pc", backend: str = "fast", model: str = "net_a
     return Cell("small", model, backend, schema)
 
 
+def rules(found: Suite) -> Callable[..., Rules]:
+    """The rules of a cell of ``found``, as its plan has them."""
+    planned = {one.cell: one.rules for one in expand(found, CATALOGUES)}
+    return lambda *axes, **more: planned[cell(*axes, **more)]
+
+
 def test_nothing_set_is_as_ever(tmp_path: Path) -> None:
     found = suite(tmp_path)
-    assert found.rules_of(cell()) == found.rules("net_a")
-    assert (found.rules_of(cell()).decision, found.rules_of(cell()).allowance) == (Decision(), Allowance())
-    assert not found.rules_of(cell()).allowance.keeps_answers
+    planned = rules(found)()
+    assert planned == found.rules("net_a")
+    assert (planned.decision, planned.allowance) == (Decision(), Allowance())
+    assert not planned.allowance.keeps_answers
 
 
 def test_the_most_particular_layer_wins_and_is_named(tmp_path: Path) -> None:
-    found = suite(tmp_path, 'decision = "ci"', 'decision = { "w8a8_asym_pt" = "strict", "fast+*" = "point" }')
-    decisions = {
-        (c.model, c.schema, c.backend): found.rules_of(c).decision
-        for c in (cell(), cell("w8a8_asym_pt"), cell(backend="slow"), cell(model="net_b"), cell("fp32"))
-    }
-    assert list(decisions.values()) == [
+    of = rules(suite(tmp_path, 'decision = "ci"', 'decision = { "w8a8_asym_pt" = "strict", "fast+*" = "point" }'))
+    cells = (of(), of("w8a8_asym_pt"), of(backend="slow"), of(model="net_b"), of("fp32"))
+    assert [one.decision for one in cells] == [
         Decision(DecisionRule.POINT, "model net_a::fast+*"),
         Decision(DecisionRule.STRICT, "model net_a::w8a8_asym_pt"),
         Decision(DecisionRule.CI, "suite small"),
         Decision(DecisionRule.CI, "suite small"),
         Decision(),  # float cells are to reproduce their reference
     ]
-    expand(found, CATALOGUES)
 
 
 def test_flips_and_probabilities_are_layered_apart(tmp_path: Path) -> None:
-    found = suite(
-        tmp_path,
-        "flips = 3\nprobabilities = { absolute = 0.001, relative = 0.01 }",
-        'probabilities = { "slow" = { absolute = 0 } }\nflips = { "w8a8_asym_pt" = 0 }',
+    of = rules(
+        suite(
+            tmp_path,
+            "flips = 3\nprobabilities = { absolute = 0.001, relative = 0.01 }",
+            'probabilities = { "slow" = { absolute = 0 } }\nflips = { "w8a8_asym_pt" = 0 }',
+        )
     )
-    assert found.rules_of(cell()).allowance == Allowance(
+    assert of().allowance == Allowance(
         flips=3, absolute=0.001, relative=0.01, flips_rule="suite small", moves_rule="suite small"
     )
-    assert found.rules_of(cell("w8a8_asym_pt", "slow")).allowance == Allowance(
+    assert of("w8a8_asym_pt", "slow").allowance == Allowance(
         flips=0, absolute=0.0, flips_rule="model net_a::w8a8_asym_pt", moves_rule="model net_a::slow"
     )
-    assert found.rules_of(cell("fp32")).allowance.flips == 3
-    expand(found, CATALOGUES)
+    assert of("fp32").allowance.flips == 3
 
 
 @pytest.mark.parametrize(

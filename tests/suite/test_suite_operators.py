@@ -73,7 +73,7 @@ def test_our_suite_tries_every_operator_on_the_engine(catalogues) -> None:
         assert one.criterion is not None
         exact = one.criterion.is_exact and one.criterion.backend == "integer-ort-x64"
         assert exact == (one.cell.backend.startswith("ort-") and one.cell.model != "op.averagepool.s8.one")
-    assert not any(one.quarantine(EnvironmentClass("x64-avx512-vnni")) for one in planned)
+    assert not any(one.quarantine_entry(EnvironmentClass("x64-avx512-vnni")) for one in planned)
 
 
 @pytest.mark.slow
@@ -83,7 +83,7 @@ def test_what_is_listed_without_vnni_is_what_the_two_machines_differ_in(catalogu
     from qbench.zoo import get_operator, operator_feeds, operator_graph
 
     planned = expand(load_suite(OURS), catalogues)
-    listed = {one.cell.model for one in planned if one.quarantine(EnvironmentClass("x64-avx2"))}
+    listed = {one.cell.model for one in planned if one.quarantine_entry(EnvironmentClass("x64-avx2"))}
     differing = set()
     for name in (one.cell.model for one in planned if one.cell.backend == "ort-cpu"):
         subject = get_operator(name)

@@ -130,12 +130,12 @@ def test_quarantine_entries_cover_cells_and_expire(tmp_path: Path) -> None:
     when = ["x64-avx512-vnni", "x64-avx2-vnni"]
     """
     cells = {c.cell.slug: c for c in expand(suite(tmp_path, SUITE + MODEL, entry), CATALOGUES)}
-    found = cells["slow+w8a8_asym_pt"].quarantine(HERE)
+    found = cells["slow+w8a8_asym_pt"].quarantine_entry(HERE)
     assert found is not None
     assert not found.expired(datetime.date(2027, 1, 31))
     assert found.expired(datetime.date(2027, 2, 1))
-    assert cells["slow+w8a8_asym_pt"].quarantine(ELSEWHERE) is None
-    assert cells["slow+w8a8_sym_pc"].quarantine(HERE) is None
+    assert cells["slow+w8a8_asym_pt"].quarantine_entry(ELSEWHERE) is None
+    assert cells["slow+w8a8_sym_pc"].quarantine_entry(HERE) is None
 
 
 @pytest.mark.parametrize(
