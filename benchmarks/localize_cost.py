@@ -53,11 +53,11 @@ if count == 64:
         evaluation = time.process_time() - started
         del batches
 request = Request(
-    cell=Cell("cost", "mobilenet_v2", backend.name, schema.name), subject=subject, backend=backend, schema=schema
+    cell=Cell("cost", "mobilenet_v2", backend.name, schema.name), shared=shared, backend=backend, schema=schema,
+    reference=reference, environment=EnvironmentClass("here"),
 )
 verdict = Verdict(outcome=Outcome.PASSED, headline="", rule="", gates=())
-cell = RepeatableCell(request=request, shared=shared, reference=reference, environment=EnvironmentClass("here"),
-                      judge=lambda _: verdict, rules="cost", timer=time.perf_counter)
+cell = RepeatableCell(request=request, judge=lambda _: verdict, rules="cost")
 started = sum(os.times()[:4])
 wishes = LocalizeWishes(samples=count, repairs=False)
 found = localize(cell, verdict, Budget.begin(None, time.perf_counter), wishes=wishes)

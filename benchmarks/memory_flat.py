@@ -15,13 +15,12 @@ COUNTS = (8, 512)
 BAR_MB = 50
 
 CHILD = """
-import resource, sys, time
+import resource, sys
 from pathlib import Path
 from qbench.backends import get_backend
-from qbench.evaluation import MetricUse, Request, SharedWork, Subject, evaluate
-from qbench.judging import Cell, EnvironmentClass
+from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
+from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
-from qbench.quantization import get_schema
 from qbench.storage import Cache
 from qbench.zoo import get_dataset, get_model
 
@@ -35,9 +34,7 @@ subject = Subject(
 )
 backend = get_backend("ort-cpu")
 shared = SharedWork(subject, Cache(cache), backend, "benchmark")
-request = Request(cell=Cell("memory", model, "ort-cpu", schema), subject=subject, backend=backend,
-                  schema=get_schema(schema))
-evaluate(request, shared, shared.reference(), EnvironmentClass("benchmark"), timer=time.perf_counter)
+measure_cell(shared, backend, schema, environment=EnvironmentClass("benchmark"))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6)
 """

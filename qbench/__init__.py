@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from qbench.backends import get_backend as get_backend
     from qbench.calibration import calibrate as calibrate
     from qbench.errors import QbenchError as QbenchError
+    from qbench.evaluation import measure_cell as measure_cell
     from qbench.extension import Extension as Extension
     from qbench.graph import load_model as load_model
     from qbench.graph import save_model as save_model
@@ -39,6 +40,7 @@ else:
             "backends": ("get_backend",),
             "calibration": ("calibrate",),
             "errors": ("QbenchError",),
+            "evaluation": ("measure_cell",),
             "extension": ("Extension",),
             "graph": (
                 "load_model",

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from qbench.evaluation import SharedWork
     from qbench.zoo import Samples
 
-FLOAT_BACKEND = "ort-cpu"
 _SAMPLES_OF_A_CASE = 16
 
 
@@ -55,8 +54,7 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     from qbench.backends import get_backend
     from qbench.cli.own_subject import build_subject
     from qbench.diagnosis import SideComparison
-    from qbench.evaluation import SharedWork
-    from qbench.host import processor_class
+    from qbench.evaluation import FLOAT_BACKEND, shared_work
     from qbench.metrics import AnswerKind
     from qbench.storage import Cache
 
@@ -64,7 +62,7 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     right = left.saying(arguments.right)
     subject = build_subject(arguments.model, arguments.data, arguments.calib, [], arguments.calib_count)
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    shared = SharedWork(subject, cache, get_backend(FLOAT_BACKEND), processor_class())
+    shared = shared_work(subject, get_backend(FLOAT_BACKEND), cache)
     sides = [_sides(text, name, shared, arguments) for name, text in (("left", left), ("right", right))]
     samples = _first(shared.samples(next(iter(subject.data.values()))), arguments.samples)
     with ExitStack() as stack:
@@ -141,12 +139,11 @@ def _saved_case(
     The engine is the side that is no machine of ours, the right one where both or neither are; the machine is the
     other side where that is one, else what the engine claims to be.
     """
-    from qbench.backends import get_backend
     from qbench.diagnosis import first_failing_case, save_test_case
     from qbench.evaluation import prepare_runners, recorded_feeds
 
     with ExitStack() as stack:
-        runners = prepare_runners(get_backend(FLOAT_BACKEND), shared.graphs, stack, threads=1)
+        runners = prepare_runners(shared.fp32_backend, shared.graphs, stack, threads=1)
         feeds = recorded_feeds(shared.subject.model.task, runners, _first(samples, _SAMPLES_OF_A_CASE))
     for graph, side in left.items():
         if side.quantized is None or right[graph].quantized is None:

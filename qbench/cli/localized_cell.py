@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     from qbench.judging import Finding, Measurement, Verdict
     from qbench.quantization import Schema
 
-FLOAT_BACKEND = "ort-cpu"
-"""Runs the float model beside a backend that counts integers only."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalizedCell:
@@ -59,12 +56,9 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
 
 
 def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
-    from qbench.backends import get_backend
-    from qbench.cli.measured_model import environment_here
     from qbench.cli.own_subject import build_subject
     from qbench.diagnosis import RepeatableCell
-    from qbench.evaluation import Request, SharedWork
-    from qbench.graph import Form
+    from qbench.evaluation import Request, environment_here, shared_work
     from qbench.judging import Cell, Decision, DecisionRule, Expectation, GateState, Rules, Tolerance, judge
     from qbench.storage import Cache, digest_plain
 
@@ -73,8 +67,7 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
     subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
-    shared = SharedWork(subject, cache, float_backend, str(environment_here(float_backend)))
+    shared = shared_work(subject, backend, cache)
     shared.require_float()
     tolerance = Tolerance() if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
     rules = Rules(integer_macs=0.0, rule="qbench localize")
@@ -95,13 +88,17 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
 
     cell = Cell("localize", subject.model.id, backend.name, schema.name)
     return RepeatableCell(
-        request=Request(cell=cell, subject=subject, backend=backend, schema=schema, threads=arguments.threads),
-        shared=shared,
-        reference=shared.reference(),
-        environment=environment_here(backend),
+        request=Request(
+            cell=cell,
+            shared=shared,
+            backend=backend,
+            schema=schema,
+            reference=shared.reference(),
+            environment=environment_here(backend),
+            threads=arguments.threads,
+        ),
         judge=judged,
         rules=digest_plain([tolerance.value, rules.agreement, [use.name for use in subject.metrics]]),
-        timer=time.perf_counter,
     )
 
 
@@ -116,7 +113,7 @@ def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
 
 
 def _require_quantized(arguments: argparse.Namespace, cell: "RepeatableCell") -> None:
-    plans = cell.shared.quantized(cell.schema, cell.request.backend.capabilities).plans
+    plans = cell.request.shared.quantized(cell.schema, cell.request.backend.capabilities).plans
     if not any(plan.quantized_units for plan in plans.values()):
         raise InputError(
             f"Localising '{arguments.model}'",

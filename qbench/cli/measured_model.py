@@ -1,7 +1,6 @@
 """``qbench eval``: the work itself, from what was typed to measurements; nothing is printed here."""
 
 import argparse
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,13 +11,9 @@ from qbench.cli.loss_parts import count_parts
 from qbench.cli.node_counters import counted_backend
 
 if TYPE_CHECKING:
-    from qbench.backends import Backend
     from qbench.cli.node_counters import CountedBackend
     from qbench.evaluation import SharedWork
-    from qbench.judging import EnvironmentClass, LossParts, Measurement
-
-FLOAT_BACKEND = "ort-cpu"
-"""Runs the float model beside a backend that counts integers only."""
+    from qbench.judging import LossParts, Measurement
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,10 +28,8 @@ class Evaluated:
 
 def measure_model(arguments: argparse.Namespace) -> Evaluated:
     """The fp32 measurement, and that of the quantized model when a schema is named or the model came quantized."""
-    from qbench.backends import get_backend
     from qbench.cli.own_subject import build_subject
-    from qbench.evaluation import KeptAnswers, Request, SharedWork, evaluate
-    from qbench.graph import Form
+    from qbench.evaluation import KeptAnswers, environment_here, measure_cell, shared_work
     from qbench.judging import FP32, GIVEN, Cell
     from qbench.storage import Cache
 
@@ -56,32 +49,23 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     kept = KeptAnswers(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    # Losses and gains are those of quantization: the reference is the float model on this very backend, if it runs one.
-    float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
-    shared = SharedWork(subject, cache, float_backend, str(environment_here(float_backend)))
+    shared = shared_work(subject, backend, cache)
     if schema is not None or arguments.fp32:
         shared.require_float()
     if schema is not None:
         refuse_idle_rules(schema.name, arguments.model, shared.quantized(schema, backend.capabilities).idle_rules)
-    reference = shared.reference()
     measured = []
     more = [(schema.name, schema)] if schema is not None else [(GIVEN, None)] if arguments.fp32 else []
     for name, one in [(FP32, None), *more]:
-        runner = float_backend if name == FP32 and more else backend
+        runner = shared.fp32_backend if name == FP32 and more else backend
         cell = Cell("eval", subject.model.id, runner.name, name)
-        request = Request(cell=cell, subject=subject, backend=runner, schema=one, threads=arguments.threads)
-        measured.append(evaluate(request, shared, reference, environment_here(runner), timer=time.perf_counter))
+        measured.append(
+            measure_cell(
+                shared, runner, one, cell=cell, environment=environment_here(runner), threads=arguments.threads
+            )
+        )
     parts: tuple[LossParts, ...] = ()
     if arguments.parts:
         made = shared.given if schema is None else shared.quantized(schema, backend.capabilities)
         parts = count_parts(shared, made.models, kept, threads=arguments.threads)
     return Evaluated(shared=shared, measured=measured, parts=parts, counted=counted)
-
-
-def environment_here(backend: "Backend") -> "EnvironmentClass":
-    """The class of results of ``backend`` here."""
-    from qbench.backends import versions_of
-    from qbench.host import processor_class
-    from qbench.judging import EnvironmentClass
-
-    return EnvironmentClass(processor_class(), tuple(sorted(versions_of(backend).items())))

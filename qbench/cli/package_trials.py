@@ -2,7 +2,6 @@
 
 import argparse
 import subprocess
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from qbench.errors import InputError, QbenchError, UnavailableError
 if TYPE_CHECKING:
     from qbench.backends import AnotherPython
     from qbench.evaluation import SharedWork, Subject
-    from qbench.judging import Compared, EnvironmentClass, Measurement
+    from qbench.judging import Compared, Measurement
     from qbench.suite import PackageTrial
 
 ENGINE = "onnxruntime"
@@ -80,32 +79,31 @@ class ModelTrials:
     def _shared(self) -> "SharedWork":
         """The float model and its ranges are those of our own engine: one model for all releases."""
         from qbench.backends import get_backend
-        from qbench.evaluation import SharedWork
-        from qbench.storage import Cache
+        from qbench.evaluation import FLOAT_BACKEND, shared_work
 
-        ours = get_backend("ort-cpu")
-        shared = SharedWork(self._subject, Cache.default(), ours, str(_environment(ours)))
+        shared = shared_work(self._subject, get_backend(FLOAT_BACKEND))
         if self.arguments.schema:
             shared.require_float()
         return shared
 
     def _measured(self, backend: "AnotherPython", good: "AnotherPython") -> "Measurement":
-        from qbench.evaluation import Beside, Request, evaluate
+        from qbench.evaluation import Beside, environment_here, measure_cell
         from qbench.judging import FP32, Cell, Criterion
 
         given = self.arguments
         schema = choose_schema(given.schema) if given.schema else None
         criterion = Criterion(backend=good.name, relative=given.tolerance)
-        request = Request(
-            cell=Cell("bisect", self._subject.model.id, backend.name, FP32 if schema is None else schema.name),
-            subject=self._subject,
-            backend=backend,
-            schema=schema,
+        beside = None if given.metric else Beside(backend=good, criterion=criterion, environment=environment_here(good))
+        cell = Cell("bisect", self._subject.model.id, backend.name, FP32 if schema is None else schema.name)
+        return measure_cell(
+            self._shared,
+            backend,
+            schema,
+            cell=cell,
+            environment=environment_here(backend),
             threads=given.threads,
-            beside=None if given.metric else Beside(backend=good, criterion=criterion, environment=_environment(good)),
+            beside=beside,
         )
-        reference = self._shared.reference()
-        return evaluate(request, self._shared, reference, _environment(backend), timer=time.perf_counter)
 
     def _line(self, measured: "Measurement") -> Mapping[str, Any]:
         """A ``cell`` line as bisecting reads it; its backend is the one that every release mirrors."""
@@ -189,14 +187,6 @@ def _compared(compared: "Compared", tolerance: float | None) -> "PackageTrial":
     if numbers["first"]:
         says += f"; first at node '{numbers['first']}'"
     return PackageTrial(mark=mark, says=says, numbers=numbers)
-
-
-def _environment(backend: Any) -> "EnvironmentClass":  # noqa: ANN401 - any Backend
-    from qbench.backends import versions_of
-    from qbench.host import processor_class
-    from qbench.judging import EnvironmentClass
-
-    return EnvironmentClass.of(processor_class(), versions_of(backend))
 
 
 def content_of(text: str) -> str:

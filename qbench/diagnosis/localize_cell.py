@@ -140,7 +140,7 @@ def localize(
     wishes = wishes or LocalizeOptions()
     with ExitStack() as stack:
         told("examining the nodes")
-        patients = patients_of(cell.request, cell.shared)
+        patients = patients_of(cell.request)
         several = len(patients) > 1
         graphs = [
             stack.enter_context(LocalizedGraph(one, several=several, patience=lambda: _patience(budget)))
@@ -197,7 +197,7 @@ def localize(
 
 
 def _main(cell: RepeatableCell) -> Samples:
-    return cell.shared.samples(next(iter(cell.request.subject.data.values())))
+    return cell.request.shared.samples(next(iter(cell.request.subject.data.values())))
 
 
 def _patience(budget: Budget) -> float:
@@ -213,7 +213,7 @@ def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:
     left = [place for place in range(len(main)) if place not in frozenset(named)]
     more = count - len(named)
     chosen = [*named, *(left[place * len(left) // more] for place in range(more))]
-    return cell.shared.samples(main if len(chosen) == len(main) and not named else main.pick(chosen))
+    return cell.request.shared.samples(main if len(chosen) == len(main) and not named else main.pick(chosen))
 
 
 class _EnoughError(Exception):
@@ -269,8 +269,8 @@ def _repaired(
     """The repair, notes on it, and whether the budget sufficed."""
     if cell.request.schema is None:
         return None, ("no repair was looked for: the model came quantized, and no schema of ours changes it",), True
-    plans = quantized_of(cell.request, cell.shared).plans
-    candidates = repair_candidates(cell.shared.planned(cell.schema.canonical), plans, ranked)
+    plans = quantized_of(cell.request).plans
+    candidates = repair_candidates(cell.request.shared.planned(cell.schema.canonical), plans, ranked)
     try:
         found = repair_cell(
             cell, candidates, budget, before=verdict.headline, name=wishes.override, replay=wishes.replay

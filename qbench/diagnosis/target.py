@@ -18,7 +18,7 @@ from qbench.backends import (
     in_slices,
 )
 from qbench.errors import InputError
-from qbench.evaluation import Quantized, Request, Rewriting, SharedWork, rewrite_quantized, steps_of
+from qbench.evaluation import Quantized, Request, Rewriting, rewrite_quantized, steps_of
 from qbench.host import processor_class
 from qbench.interpreter import Around
 from qbench.judging import rough_percent
@@ -238,21 +238,21 @@ AS_WRITTEN = "ort-cpu-noopt"
 """Is watched in place of an engine whose arithmetic nobody has written down: it counts in reals, and fuses nothing."""
 
 
-def quantized_of(request: Request, shared: SharedWork) -> Quantized:
+def quantized_of(request: Request) -> Quantized:
     """The graphs that the cell of ``request`` runs.
 
     Raises:
         InputError: the cell runs the float model.
         QbenchError: they cannot be made.
     """
-    written = _written(request, shared)
+    written = _written(request)
     return written if request.rewriting is None else rewrite_quantized(written, request.rewriting).quantized
 
 
-def _written(request: Request, shared: SharedWork) -> Quantized:
+def _written(request: Request) -> Quantized:
     """Before any passes of the request."""
     if request.cell.is_given:
-        return shared.given
+        return request.shared.given
     if request.schema is None:
         raise InputError(
             f"Localising '{request.cell}'",
@@ -260,26 +260,23 @@ def _written(request: Request, shared: SharedWork) -> Quantized:
             expected="a quantized one: what is looked for is what quantization changes",
             remedy="Name a schema.",
         )
-    return shared.quantized(request.schema, request.backend.capabilities)
+    return request.shared.quantized(request.schema, request.backend.capabilities)
 
 
-def patients_of(request: Request, shared: SharedWork) -> Mapping[str, Target]:
+def patients_of(request: Request) -> Mapping[str, Target]:
     """Graph → patient, in the order of the model's graphs.
-
-    Args:
-        request: the cell. shared: of its subject.
 
     Raises:
         InputError: the cell runs the float model.
         QbenchError: its graphs cannot be made.
     """
-    quantized = quantized_of(request, shared)
-    written = {} if request.rewriting is None else _written(request, shared).models
+    quantized = quantized_of(request)
+    written = {} if request.rewriting is None else _written(request).models
     watched = watched_for(request.backend)
     if request.schema is None:
-        originals = {name: plannable(model) for name, model in shared.given.models.items()}
+        originals = {name: plannable(model) for name, model in request.shared.given.models.items()}
     else:
-        originals = dict(shared.planned(request.schema.canonical))
+        originals = dict(request.shared.planned(request.schema.canonical))
     return {
         name: Target(
             model=request.cell.model,

@@ -4,7 +4,7 @@ The cell's own answers drive the task's loop, so that both see the same feeds in
 but counts, and the first batch on which the two differ.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 
@@ -38,19 +38,16 @@ class Comparison:
     """What a cell's run counts beside ``beside.backend``; ``seconds`` is what the other one took, and comparing.
 
     Args:
-        request: of the cell, with ``beside``. graphs: its quantized graphs by name.
-        stack: closes what is prepared. timer: seconds on a monotonic clock.
+        request: of the cell, with ``beside``. graphs: its quantized graphs by name. stack: closes what is prepared.
 
     Raises:
         QbenchError: the other backend does not take the graphs, or their outputs have no steps to be counted in.
     """
 
-    def __init__(
-        self, request: Request, graphs: Mapping[str, ir.Model], stack: ExitStack, timer: Callable[[], float]
-    ) -> None:
+    def __init__(self, request: Request, graphs: Mapping[str, ir.Model], stack: ExitStack) -> None:
         assert request.beside is not None
         self.seconds = 0.0
-        self._request, self._graphs, self._timer = request, graphs, timer
+        self._request, self._graphs, self._timer = request, graphs, request.timer
         self._beside: Beside = request.beside
         self._doing = f"Comparing '{request.cell}' with '{self._beside.backend.name}'"
         self._outputs = {name: self._outputs_of(model) for name, model in graphs.items()}

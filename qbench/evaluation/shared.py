@@ -19,7 +19,7 @@ from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_
 from qbench.evaluation.feed_recorder import recorded_feeds
 from qbench.evaluation.fp32_run import FP32_VERSION, run_arrays, stored_run
 from qbench.evaluation.given_model import read_given, refuse_quantized
-from qbench.evaluation.request import Subject
+from qbench.evaluation.subject import Subject
 from qbench.evaluation.usual_sizes import with_usual_sizes
 from qbench.graph import Capabilities, graph_digest, node_macs
 from qbench.metrics import Answers
@@ -100,7 +100,7 @@ class SharedWork:
     def __init__(self, subject: Subject, cache: Cache, fp32_backend: Backend, environment_class: str) -> None:
         self.subject = subject
         self._cache = cache
-        self._fp32_backend = fp32_backend
+        self.fp32_backend = fp32_backend
         self._environment_class = environment_class
         self._samples: dict[str, Samples] = {}
         self._watched: dict[str, Mapping[str, ir.Model]] = {}
@@ -120,7 +120,7 @@ class SharedWork:
     @property
     def made_with(self) -> tuple[Cache, Backend, str]:
         """The cache, the backend of fp32 and its class: what other work on this subject shares with this one."""
-        return self._cache, self._fp32_backend, self._environment_class
+        return self._cache, self.fp32_backend, self._environment_class
 
     def require_float(self) -> None:
         """Check that the graphs can be an fp32 reference, and schemas be planned on them.
@@ -189,7 +189,7 @@ class SharedWork:
 
     def _fp32_answers(self, dataset: Dataset) -> Answers:
         made_from = [self.model_digest, self.samples(dataset).key, *self._task_identity]
-        identity = [made_from, self._fp32_backend.name, self._environment_class, FP32_VERSION]
+        identity = [made_from, self.fp32_backend.name, self._environment_class, FP32_VERSION]
         if self.subject.asks_likelihoods(dataset):
             identity.append("likelihoods")
         path = self._cache.entry("fp32", f"{digest_plain(identity)}.npz", lambda path: self._run_fp32(dataset, path))
@@ -199,7 +199,7 @@ class SharedWork:
             raise too_large(f"Reading the fp32 run '{path}'", "arrays", error.size, "tensor_bytes") from error
 
     def _run_fp32(self, dataset: Dataset, path: Path) -> None:
-        answers = self.answer(self._fp32_backend, self.graphs, dataset, threads=1)
+        answers = self.answer(self.fp32_backend, self.graphs, dataset, threads=1)
         with path.open("wb") as file:
             np.savez_compressed(file, **run_arrays(answers))
 
@@ -242,7 +242,7 @@ class SharedWork:
             watched = {name: [graph_digest(model), watched_values(model)] for name, model in canonical.items()}
             made_from = [watched, self.samples(self.subject.calibration).key, *self._task_identity]
             steps = [repr(step) for step in key[0]]
-            made_by = [steps, self._fp32_backend.name, self._environment_class, digest_code(prepare_watch)]
+            made_by = [steps, self.fp32_backend.name, self._environment_class, digest_code(prepare_watch)]
             identity = digest_plain([made_from, made_by, PROFILE_VERSION, channels])
             folder = self._cache.entry("profiles", identity, lambda path: self._calibrate(pipeline, path, channels))
             self._profiles[key] = {name: Profile.load(folder / f"{name}.json") for name in canonical}
@@ -254,7 +254,7 @@ class SharedWork:
             samples = self.samples(self.subject.calibration)
             watches: dict[str, Any] = {
                 name: stack.enter_context(
-                    prepare_watch(model, self._fp32_backend, threads=1, pipeline=pipeline, channels=channels)
+                    prepare_watch(model, self.fp32_backend, threads=1, pipeline=pipeline, channels=channels)
                 )
                 for name, model in self.canonical(pipeline).items()
             }
@@ -302,5 +302,5 @@ class SharedWork:
     def _calibration_feeds(self) -> Mapping[str, Sequence[Feeds]]:
         """The batches that every graph is fed while the float model answers the calibration samples."""
         with ExitStack() as stack:
-            runners = prepare_runners(self._fp32_backend, self.graphs, stack, threads=1)
+            runners = prepare_runners(self.fp32_backend, self.graphs, stack, threads=1)
             return recorded_feeds(self.subject.model.task, runners, self.samples(self.subject.calibration))

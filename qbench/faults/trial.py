@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 from qbench.backends import Backend
 from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize, samples_that_moved
 from qbench.errors import QbenchError
-from qbench.evaluation import Beside, Request, SharedWork, evaluate
+from qbench.evaluation import Beside, Request, SharedWork, measure_request
 from qbench.faults.fault import Fault, Placed, ProfileFault, Stage, draw_sites
 from qbench.faults.faulty_backend import with_fault
 from qbench.faults.faulty_work import FaultyWork
@@ -120,7 +120,7 @@ class Ward:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "reference", self.shared.reference())
-        object.__setattr__(self, "healthy", self._measured(self._request(self.machine), self.shared))
+        object.__setattr__(self, "healthy", measure_request(self._request(self.machine)))
 
     @property
     def subject(self) -> str:
@@ -144,16 +144,16 @@ class Ward:
             changes=True,
         )
         try:
-            request, shared = self._sick(placed)
-            measured = self._measured(request, shared)
+            request = self._faulty(placed)
+            measured = measure_request(request)
         except QbenchError as error:
             return replace(trial, failed=str(error))
-        seen = frozenset(self._seen(request, shared, measured))
+        seen = frozenset(self._seen(request, measured))
         changes = bool(seen) or _results(measured) != _results(self.healthy)
         trial = replace(trial, changes=changes, seen=seen)
         if not changes or not samples:
             return trial
-        return self._localized(trial, placed, self._cell(request, shared), measured, samples)
+        return self._localized(trial, placed, self._cell(request), measured, samples)
 
     def alarms(
         self, shared: SharedWork, *, machine: Backend, twin: Backend | None, threads: int, in_order: bool = True
@@ -167,8 +167,10 @@ class Ward:
                 can be compared; else their counts are.
         """
         beside = None if twin is None else _beside(twin)
-        request = replace(self._request(machine), subject=shared.subject, beside=beside, threads=threads)
-        measured = evaluate(request, shared, shared.reference(), _HERE, timer=self.timer)
+        request = replace(
+            self._request(machine), shared=shared, reference=shared.reference(), beside=beside, threads=threads
+        )
+        measured = measure_request(request)
         seen = self._by_verdict(measured)
         if threads > 1 and machine.packages:
             return frozenset(seen - {Seen.DRIFT})  # several threads of an engine are a class of their own
@@ -181,25 +183,25 @@ class Ward:
     def _request(self, backend: Backend, *, beside: bool = False) -> Request:
         return Request(
             cell=Cell("faults", self.subject, "device", self.schema.name),
-            subject=self.shared.subject,
+            shared=self.shared,
             backend=backend,
             schema=self.schema,
+            reference=self.reference,
+            environment=_HERE,
+            timer=self.timer,
             beside=_beside(self.machine) if beside else None,
         )
 
-    def _sick(self, placed: Placed) -> tuple[Request, SharedWork]:
+    def _faulty(self, placed: Placed) -> Request:
         if placed.fault.stage is Stage.ENGINE:
-            return self._request(with_fault(self.machine, placed), beside=True), self.shared
+            return self._request(with_fault(self.machine, placed), beside=True)
         if isinstance(placed.fault.injection, ProfileFault):
-            return self._request(self.machine), FaultyWork.beside(self.shared, placed)
-        return replace(self._request(self.machine), rewriting=wrong_rewriting(placed)), self.shared
+            return replace(self._request(self.machine), shared=FaultyWork.beside(self.shared, placed))
+        return replace(self._request(self.machine), rewriting=wrong_rewriting(placed))
 
-    def _measured(self, request: Request, shared: SharedWork) -> Measurement:
-        return evaluate(request, shared, self.reference, _HERE, timer=self.timer)
-
-    def _seen(self, request: Request, shared: SharedWork, measured: Measurement) -> set[Seen]:
+    def _seen(self, request: Request, measured: Measurement) -> set[Seen]:
         seen = self._by_verdict(measured) - self._by_verdict(self.healthy)  # what is red anyway shows nothing
-        if self.tries_effects and request.rewriting is not None and self._breaks_its_word(request, shared):
+        if self.tries_effects and request.rewriting is not None and self._breaks_its_claim(request):
             seen.add(Seen.EFFECT)
         return seen
 
@@ -242,27 +244,19 @@ class Ward:
             today=datetime.date.min,
         )
 
-    def _breaks_its_word(self, request: Request, shared: SharedWork) -> bool:
+    def _breaks_its_claim(self, request: Request) -> bool:
         """Whether the checker of effects refutes the pass of ``request``."""
         assert request.rewriting is not None
         (wrong,) = request.rewriting.pipeline.passes
-        for model in shared.quantized(self.schema, self.machine.capabilities).models.values():
+        for model in request.shared.quantized(self.schema, self.machine.capabilities).models.values():
             try:
                 assert_effect(wrong, model)
             except AssertionError:
                 return True
         return False
 
-    def _cell(self, request: Request, shared: SharedWork) -> RepeatableCell:
-        return RepeatableCell(
-            request=request,
-            shared=shared,
-            reference=self.reference,
-            environment=_HERE,
-            judge=self._verdict,
-            rules="faults",
-            timer=self.timer,
-        )
+    def _cell(self, request: Request) -> RepeatableCell:
+        return RepeatableCell(request=request, judge=self._verdict, rules="faults")
 
     def _localized(
         self, trial: Trial, placed: Placed, cell: RepeatableCell, measured: Measurement, samples: int

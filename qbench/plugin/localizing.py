@@ -72,7 +72,7 @@ def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Fi
     from qbench.diagnosis import LocalizeOptions, localize, samples_that_moved
     from qbench.suite import repeatable_cell
 
-    cell = repeatable_cell(opened.bench, judged.planned, timer=time.perf_counter)
+    cell = repeatable_cell(opened.bench, judged.planned)
     moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
     wishes = LocalizeOptions(first=moved, suspects=3, override=_name(_axes(judged)))
     return localize(cell, judged.verdict, budget, wishes=wishes)

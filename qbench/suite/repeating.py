@@ -1,7 +1,6 @@
 """A cell of a suite that can be run and judged again under another schema: what a search for a repair needs."""
 
 import datetime
-from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -14,21 +13,20 @@ if TYPE_CHECKING:
     from qbench.suite.session import Bench
 
 
-def repeatable_cell(bench: "Bench", planned: PlannedCell, *, timer: Callable[[], float]) -> RepeatableCell:
+def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
     """``planned`` with the suite's tolerance, limits and stored reference, on all of its samples.
 
     Neither the list of known-bad cells nor the least share in integers is asked: whether the numbers are good again is
     the question, and the share is told beside the answer.
 
     Args:
-        bench: of the suite. planned: the cell. timer: seconds on a monotonic clock.
+        bench: of the suite. planned: the cell.
 
     Raises:
         QbenchError: its parts cannot be made.
     """
     rules = planned.rules
-    environment = bench.environment(planned.cell.backend)
-    tolerance = planned.tolerance(environment)
+    tolerance = planned.tolerance(bench.environment(planned.cell.backend))
 
     def judged(measurement: Measurement) -> Verdict:
         return judge(
@@ -42,9 +40,6 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell, *, timer: Callable[[],
 
     return RepeatableCell(
         request=bench.request(planned),
-        shared=bench.shared(planned),
-        reference=bench.reference(planned),
-        environment=environment,
         judge=judged,
         rules=digest_plain(
             [
@@ -53,6 +48,5 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell, *, timer: Callable[[],
                 {name: one.value for name, one in rules.limits.items()},
             ]
         ),
-        timer=timer,
         integer_floor=rules.integer_macs,
     )

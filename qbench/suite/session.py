@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qbench.backends import versions_of
 from qbench.errors import QbenchError, StoreError, UnsupportedError
-from qbench.evaluation import Beside, Request, SharedWork, evaluate
+from qbench.evaluation import Beside, Request, SharedWork, measure_request
 from qbench.host import processor_class
 from qbench.judging import (
     APPROVABLE,
@@ -103,10 +103,7 @@ class Bench:
             QbenchError: whatever else keeps the cell from being measured.
         """
         try:
-            environment, timer = self.environment(planned.cell.backend), self._settings.timer
-            return evaluate(
-                self.request(planned), self.shared(planned), self.reference(planned), environment, timer=timer
-            )
+            return measure_request(self.request(planned))
         except ModuleNotFoundError as error:
             if (error.name or "qbench").partition(".")[0] == "qbench":
                 raise
@@ -118,18 +115,21 @@ class Bench:
             ) from error
 
     def request(self, planned: PlannedCell) -> Request:
-        """All that the road of one cell takes."""
+        """All that measuring one cell takes."""
         cell = planned.cell
         return Request(
             cell=cell,
-            subject=self.shared(planned).subject,
+            shared=self.shared(planned),
             backend=self._catalogues.backends.get(cell.backend),
             schema=None if cell.is_fp32 or cell.is_given else self._catalogues.schemas.get(cell.schema),
+            reference=self.reference(planned),
+            environment=self.environment(cell.backend),
             rewriting=rewriting_of(planned.passes, self._catalogues.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
             beside=self._beside(planned),
             keeps_answers=planned.rules.allowance.keeps_answers,
             recalibrated=planned.recalibrated,
+            timer=self._settings.timer,
         )
 
     def _beside(self, planned: PlannedCell) -> Beside | None:

@@ -1,6 +1,5 @@
 """A schema that corrects biases, on real digits: the cell uses the calibration samples, and more answers stay."""
 
-import time
 from dataclasses import replace
 
 import onnx_ir as ir
@@ -9,9 +8,8 @@ import pytest
 from qbench.backends import get_backend
 from qbench.cli.own_subject import build_subject
 from qbench.errors import InputError
-from qbench.evaluation import Request, SharedWork, evaluate
-from qbench.judging import Cell, EnvironmentClass
-from qbench.metrics import Answers
+from qbench.evaluation import SharedWork, measure_cell
+from qbench.judging import EnvironmentClass
 from qbench.quantization import Rule, Schema, Spec, bias_correction_of
 from qbench.storage import Cache
 
@@ -33,11 +31,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedWork:
 
 
 def agreement(shared: SharedWork, schema: Schema) -> float:
-    backend = get_backend("ort-cpu-noopt")
-    cell = Cell("own", shared.subject.model.id, backend.name, schema.name)
-    request = Request(cell=cell, subject=shared.subject, backend=backend, schema=schema)
-    reference: dict[str, Answers] = dict(shared.reference())
-    measured = evaluate(request, shared, reference, EnvironmentClass("here", ()), timer=time.perf_counter)
+    measured = measure_cell(shared, "ort-cpu-noopt", schema, environment=EnvironmentClass("here", ()))
     (score,) = measured.scores
     return score.value
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_evaluation_cache import HERE, Engine, points, subject
 
-from qbench.evaluation import Request, SharedWork, evaluate
+from qbench.evaluation import Request, SharedWork, measure_request
 from qbench.judging import Cell, EnvironmentClass
 from qbench.quantization import get_schema
 from qbench.storage import Cache
@@ -17,13 +17,15 @@ def calibrated(tmp_path, schema, *, variant="", recalibrated="", **changes):
     shared = SharedWork(subject(), Cache(tmp_path), engine, HERE)
     request = Request(
         cell=Cell("smoke", "net", "one", "fp32" if schema is None else schema, variant),
-        subject=shared.subject,
+        shared=shared,
         backend=engine,
         schema=None if schema is None else replace(get_schema(schema), **changes),
+        reference=shared.reference(),
+        environment=EnvironmentClass("x64-test"),
         recalibrated=recalibrated,
+        timer=lambda: 0.0,
     )
-    measured = evaluate(request, shared, shared.reference(), EnvironmentClass("x64-test"), timer=lambda: 0.0)
-    return measured.calibrated
+    return measure_request(request).calibrated
 
 
 def test_the_extremes_of_every_value_in_the_order_of_the_graph(tmp_path):

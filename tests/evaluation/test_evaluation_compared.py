@@ -124,9 +124,18 @@ def test_a_float_graph_has_no_integers_to_look_at() -> None:
 def comparison(other: Fake, stack: ExitStack, graphs: Mapping[str, ir.Model], **limits: float) -> Comparison:
     cell = Cell("s", "m", "good", "w8a8_sym_pc")
     beside = Beside(backend=other, criterion=Criterion(backend=other.name, **limits), environment=HERE)
-    subject: Any = SimpleNamespace()
-    request = Request(cell=cell, subject=subject, backend=GOOD, schema=None, beside=beside)
-    return Comparison(request, graphs, stack, iter(range(10_000)).__next__)
+    shared: Any = SimpleNamespace()
+    request = Request(
+        cell=cell,
+        shared=shared,
+        backend=GOOD,
+        schema=None,
+        reference={},
+        environment=HERE,
+        beside=beside,
+        timer=iter(range(10_000)).__next__,
+    )
+    return Comparison(request, graphs, stack)
 
 
 def looped(other: Fake, *, rounds: int = 3, **limits: float) -> Any:

@@ -1,7 +1,5 @@
 """A network exported with a fixed batch is the network: the same profile, plan, answers and cost as its free twin."""
 
-import time
-
 import numpy as np
 import onnx_ir as ir
 import pytest
@@ -9,10 +7,9 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbench.backends import get_backend
 from qbench.calibration import calibrate
-from qbench.evaluation import MetricUse, Request, SharedWork, Subject, evaluate
+from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
 from qbench.judging import FP32, Cell, EnvironmentClass
 from qbench.metrics import get_metric
-from qbench.quantization import get_schema
 from qbench.storage import Cache
 from qbench.zoo import Classification, Dataset, ReadyArray, ZooModel
 
@@ -69,8 +66,7 @@ def measured(batch, name, schema, folder):
     one = subject(batch)
     shared = SharedWork(one, Cache(folder), backend, "here")
     cell = Cell("test", "net", name, FP32 if schema is None else schema)
-    request = Request(cell=cell, subject=one, backend=backend, schema=schema and get_schema(schema), threads=1)
-    return shared, evaluate(request, shared, shared.reference(), HERE, timer=time.perf_counter)
+    return shared, measure_cell(shared, name, schema, cell=cell, environment=HERE)
 
 
 def same_statistics(found, expected):

@@ -7,10 +7,9 @@ import pytest
 
 from qbench.backends import get_backend
 from qbench.errors import InputError
-from qbench.evaluation import KeptAnswers, MetricUse, Request, SharedWork, Subject, evaluate
-from qbench.judging import FP32, Cell, EnvironmentClass
+from qbench.evaluation import KeptAnswers, MetricUse, SharedWork, Subject, measure_cell
+from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
-from qbench.quantization import get_schema
 from qbench.storage import Cache
 from qbench.zoo import Dataset, ZooModel
 from qbench.zoo.networks.g2p import STATE, g2p_networks
@@ -81,15 +80,9 @@ def shared_work(tmp_path, task, *metrics):
 
 
 def measured(shared, schema=None):
-    cell = Cell("eval", "spoken", "ort-cpu", schema or FP32)
-    request = Request(
-        cell=cell,
-        subject=shared.subject,
-        backend=get_backend("ort-cpu"),
-        schema=None if schema is None else get_schema(schema),
-    )
     stored = {name: replace(run, outputs=None, likelihoods=None) for name, run in shared.reference().items()}
-    return evaluate(request, shared, stored, EnvironmentClass("x64-test"), timer=lambda: 0.0)
+    environment = EnvironmentClass("x64-test")
+    return measure_cell(shared, "ort-cpu", schema, reference=stored, environment=environment, timer=lambda: 0.0)
 
 
 def test_it_is_asked_of_both_runs_and_never_while_calibrating(tmp_path):

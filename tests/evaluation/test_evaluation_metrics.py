@@ -7,8 +7,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbench.backends import get_backend
 from qbench.errors import InputError
-from qbench.evaluation import MetricUse, Request, SharedWork, Subject, evaluate
-from qbench.judging import FP32, Cell, EnvironmentClass
+from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
+from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
 from qbench.zoo import Classification, Dataset, ReadyArray, ZooModel
@@ -43,8 +43,7 @@ def measure(tmp_path, *metrics, labels=((0,), (1,), (2,))):
     backend = get_backend("ort-cpu")
     environment = EnvironmentClass("x64-test")
     shared = SharedWork(subject, Cache(tmp_path / "cache"), backend, str(environment))
-    request = Request(cell=Cell("eval", "net", "ort-cpu", FP32), subject=subject, backend=backend, schema=None)
-    return evaluate(request, shared, shared.reference(), environment, timer=lambda: 0.0)
+    return measure_cell(shared, backend, None, environment=environment, timer=lambda: 0.0)
 
 
 def test_a_metric_that_fits_is_counted(tmp_path):

@@ -1,13 +1,11 @@
 """Schemas of weights alone are asked how many weights lie on grids, not how much is multiplied in integers."""
 
-import time
-
 import pytest
 
 from qbench.backends import get_backend
 from qbench.cli.own_subject import build_subject
-from qbench.evaluation import Request, SharedWork, evaluate
-from qbench.judging import Cell, EnvironmentClass, Measurement
+from qbench.evaluation import SharedWork, measure_cell
+from qbench.judging import EnvironmentClass, Measurement
 from qbench.quantization import Granularity, Rule, Schema, Spec
 from qbench.storage import Cache
 
@@ -23,13 +21,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedWork:
 def measured(shared: SharedWork, *rules: Rule) -> Measurement:
     backend = get_backend("ort-cpu")
     schema = Schema(name="own", rules=rules)
-    request = Request(
-        cell=Cell("own", shared.subject.model.id, backend.name, schema.name),
-        subject=shared.subject,
-        backend=backend,
-        schema=schema,
-    )
-    return evaluate(request, shared, dict(shared.reference()), EnvironmentClass("here", ()), timer=time.perf_counter)
+    return measure_cell(shared, backend, schema, environment=EnvironmentClass("here", ()))
 
 
 def test_all_weights_on_grids(shared: SharedWork) -> None:

@@ -1,7 +1,7 @@
 """The repair of a cell: nodes are kept in float, the cell is run and judged again."""
 
 import glob
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -10,10 +10,9 @@ import onnx_ir as ir
 from qbench.diagnosis.capture import Budget
 from qbench.diagnosis.repair.search import Probed, RepairSet, replayed, search_repair
 from qbench.errors import InputError, UnsupportedError
-from qbench.evaluation import Request, SharedWork, evaluate
+from qbench.evaluation import Request, measure_request
 from qbench.graph import with_shapes
-from qbench.judging import FAILING, NEVER_ACCEPTED, EnvironmentClass, GateState, Measurement, Repair, Verdict
-from qbench.metrics import Answers
+from qbench.judging import FAILING, NEVER_ACCEPTED, GateState, Measurement, Repair, Verdict
 from qbench.quantization import Rule, Schema, wished_units
 from qbench.storage import digest_plain, table_from_value, toml_text
 
@@ -74,20 +73,14 @@ class RepeatableCell:
 
     Args:
         request: as it was run; its schema is what is exchanged.
-        shared: of the request's subject. reference: fp32 answers by data set. environment: of the request's backend.
         judge: the rules that the cell was judged by, but for how much of it must be in integers.
         rules: what these rules depend on, in a word or a digest: answers under other rules are no answers here.
-        timer: seconds on a monotonic clock.
         integer_floor: share of multiply-accumulates that must stay in integers for the cell to count as quantized.
     """
 
     request: Request
-    shared: SharedWork
-    reference: Mapping[str, Answers]
-    environment: EnvironmentClass
     judge: Callable[[Measurement], Verdict]
     rules: str
-    timer: Callable[[], float]
     integer_floor: float = 0.0
 
     @property
@@ -112,25 +105,24 @@ class RepeatableCell:
         Raises:
             QbenchError: it cannot be quantized or run so.
         """
-        request = replace(self.request, schema=schema)
         try:
-            return evaluate(request, self.shared, self.reference, self.environment, timer=self.timer)
+            return measure_request(replace(self.request, schema=schema))
         finally:
             if schema != self.request.schema:
-                self.shared.forget(schema, self.request.backend.capabilities)
+                self.request.shared.forget(schema, self.request.backend.capabilities)
 
     def identity(self) -> dict[str, str]:
         """What an answer depends on, as digests and names: that of a changed model is of another search."""
         request = self.request
-        data = {name: digest for name, digest in self.shared.identity().items() if name.startswith("data:")}
-        references = {name: answers.digest for name, answers in self.reference.items()}
+        data = {name: digest for name, digest in self.request.shared.identity().items() if name.startswith("data:")}
+        references = {name: answers.digest for name, answers in request.reference.items()}
         calibration = request.subject.calibration
         return {
-            "model": self.shared.model_digest,
+            "model": self.request.shared.model_digest,
             "schema": digest_plain(table_from_value(self.schema)),
             "data": digest_plain([data, references, calibration.digest if len(calibration) else ""]),
             "backend": request.backend.name,
-            "environment": str(self.environment),
+            "environment": str(request.environment),
             "passes": "" if request.rewriting is None else request.rewriting.digest,
             "rules": self.rules,
         }
@@ -186,13 +178,13 @@ class FloatProbe:
     def schema(self, nodes: frozenset[str]) -> Schema:
         """The schema that is tried."""
         schema = kept_float(self.cell.schema, sorted(nodes), name=self.name)
-        return without_idle_rules(schema, self.cell.shared.planned(schema.canonical).values())
+        return without_idle_rules(schema, self.cell.request.shared.planned(schema.canonical).values())
 
     @property
     def share(self) -> float:
         """What is quantized of the cell as it is."""
         schema, backend = self.cell.schema, self.cell.request.backend
-        quantized = self.cell.shared.quantized(schema, backend.capabilities)
+        quantized = self.cell.request.shared.quantized(schema, backend.capabilities)
         return quantized.weight_macs if schema.weights_only else quantized.integer_macs
 
 

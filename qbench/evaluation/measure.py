@@ -1,59 +1,121 @@
-"""One cell from its Request to its Measurement: quantize, prepare, answer, count. The whole road on one page."""
+"""One cell from its subject, backend and schema to its measurement: quantize, prepare, answer, count."""
 
+import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from types import MappingProxyType
 
-from qbench.backends import Backend, Executor, HasRuleDigests
+from qbench.backends import Backend, Executor, HasRuleDigests, get_backend, versions_of
 from qbench.errors import InputError, UnsupportedError
-from qbench.evaluation.calibrated import calibrated_ranges
 from qbench.evaluation.compared import Comparison
-from qbench.evaluation.request import MetricUse, Request, Subject
+from qbench.evaluation.request import Beside, Request
 from qbench.evaluation.rewriting import rewrite_note, rewrite_quantized
+from qbench.evaluation.rewriting_value import Rewriting
 from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
-from qbench.judging import EnvironmentClass, Measurement, RewriteNote
+from qbench.evaluation.subject import MetricUse, Subject
+from qbench.graph import Form, values_by_name
+from qbench.host import processor_class
+from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement, RewriteNote
 from qbench.metrics import AnswerKind, Answers, Score, packed_answers, score
+from qbench.quantization import Schema, get_schema
+from qbench.storage import Cache
 from qbench.zoo import Samples
+
+FLOAT_BACKEND = "ort-cpu"
+"""Runs the float model next to a backend that runs none."""
 
 LISTED = 20
 """How many changed samples a measurement names; it counts them all."""
 
+_RANGE_DIGITS = 5
+"""Of a calibrated range: so few are the same on every computer."""
 
-def evaluate(
-    request: Request,
-    shared: SharedWork,
-    reference: Mapping[str, Answers],
-    environment: EnvironmentClass,
+
+def measure_cell(
+    subject: Subject | SharedWork,
+    backend: Backend | str,
+    schema: Schema | str | None,
     *,
-    timer: Callable[[], float],
+    passes: Rewriting | None = None,
+    beside: Beside | None = None,
+    cell: Cell | None = None,
+    reference: Mapping[str, Answers] | None = None,
+    environment: EnvironmentClass | None = None,
+    threads: int = 1,
+    timer: Callable[[], float] = time.perf_counter,
 ) -> Measurement:
-    """Measure one cell.
+    """Measure one cell: ``subject`` under ``schema`` on ``backend``.
 
     Args:
-        request: the cell and its parts; ``request.subject`` is ``shared.subject``.
-        shared: what the cells of the subject have in common.
-        reference: fp32 answers by data set, which losses and gains are counted against.
-        environment: the class of this machine with the packages that ``request.backend`` counts with.
-        timer: seconds on a monotonic clock.
+        subject: what is measured; ``SharedWork`` of it where several cells are, so that they share what they can.
+        backend: it, or its name. schema: it, or its name; None: the model as it is, quantized if it came so.
+        passes: what runs behind the quantizer. beside: another backend that the cell is compared with.
+        cell: what the measurement calls itself; None: by the names of the three.
+        reference: fp32 answers by data set, which losses and gains are counted against; None: today's fp32 run.
+        environment: the class of results of ``backend`` on this computer; None: found out.
+        threads: of one engine. timer: seconds on a monotonic clock.
 
     Raises:
         UnsupportedError: the backend does not run such a graph, or not in useful time.
-        InputError: a metric is not for the answers or the labels that there are.
+        InputError: an unknown name, or a metric that is not for the answers or the labels that there are.
         QbenchError: anything else that has a sentence.
     """
-    subject, backend = request.subject, request.backend
+    backend = get_backend(backend) if isinstance(backend, str) else backend
+    schema = get_schema(schema) if isinstance(schema, str) else schema
+    shared = subject if isinstance(subject, SharedWork) else shared_work(subject, backend)
+    as_it_is = FP32 if shared.subject.given is None else GIVEN
+    name = as_it_is if schema is None else schema.name
+    return measure_request(
+        Request(
+            cell=cell or Cell("measure", shared.subject.model.id, backend.name, name),
+            shared=shared,
+            backend=backend,
+            schema=schema,
+            reference=shared.reference() if reference is None else reference,
+            environment=environment or environment_here(backend, threads=threads),
+            rewriting=passes,
+            threads=threads,
+            beside=beside,
+            timer=timer,
+        )
+    )
+
+
+def environment_here(backend: Backend, *, threads: int = 1) -> EnvironmentClass:
+    """The class of results of ``backend`` with so many threads on this computer."""
+    return EnvironmentClass.of(processor_class(), versions_of(backend), threads=threads)
+
+
+def shared_work(subject: Subject, backend: Backend, cache: Cache | None = None) -> SharedWork:
+    """What cells of ``subject`` on ``backend`` share.
+
+    The fp32 reference is that of this very backend where it runs float models, so that losses and gains are those of
+    quantization; else that of ``FLOAT_BACKEND``.
+    """
+    float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
+    return SharedWork(subject, cache or Cache.default(), float_backend, str(environment_here(float_backend)))
+
+
+def measure_request(request: Request) -> Measurement:
+    """What ``measure_cell`` does once its arguments are together: for cells that are run again with one part exchanged.
+
+    Raises:
+        QbenchError: as ``measure_cell``.
+    """
+    subject, backend, shared = request.subject, request.backend, request.shared
+    reference, timer = request.reference, request.timer
     for runs in (backend, *(() if request.beside is None else (request.beside.backend,))):
         _refuse_slow(subject, runs, shared.macs)
     started = timer()
-    written = _quantized(request, shared)
-    quantized, rewritten = _rewritten(request, shared, written)
+    written = _quantized(request)
+    quantized, rewritten = _rewritten(request, written)
     graphs = shared.graphs if quantized is None else quantized.models
     with ExitStack() as stack:
         runners = prepare_runners(backend, graphs, stack, threads=request.threads)
         samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
         prepared = timer()
-        comparison = None if request.beside is None else Comparison(request, graphs, stack, timer)
+        comparison = None if request.beside is None else Comparison(request, graphs, stack)
         answers = {name: _answered(subject, runners, data, comparison) for name, data in samples.items()}
         compared = None if comparison is None else comparison.finished()
         finished = timer()
@@ -61,8 +123,8 @@ def evaluate(
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
     return Measurement(
         cell=request.cell,
-        environment=environment,
-        scores=_scores(request, answers, _beside(request, shared, reference)),
+        environment=request.environment,
+        scores=_scores(request, answers, _of_today(request)),
         digests=_digests(shared, quantized, answers, reference) | dict(_rules(backend)) | _pipeline(request),
         changed={name: ids[:LISTED] for name, ids in changed.items()},
         changed_count={name: len(ids) for name, ids in changed.items()},
@@ -76,7 +138,7 @@ def evaluate(
         compared=compared,
         kept={name: packed_answers(given) for name, given in answers.items()} if request.keeps_answers else {},
         rewritten=rewritten,
-        calibrated=calibrated_ranges(request, shared),
+        calibrated=_calibrated(request),
     )
 
 
@@ -109,21 +171,19 @@ def _seconds(started: float, prepared: float, finished: float, comparison: Compa
     return seconds | {"inference": round(finished - prepared - other, 3), "compared": round(other, 3)}
 
 
-def _quantized(request: Request, shared: SharedWork) -> Quantized | None:
+def _quantized(request: Request) -> Quantized | None:
     """The graphs that the cell runs, None for the float ones."""
     if request.cell.is_given:
-        return shared.given
-    return None if request.schema is None else shared.quantized(request.schema, request.backend.capabilities)
+        return request.shared.given
+    return None if request.schema is None else request.shared.quantized(request.schema, request.backend.capabilities)
 
 
-def _rewritten(
-    request: Request, shared: SharedWork, written: Quantized | None
-) -> tuple[Quantized | None, RewriteNote | None]:
+def _rewritten(request: Request, written: Quantized | None) -> tuple[Quantized | None, RewriteNote | None]:
     """The graphs after the request's passes, and what these did."""
     if written is None or request.rewriting is None:
         return written, None
     graphs = rewrite_quantized(written, request.rewriting)
-    return graphs.quantized, rewrite_note(graphs, shared, request.backend, threads=request.threads)
+    return graphs.quantized, rewrite_note(graphs, request.shared, request.backend, threads=request.threads)
 
 
 def _pipeline(request: Request) -> dict[str, str]:
@@ -137,12 +197,12 @@ def _weight_macs(request: Request, quantized: Quantized | None) -> float | None:
     return quantized.weight_macs
 
 
-def _beside(request: Request, shared: SharedWork, reference: Mapping[str, Answers]) -> Mapping[str, Answers]:
-    """``reference``, with what only a run has where a metric counts that: today's outputs, ties and likelihoods."""
-    asked = {use.data for use in request.subject.metrics if use.metric.of_run}
+def _of_today(request: Request) -> Mapping[str, Answers]:
+    """The reference, with what only a run has where a metric counts that: today's outputs, ties and likelihoods."""
+    reference, asked = request.reference, {use.data for use in request.subject.metrics if use.metric.of_run}
     if not asked:
         return reference
-    run = shared.reference()
+    run = request.shared.reference()
     return {**reference, **{name: _of_run(reference[name], run[name]) for name in asked}}
 
 
@@ -198,3 +258,23 @@ def _rules(backend: Backend) -> Mapping[str, str]:
 def _changed(ids: tuple[str, ...], answers: Answers, reference: Answers) -> tuple[str, ...]:
     """The samples whose best answer (the whole of a sequence) is not the reference's."""
     return tuple(sample for index, sample in enumerate(ids) if answers.best(index) != reference.best(index))
+
+
+def _calibrated(request: Request) -> Calibrated | None:
+    """The extremes that the grids of ``request`` come from; None where its schema asks for no profile."""
+    schema, shared = request.schema, request.shared
+    if schema is None or request.cell.is_given or not schema.needs_profile:
+        return None
+    profiles = shared.profiles(schema.canonical, channels=schema.wants_channels)
+    ranges = {}
+    for graph, model in shared.canonical(schema.canonical).items():
+        prefix, seen = f"{graph}::" if len(profiles) > 1 else "", profiles[graph].values
+        for name in values_by_name(model):
+            if name in seen and seen[name].count:
+                ranges[prefix + name] = (_short(seen[name].low), _short(seen[name].high))
+    return Calibrated(key="+".join(filter(None, (schema.canonical, request.recalibrated))), ranges=ranges)
+
+
+def _short(end: float) -> float:
+    """So many digits that a record and a baseline hold the very same number."""
+    return float(f"{end:.{_RANGE_DIGITS}g}")
