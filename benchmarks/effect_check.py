@@ -15,7 +15,7 @@ from rich.table import Table
 
 from qbench.graph import constant_value
 from qbench.passes import EXACT, Checked, Effect, NameScope, check_pass
-from qbench.passes.constants import set_constant_operand
+from qbench.passes.editing import set_constant_operand
 
 _ADD = """<ir_version: 10, opset_import: ["" : 21]>
 add (int8[1,64,56,56] x, int8[1,64,56,56] v) => (float[1,64,56,56] y)

@@ -10,7 +10,7 @@ import onnx_ir as ir
 from qbench.backends.protocol import Array, Closing, Executor, FeedCheck, Feeds, loaded
 from qbench.errors import InputError, UnsupportedError, nearest
 from qbench.graph import Capabilities, Form, form_of
-from qbench.interpreter import Around, BatchError, Counters, Means, Program
+from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program
 from qbench.numerics import Arithmetic
 from qbench.passes import lower_to_machines
 
@@ -32,7 +32,7 @@ class IntegerBackend:
 
     arithmetic: Arithmetic
     means: Means | None = None
-    around: Around | None = None
+    around: KernelWrapper | None = None
     capabilities: Capabilities = field(
         default_factory=lambda: Capabilities(
             forms=frozenset({Form.QDQ, Form.QOPERATOR}),
@@ -56,7 +56,7 @@ class IntegerBackend:
         """That of the arithmetic."""
         return {"arithmetic": self.arithmetic.digest}
 
-    def surrounded(self, around: Around) -> "IntegerBackend":
+    def surrounded(self, around: KernelWrapper) -> "IntegerBackend":
         """The same machine with ``around`` about every kernel, and about what stands there already."""
         inner = self.around
         if inner is None:

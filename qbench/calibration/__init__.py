@@ -1,18 +1,14 @@
 """Watching graphs at work: units, statistics, profiles, and the ranges that are taken from them."""
 
 from qbench.calibration.attention_masks import masked_values
-from qbench.calibration.calibrating import calibrate, data_of
-from qbench.calibration.distribution import Distribution
-from qbench.calibration.histogram import Histogram
-from qbench.calibration.interchange import equal_width_text
+from qbench.calibration.calibration_run import calibrate, data_of
+from qbench.calibration.histogram import Distribution, Histogram
 from qbench.calibration.profile import PROFILE_VERSION, Profile
 from qbench.calibration.ranges import RangeMethod, get_range_method
 from qbench.calibration.ranges import catalogue as range_method_catalogue
-from qbench.calibration.rows import Rows
-from qbench.calibration.statistics import Statistics
-from qbench.calibration.units import Unit, units_of
+from qbench.calibration.statistics import Statistics, equal_width_text
 from qbench.calibration.watch import Watch, prepare_watch
-from qbench.calibration.watched import WatchedValue, watched_values
+from qbench.calibration.watched import Rows, Unit, WatchedValue, units_of, watched_values
 
 __all__ = [
     "PROFILE_VERSION",

@@ -1,22 +1,4 @@
-"""The record of a calibration: statistics of every watched value, keyed by what they are statistics of.
-
-As text (``dump``) it is JSON, one value a line, so that two profiles can be read side by side:
-
-    {"format": "qbench-profile", "version": 2,
-     "graph": digest of the canonical graph, "rows": samples seen, repeated ones counted,
-     "samples": {sample key: digest of its content}, "repeats": {sample key: how often, where more than once},
-     "values": {name: {"low", "high", "count", "zeros", "infinite", "not_negative", "sample_lows", "sample_highs",
-                       "channel_lows", "channel_highs", "histogram"}}}
-
-A sample's key is its id, or the digest of its content where ids were not given; its content is what the graph was fed,
-after all preprocessing. Samples are in the order of their keys, and so are ``sample_lows`` and ``sample_highs`` (null
-for a value without a sample axis); ``channel_lows`` and ``channel_highs`` are null unless they were asked for. ``low``
-and ``high`` are null while ``count``, of finite numbers, is 0, and so are those of a sample or channel without any.
-``not_negative``, how many of the infinite numbers are not −Inf, is left out where it is 0.
-``histogram`` is described in ``statistics_text``. Numbers are written so that they read back to the same bits.
-
-Samples form a multiset: one that was seen twice counts twice, in one run or in two profiles that are merged.
-"""
+"""The record of a calibration: statistics of every watched value."""
 
 import json
 from collections import Counter
@@ -26,9 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from qbench.calibration.merging import merged_statistics
-from qbench.calibration.statistics import Statistics
-from qbench.calibration.statistics_text import packed_histogram, statistics_of, statistics_row
+from qbench.calibration.statistics import Statistics, merged_statistics, packed_histogram, statistics_of, statistics_row
 from qbench.errors import InputError
 from qbench.storage import digest_plain, read_json, write_text
 

@@ -1,19 +1,26 @@
-"""What is remembered of one value: extremes, counts, sums and a histogram, of all samples; extremes sample by sample.
+"""What is remembered of one value: extremes, counts, sums and a histogram; merging it and writing it."""
 
-Every field is a minimum, a maximum or an integer sum, so that folding is exact in any order:
-statistics(a ∪ b) = merge(statistics(a), statistics(b)), bit for bit.
-"""
-
+import base64
+import json
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from qbench.calibration.cells import CELL_BITS, keys_of
-from qbench.calibration.distribution import Counts, Distribution
-from qbench.calibration.histogram import Histogram
+from qbench.calibration.float_bins import CELL_BITS, FINITE_MAGNITUDES, Ints, keys_of
+from qbench.calibration.histogram import Counts, Distribution, Histogram
+from qbench.errors import InputError
+from qbench.storage import ArchiveError, csv_text, inflate
+
+# What is remembered of one value: extremes, counts, sums and a histogram, of all samples; extremes sample by sample.
+#
+# Every field is a minimum, a maximum or an integer sum, so that folding is exact in any order:
+# statistics(a ∪ b) = merge(statistics(a), statistics(b)), bit for bit.
 
 Floats = npt.NDArray[np.float64]
 
@@ -148,3 +155,179 @@ def _same(a: Floats | None, b: Floats | None) -> bool:
     if a is None or b is None:
         return a is b
     return np.array_equal(a, b)
+
+
+# Statistics ↔ a row of plain values, for profiles on disk; ``profile`` says what a row holds.
+#
+#     histogram = base64(zlib(planes(key steps) ‖ planes(counts) ‖ planes(Σ low)))        int64, n each
+#
+# The first key step is the first key, the others what each key is above the one before. Planes: of all n numbers first
+# the least significant byte, then the next, so that bytes that are mostly zero stand together and pack well.
+
+_MOST_BYTES = 3 * 8 * 2 * FINITE_MAGNITUDES
+"""Of an unpacked histogram: three integers of every cell that finite numbers can be in."""
+_ENDS = ("sample_lows", "sample_highs", "channel_lows", "channel_highs")
+
+
+def statistics_row(statistics: Statistics, *, histogram: str) -> dict[str, Any]:
+    """The row of ``statistics``, with ``histogram`` standing for its histogram."""
+    ends = {name: getattr(statistics, name) for name in _ENDS}
+    return {
+        "low": statistics.low if statistics.count else None,
+        "high": statistics.high if statistics.count else None,
+        "count": statistics.count,
+        "zeros": statistics.zeros,
+        "infinite": statistics.infinite,
+        **({"not_negative": statistics.not_negative} if statistics.not_negative else {}),
+        **{name: None if values is None else [_or_null(v) for v in values.tolist()] for name, values in ends.items()},
+        "histogram": histogram,
+    }
+
+
+def statistics_of(row: Mapping[str, Any]) -> Statistics:
+    """The statistics that ``row`` was made of.
+
+    Raises:
+        KeyError, TypeError, ValueError: a field is missing or wrong.
+    """
+    found = Statistics(
+        low=np.inf if row["low"] is None else float(row["low"]),
+        high=-np.inf if row["high"] is None else float(row["high"]),
+        zeros=int(row["zeros"]),
+        histogram=unpacked_histogram(row["histogram"]),
+        infinite=int(row["infinite"]),
+        not_negative=int(row.get("not_negative", 0)),
+        **{name: _numbers(row[name], np.inf if name.endswith("lows") else -np.inf) for name in _ENDS},
+    )
+    if found.count != row["count"]:
+        raise ValueError(f"a histogram of {found.count} numbers where {row['count']} were counted")
+    return found
+
+
+def packed_histogram(histogram: Histogram) -> str:
+    """``histogram`` as text."""
+    steps = np.diff(histogram.keys, prepend=np.int64(0))
+    planes = b"".join(_planes(array) for array in (steps, histogram.counts, histogram.lows))
+    return base64.b64encode(zlib.compress(planes, level=4)).decode("ascii")
+
+
+def unpacked_histogram(text: str) -> Histogram:
+    """The histogram that ``text`` was made of.
+
+    Raises:
+        ValueError: the text is damaged.
+    """
+    try:
+        planes = inflate(base64.b64decode(text, validate=True), most=_MOST_BYTES)
+    except ArchiveError as error:
+        raise ValueError(f"a histogram that cannot be unpacked ({error})") from error
+    if len(planes) % 24:
+        raise ValueError(f"a histogram of {len(planes)} bytes, which are no three arrays")
+    steps, counts, lows = np.frombuffer(planes, np.uint8).reshape(3, 8, -1)
+    return Histogram(np.cumsum(_from_planes(steps)), _from_planes(counts), _from_planes(lows))
+
+
+def _planes(array: Ints) -> bytes:
+    return array.astype("<i8").view(np.uint8).reshape(-1, 8).T.tobytes()
+
+
+def _from_planes(planes: Any) -> Ints:  # noqa: ANN401 - (8, n) bytes
+    return np.asarray(np.ascontiguousarray(planes.T).view("<i8").reshape(-1).astype(np.int64))
+
+
+def _or_null(number: float) -> float | None:
+    return number if np.isfinite(number) else None
+
+
+def _numbers(values: list[float | None] | None, null: float) -> Floats | None:
+    return None if values is None else np.array([null if v is None else float(v) for v in values], np.float64)
+
+
+# Statistics of the same value over two sets of samples → those over both: minima, maxima and sums.
+
+
+def merged_statistics(
+    a: Statistics, b: Statistics, own: Sequence[str], others: Sequence[str], samples: Sequence[str]
+) -> Statistics:
+    """What was seen in ``a`` over the samples ``own`` and in ``b`` over ``others``; ``samples`` are all, in order."""
+    sample_lows = sample_highs = None
+    if a.sample_lows is not None and b.sample_lows is not None:
+        sample_lows = np.minimum(
+            _among(samples, own, a.sample_lows, np.inf), _among(samples, others, b.sample_lows, np.inf)
+        )
+    if a.sample_highs is not None and b.sample_highs is not None:
+        sample_highs = np.maximum(
+            _among(samples, own, a.sample_highs, -np.inf), _among(samples, others, b.sample_highs, -np.inf)
+        )
+    lows, highs = _channels(a, b)
+    return Statistics(
+        low=min(a.low, b.low),
+        high=max(a.high, b.high),
+        zeros=a.zeros + b.zeros,
+        histogram=a.histogram.merge(b.histogram),
+        infinite=a.infinite + b.infinite,
+        not_negative=a.not_negative + b.not_negative,
+        sample_lows=sample_lows,
+        sample_highs=sample_highs,
+        channel_lows=lows,
+        channel_highs=highs,
+    )
+
+
+def _among(samples: Sequence[str], own: Sequence[str], ends: Floats, fill: float) -> Floats:
+    """``ends`` of the samples ``own`` at their places among ``samples``, and ``fill`` at the others'."""
+    known = dict(zip(own, ends.tolist(), strict=True))
+    return np.array([known.get(sample, fill) for sample in samples], np.float64)
+
+
+def _channels(a: Statistics, b: Statistics) -> tuple[Floats, Floats] | tuple[None, None]:
+    """Extremes of channels; what was never seen changes nothing, and other channels leave none to speak of."""
+    for one, other in ((a, b), (b, a)):
+        if not one.count and not one.infinite:
+            lows, highs = other.channel_lows, other.channel_highs
+            return (None, None) if lows is None or highs is None else (lows, highs)
+    if a.channel_lows is None or b.channel_lows is None or len(a.channel_lows) != len(b.channel_lows):
+        return None, None
+    assert a.channel_highs is not None
+    assert b.channel_highs is not None
+    return np.minimum(a.channel_lows, b.channel_lows), np.maximum(a.channel_highs, b.channel_highs)
+
+
+# Histograms as other tools know them: counts in bins of equal width between the least and the greatest value.
+#
+#     bin i holds the values in [low + i·w, low + (i+1)·w)        w = (high − low) / bins
+#
+# A cell of a histogram can be wider than a bin: its values count as spread evenly about their mean (``Distribution``).
+
+BINS = 2000
+
+
+def equal_width_text(values: Mapping[str, Statistics], path: Path, bins: int = BINS) -> str:
+    """The histograms of ``values`` in the format that the suffix of ``path`` names.
+
+    ``.csv``: a line a value: its name, low, high, and the counts. ``.json``: name → {"low", "high", "counts"}. Values
+    that hold no finite number are left out.
+
+    Raises:
+        InputError: another suffix.
+    """
+    seen = {name: statistics for name, statistics in values.items() if statistics.count}
+    if path.suffix == ".json":
+        rows = {
+            name: {"low": found.low, "high": found.high, "counts": found.equal_width(bins).tolist()}
+            for name, found in seen.items()
+        }
+        return "{\n" + ",\n".join(f"{json.dumps(name)}: {json.dumps(row)}" for name, row in rows.items()) + "\n}\n"
+    if path.suffix == ".csv":
+        header = ["value", "low", "high", *(f"bin{index}" for index in range(bins))]
+        lines = [
+            [name, float(found.low), float(found.high), *found.equal_width(bins).tolist()]
+            for name, found in seen.items()
+        ]
+        return csv_text([header, *lines], end="\n")
+    raise InputError(
+        f"Writing histograms to '{path}'",
+        found=f"the suffix '{path.suffix}'",
+        expected="'.csv' or '.json'",
+        remedy="Name the file after one of them.",
+    )

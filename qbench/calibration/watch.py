@@ -1,25 +1,57 @@
-"""Watching an executor at work: every watched value of every run is folded, and the caller sees the plain outputs.
+"""Watching an executor: every watched value of every run is folded."""
 
-A task drives a Watch as it drives any executor, so that decode loops calibrate by being run. Rows of a run are samples;
-a row's key is its id, if ids are given, else the digest of what was fed to it. Rows are run one at a time (``rows``).
-"""
-
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Closing, Executor, Feeds, in_slices
 from qbench.calibration.attention_masks import score_inputs
-from qbench.calibration.counting import Counter
-from qbench.calibration.nan_constants import refuse_nan
+from qbench.calibration.float_bins import Counter
 from qbench.calibration.observer import Observer, not_finite
 from qbench.calibration.profile import Profile, note_sample
-from qbench.calibration.rows import Rows
-from qbench.calibration.watched import WatchedValue, watched_values
+from qbench.calibration.watched import Rows, WatchedValue, watched_values
 from qbench.errors import InputError
 from qbench.graph import graph_digest
 from qbench.passes import DEFAULT, canonicalize
+
+# NaN among the constants of a model, looked for before the data are blamed; ±Inf may stand in a mask.
+
+_FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
+
+
+def refuse_nan(model: ir.Model) -> None:
+    """Check that no float constant of ``model`` holds NaN.
+
+    Raises:
+        InputError: one does; it is named.
+    """
+    for name, tensor in _constants(model):
+        if tensor.dtype in _FLOATS and np.isnan(tensor.numpy()).any():
+            raise InputError(
+                f"Calibrating the model '{model.graph.name}'",
+                found=f"NaN in its constant '{name}'",
+                expected="numbers",
+                remedy="Mend the model: whatever reads the constant is lost.",
+            )
+
+
+def _constants(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                yield value.name or "", value.const_value
+        for node in graph:
+            attribute = node.attributes.get("value") if node.op_type == "Constant" else None
+            if attribute is not None and attribute.type is ir.AttributeType.TENSOR:
+                yield node.outputs[0].name or "", attribute.as_tensor()
+
+
+# Watching an executor at work: every watched value of every run is folded, and the caller sees the plain outputs.
+#
+# A task drives a Watch as it drives any executor, so that decode loops calibrate by being run. Rows of a run are
+# samples; a row's key is its id, if ids are given, else the digest of what was fed to it. Rows are run one at a time
+# (``rows``).
 
 
 class Watch(Closing):

@@ -1,16 +1,137 @@
-"""Which values of a graph are watched: those that some schema could put on a grid.
+"""Which values of a graph are watched, and a batch taken apart into samples."""
 
-Every float32 input of the graph, and every float32 result of a unit (``units``); constants are known without watching.
-"""
-
-from collections.abc import Iterable
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import onnx_ir as ir
 
-from qbench.calibration.units import units_of
+from qbench.backends import Array, Feeds
 from qbench.errors import InputError, unknown_name
-from qbench.graph import is_constant, with_shapes
+from qbench.graph import constant_value, is_constant, is_pinned, node_key, only_consumer, operator_facts, with_shapes
+from qbench.passes import bias_split_from, is_product
+
+# Units: the operators of a graph as a quantizer sees them, an operator with the bias and the clip it carries.
+#
+#     unit = head ──correlation── [Add of a constant] ──sum── [Relu | Clip] ──output──
+#
+# The Add stands behind a MatMul, and behind other operators where the bias was split off. An integer machine computes
+# such a chain in one accumulator, so no value inside it is on a grid of its own: inner values are neither watched nor
+# quantized, unless the graph's canonical passes split biases off for the very purpose.
+
+_CARRIES_A_CLIP = frozenset({"Add", "Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "Sub"})
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Unit:
+    """One operator with what follows it at no further rounding."""
+
+    head: ir.Node
+    bias: ir.Node | None = None
+    clip: ir.Node | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its head, which stands for the unit in plans and counts."""
+        return node_key(self.head)
+
+    @property
+    def last(self) -> ir.Node:
+        """The node that makes the unit's result."""
+        return self.clip or self.bias or self.head
+
+    @property
+    def output(self) -> ir.Value:
+        """The (first) result."""
+        return self.last.outputs[0]
+
+    @property
+    def bias_operand(self) -> tuple[ir.Node, int, ir.Value] | None:
+        """Where its bias stands, constant or not: the node, the index of the operand, and the value."""
+        node, index = self.bias or self.head, operator_facts(self.head).bias
+        if self.bias is not None:
+            index = 1 if self.bias.inputs[0] is self.head.outputs[0] else 0
+        value = None if index is None or index >= len(node.inputs) else node.inputs[index]
+        return None if index is None or value is None else (node, index, value)
+
+    @property
+    def correlation(self) -> ir.Value | None:
+        """The product before its bias or clip, where that is a value to be watched; never the result itself."""
+        return self._inner(self.head)
+
+    @property
+    def sum(self) -> ir.Value | None:
+        """The product and its bias before the clip, where that is a value to be watched; never the result itself."""
+        return self._inner(self.bias or self.head)
+
+    @property
+    def values(self) -> tuple[ir.Value, ...]:
+        """What it makes that a schema can put on a grid, each once, in order."""
+        inner = dict.fromkeys(value for value in (self.correlation, self.sum) if value is not None)
+        return (*inner, *self.last.outputs[:1])
+
+    def _inner(self, node: ir.Node) -> ir.Value | None:
+        return node.outputs[0] if is_product(self.head) and node is not self.last else None
+
+    @property
+    def nodes(self) -> tuple[ir.Node, ...]:
+        """Its nodes in order."""
+        return tuple(node for node in (self.head, self.bias, self.clip) if node is not None)
+
+
+def units_of(graph: ir.Graph) -> tuple[Unit, ...]:
+    """Every node of the main graph in exactly one unit, in the order of the heads."""
+    return tuple(_units(graph))
+
+
+def _units(graph: ir.Graph) -> Iterator[Unit]:
+    taken: set[ir.Node] = set()
+    for node in graph:
+        if node in taken:
+            continue
+        bias = bias_split_from(node) or _bias_behind(node)
+        clip = _clip_behind(bias or node)
+        unit = Unit(node, bias, clip)
+        taken.update(unit.nodes)
+        yield unit
+
+
+def _bias_behind(node: ir.Node) -> ir.Node | None:
+    """The Add of one constant a column behind a MatMul with constant weights, when nothing else reads the product."""
+    if is_pinned(node.outputs[0]):
+        return None  # it has a grid of its own: it is no inner value
+    if node.op_type != "MatMul" or node.domain or not is_constant(node.inputs[1]):
+        return None
+    follower = only_consumer(node.outputs[0])
+    if follower is None or follower.op_type != "Add" or follower.domain:
+        return None
+    other = follower.inputs[1] if follower.inputs[0] is node.outputs[0] else follower.inputs[0]
+    bias, weight = constant_value(other), constant_value(node.inputs[1])
+    if bias is None or weight is None or weight.ndim != 2 or bias.ndim == 0:
+        return None
+    columns = weight.shape[1]
+    return follower if bias.size == columns and bias.shape[-1] == columns else None
+
+
+def _clip_behind(node: ir.Node) -> ir.Node | None:
+    """The Relu, or Clip with constant ends, that alone reads the result of ``node``."""
+    if node.op_type not in _CARRIES_A_CLIP or node.domain or is_pinned(node.outputs[0]):
+        return None
+    follower = only_consumer(node.outputs[0])
+    if follower is None or follower.domain or follower.inputs[0] is not node.outputs[0]:
+        return None
+    if follower.op_type == "Relu":
+        return follower
+    constant_ends = all(value is None or is_constant(value) for value in follower.inputs[1:])
+    return follower if follower.op_type == "Clip" and constant_ends else None
+
+
+# Which values of a graph are watched: those that some schema could put on a grid.
+#
+# Every float32 input of the graph, and every float32 result of a unit (``units``); constants are known without
+# watching.
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,3 +200,111 @@ def dimensions(value: ir.Value) -> list[int | str | None]:
 
 def _all_results(graph: ir.Graph) -> list[ir.Value]:
     return [value for node in graph for value in node.outputs]
+
+
+# Taking a batch apart into runs of one sample, so that a value's bits depend on its sample alone.
+#
+#     run(x₁ … x_n) = join(run(x₁), …, run(x_n))        along the axes that are called as the batch is
+#
+# Engines choose their kernels by the size of a batch, and with them the last bit of a sum; a profile that must not
+# depend on how its samples were batched cannot let them. It also keeps no more than one sample's values in memory.
+# Outputs whose free first axis bears another name are taken to run over samples too. A graph that leaves no first axis
+# free to do so is run with whole batches; one of a fixed batch b with b samples at a time.
+
+_WHOLE = 1 << 62
+"""More samples than any batch has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """How batches of one graph come apart.
+
+    Args:
+        first: the input that tells how many samples there are, by its first axis.
+        inputs: graph input → the axis that runs over samples; those without one belong whole to every sample.
+        outputs: graph output → such an axis.
+        size: samples a run takes.
+    """
+
+    first: str
+    inputs: Mapping[str, int]
+    outputs: Mapping[str, int]
+    size: int
+
+    @classmethod
+    def of(cls, model: ir.Model) -> "Rows":
+        """Those of ``model``.
+
+        Raises:
+            InputError: it takes no data.
+        """
+        graph = with_shapes(model).graph
+        batch = batch_of(graph)
+        fed = [value for value in graph.inputs if value.name not in graph.initializers]
+        inputs, outputs = _axes(fed, batch), _axes(graph.outputs, batch)
+        if isinstance(batch, str):
+            outputs |= {str(v.name): 0 for v in graph.outputs if v.name not in outputs and _free_first(v)}
+        whole = batch is None or len(outputs) < len(graph.outputs)
+        size = batch if isinstance(batch, int) and batch > 0 else 1
+        return cls(
+            str(fed[0].name), inputs or {str(value.name): 0 for value in fed}, outputs, _WHOLE if whole else size
+        )
+
+    def count(self, feeds: Feeds) -> int:
+        """How many samples are in ``feeds``.
+
+        Raises:
+            InputError: the first input is missing or has no axis to count samples by.
+        """
+        first = feeds.get(self.first)
+        if first is None or not np.ndim(first):
+            raise InputError(
+                "Calibrating",
+                found=f"a batch without '{self.first}', or with it as one number",
+                expected="an array whose first axis runs over samples",
+                remedy="Feed the graph's inputs by name.",
+            )
+        return len(first)
+
+    def parts(self, feeds: Feeds, count: int) -> Iterator[tuple[int, int, dict[str, Array]]]:
+        """``feeds`` of ``count`` samples run by run: the first sample of each, the one behind its last, its feeds."""
+        for start in range(0, max(count, 1), self.size):
+            stop = min(count, start + self.size)
+            yield start, stop, {name: self._part(name, feeds[name], count, start, stop) for name in feeds}
+
+    def joined(self, results: Sequence[Mapping[str, Array]], names: Sequence[str]) -> dict[str, Array]:
+        """The outputs ``names`` of the runs as one batch."""
+        if len(results) == 1:
+            return {name: results[0][name] for name in names}
+        return {name: np.concatenate([part[name] for part in results], axis=self.outputs[name]) for name in names}
+
+    def digests(self, feeds: Feeds, count: int) -> list[str]:
+        """The digest of what each sample is fed: names, dtypes, shapes and bytes of its parts."""
+        return [
+            _digest({name: self._part(name, feeds[name], count, row, row + 1) for name in sorted(feeds)})
+            for row in range(count)
+        ]
+
+    def _part(self, name: str, feed: Any, count: int, start: int, stop: int) -> Array:  # noqa: ANN401 - what is fed
+        array, axis = np.asarray(feed), self.inputs.get(name)
+        if axis is None or array.ndim <= axis or array.shape[axis] != count or (start == 0 and stop == count):
+            return array
+        return np.ascontiguousarray(array[(slice(None),) * axis + (slice(start, stop),)])
+
+
+def _digest(parts: Mapping[str, Array]) -> str:
+    state = hashlib.sha256()
+    for name, part in parts.items():
+        state.update(f"{name}|{part.dtype.str}|{part.shape}|".encode())
+        state.update(np.ascontiguousarray(part).data if part.dtype.kind in "biufc" else repr(part.tolist()).encode())
+    return state.hexdigest()
+
+
+def _free_first(value: ir.Value) -> bool:
+    """Whether nothing says how long its first axis is."""
+    return value.shape is None or not isinstance((dimensions(value) or [0])[0], int)
+
+
+def _axes(values: Sequence[ir.Value], batch: int | str | None) -> dict[str, int]:
+    found = {str(value.name): sample_axis(value, batch) for value in values}
+    return {name: axis for name, axis in found.items() if axis is not None}

@@ -17,7 +17,7 @@ from qbench.diagnosis.units import QuantizedUnit
 from qbench.errors import InputError
 from qbench.evaluation import steps_of
 from qbench.graph import fixed_batch, node_key, node_macs
-from qbench.interpreter import Run
+from qbench.interpreter import KernelFunction
 from qbench.judging import CountingErrors, NodeErrors, Unaligned
 from qbench.metrics import Differences, count_differences
 
@@ -396,7 +396,7 @@ class _Memory:
         """Later runs start from what was seen until now."""
         self._kept = True
 
-    def around(self, node: ir.Node, run: Run) -> Run:
+    def around(self, node: ir.Node, run: KernelFunction) -> KernelFunction:
         """A kernel that remembers."""
         place, name = len(self._order), str(node.outputs[0].name)
         self._order[name] = place

@@ -20,7 +20,7 @@ from qbench.backends import (
 from qbench.errors import InputError
 from qbench.evaluation import Quantized, Request, Rewriting, rewrite_quantized, steps_of
 from qbench.host import processor_class
-from qbench.interpreter import Around
+from qbench.interpreter import KernelWrapper
 from qbench.judging import rough_percent
 from qbench.metrics import Differences, count_differences
 from qbench.numerics import Arithmetic, get_arithmetic
@@ -69,7 +69,7 @@ class Target:
 class Watchable(Protocol):
     """A backend whose taps change nothing, and whose kernels can be stood around: our integer machines."""
 
-    def surrounded(self, around: Around) -> Backend:
+    def surrounded(self, around: KernelWrapper) -> Backend:
         """The same with ``around`` about every kernel."""
         ...
 

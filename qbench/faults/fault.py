@@ -17,7 +17,7 @@ from qbench.calibration import Profile, Statistics
 from qbench.faults.kernel_at_work import Kernel
 from qbench.faults.operators import float_operators
 from qbench.graph import node_key
-from qbench.interpreter import Run
+from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic
 
@@ -43,7 +43,7 @@ class GraphEdit:
 class KernelFault:
     """Stands around the kernel of a node of the lowered graph: the kernel, a generator → the wrong run."""
 
-    around: Callable[[Kernel, Random], Run]
+    around: Callable[[Kernel, Random], KernelFunction]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,15 @@ from qbench.errors import UnsupportedError
 from qbench.faults.fault import ArithmeticFault, GraphEdit, KernelFault, Placed
 from qbench.faults.kernel_at_work import Kernel
 from qbench.graph import Capabilities, as_model, node_key, own_copy
-from qbench.interpreter import Around, Counters, Making, Run, best_means, float_operator, make_kernel
+from qbench.interpreter import (
+    Counters,
+    KernelContext,
+    KernelFunction,
+    KernelWrapper,
+    best_means,
+    float_operator,
+    make_kernel,
+)
 from qbench.numerics import Arithmetic, Override
 from qbench.storage import digest_plain
 
@@ -90,7 +98,7 @@ class FaultyBackend:
 class FaultyMachine(FaultyBackend):
     """An integer machine with a fault in it, which can be watched as any: taps of it change nothing."""
 
-    def surrounded(self, around: Around) -> Backend:
+    def surrounded(self, around: KernelWrapper) -> Backend:
         """The same with ``around`` about every kernel, the faulty ones too."""
         assert isinstance(self.inner, IntegerBackend)
         return replace(self, inner=self.inner.surrounded(around))
@@ -150,14 +158,14 @@ def _counting_otherwise(machine: Arithmetic, injection: ArithmeticFault, sites: 
     return replace(machine, overrides=(*overrides, *machine.overrides))
 
 
-def _around(inner: IntegerBackend, injection: KernelFault, placed: Placed) -> Around:
+def _around(inner: IntegerBackend, injection: KernelFault, placed: Placed) -> KernelWrapper:
     means = inner.means or best_means()
 
-    def made(node: ir.Node) -> Run:
+    def made(node: ir.Node) -> KernelFunction:
         here = inner.arithmetic.at(float_operator(node), node_key(node))
-        return make_kernel(Making(node, here, means, Counters()))
+        return make_kernel(KernelContext(node, here, means, Counters()))
 
-    def around(node: ir.Node, run: Run) -> Run:
+    def around(node: ir.Node, run: KernelFunction) -> KernelFunction:
         site = node_key(node)
         here = injection.around(Kernel(node, run, made), placed.random(site)) if site in placed.sites else run
         return here if inner.around is None else inner.around(node, here)

@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from qbench.faults.operators import Array
 from qbench.graph import constant_value
-from qbench.interpreter import Run
+from qbench.interpreter import KernelFunction
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -20,10 +20,10 @@ class Kernel:
     """
 
     node: ir.Node
-    run: Run
-    made: Callable[[ir.Node], Run]
+    run: KernelFunction
+    made: Callable[[ir.Node], KernelFunction]
 
-    def with_constant(self, index: int, array: Array) -> Run:
+    def with_constant(self, index: int, array: Array) -> KernelFunction:
         """The run of the same node whose input ``index`` is ``array``; inputs are given as to ``run``."""
         inputs = [
             None if value is None else _copied(value, array if place == index else None)
@@ -49,7 +49,7 @@ def _copied(value: ir.Value, array: Array | None) -> ir.Value:
     return ir.val(value.name, tensor.dtype, tensor.shape, const_value=tensor)
 
 
-def changed(run: Run, change: Callable[[Array], Array]) -> Run:
+def changed(run: KernelFunction, change: Callable[[Array], Array]) -> KernelFunction:
     """``run`` whose first result is changed."""
 
     def other(inputs: Sequence[Array | None]) -> Sequence[Array]:
@@ -59,7 +59,7 @@ def changed(run: Run, change: Callable[[Array], Array]) -> Run:
     return other
 
 
-def fed(run: Run, change: Callable[[Array], Array]) -> Run:
+def fed(run: KernelFunction, change: Callable[[Array], Array]) -> KernelFunction:
     """``run`` whose first input is changed."""
 
     def other(inputs: Sequence[Array | None]) -> Sequence[Array]:

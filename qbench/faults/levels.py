@@ -16,7 +16,7 @@ from qbench.faults.operators import (
     quantizer_behind,
     reads_levels,
 )
-from qbench.interpreter import Run
+from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 
 _TABLES = ("Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Gelu", "Elu", "Exp", "Erf", "Softplus", "Mish")
@@ -62,7 +62,7 @@ def _shifted(array: Array, by: int) -> Array:
     return np.asarray(np.clip(array.astype(np.int64) + by, low, high).astype(array.dtype))
 
 
-def _wraps(kernel: Kernel, _: Random) -> Run:
+def _wraps(kernel: Kernel, _: Random) -> KernelFunction:
     """Results on 16 bits, of which the lower 8 are kept; below the zero point's end a Relu still holds."""
     index = _POINT_OF_RESULT.get(kernel.node.op_type)
     point = None if index is None else kernel.node.inputs[index]
@@ -80,20 +80,20 @@ def _wraps(kernel: Kernel, _: Random) -> Run:
     return changed(wide, cut)
 
 
-def _next_entry(kernel: Kernel, _: Random) -> Run:
+def _next_entry(kernel: Kernel, _: Random) -> KernelFunction:
     return fed(kernel.run, lambda array: _shifted(array, 1))
 
 
-def _few_entries(kernel: Kernel, _: Random) -> Run:
+def _few_entries(kernel: Kernel, _: Random) -> KernelFunction:
     step = 256 // _ENTRIES
     return fed(kernel.run, lambda array: np.asarray((array.astype(np.int64) // step * step).astype(array.dtype)))
 
 
-def _one_low(kernel: Kernel, _: Random) -> Run:
+def _one_low(kernel: Kernel, _: Random) -> KernelFunction:
     return changed(kernel.run, lambda array: _shifted(array, -1))
 
 
-def _wraps_at_one(kernel: Kernel, _: Random) -> Run:
+def _wraps_at_one(kernel: Kernel, _: Random) -> KernelFunction:
     def wrap(array: Array) -> Array:
         low, high = _ends(array)
         return np.asarray(np.where(array == high, low, array).astype(array.dtype))
@@ -101,7 +101,7 @@ def _wraps_at_one(kernel: Kernel, _: Random) -> Run:
     return changed(kernel.run, wrap)
 
 
-def _negated(kernel: Kernel, _: Random) -> Run:
+def _negated(kernel: Kernel, _: Random) -> KernelFunction:
     """The second operand is negated in 8 bits, where the lowest level has no opposite: it counts as the highest."""
     index = 3 if len(kernel.node.inputs) > 2 else 1
 
@@ -116,7 +116,7 @@ def _negated(kernel: Kernel, _: Random) -> Run:
     return run
 
 
-def _no_lowest(kernel: Kernel, _: Random) -> Run:
+def _no_lowest(kernel: Kernel, _: Random) -> KernelFunction:
     def raised(array: Array) -> Array:
         low, _ = _ends(array)
         return np.asarray(np.maximum(array, np.asarray(low + 1, array.dtype)))
@@ -124,7 +124,7 @@ def _no_lowest(kernel: Kernel, _: Random) -> Run:
     return changed(kernel.run, raised)
 
 
-def _tail_without_point(kernel: Kernel, random: Random) -> Run:
+def _tail_without_point(kernel: Kernel, random: Random) -> KernelFunction:
     """Behind the last full vector the zero point is added once more or less: here every level is a step off."""
     by = int(random.choice((-1, 1)))
 
@@ -142,7 +142,7 @@ def _fault(
     name: str,
     summary: str,
     story: Story,
-    around: Callable[[Kernel, Random], Run],
+    around: Callable[[Kernel, Random], KernelFunction],
     fits: Callable[[ir.Node], bool],
     *causes: Cause,
 ) -> Fault:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from qbench.faults.fault import Fault, KernelFault, Random, Stage, Story
 from qbench.faults.kernel_at_work import Kernel, changed
 from qbench.faults.operators import MOVERS, Array, is_requantized, reads_levels
-from qbench.interpreter import Run
+from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 
 
@@ -21,11 +21,11 @@ def _is_sum(node: ir.Node) -> bool:
     return node.op_type in {"Add", "Mul", "Sub"} and all(reads_levels(node, i) for i in (0, 1)) and is_requantized(node)
 
 
-def _first_for_all(kernel: Kernel, _: Random) -> Run:
+def _first_for_all(kernel: Kernel, _: Random) -> KernelFunction:
     return changed(kernel.run, lambda array: np.broadcast_to(array[:1], array.shape).copy())
 
 
-def _half_of_previous(kernel: Kernel, _: Random) -> Run:
+def _half_of_previous(kernel: Kernel, _: Random) -> KernelFunction:
     """The second half of every result is that of the run before, once there was one of the same shape."""
     held: list[Array] = []
 
@@ -39,7 +39,7 @@ def _half_of_previous(kernel: Kernel, _: Random) -> Run:
     return changed(kernel.run, stale)
 
 
-def _overwritten(kernel: Kernel, _: Random) -> Run:
+def _overwritten(kernel: Kernel, _: Random) -> KernelFunction:
     """The second half of the first operand holds the second operand already."""
     index = 3 if len(kernel.node.inputs) > 2 else 1  # behind scale and zero point where it reads levels
 
@@ -54,7 +54,7 @@ def _overwritten(kernel: Kernel, _: Random) -> Run:
     return early
 
 
-def _race(kernel: Kernel, random: Random) -> Run:
+def _race(kernel: Kernel, random: Random) -> KernelFunction:
     """One element of every result is what another thread left there: any level."""
 
     def lost(array: Array) -> Array:
@@ -79,7 +79,7 @@ def _fault(
     name: str,
     summary: str,
     story: Story,
-    around: Callable[[Kernel, Random], Run],
+    around: Callable[[Kernel, Random], KernelFunction],
     fits: Callable[[ir.Node], bool],
     *causes: Cause,
 ) -> Fault:

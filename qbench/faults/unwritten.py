@@ -8,7 +8,7 @@ import onnx_ir as ir
 from qbench.faults.fault import Fault, KernelFault, Random, Stage, Story
 from qbench.faults.kernel_at_work import Kernel, changed
 from qbench.faults.operators import Array, has_weight, is_requantized, of_type, reads_levels, shape_of, window_of
-from qbench.interpreter import Run
+from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 
 _WIDTH = 8
@@ -44,7 +44,7 @@ def _has_remainder(node: ir.Node) -> bool:
     )
 
 
-def _last(axis: int) -> Callable[[Kernel, Random], Run]:
+def _last(axis: int) -> Callable[[Kernel, Random], KernelFunction]:
     """Nothing is written in the last eighth along ``axis``, one at least."""
 
     def stop(array: Array) -> Array:
@@ -56,7 +56,7 @@ def _last(axis: int) -> Callable[[Kernel, Random], Run]:
     return lambda kernel, _: changed(kernel.run, stop)
 
 
-def _last_block(kernel: Kernel, _: Random) -> Run:
+def _last_block(kernel: Kernel, _: Random) -> KernelFunction:
     def stop(array: Array) -> Array:
         written = (array.shape[1] - 1) // _BLOCK * _BLOCK or array.shape[1] // 2
         return _blank(array, (slice(None), slice(written, None)))
@@ -64,7 +64,7 @@ def _last_block(kernel: Kernel, _: Random) -> Run:
     return changed(kernel.run, stop)
 
 
-def _remainder(kernel: Kernel, _: Random) -> Run:
+def _remainder(kernel: Kernel, _: Random) -> KernelFunction:
     def stop(array: Array) -> Array:
         flat = np.array(array, order="C").reshape(len(array), -1)
         flat[:, flat.shape[1] - flat.shape[1] % _WIDTH :] = 0
@@ -83,7 +83,7 @@ def _fault(
     name: str,
     summary: str,
     story: Story,
-    around: Callable[[Kernel, Random], Run],
+    around: Callable[[Kernel, Random], KernelFunction],
     fits: Callable[[ir.Node], bool],
 ) -> Fault:
     return Fault(

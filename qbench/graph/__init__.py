@@ -1,50 +1,71 @@
 """ONNX as data: loading, digests, questions, facts of operators, the QDQ convention, capabilities, cost."""
 
-from qbench.graph.any_model import AnyModel, as_model, own_copy
 from qbench.graph.capabilities import Capabilities, Form, ZeroPoints
 from qbench.graph.cost import node_macs
 from qbench.graph.digest import graph_digest
-from qbench.graph.dimensions import declare_dims, declared_dims, fixed_batch
-from qbench.graph.facts import OperatorFacts
-from qbench.graph.float_levels import is_float_levels, mark_float_levels
-from qbench.graph.foreign_pairs import grid_dtype, grid_of
-from qbench.graph.forms import INTEGER_DOMAIN, form_of, is_qdq
-from qbench.graph.model_files import MESSAGE_LIMIT, constant_bytes, load_model, load_tensor, model_bytes, save_model
-from qbench.graph.operators import (
+from qbench.graph.fixed_qparams import Pin, PinKind, is_pinned, pin_of, pin_value
+from qbench.graph.model_files import (
+    MESSAGE_LIMIT,
+    AnyModel,
+    as_model,
+    constant_bytes,
+    load_model,
+    load_tensor,
+    model_bytes,
+    own_copy,
+    save_model,
+)
+from qbench.graph.ops import (
     OPERATORS,
     POINTWISE,
+    QLINEAR,
+    Operator,
+    OperatorFacts,
+    carried_operators,
     float_attribute,
     int_attribute,
     ints_attribute,
     is_pointwise,
+    operator_catalogue,
     operator_facts,
+    outside_operator,
     weight_channel_axis,
     weight_summed_axis,
+    with_operators,
     word_attribute,
 )
-from qbench.graph.origin import LINEAGE, extend_lineage, forget_lineage, lineage_of, origin_of, read_entry, set_origin
-from qbench.graph.outside_operators import (
-    QLINEAR,
-    Operator,
-    carried_operators,
-    operator_catalogue,
-    outside_operator,
-    with_operators,
+from qbench.graph.qdq import (
+    INTEGER_DOMAIN,
+    QDQ_IR_VERSION,
+    QDQ_OPSET,
+    check_convention,
+    clip_of_levels,
+    form_of,
+    grid_dtype,
+    grid_of,
+    is_float_levels,
+    is_qdq,
+    mark_float_levels,
 )
-from qbench.graph.pinned import Pin, PinKind, is_pinned, pin_of, pin_value
-from qbench.graph.qdq import QDQ_IR_VERSION, QDQ_OPSET, check_convention, clip_of_levels
 from qbench.graph.query import (
+    LINEAGE,
     constant_value,
     consumers,
+    extend_lineage,
+    forget_lineage,
     input_at,
     is_constant,
+    lineage_of,
     node_key,
     only_consumer,
     opset,
+    origin_of,
     producer,
+    read_entry,
+    set_origin,
     values_by_name,
 )
-from qbench.graph.shapes import infer_shapes, shapes_alone, with_shapes
+from qbench.graph.shapes import declare_dims, declared_dims, fixed_batch, infer_shapes, shapes_alone, with_shapes
 from qbench.storage import limits_times
 
 __all__ = [

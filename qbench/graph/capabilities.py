@@ -1,4 +1,4 @@
-"""What a backend takes, in words about graphs: the planner turns each limit into a visible refusal."""
+"""What a backend takes, in words about graphs."""
 
 import enum
 from dataclasses import dataclass

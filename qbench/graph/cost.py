@@ -1,23 +1,12 @@
-"""What a graph costs: multiply-accumulates of the operators that have any, for one sample.
-
-    Conv            N · C_out · ∏out · (C_in / groups) · ∏kernel
-    ConvTranspose   N · C_in · ∏in · (C_out / groups) · ∏kernel
-    Gemm, MatMul    ∏output · inner
-    LSTM, GRU, RNN  steps · N · (|W| + |R|)         weights of input and state, all directions
-
-Free dimensions (a batch, a length) count as 1 unless the model declares their usual size; a graph of a fixed batch b
-counts the b-th part of a run, rounded up. Bias additions are not counted. A node in a subgraph counts once, as for one
-turn of its loop.
-"""
+"""Multiply-accumulates per operator for one sample."""
 
 import math
 from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from qbench.graph.dimensions import fixed_batch
 from qbench.graph.query import node_key
-from qbench.graph.shapes import shapes_alone
+from qbench.graph.shapes import fixed_batch, shapes_alone
 
 
 def node_macs(model: ir.Model) -> dict[str, int]:

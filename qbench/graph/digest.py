@@ -1,9 +1,4 @@
-"""One digest for what a graph computes and how its parts are named: structure and constants, nothing else.
-
-Blind to files, producers, comments, metadata, inferred shapes inside, names of free dimensions, byte order, and to the
-order of initializers and attributes; so a graph built by hand and its saved and loaded copy agree. Names of nodes and
-values count: profiles are keyed by them.
-"""
+"""One digest for what a graph computes and how its parts are named."""
 
 import enum
 import hashlib

@@ -20,7 +20,7 @@ import onnx
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph.heavy_constants import SMALL
+from qbench.graph.large_constants import SMALL
 from qbench.graph.shapes import inferred
 from qbench.storage import LimitName, current_limits, factor_admitting, too_large
 

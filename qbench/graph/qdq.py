@@ -1,19 +1,4 @@
-"""The QDQ convention, and its checker: one QuantizeLinear per value, one DequantizeLinear per consumer.
-
-1. A value is read by at most one QuantizeLinear (or DynamicQuantizeLinear).
-2. What a QuantizeLinear gives is read by DequantizeLinear only, and is no graph output; or one Clip with constant ends
-   reads it, and its result is read so: a clip of levels, which stands where a Relu or Clip of the real value stood.
-3. What a DequantizeLinear gives has exactly one reader: one input of one node, or the graph's output.
-4. A DequantizeLinear reads a constant or what a QuantizeLinear gave (through its Clip), with the very scale and zero
-   point of that.
-5. Scales are constant, finite and positive; a static zero point is constant, given, of the type of the grid.
-6. Per axis, there is one scale and one zero point a slice.
-
-DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not bind what it feeds. A grid of 32 bits is
-written in floats (``float_levels``): its Div is bound as a QuantizeLinear is, its Muls as DequantizeLinear are. Grids
-that are narrower than the type that stores them stand behind a clip: of levels, or of the value before its
-QuantizeLinear where ONNX Runtime has no Clip for the type.
-"""
+"""The QDQ convention and its checker, pairs of other tools, and the form of a graph."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -22,9 +7,178 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph.float_levels import breaches_of_float_levels, is_float_levels
-from qbench.graph.operators import int_attribute
+from qbench.errors import InputError
+from qbench.graph.capabilities import Form
+from qbench.graph.ops import int_attribute
 from qbench.graph.query import constant_value, input_at, is_constant, node_key, only_consumer
+from qbench.numerics import QParams, QType
+
+# Grids of 32 bits, which QuantizeLinear does not have, written in floats, and how to tell them from other arithmetic.
+#
+#     value ──Div(s)──Round──Clip(qmin − z, qmax − z)──┬──Mul(s)── consumer
+#                                                      └──Mul(s)── consumer
+#
+# Levels beyond 2²⁴ are those that float32 has: a quotient of that size is an integer before it is rounded. The four
+# nodes carry the name of the grid in their metadata, so that a network's own Round is never taken for one.
+
+_KEY = "qbench.levels"
+
+
+def mark_float_levels(node: ir.Node, qtype: str) -> None:
+    """Write into ``node`` that it is a part of the grid ``qtype`` in floats."""
+    node.metadata_props[_KEY] = qtype
+
+
+def is_float_levels(node: ir.Node) -> bool:
+    """Whether ``node`` is a part of a grid in floats."""
+    return _KEY in node.metadata_props
+
+
+def breaches_of_float_levels(node: ir.Node) -> Iterator[str]:
+    """What is wrong about the grid in floats that begins at ``node``, a marked Div; nothing for any other node."""
+    if not is_float_levels(node) or node.op_type != "Div":
+        return
+    name, scale = node_key(node), constant_value(node.inputs[1])
+    if scale is None or not np.all(np.isfinite(scale)) or not np.all(scale > 0):
+        yield f"The scale of '{name}' is not constant, finite and positive throughout."
+        return
+    clip = _following(_following(node, "Round"), "Clip")
+    if clip is None:
+        yield f"Behind '{name}' there is no Round and Clip of their own; expected both, with constant ends."
+        return
+    readers = [use.node for use in clip.outputs[0].uses()]
+    if not readers or clip.outputs[0].is_graph_output():
+        yield f"The levels of '{name}' leave the graph or have no reader; expected a Mul behind them."
+    for reader in readers:
+        factor = constant_value(reader.inputs[1]) if reader.op_type == "Mul" and is_float_levels(reader) else None
+        if factor is None or not np.array_equal(factor, scale):
+            yield f"The levels of '{name}' are read by '{node_key(reader)}'; expected a Mul by the very scale."
+        elif len(reader.outputs[0].uses()) + reader.outputs[0].is_graph_output() != 1:
+            yield f"What '{node_key(reader)}' gives has not one reader; expected one Mul a reader."
+
+
+def _following(node: ir.Node | None, operator: str) -> ir.Node | None:
+    """The marked node of kind ``operator`` that alone reads the result of ``node``, its other operands constant."""
+    follower = None if node is None else only_consumer(node.outputs[0])
+    if follower is None or follower.op_type != operator or not is_float_levels(follower):
+        return None
+    ends = [value for value in follower.inputs[1:] if value is not None]
+    return follower if all(constant_value(end) is not None for end in ends) else None
+
+
+# The grid that a QuantizeLinear or DequantizeLinear from anywhere stands for, or one sentence when it means nothing.
+#
+# Other tools leave the zero point out (then it is 0, and the type that of the integers, uint8 where nothing says), give
+# one scale as a list of one, repeat the zero point once for many scales, and use the domain com.microsoft.
+
+_Array = npt.NDArray[Any]
+_FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
+
+
+def grid_of(node: ir.Node) -> QParams | None:
+    """The grid of a Q or DQ ``node``; None where it is computed at run time, or no integer grid with float32 scales.
+
+    Raises:
+        InputError: it means nothing: a scale that is not positive and finite, an integer tensor that is float, a zero
+            point off the grid, more scales than slices.
+    """
+    scale = constant_value(input_at(node, 1))
+    point = constant_value(input_at(node, 2))
+    if scale is None or (point is None and input_at(node, 2) is not None):
+        return None
+    qtype = _qtype(node)
+    if qtype is None or scale.dtype != np.float32:
+        return None
+    _check_scale(node, scale)
+    block = int_attribute(node, "block_size", 0)
+    points = np.zeros(scale.shape, np.int64) if point is None else point.astype(np.int64)
+    if not block and scale.size == 1:
+        return _made(node, scale.reshape(()), points.reshape(-1)[:1].reshape(()), qtype, (None, None))
+    if points.size == 1:
+        points = np.broadcast_to(points.reshape(()), scale.shape)
+    axis = int_attribute(node, "axis", 1)
+    _check_axis(node, scale, axis, block)
+    return _made(node, scale, points, qtype, (axis, block or None))
+
+
+def grid_dtype(node: ir.Node) -> ir.DataType:
+    """The type of the integers of a Q or DQ ``node``: that of its zero point, of the tensor, else what it is by itself.
+
+    Raises:
+        InputError: the tensor is float, or of another type than the zero point.
+    """
+    integers = node.outputs[0] if node.op_type == "QuantizeLinear" else input_at(node, 0)
+    point = input_at(node, 2)
+    said = None if point is None else point.dtype
+    found = None if integers is None else integers.dtype
+    if node.op_type == "DequantizeLinear" and found in _FLOATS:
+        raise _meaningless(node, f"integers that are {found.name.lower()}", "a quantized tensor")
+    if said is not None and found is not None and said != found:
+        raise _meaningless(
+            node, f"integers of {found.name.lower()} and a zero point of {said.name.lower()}", "one type"
+        )
+    written = int_attribute(node, "output_dtype", 0)
+    return said or found or (ir.DataType(written) if written else ir.DataType.UINT8)
+
+
+def _qtype(node: ir.Node) -> QType | None:
+    dtype = grid_dtype(node)
+    try:
+        return QType.parse(dtype.name.lower())
+    except InputError:
+        return None  # float8 and its kin
+
+
+def _check_scale(node: ir.Node, scale: _Array) -> None:
+    good = np.isfinite(scale) & (scale > 0)
+    if not good.all():
+        raise _meaningless(node, f"a scale of {scale[~good].reshape(-1)[0]}", "scales that are positive and finite")
+
+
+def _check_axis(node: ir.Node, scale: _Array, axis: int, block: int) -> None:
+    source = input_at(node, 0)
+    if source is None or source.shape is None or block:
+        return
+    rank = len(source.shape)
+    if scale.ndim != 1 or not -rank <= axis < rank:
+        raise _meaningless(node, f"scales of shape {scale.shape} along axis {axis} of {rank} dimensions", "one a slice")
+    size = source.shape[axis]
+    if isinstance(size, int) and size != scale.size:
+        raise _meaningless(node, f"{scale.size} scales for {size} slices of axis {axis}", "one a slice")
+
+
+def _made(
+    node: ir.Node, scale: _Array, points: npt.NDArray[np.int64], qtype: QType, along: tuple[int | None, int | None]
+) -> QParams:
+    try:
+        return QParams(scale, points, qtype, axis=along[0], block_size=along[1])
+    except ValueError as error:
+        raise _meaningless(node, str(error), "parameters of one grid") from error
+
+
+def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
+    return InputError(
+        f"Reading the {node.op_type} '{node_key(node)}'",
+        found=found,
+        expected=expected,
+        remedy="Export the model again; as it is, its numbers mean nothing.",
+    )
+
+
+# The QDQ convention, and its checker: one QuantizeLinear per value, one DequantizeLinear per consumer.
+#
+# 1. A value is read by at most one QuantizeLinear (or DynamicQuantizeLinear). 2. What a QuantizeLinear gives is read by
+# DequantizeLinear only, and is no graph output; or one Clip with constant ends    reads it, and its result is read so:
+# a clip of levels, which stands where a Relu or Clip of the real value stood. 3. What a DequantizeLinear gives has
+# exactly one reader: one input of one node, or the graph's output. 4. A DequantizeLinear reads a constant or what a
+# QuantizeLinear gave (through its Clip), with the very scale and zero    point of that. 5. Scales are constant, finite
+# and positive; a static zero point is constant, given, of the type of the grid. 6. Per axis, there is one scale and one
+# zero point a slice.
+#
+# DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not bind what it feeds. A grid of 32 bits is
+# written in floats (``float_levels``): its Div is bound as a QuantizeLinear is, its Muls as DequantizeLinear are. Grids
+# that are narrower than the type that stores them stand behind a clip: of levels, or of the value before its
+# QuantizeLinear where ONNX Runtime has no Clip for the type.
 
 QDQ_OPSET, QDQ_IR_VERSION = 21, 10
 """The operator set that everything is written at, and the IR version that came with it: the first whose QuantizeLinear
@@ -152,3 +306,43 @@ def _equal(a: npt.NDArray[Any] | None, b: npt.NDArray[Any] | None) -> bool:
 
 def _listed(names: list[str]) -> str:
     return ", ".join(f"'{name}'" for name in names)
+
+
+# Which of the four forms a graph has, by the operators in it.
+
+INTEGER_DOMAIN = "qbench.integer"
+"""The domain of our own integer operators."""
+
+QDQ_OPERATORS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_INTEGER_OPERATORS = frozenset({"QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"})
+_ENGINE_DOMAIN = "com.microsoft"
+_ENGINE_OPERATORS = frozenset(
+    {"QGemm", "QAttention", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}
+)
+
+
+def form_of(model: ir.Model) -> Form:
+    """The form of ``model``, subgraphs included: the lowest that any node of it has.
+
+    Our integer operators make it integer; integer operators of ONNX or ONNX Runtime, qoperator; QuantizeLinear and its
+    kin, or a grid in floats, qdq; without any of these it is float.
+    """
+    nodes = [node for graph in model.graphs() for node in graph]
+    if any(node.domain == INTEGER_DOMAIN for node in nodes):
+        return Form.INTEGER
+    if any(_is_qoperator(node) for node in nodes):
+        return Form.QOPERATOR
+    if any(is_qdq(node) or is_float_levels(node) for node in nodes):
+        return Form.QDQ
+    return Form.FLOAT
+
+
+def is_qdq(node: ir.Node) -> bool:
+    """Whether ``node`` is a QuantizeLinear, a DequantizeLinear or a DynamicQuantizeLinear (the engine's own too)."""
+    return node.op_type in QDQ_OPERATORS and node.domain in ("", _ENGINE_DOMAIN)
+
+
+def _is_qoperator(node: ir.Node) -> bool:
+    if node.domain == "":
+        return node.op_type in _INTEGER_OPERATORS
+    return node.domain == _ENGINE_DOMAIN and (node.op_type.startswith("QLinear") or node.op_type in _ENGINE_OPERATORS)

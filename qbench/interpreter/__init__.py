@@ -1,24 +1,23 @@
 """Running graphs by the rules of any machine: programs of kernels, compiled once, that count as it counts."""
 
-from qbench.interpreter.batch_error import BatchError
+from qbench.interpreter.accumulate import risky_pairs
+from qbench.interpreter.arrays import BatchError
 from qbench.interpreter.float_kernels.evaluator import own_operators, refusal
 from qbench.interpreter.gemm import float_gemm
-from qbench.interpreter.kernel import Around, Counters, Making, Means, Run
+from qbench.interpreter.kernel import Counters, KernelContext, KernelFunction, KernelWrapper, Means
 from qbench.interpreter.kernel_table import KERNELS, float_operator, make_kernel, require_known_operators
 from qbench.interpreter.program import Program, best_means, counting_means
-from qbench.interpreter.saturation import risky_pairs
-from qbench.interpreter.sum_order import Summing, summing
-from qbench.interpreter.sum_shapes import sum_shape
+from qbench.interpreter.windows import Summing, sum_shape, summing
 
 __all__ = [
     "KERNELS",
-    "Around",
     "BatchError",
     "Counters",
-    "Making",
+    "KernelContext",
+    "KernelFunction",
+    "KernelWrapper",
     "Means",
     "Program",
-    "Run",
     "Summing",
     "best_means",
     "counting_means",

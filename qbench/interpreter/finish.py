@@ -1,18 +1,234 @@
-"""From accumulators to levels, made for one node: bias, register, multiplier, rounding, zero point, clamp.
+"""From accumulators to quantized values for one node: bias, multiplier, rounding, zero point, clamp."""
 
-Where numba is there and no sum can leave the register, one pass over memory does all of it; else numpy does the same,
-step by step, by ``numerics.requantization``. Both give the same bits.
-"""
-
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.interpreter.arrays import Array
-from qbench.interpreter.epilogue import Epilogue, Finish
 from qbench.interpreter.kernel import Counters
-from qbench.numerics import Arithmetic, held, scaler
+from qbench.numerics import (
+    Arithmetic,
+    FloatOrder,
+    MultiplierForm,
+    QParams,
+    Rounding,
+    Scales,
+    Scaling,
+    ZeroPoint,
+    exact_multipliers,
+    float_steps,
+    held,
+    real_multiplier,
+    scaler,
+    shift_steps,
+    short_steps,
+)
+
+# What follows the sums of one node, and what of it is alike for every machine.
+#
+#     level = clamp(clamp(round(v + before), inner) + behind, limits) = clamp(round(v + before), ends) + behind
+#
+# The zero point is ``before`` or ``behind``; two clamps with a sum between them are one.
+
+Finish = Callable[[npt.NDArray[Any]], Array]
+"""(M, N) accumulators → levels."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Epilogue:
+    """What follows the sums of one node.
+
+    Args:
+        scales: of input, weight (a number or one a column) and output.
+        output: the grid of the result.
+        bias: one a column at s_x · s_w, or None.
+        limits: levels to clamp to.
+        columns: N.
+        largest: what no exact sum exceeds in magnitude, bias left out.
+    """
+
+    scales: Scales
+    output: QParams
+    bias: npt.NDArray[np.int64] | None
+    limits: tuple[int, int]
+    columns: int
+    largest: int
+
+    @property
+    def reach(self) -> int:
+        """What no exact sum exceeds in magnitude, bias included."""
+        return self.largest + (0 if self.bias is None else int(np.abs(self.bias).max(initial=0)))
+
+    def bias_of(self, scaling: Scaling) -> npt.NDArray[np.int32]:
+        """What is added to the sums as an integer, one a column."""
+        given = None if scaling.real_bias else self.bias
+        return self.each(np.zeros(1) if given is None else given, np.int32)
+
+    def each(self, values: npt.ArrayLike, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """``values``, a number or one a column, as one a column.
+
+        Always a copy: numba compiles a loop again for arrays that may not be written, as a broadcast view may not.
+        """
+        return np.array(np.broadcast_to(np.asarray(values, dtype), (self.columns,)), order="C")
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """How a rounded number becomes a level: clamped to ``low`` … ``high``, then ``behind`` is added.
+
+    Args:
+        before: the zero point where it is part of what is rounded, or 0.
+        behind: the zero point where it is added afterwards, or 0.
+        low, high: where to clamp in between.
+    """
+
+    before: int
+    behind: int
+    low: int
+    high: int
+
+    @classmethod
+    def of(cls, epilogue: Epilogue, scaling: Scaling) -> "Ends":
+        """clamp(clamp(v, ±inner) + z, low, high) = clamp(v, both) + z, each inner end clamped to the outer ones."""
+        zero = int(epilogue.output.zero_point)
+        before = zero if scaling.zero_point is ZeroPoint.BEFORE else 0
+        low, high = (end - (zero - before) for end in epilogue.limits)
+        if scaling.inner_bits:
+            half = 1 << (scaling.inner_bits - 1)
+            low, high = min(max(-half, low), high), min(max(half - 1, low), high)
+        return cls(before, zero - before, low, high)
+
+    def as_array(self, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+        """What comes behind the rounding: ``behind``, ``low``, ``high``."""
+        return np.array([self.behind, self.low, self.high], dtype)
+
+
+# The last step of one node as one compiled pass: the numbers that the loop of each form of multiplier is given.
+#
+# Whoever calls has shown that no sum, bias included, leaves an int32, and that a level has up to 16 bits.
+
+Pass = Callable[[npt.NDArray[np.int32], npt.NDArray[Any]], int | None]
+"""Sums, and room for the bits of their levels → how many of them are in doubt (None: no level ever is)."""
+
+_ROUNDINGS, _ORDERS = tuple(Rounding), tuple(FloatOrder)
+"""Their places are what the loops call them by."""
+_HALVES = (Rounding.HALF_EVEN, Rounding.HALF_AWAY, Rounding.HALF_UP)
+
+
+def in_one_pass(epilogue: Epilogue, scaling: Scaling, stepwise: Finish) -> Finish:
+    """The compiled twin of ``stepwise``, which is asked again where a batch has levels in doubt.
+
+    Raises:
+        InputError: a multiplier that the machine cannot hold.
+    """
+    run = _pass(epilogue, scaling)
+    if run is None:
+        return stepwise
+    dtype = epilogue.output.qtype.storage_dtype
+    bits = np.dtype(f"u{dtype.itemsize}")
+
+    def finish(sums: npt.NDArray[Any]) -> Array:
+        levels = np.empty(sums.shape, dtype)
+        doubtful = run(np.ascontiguousarray(sums, np.int32), levels.view(bits))
+        return stepwise(sums) if doubtful else levels
+
+    return finish
+
+
+def _pass(epilogue: Epilogue, scaling: Scaling) -> Pass | None:
+    match scaling.form:
+        case MultiplierForm.FLOAT32 | MultiplierForm.FLOAT64 | MultiplierForm.CHAIN:
+            return _by_floats(epilogue, scaling)
+        case MultiplierForm.EXACT:
+            return _by_rationals(epilogue, scaling) if scaling.stages[-1].rounding in _HALVES else None
+        case MultiplierForm.SHORT:
+            return _by_short(epilogue, scaling)
+        case MultiplierForm.FIXED | MultiplierForm.FRACTION | MultiplierForm.POWER:
+            return _by_shifts(epilogue, scaling)
+
+
+def _by_floats(epilogue: Epilogue, scaling: Scaling) -> Pass:
+    from qbench.interpreter.compiled import float_levels
+
+    steps = float_steps(epilogue.scales, scaling, epilogue.bias if scaling.real_bias else None)
+    dtype, ends = steps.multiplier.dtype, Ends.of(epilogue, scaling)
+    numbers = (epilogue.each(part, dtype) for part in (steps.bias, steps.first, steps.second, steps.multiplier))
+    given = (epilogue.bias_of(scaling), *numbers, dtype.type(ends.before), ends.as_array(dtype))
+    run = float_levels(_ORDERS.index(steps.order), _ROUNDINGS.index(scaling.stages[-1].rounding))
+    return lambda sums, bits: run(sums, *given, bits)
+
+
+def _by_rationals(epilogue: Epilogue, scaling: Scaling) -> Pass:
+    """In float64, with a certificate.
+
+    With M' the float64 nearest to M, f(f(acc · M') + z) is within 4 · 2⁻⁵³ · W of acc · M + z for |acc · M| + |z| < W:
+    only with a tie so near can one round otherwise than the other. And what is no tie is 1 / 2q or more away from all,
+    q being the denominator of M.
+    """
+    from qbench.interpreter.compiled import nearest_levels
+
+    real_multiplier(epilogue.scales, scaling.precision)  # refuses what is beyond float64
+    ends, rationals = Ends.of(epilogue, scaling), exact_multipliers(epilogue.scales)
+    near = 2.0**-51 * (max(abs(ends.low), abs(ends.high)) + abs(ends.before) + 1)
+    certain = np.array([4 * near * one.denominator < 1 for one in rationals.reshape(-1)]).reshape(rationals.shape)
+    numbers = (epilogue.each(rationals, np.float64), epilogue.each(certain, np.uint8))
+    given = (epilogue.bias_of(scaling), *numbers, near, float(ends.before), ends.as_array(np.float64))
+    run = nearest_levels(_ROUNDINGS.index(scaling.stages[-1].rounding))
+    return lambda sums, bits: int(run(sums, *given, bits))
+
+
+def _by_shifts(epilogue: Epilogue, scaling: Scaling) -> Pass:
+    from qbench.interpreter.compiled import shifted_levels
+
+    steps = shift_steps(epilogue.scales, scaling)
+    left, factor = epilogue.each(steps.left, np.int32), epilogue.each(steps.factor, np.int32)
+    first, *others = (epilogue.each(shift, np.int64) for _, shift in steps.stages)
+    later = np.array(others, np.int64).reshape(len(others), epilogue.columns)
+    sums = np.where(left > 0, 2.0**31, float(epilogue.reach))
+    largest = float((sums * factor * 2.0**-first).max(initial=0)) + 2.0 ** int(later.max(initial=0)) + 1
+    register = np.int32 if largest < 2.0**31 else np.int64
+    numbers = (*_shifts(first), *(part.astype(register) for part in _shifts(later)))
+    given = (
+        epilogue.bias_of(scaling),
+        left,
+        factor,
+        *numbers,
+        Ends.of(epilogue, scaling).as_array(_room(epilogue, scaling)),
+    )
+    run = shifted_levels(tuple(_ROUNDINGS.index(stage.rounding) for stage in scaling.stages))
+    return lambda sums, bits: run(sums, *given, bits)
+
+
+def _by_short(epilogue: Epilogue, scaling: Scaling) -> Pass:
+    from qbench.interpreter.compiled import short_levels
+
+    steps = short_steps(epilogue.scales, scaling)
+    pre, post = (epilogue.each(part, np.int32) for part in (steps.short.pre, steps.short.post))
+    factor, nudge = (epilogue.each(part, np.int64) for part in (steps.short.factor, steps.nudge))
+    given = (epilogue.bias_of(scaling), pre, factor, nudge, post, np.int64(64 - steps.bits))
+    ends = Ends.of(epilogue, scaling).as_array(_room(epilogue, scaling))
+    return lambda sums, bits: short_levels(sums, *given, ends, bits)
+
+
+def _shifts(by: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
+    """By how much to shift, half of what that takes (0 of nothing), and whether it takes something."""
+    some = (by > 0).astype(np.int64)
+    return by, some << np.maximum(by - 1, 0), some
+
+
+def _room(epilogue: Epilogue, scaling: Scaling) -> type[np.signedinteger[Any]]:
+    """Of 32 bits, where they hold every level before it is clamped; else of 64."""
+    multiplier = real_multiplier(epilogue.scales, scaling.precision)
+    return np.int32 if epilogue.reach * float(multiplier.max(initial=0)) < 2.0**30 else np.int64
+
+
+# From accumulators to levels, made for one node: bias, register, multiplier, rounding, zero point, clamp.
+#
+# Where numba is there and no sum can leave the register, one pass over memory does all of it; else numpy does the same,
+# step by step, by ``numerics.requantization``. Both give the same bits.
 
 _SUMS = 32
 """Bits of the sums that compiled loops take."""
@@ -30,7 +246,6 @@ def finish(epilogue: Epilogue, machine: Arithmetic, counters: Counters, *, compi
     safe = epilogue.reach < 1 << (min(machine.accumulator.bits, _SUMS) - 1)
     if not (compiled and safe and epilogue.output.qtype.storage_dtype.itemsize <= _LEVELS):
         return stepwise
-    from qbench.interpreter.finish_compiled import in_one_pass
 
     return in_one_pass(epilogue, machine.scaling, stepwise)
 

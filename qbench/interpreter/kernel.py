@@ -1,8 +1,4 @@
-"""A kernel: one node compiled under one arithmetic, arrays in, arrays out.
-
-What can be known before the first batch (weights, multipliers, tables) is computed when a kernel is made; a run then
-touches data only. Arrays have the logical shape of ONNX; where channels lie last in memory, a kernel may leave them so.
-"""
+"""A kernel: one node compiled under one arithmetic, arrays in, arrays out."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,10 +14,10 @@ from qbench.interpreter.arrays import Array
 from qbench.interpreter.gemm import Gemm
 from qbench.numerics import Arithmetic, QParams, QType
 
-Run = Callable[[Sequence[Array | None]], Sequence[Array]]
+KernelFunction = Callable[[Sequence[Array | None]], Sequence[Array]]
 """Inputs of the node in order (None where left out) → its outputs."""
 
-Around = Callable[[ir.Node, Run], Run]
+KernelWrapper = Callable[[ir.Node, KernelFunction], KernelFunction]
 """What stands around a node's kernel; gives the kernel itself where it has nothing to do."""
 
 _GRIDS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"})
@@ -71,7 +67,7 @@ class Means:
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class KernelContext:
     """All that a kernel is made from.
 
     Args:
@@ -160,5 +156,5 @@ class Making:
         return known.pop().numpy()
 
 
-Maker = Callable[[Making], Run]
+Maker = Callable[[KernelContext], KernelFunction]
 """Makes the kernel of a node; a ValueError says in words why this node has none."""

@@ -1,4 +1,4 @@
-"""Operator → what makes its kernel. Whatever is not listed is computed by ONNX's reference implementation."""
+"""Operator → what makes its kernel."""
 
 import functools
 from collections.abc import Mapping
@@ -10,22 +10,15 @@ import onnx_ir as ir
 from qbench.errors import InputError, UnsupportedError, unknown_name
 from qbench.graph import INTEGER_DOMAIN, POINTWISE, QLINEAR, node_key, outside_operator
 from qbench.interpreter.float_kernels.reference import reference
-from qbench.interpreter.integer_kernels import (
-    borders,
-    combining,
-    convolutions,
-    dynamic_products,
-    functions,
-    linear,
-    means,
-    moving,
-    pooling,
-    products,
-    softmax,
-    tables,
-    transposed,
-)
-from qbench.interpreter.kernel import Maker, Making, Run
+from qbench.interpreter.integer_kernels import borders, convolutions, functions, moving, pooling, products
+from qbench.interpreter.integer_kernels import convolutions as transposed
+from qbench.interpreter.integer_kernels import functions as linear
+from qbench.interpreter.integer_kernels import functions as softmax
+from qbench.interpreter.integer_kernels import functions as tables
+from qbench.interpreter.integer_kernels import moving as combining
+from qbench.interpreter.integer_kernels import pooling as means
+from qbench.interpreter.integer_kernels import products as dynamic_products
+from qbench.interpreter.kernel import KernelContext, KernelFunction, Maker
 from qbench.numerics import Arithmetic
 
 _ENGINE = "com.microsoft"
@@ -123,7 +116,7 @@ def _of_others(node: ir.Node) -> Maker:
     return functions.function if on_levels else reference
 
 
-def make_kernel(making: Making) -> Run:
+def make_kernel(making: KernelContext) -> KernelFunction:
     """The kernel of a node under its arithmetic.
 
     Raises:

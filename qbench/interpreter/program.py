@@ -1,8 +1,4 @@
-"""A graph compiled under one arithmetic: a list of kernels in order, and when each value is last needed.
-
-Values live in numbered places; a place is emptied after its last reader, so that memory is bounded by the widest cut of
-the graph. A tap keeps a value; nothing else changes for it.
-"""
+"""A graph compiled under one arithmetic: kernels in order, and when each value is last needed."""
 
 import importlib.util
 from collections.abc import Mapping, Sequence
@@ -12,11 +8,9 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import constant_value, node_key
-from qbench.interpreter.arrays import Array
-from qbench.interpreter.batch_error import BatchError
-from qbench.interpreter.engine import Pairs, pairs_here
-from qbench.interpreter.gemm import best_gemm, engine_gemm, float_gemm
-from qbench.interpreter.kernel import Around, Counters, Making, Means, Run
+from qbench.interpreter.arrays import Array, BatchError
+from qbench.interpreter.gemm import Pairs, best_gemm, engine_gemm, float_gemm, pairs_here
+from qbench.interpreter.kernel import Counters, KernelContext, KernelFunction, KernelWrapper, Means
 from qbench.interpreter.kernel_table import float_operator, make_kernel, require_known_operators
 from qbench.numerics import Arithmetic
 
@@ -26,7 +20,7 @@ class _Step:
     """One kernel: its node, the places it reads and writes, and those nobody reads behind it."""
 
     node: str
-    run: Run
+    run: KernelFunction
     reads: tuple[int | None, ...]
     writes: tuple[int, ...]
     empties: tuple[int, ...]
@@ -53,7 +47,7 @@ class Program:
         arithmetic: Arithmetic,
         taps: Sequence[str] = (),
         means: Means | None = None,
-        around: Around | None = None,
+        around: KernelWrapper | None = None,
     ) -> None:
         require_known_operators(arithmetic)
         graph, using = model.graph, means or best_means()
@@ -69,7 +63,7 @@ class Program:
             counters = self.counters.setdefault(node_key(node), Counters())
             reads = tuple(None if value is None else self._read(value) for value in node.inputs)
             here = arithmetic.at(float_operator(node), node_key(node))
-            run = make_kernel(Making(node, here, using, counters))
+            run = make_kernel(KernelContext(node, here, using, counters))
             run = run if around is None else around(node, run)
             compiled.append((node_key(node), run, reads, tuple(self._place(value) for value in node.outputs)))
         self._outputs = {name: self._read(value) for name, value in wanted.items()}
@@ -117,7 +111,7 @@ def counting_means() -> Means:
 
 
 def _with_ends(
-    compiled: Sequence[tuple[str, Run, tuple[int | None, ...], tuple[int, ...]]], kept: set[int]
+    compiled: Sequence[tuple[str, KernelFunction, tuple[int | None, ...], tuple[int, ...]]], kept: set[int]
 ) -> tuple[_Step, ...]:
     """Steps that know which places they empty: those read or written for the last time, unless ``kept``."""
     last: dict[int, int] = {}

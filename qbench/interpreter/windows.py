@@ -1,9 +1,4 @@
-"""Windows of a convolution or a pool: padding, strides, dilations, and the rows that a product sums over.
-
-    rows[(n, oy, ox), (ky, kx, c)] = x[n, c, oy · stride_y + ky · dilation_y − pad_top, …]
-
-Any number of spatial axes. Channels lie last, so that a 1 × 1 window of unit stride is a view.
-"""
+"""Windows of a convolution or a pool, and the shape and order of the sums."""
 
 import math
 from dataclasses import dataclass
@@ -13,8 +8,14 @@ import onnx_ir as ir
 from numpy.lib.stride_tricks import as_strided
 
 from qbench.graph import int_attribute, ints_attribute, word_attribute
-from qbench.interpreter.arrays import Array
-from qbench.interpreter.batch_error import BatchError
+from qbench.interpreter.arrays import Array, BatchError
+from qbench.numerics import SumShape
+
+# Windows of a convolution or a pool: padding, strides, dilations, and the rows that a product sums over.
+#
+#     rows[(n, oy, ox), (ky, kx, c)] = x[n, c, oy · stride_y + ky · dilation_y − pad_top, …]
+#
+# Any number of spatial axes. Channels lie last, so that a 1 × 1 window of unit stride is a view.
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,3 +134,88 @@ def channels_last(x: Array) -> Array:
 def channels_first(x: Array) -> Array:
     """(N, …, C) → (N, C, …), a view."""
     return np.moveaxis(x, -1, 1)
+
+
+# The shape of a convolution's sums, as engines look at it when they choose a kernel.
+#
+# depthwise        one filter a channel
+# fast_depthwise   8 | channels, one or two filters each; square windows of 3, 5 or 7 (in space their depth likewise),
+#                  padded by half on every side, strides of 1 or 2, no dilation          FBGEMM, takeDepthWiseFastPath
+
+
+def sum_shape(node: ir.Node, weight: tuple[int, ...]) -> SumShape:
+    """That of a Conv, quantized or not, with a weight of shape (filters, channels a group, …)."""
+    groups, windows = int_attribute(node, "group", 1), Windows.of(node, weight[2:])
+    return SumShape(
+        depthwise=weight[:2] == (groups, 1),
+        fast_depthwise=weight[1] == 1 and weight[0] in (groups, 2 * groups) and _fast(windows, groups),
+    )
+
+
+def _fast(windows: Windows, groups: int) -> bool:
+    sizes = windows.sizes
+    return (
+        groups % 8 == 0
+        and len(sizes) > 1
+        and sizes[-1] == sizes[-2]
+        and all(size in (3, 5, 7) for size in sizes)
+        and all(stride in (1, 2) for stride in windows.strides)
+        and _halved(windows)
+    )
+
+
+def _halved(windows: Windows) -> bool:
+    """Whether windows are undilated and padded by half of their size on every side."""
+    halves = tuple(size // 2 for size in windows.sizes)
+    alike = all(stride == 1 for stride in windows.strides)  # SAME pads so too
+    pads = halves * 2 if windows.pads is None and alike else windows.pads
+    return pads == halves * 2 and all(gap == 1 for gap in windows.dilations)
+
+
+# How a machine sums a product by constant weights: which operand is on the left, and in what order.
+#
+#     acc[n] = Σ_k left[k] · right[k]        pairs are k = 0 and 1, 2 and 3, …, and saturate where left is unsigned
+#
+# Convolutions run along the window, rows first, channels fastest; matrix products along K; data are on the left. A
+# ConvInteger is ONNX Runtime's own operator, and has the weights on the left and channels slowest (1.31 on AVX2); it
+# has no kernel of its own for one filter a channel.
+
+_UNSIGNED, _SIGNED = "uint8", "int8"
+
+
+@dataclass(frozen=True, slots=True)
+class Summing:
+    """The sums of one node.
+
+    Args:
+        shape: as engines look at it when they choose a kernel.
+        weights_left: whether the weights are the left operand.
+        convolves: whether weights are (filters, channels a group, …), or else (K, N).
+        transposed: whether they are (N, K).
+    """
+
+    shape: SumShape
+    weights_left: bool = False
+    convolves: bool = False
+    transposed: bool = False
+
+    def columns(self, weight: Array) -> Array:
+        """``weight`` as (K, N) in the order of the sums."""
+        if not self.convolves:
+            return weight.T if self.transposed else weight
+        rows = weight if self.weights_left else np.moveaxis(weight, 1, -1)
+        return rows.reshape(len(weight), -1).T
+
+    def in_pairs(self, levels: str, weights: str) -> bool:
+        """Whether products of data and weights of these types are summed in pairs where a machine has such sums."""
+        left, right = (weights, levels) if self.weights_left else (levels, weights)
+        return (left, right) == (_UNSIGNED, _SIGNED)
+
+
+def summing(node: ir.Node, weight: tuple[int, ...]) -> Summing:
+    """That of a product of integers with a weight of this shape."""
+    if node.op_type == "ConvInteger":
+        return Summing(SumShape(), weights_left=True, convolves=True)
+    if node.op_type.endswith("Conv"):
+        return Summing(sum_shape(node, weight), convolves=True)
+    return Summing(SumShape(), transposed=node.op_type == "QGemm" and bool(int_attribute(node, "transB", 0)))

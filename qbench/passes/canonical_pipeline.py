@@ -1,4 +1,4 @@
-"""The canonical passes: float → float before profiling, so that they decide which values there are to watch."""
+"""The canonical passes: float → float before profiling."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,27 +8,23 @@ import onnx_ir as ir
 
 from qbench.errors import unknown_name
 from qbench.graph import graph_digest
-from qbench.passes.canonical.absorb_pad import AbsorbPad
-from qbench.passes.canonical.batchnorm_to_conv import BatchNormToConv
-from qbench.passes.canonical.equalize import Equalize
-from qbench.passes.canonical.fold_batchnorm import FoldBatchNorm
-from qbench.passes.canonical.fold_constants import FoldConstants
-from qbench.passes.canonical.fold_gemm_factors import FoldGemmFactors
-from qbench.passes.canonical.infer_shapes import InferShapes
-from qbench.passes.canonical.inline_functions import InlineFunctions
-from qbench.passes.canonical.lift_constants import LiftConstants
-from qbench.passes.canonical.name_nodes import NameNodes
-from qbench.passes.canonical.open_clips import OpenClips
-from qbench.passes.canonical.remove_dead import RemoveDead
-from qbench.passes.canonical.remove_identity import RemoveIdentity
-from qbench.passes.canonical.split_bias import SplitBias
-from qbench.passes.canonical.split_shared import SplitShared
-from qbench.passes.canonical.upgrade_opset import UpgradeOpset
+from qbench.passes.canonical.batchnorm import BatchNormToConv, FoldBatchNorm
+from qbench.passes.canonical.bias import SplitBias
+from qbench.passes.canonical.cleanup import (
+    InferShapes,
+    InlineFunctions,
+    NameNodes,
+    RemoveDead,
+    RemoveIdentity,
+    SplitShared,
+)
+from qbench.passes.canonical.constants import FoldConstants, FoldGemmFactors, LiftConstants
+from qbench.passes.canonical.equalize import Equalize, OpenClips
+from qbench.passes.canonical.opset import UpgradeOpset
+from qbench.passes.canonical.padding import AbsorbPad
 from qbench.passes.contract import Pass
-from qbench.passes.qdq.lift_pairs import LiftPairs
-from qbench.passes.qdq.raise_operators import RaiseOperators
-from qbench.passes.qdq.raise_products import RaiseProducts
-from qbench.passes.rewriting import rewrite
+from qbench.passes.qdq.import_qdq import LiftPairs, RaiseOperators, RaiseProducts
+from qbench.passes.run import rewrite
 from qbench.storage import digest_plain
 
 DEFAULT = "default"

@@ -1,18 +1,4 @@
-"""What a pass does to numbers, as its author declares it, and which of that a policy admits.
-
-    exact      every output is the same bit for bit, on every input of numbers
-    rounding   at every site that a pass changes, given what comes there, levels move by at most ``steps`` steps of the
-               site's grid; what saturated still does, at the same ends
-    lossy      anything else: float sums in another order, roundings and limits that are gone
-
-Exact holds for whole pipelines. Rounding does not bound the outputs of a graph: what several sites move adds up, and
-operators and finer grids behind them make more steps of it. ``output_changes`` measures that on samples.
-
-A NaN is no number: a quantizer makes its lowest level of it, and a limit that moves behind one meets that level.
-
-A promise holds under the ``machines`` it names: ``qdq``, the float graph of QuantizeLinear and DequantizeLinear as ONNX
-defines them, and arithmetics by name. What is exact where a machine rounds once need not be where it rounds twice.
-"""
+"""What a pass does to numbers, as its author declares it, and what a policy admits."""
 
 import enum
 from dataclasses import dataclass

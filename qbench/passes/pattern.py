@@ -1,13 +1,4 @@
-"""Passes out of patterns: rules of onnxscript's rewriter, applied as a pass of qbench has to.
-
-    def pattern(op, x, w, b):            what is looked for
-    def replacement(op, x, w, b):        what stands there instead; it may read what the pattern found
-    def refusal(x, w, b):                why not, or None
-
-Results keep their names, so that runs before and after can be compared. New nodes stem from what their match stems
-from; one of an operator that was matched keeps that node's name, so that rules of a schema still find it. Inner values
-and constants get names that nothing bears yet. What a rule matches and then refuses is declined with its reason.
-"""
+"""Passes made of onnxscript rewrite rules."""
 
 import importlib
 from collections.abc import Callable, Sequence
@@ -18,8 +9,8 @@ import onnx_ir as ir
 
 from qbench.errors import InputError, UnavailableError
 from qbench.graph import infer_shapes, node_key, origin_of, set_origin
-from qbench.passes.declining import decline
-from qbench.passes.naming import NameScope
+from qbench.passes.contract import decline
+from qbench.passes.editing import NameScope
 
 if TYPE_CHECKING:
     from onnxscript.rewriter import MatchingTracer, RewriteRule

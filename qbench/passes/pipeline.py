@@ -1,9 +1,4 @@
-"""A pipeline of passes as a value: printed, parsed, digested, ordered, and admitted by a policy.
-
-    merge-requantize{steps = 1}, remove-clip, sink-requantize
-
-A pass with its settings as by default is its name; other settings stand behind it as an inline table of TOML.
-"""
+"""A pipeline of passes as a value: printed, parsed, digested, ordered, admitted by a policy."""
 
 import re
 import tomllib

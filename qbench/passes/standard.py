@@ -1,25 +1,20 @@
-"""The standard pipeline of each policy.
-
-What stands in the standard pipeline makes graphs smaller; passes that are a choice of form (``rebase-int8``,
-``function-tables``, …) are asked for by name.
-"""
+"""The standard pipeline of each policy."""
 
 from qbench.extension import OWN, Catalogue, installed_extensions
-from qbench.passes.canonical.remove_dead import RemoveDead
+from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.contract import Pass
 from qbench.passes.effect import Policy
-from qbench.passes.named import catalogue
 from qbench.passes.pipeline import Pipeline, placed
-from qbench.passes.rewrites.absorb_clip import AbsorbClip
-from qbench.passes.rewrites.clip_levels import ClipLevels
-from qbench.passes.rewrites.drop_identity_requantize import DropIdentityRequantize
-from qbench.passes.rewrites.drop_pair import DropPair
-from qbench.passes.rewrites.fold_quantized_constants import FoldQuantizedConstants
-from qbench.passes.rewrites.merge_requantize import MergeRequantize
-from qbench.passes.rewrites.requantize_into_consumer import RequantizeIntoConsumer
-from qbench.passes.rewrites.requantize_into_dequantize import RequantizeIntoDequantize
-from qbench.passes.rewrites.requantize_into_producer import RequantizeIntoProducer
-from qbench.passes.rewrites.share_quantize import ShareQuantize
+from qbench.passes.registry import catalogue
+from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
+from qbench.passes.rewrites.pairs import DropPair, FoldQuantizedConstants, ShareQuantize
+from qbench.passes.rewrites.requantize import (
+    DropIdentityRequantize,
+    MergeRequantize,
+    RequantizeIntoConsumer,
+    RequantizeIntoDequantize,
+    RequantizeIntoProducer,
+)
 from qbench.passes.rewrites.sink_requantize import SinkRequantize
 
 

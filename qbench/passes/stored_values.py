@@ -1,17 +1,4 @@
-"""What a graph stores between its kernels, and what it computes twice, once a compiler has fused all that it can.
-
-The model of fusion: a kernel begins at a product, a pool, a reduction or anything else that is neither pointwise nor a
-mover, whose operands lie in memory, and takes in everything behind it that reads its result alone. So a value is
-stored where
-
-    it leaves the graph                        a node that begins a kernel reads it
-    several read it, and it is narrow          several read it, and it is wide: ``Shared.STORED``
-
-and is not where it is wide and ``Shared.RECOMPUTED``: then every kernel that reads it computes it again, with all
-that it is made of back to what is stored. Wide is what has more than 16 bits. A DequantizeLinear is a way to read: it
-is never stored, and never counted. Constants are in memory anyway. TVM's quantizer ends fusion ("stop_fusion") in
-front of residual sums for the sake of these numbers.
-"""
+"""What a graph stores between its kernels, and what it computes twice, after fusion."""
 
 import enum
 import math

@@ -8,9 +8,6 @@ if TYPE_CHECKING:
     from qbench.quantization.bias_correction import BiasCorrection as BiasCorrection
     from qbench.quantization.bias_correction import bias_correction_of as bias_correction_of
     from qbench.quantization.bias_correction import correct_biases as correct_biases
-    from qbench.quantization.bias_spec import BiasKind as BiasKind
-    from qbench.quantization.bias_spec import BiasSpec as BiasSpec
-    from qbench.quantization.bias_spec import Finer as Finer
     from qbench.quantization.candidates import wished_units as wished_units
     from qbench.quantization.decision import Decision as Decision
     from qbench.quantization.decision import Derived as Derived
@@ -21,24 +18,27 @@ if TYPE_CHECKING:
     from qbench.quantization.decision import Shared as Shared
     from qbench.quantization.decision import Static as Static
     from qbench.quantization.decision import qparams_of as qparams_of
-    from qbench.quantization.named import catalogue as catalogue
-    from qbench.quantization.named import get_schema as get_schema
+    from qbench.quantization.grammar import catalogue as catalogue
+    from qbench.quantization.grammar import get_schema as get_schema
+    from qbench.quantization.internal_qparams import Ranges as Ranges
     from qbench.quantization.plan import Plan as Plan
-    from qbench.quantization.plan_text import load_plan as load_plan
-    from qbench.quantization.plan_text import save_plan as save_plan
+    from qbench.quantization.plan import load_plan as load_plan
+    from qbench.quantization.plan import save_plan as save_plan
     from qbench.quantization.planning import make_plan as make_plan
-    from qbench.quantization.ranges_of_values import Ranges as Ranges
     from qbench.quantization.reading import is_quantized as is_quantized
     from qbench.quantization.reading import read_plan as read_plan
-    from qbench.quantization.rule import Rule as Rule
-    from qbench.quantization.rule import Share as Share
+    from qbench.quantization.schema import Rule as Rule
     from qbench.quantization.schema import Schema as Schema
-    from qbench.quantization.schema import Wishes as Wishes
+    from qbench.quantization.schema import Share as Share
+    from qbench.quantization.schema import SlotOptions as SlotOptions
     from qbench.quantization.schema import load_schema as load_schema
     from qbench.quantization.schema import schema_from_table as schema_from_table
-    from qbench.quantization.slot import Role as Role
-    from qbench.quantization.slot import Slot as Slot
+    from qbench.quantization.spec import BiasKind as BiasKind
+    from qbench.quantization.spec import BiasSpec as BiasSpec
+    from qbench.quantization.spec import Finer as Finer
     from qbench.quantization.spec import Granularity as Granularity
+    from qbench.quantization.spec import Role as Role
+    from qbench.quantization.spec import Slot as Slot
     from qbench.quantization.spec import Spec as Spec
     from qbench.quantization.writing import insert_qdq as insert_qdq
     from qbench.quantization.writing import quantize_model as quantize_model
@@ -51,10 +51,14 @@ else:
                 "bias_correction_of",
                 "correct_biases",
             ),
-            "bias_spec": (
+            "spec": (
                 "BiasKind",
                 "BiasSpec",
                 "Finer",
+                "Granularity",
+                "Role",
+                "Slot",
+                "Spec",
             ),
             "candidates": ("wished_units",),
             "decision": (
@@ -68,38 +72,28 @@ else:
                 "Static",
                 "qparams_of",
             ),
-            "named": (
+            "grammar": (
                 "catalogue",
                 "get_schema",
             ),
-            "plan": ("Plan",),
-            "plan_text": (
+            "plan": (
+                "Plan",
                 "load_plan",
                 "save_plan",
             ),
             "planning": ("make_plan",),
-            "ranges_of_values": ("Ranges",),
+            "internal_qparams": ("Ranges",),
             "reading": (
                 "is_quantized",
                 "read_plan",
             ),
-            "rule": (
-                "Rule",
-                "Share",
-            ),
             "schema": (
+                "Rule",
                 "Schema",
-                "Wishes",
+                "Share",
+                "SlotOptions",
                 "load_schema",
                 "schema_from_table",
-            ),
-            "slot": (
-                "Role",
-                "Slot",
-            ),
-            "spec": (
-                "Granularity",
-                "Spec",
             ),
             "writing": (
                 "insert_qdq",

@@ -1,22 +1,167 @@
-"""Which units can be quantized under a schema on a backend, and a reason for each that cannot.
+"""Which units can be quantized under a schema on a backend, and a reason for each that cannot."""
 
-Reasons are of two kinds: the schema wants the unit in float, or something it asked for is refused; the second is never
-silent.
-"""
-
+import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+import numpy as np
 import onnx_ir as ir
 
 from qbench.calibration import Unit, units_of
-from qbench.graph import QDQ_OPSET, Capabilities, Form, is_constant, is_pinned, operator_facts
-from qbench.quantization.constraints import Demand, Output, demand_of, float_reason
-from qbench.quantization.inner_grids import inner_problem
-from qbench.quantization.limits import beyond_activations, beyond_weights
-from qbench.quantization.ranges_of_values import Ranges
-from qbench.quantization.schema import Schema, Wishes
-from qbench.quantization.spec import Spec
+from qbench.graph import (
+    QDQ_OPSET,
+    Capabilities,
+    Form,
+    constant_value,
+    float_attribute,
+    int_attribute,
+    is_constant,
+    is_pinned,
+    operator_facts,
+    outside_operator,
+    weight_channel_axis,
+)
+from qbench.numerics import Interval, QParams, clip_levels
+from qbench.quantization.internal_qparams import Ranges, inner_problem
+from qbench.quantization.schema import Schema, SlotOptions
+from qbench.quantization.spec import Spec, activation_dtype, beyond_activations, beyond_weights, clips_levels
+
+# What the quantizer demands of operators, as a table: which inputs carry data, whose grid the output has.
+#
+# OWN     the output has a range of its own
+# SHARED  the output holds elements of the (first) input, or lies between them, hence has its parameters
+# FIXED   the output's range is the operator's, on every grid of b bits so that the asymmetric scale is a power of two:
+#         softmax, sigmoid and hard sigmoid [0, 1 − 2⁻ᵇ], tanh and Lₚ normalization [−1, 1 − 2¹⁻ᵇ]
+#         (with 1/(2ᵇ−1) an engine that multiplies by a truncated reciprocal never reaches the top level)
+#
+# ONE GRID  inputs and output hold elements of one another, hence are one group where their ranges are alike
+#           (``value_grids``): the larger or smaller of two, a choice
+# TABLE     a function of one value: an integer engine reads the result from a table, or cannot compute it
+#
+# Sources: the operators that ONNX Runtime's static quantizer takes, TFLite's int8 specification, Glow's quantized
+# nodes.
+
+
+class Output(enum.Enum):
+    """Whose parameters an output has."""
+
+    OWN = "own"
+    SHARED = "shared"
+    FIXED = "fixed"
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one kind of operator demands.
+
+    Args:
+        data: indices of the inputs that carry data; None: all but the bias.
+        output: whose parameters the output has.
+        one_grid: computed inputs and output share one grid.
+        table: a function of one value.
+    """
+
+    data: tuple[int, ...] | None = (0,)
+    output: Output = Output.OWN
+    one_grid: bool = False
+    table: bool = False
+
+
+_ALL = Demand(data=None)
+_FIRST = Demand()
+_MOVES = Demand(output=Output.SHARED)
+_TABLE = Demand(table=True)
+
+_DEMANDS: Mapping[str, Demand] = MappingProxyType(
+    {
+        **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "Concat", "PRelu"), _ALL),
+        **dict.fromkeys(("Sum", "Mean"), _ALL),
+        **dict.fromkeys(("Relu", "Clip", "LeakyRelu", "AveragePool", "GlobalAveragePool", "ReduceMean"), _FIRST),
+        **dict.fromkeys(("BatchNormalization", "InstanceNormalization"), _FIRST),
+        **dict.fromkeys(("Elu", "Gelu", "HardSwish", "Mish", "Selu", "Softplus", "ThresholdedRelu"), _TABLE),
+        **dict.fromkeys(("HardSigmoid", "Sigmoid", "Tanh"), Demand(output=Output.FIXED, table=True)),
+        **dict.fromkeys(("LpNormalization", "Softmax"), Demand(output=Output.FIXED)),
+        # TFLite fixes log-softmax to [−16, 0], which saturates; its results have no lower end.
+        "LogSoftmax": _FIRST,
+        **dict.fromkeys(("ReduceMax", "ReduceMin", "Resize", "ReverseSequence", "TopK"), _MOVES),
+        **dict.fromkeys(("Max", "Min"), Demand(data=None, one_grid=True)),
+        "Where": Demand(data=(1, 2), one_grid=True),
+    }
+)
+"""Kinds that are not here, and move nothing (``graph.operators``), stay float."""
+
+
+def demand_of(node: ir.Node) -> Demand | None:
+    """What the operator of ``node`` demands; None where it has no integer form and stays float.
+
+    Operators that move values (``graph.operators``) share the grid of what they move.
+    """
+    facts = operator_facts(node)
+    if facts.moved == (0,):
+        return _MOVES
+    if node.domain == "":
+        return _DEMANDS.get(node.op_type)
+    outside = outside_operator(node)
+    return Demand(outside.data, table=outside.pointwise) if outside is not None and outside.data else None
+
+
+def fixed_interval(operator: str, bits: int) -> Interval:
+    """The range of a FIXED operator on a grid of ``bits`` bits."""
+    match operator:
+        case "Tanh" | "LpNormalization":
+            low, high = -1.0, 1 - 2.0 ** (1 - bits)
+        case _:
+            low, high = 0.0, 1 - 2.0**-bits
+    return Interval(np.asarray(low), np.asarray(high))
+
+
+def channel_axis(node: ir.Node, weight_rank: int) -> int | None:
+    """The axis of the weight along which each element meets its own accumulators, if there is one."""
+    if node.op_type == "ConvTranspose" and int_attribute(node, "group", 1) != 1:
+        return None  # one slice of the weight serves a channel of every group
+    return weight_channel_axis(node, weight_rank)
+
+
+def float_reason(node: ir.Node) -> str | None:
+    """Why this very node has no integer form though its kind may have one; None when it has."""
+    if node.domain and demand_of(node):
+        return None
+    if node.domain:
+        return f"operators of the domain '{node.domain}' have no integer form here"
+    match node.op_type:
+        case "Gemm":
+            unit = float_attribute(node, "alpha", 1.0) == float_attribute(node, "beta", 1.0) == 1.0
+            return None if unit else "Gemm with alpha or beta other than 1 before computed operands"
+        case "Pad":
+            filler = constant_value(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else 0.0
+            plain = filler is not None and not np.any(filler)
+            return None if _mode(node, "constant") != "constant" or plain else "Pad with a value other than 0"
+        case "Resize":
+            return _why_resize_is_float(node)
+        case operator:
+            return None if demand_of(node) else f"no integer form of {operator} is known"
+
+
+def _why_resize_is_float(node: ir.Node) -> str | None:
+    """Cubic curves leave the range of what they pass through, and a crop may be filled with any number."""
+    if _mode(node, "nearest") == "cubic":
+        return "Resize by cubic curves, which leave the range of their input"
+    crop = node.attributes.get("coordinate_transformation_mode")
+    if crop is None or crop.as_string() != "tf_crop_and_resize":
+        return None
+    return "Resize that fills with a value other than 0" if float_attribute(node, "extrapolation_value", 0.0) else None
+
+
+def _mode(node: ir.Node, default: str) -> str:
+    attribute = node.attributes.get("mode")
+    return default if attribute is None else attribute.as_string()
+
+
+# Which units can be quantized under a schema on a backend, and a reason for each that cannot.
+#
+# Reasons are of two kinds: the schema wants the unit in float, or something it asked for is refused; the second is
+# never silent.
 
 _RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
 
@@ -30,7 +175,7 @@ class Candidate:
 
     unit: Unit
     demand: Demand
-    wishes: Wishes
+    wishes: SlotOptions
     float_input: str = ""
 
     @property
@@ -83,7 +228,7 @@ class Float:
 
 
 def candidates_of(
-    wished: Iterable[tuple[Unit, Wishes]], ranges: Ranges, capabilities: Capabilities, masked: Mapping[str, str]
+    wished: Iterable[tuple[Unit, SlotOptions]], ranges: Ranges, capabilities: Capabilities, masked: Mapping[str, str]
 ) -> tuple[list[Candidate], dict[str, Float]]:
     """Those of ``wished`` units that can be quantized, in graph order, and why others are not.
 
@@ -100,7 +245,7 @@ def candidates_of(
     return candidates, floats
 
 
-def wished_units(model: ir.Model, schema: Schema) -> list[tuple[Unit, Wishes]]:
+def wished_units(model: ir.Model, schema: Schema) -> list[tuple[Unit, SlotOptions]]:
     """The units of a canonical ``model`` (with shapes) and what ``schema`` asks of each.
 
     Units without a float result, such as arithmetic on shapes, are left out.
@@ -220,3 +365,45 @@ def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
 
 def _has_weight(candidate: Candidate) -> bool:
     return any(i == candidate.weight_index for i, _ in candidate.constant_inputs)
+
+
+# What becomes of the Relu or Clip that a unit carries when its result goes on a grid.
+#
+# A clip before a Q equals a clip of levels behind it (``numerics.grid``), so three ways of writing it give the same
+# numbers: the grid (of every channel) saturates exactly where the clip does, and the clip goes; the levels are clipped,
+# behind the Q, so that an engine sees the operator and its Q side by side; or, where ONNX has no Clip for such levels
+# or every channel has its own, it stays in float.
+
+
+class ClipForm(enum.Enum):
+    """Where the clip of a unit is done."""
+
+    ABSORBED = "absorbed"
+    INTEGER = "integer"
+    FLOAT = "float"
+
+
+def clip_form(clip: ir.Node, qparams: QParams) -> ClipForm:
+    """How the Relu or Clip ``clip`` is written when its result is on the grid ``qparams``."""
+    if clip.outputs[0].is_graph_output():
+        return ClipForm.FLOAT
+    grids = [qparams] if qparams.axis is None else _one_by_one(qparams)
+    if all(levels_of(clip, grid) == (grid.qmin, grid.qmax) for grid in grids):
+        return ClipForm.ABSORBED
+    as_integers = qparams.axis is None and clips_levels(activation_dtype(qparams.qtype))
+    return ClipForm.INTEGER if as_integers else ClipForm.FLOAT
+
+
+def _one_by_one(qparams: QParams) -> list[QParams]:
+    """The grids of single channels."""
+    pairs = zip(qparams.scale, qparams.zero_point, strict=True)
+    return [QParams(s, z, qparams.qtype, narrow_range=qparams.narrow_range) for s, z in pairs]
+
+
+def levels_of(clip: ir.Node, qparams: QParams) -> tuple[int, int]:
+    """The levels that ``clip`` (with constant ends) clips to, on a grid per tensor."""
+    if clip.op_type == "Relu":
+        return clip_levels(0.0, np.inf, qparams)
+    ends = [constant_value(clip.inputs[i]) if i < len(clip.inputs) else None for i in (1, 2)]
+    low, high = (default if end is None else float(end) for end, default in zip(ends, (-np.inf, np.inf), strict=True))
+    return clip_levels(low, high, qparams)

@@ -1,8 +1,13 @@
 """What is decided about one slot: parameters and where they come from, or float and why."""
 
+import zlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 
+from qbench.calibration import Unit
+from qbench.graph import Capabilities
 from qbench.numerics import QParams, QType
+from qbench.quantization.spec import Role, Slot
 
 BY_SCHEMA = "the schema"
 """The source of given parameters that a schema fixes."""
@@ -68,3 +73,83 @@ Decision = Static | Fixed | Shared | Derived | Given | Dynamic | KeptFloat
 def qparams_of(decision: Decision) -> QParams | None:
     """The parameters that are known beforehand; None for float, and for what is computed at run time."""
     return None if isinstance(decision, KeptFloat | Dynamic) else decision.qparams
+
+
+# One decision in words and numbers that tell any two apart.
+
+
+def describe(decision: Decision, within: str = "") -> str:
+    """``decision`` in one line; slots of the unit ``within`` without its name."""
+    match decision:
+        case Static(qparams, note):
+            return numbers(qparams) + (f" ({note})" if note else "")
+        case Fixed(qparams):
+            return f"{numbers(qparams)}, fixed by the operator"
+        case Shared(qparams, source):
+            return f"{numbers(qparams)}, shared with '{source}'"
+        case Derived(qparams, sources, note):
+            slots = " and ".join(source.removeprefix(f"{within}.") for source in sources)
+            return f"{numbers(qparams)}, derived from {slots}" + (f" ({note})" if note else "")
+        case Given(qparams, source):
+            return f"{numbers(qparams)}, given by {source}"
+        case Dynamic(qtype):
+            return f"{qtype} computed at run time"
+        case KeptFloat(reason):
+            return f"float, {reason}"
+
+
+def numbers(qparams: QParams) -> str:
+    """A grid's parameters; of many channels or blocks the ends, and a checksum that tells two sets apart."""
+    narrow = " narrow" if qparams.narrow_range else ""
+    if qparams.axis is None:
+        return f"{qparams.qtype}{narrow} scale {qparams.scale:.9g} zero point {qparams.zero_point}"
+    points = sorted({int(p) for p in qparams.zero_point.reshape(-1)})
+    point = points[0] if len(points) == 1 else f"{points[0]} … {points[-1]}"
+    low, high = qparams.scale.min(), qparams.scale.max()
+    blocks = "" if qparams.block_size is None else f" in blocks of {qparams.block_size}"
+    ends = f"scales {low:.9g} … {high:.9g}" if low < high else f"equal scales {low:.9g}"
+    count = f"{qparams.scale.size} {ends} along axis {qparams.axis}{blocks}"
+    return f"{qparams.qtype}{narrow} {count} zero point {point} (#{_checksum(qparams)})"
+
+
+def _checksum(qparams: QParams) -> str:
+    return f"{zlib.crc32(qparams.scale.tobytes() + qparams.zero_point.tobytes()):08x}"
+
+
+# Whether a backend multiplies the operands of a unit in integers, or runs it in floats between their grids.
+#
+# What an engine lacks a kernel for it computes all the same, from dequantized numbers: the accuracy is that of the
+# grids, the speed that of floats, and a share "in integers" that counted it would be a promise nobody keeps.
+
+_DYNAMIC = "uint8"
+"""What DynamicQuantizeLinear gives."""
+_ON_DYNAMIC_DATA = frozenset({"Conv", "Gemm", "MatMul"})
+"""What ConvInteger and MatMulInteger stand for."""
+
+
+def counted_in_integers(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities) -> bool:
+    """Whether a unit whose operands are all on grids is multiplied in integers.
+
+    Args:
+        unit: a product and what belongs to it.
+        slots: of the unit.
+        limits: of the backend.
+    """
+    if unit.head.op_type in limits.float_products:
+        return False
+    if limits.integer_products is None:
+        return True
+    operands = [decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)]
+    biases = [decision for slot, decision in slots.items() if slot.role is Role.BIAS]
+    dynamic = limits.dynamic_products and unit.head.op_type in _ON_DYNAMIC_DATA
+    if any(isinstance(decision, Dynamic) for decision in operands) and not dynamic:
+        return False
+    names = tuple(_DYNAMIC if isinstance(decision, Dynamic) else _grid_name(decision) for decision in operands)
+    on_the_product = all(isinstance(decision, Derived | KeptFloat) for decision in biases)
+    return on_the_product and names in limits.integer_products
+
+
+def _grid_name(decision: Decision) -> str | None:
+    """The name of its grid; None where it has none, or one a block."""
+    grid = qparams_of(decision)
+    return None if grid is None or grid.block_size is not None else grid.qtype.name

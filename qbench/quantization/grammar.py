@@ -1,30 +1,29 @@
-"""The names that are schemas by how they are built, and what each word of them means.
-
-w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]
-
-w, a      bits of weights and of activations; without ``a`` activations stay float, and family and method are of weights
-asym      an unsigned grid with any zero point
-sym       a signed grid with zero point 0
-symu8     uint8, zero point 0 where nothing is negative, else 128
-pt pc b   weights per tensor, per output channel, per block of N elements of what is summed over
-pow2      every scale rounded up to a power of two
-dyn       activations get their parameters from every batch at run time
-bias      biases at a scale of their own, signed, of that many bits
-method    the rule that takes a range from statistics, as in ``entropy``; the extremes when left out
-"""
+"""Schemas by name: the grammar of names, the listed ones, and those of extensions."""
 
 import re
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from qbench.errors import InputError, nearest
-from qbench.extension import installed_extensions
+from qbench.extension import Catalogue, Extension, installed_extensions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
-
-    from qbench.quantization.bias_spec import BiasSpec
     from qbench.quantization.schema import Schema
+    from qbench.quantization.spec import BiasSpec
+
+
+# The names that are schemas by how they are built, and what each word of them means.
+#
+# w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]
+#
+# w, a      bits of weights and of activations; without ``a`` activations stay float, and family and method are of
+# weights asym      an unsigned grid with any zero point sym       a signed grid with zero point 0 symu8     uint8, zero
+# point 0 where nothing is negative, else 128 pt pc b   weights per tensor, per output channel, per block of N elements
+# of what is summed over pow2      every scale rounded up to a power of two dyn       activations get their parameters
+# from every batch at run time bias      biases at a scale of their own, signed, of that many bits method    the rule
+# that takes a range from statistics, as in ``entropy``; the extremes when left out
 
 FORM = "w<bits>[a<bits>]_<asym|sym|symu8>_<pt|pc|b<N>>[_pow2][_dyn][_bias<bits>][_<method>]"
 
@@ -112,8 +111,7 @@ class SchemaName:
 
     def schema(self) -> "Schema":
         """The schema of this name: one rule for every operator."""
-        from qbench.quantization.rule import Rule
-        from qbench.quantization.schema import Schema
+        from qbench.quantization.schema import Rule, Schema
         from qbench.quantization.spec import Granularity, Spec
 
         scale_kind, method = "pow2" if self.pow2 else "real", self.method or "minmax"
@@ -142,7 +140,7 @@ class SchemaName:
 
     def _bias(self) -> "BiasSpec | None":
         """Its own grid where named; float where the product has no scale, or one too fine for int32; else derived."""
-        from qbench.quantization.bias_spec import FLOAT_BIAS, BiasKind, BiasSpec
+        from qbench.quantization.spec import FLOAT_BIAS, BiasKind, BiasSpec
 
         if self.bias_bits is not None:
             scale_kind = "pow2" if self.pow2 else "real"
@@ -259,3 +257,68 @@ def _mended(text: str) -> str | None:
 
 def _closest(width: int, widths: "Iterable[int]") -> int:
     return min(widths, key=lambda known: (abs(known - width), known))
+
+
+# The names of the grammar that are listed: one or two for every idea, so that people see what can be asked for.
+
+_NAMES = (
+    "w8a8_asym_pc",
+    "w8a8_asym_pc_pow2",
+    "w8a8_asym_pt",
+    "w8a8_asym_pt_pow2",
+    "w8a8_sym_pc",
+    "w8a8_sym_pc_pow2",
+    "w8a8_sym_pt",
+    "w8a8_sym_pt_pow2",
+    "w8a8_symu8_pc",
+    "w8a8_symu8_pc_pow2",
+    "w8a8_symu8_pt",
+    "w8a8_symu8_pt_pow2",
+    "w8a8_asym_pc_dyn",
+    "w8a8_asym_pc_entropy",
+    "w8a8_asym_pc_mse",
+    "w8a8_asym_pc_percentile",
+    "w8a8_sym_pc_entropy",
+    "w8a8_sym_pt_pow2_bias8",
+    "w8a8_sym_pt_pow2_bias16",
+    "w8a16_asym_pc",
+    "w8a16_sym_pc",
+    "w4a8_asym_pc",
+    "w4a8_asym_pc_mse",
+    "w8_sym_pc",
+    "w4_sym_b32",
+    "w4_asym_b32",
+    "w4_sym_b32_mse",
+)
+
+
+def builtin_schemas() -> Mapping[str, Callable[[], "Schema"]]:
+    """Name → maker of the schema; listing the names loads no numerics."""
+    return {name: partial(_schema, name) for name in _NAMES}
+
+
+def _schema(name: str) -> "Schema":
+
+    grammar = SchemaGrammar()
+    make = grammar.maker(name)
+    if make is None:
+        raise grammar.unknown("Looking up a schema", name, _NAMES)
+    return make()
+
+
+# The schemas that can be asked for by name: those of the grammar, some of them listed, and those of extensions.
+
+
+def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Schema]":
+    """Our own schemas and those of ``extensions``."""
+    own: Catalogue[Schema] = Catalogue("schema", builtin_schemas(), grammar=SchemaGrammar())
+    return own.extended(extensions)
+
+
+def get_schema(name: str) -> "Schema":
+    """The schema called ``name``, installed extensions included.
+
+    Raises:
+        InputError: no such schema, or one that cannot be; the nearest name is suggested.
+    """
+    return catalogue(installed_extensions()).get(name)

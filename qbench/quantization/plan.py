@@ -1,19 +1,115 @@
-"""A plan: what was decided about every slot, what stays float and why; it can be printed, compared and saved.
+"""A plan: what was decided about every slot, what stays in float and why; as text and as JSON."""
 
-It knows nothing of a graph's insides but names, so it can lie beside a regression long after.
-"""
-
-from collections.abc import Iterator, Mapping
+import json
+import textwrap
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
-from qbench.numerics import QParams
-from qbench.quantization.candidates import Float
-from qbench.quantization.clips import ClipForm
-from qbench.quantization.decision import BY_SCHEMA, Decision, Dynamic, Given, KeptFloat, qparams_of
-from qbench.quantization.decision_words import describe
-from qbench.quantization.plan_lines import Block, layout, letters
-from qbench.quantization.slot import Role, Slot
+import numpy.typing as npt
+
+from qbench.errors import InputError
+from qbench.numerics import QParams, QType
+from qbench.quantization.candidates import ClipForm, Float
+from qbench.quantization.decision import (
+    BY_SCHEMA,
+    Decision,
+    Derived,
+    Dynamic,
+    Fixed,
+    Given,
+    KeptFloat,
+    Shared,
+    Static,
+    describe,
+    qparams_of,
+)
+from qbench.quantization.spec import Role, Slot
+from qbench.storage import digest_arrays, digest_bytes, read_json, value_from_table, write_text
+
+# The layout of a plan for people: sections of names and words in columns, which fold under their names when narrow.
+#
+# asked for
+#   A  input …; weight …; output …           every different wish once
+# unit: A → as asked                         or what of it stays float
+#   input[0]  value  uint8 scale … zero point …
+
+_ROOM = 40
+"""Columns that words need beside names; with fewer they go below them."""
+_WIDEST = 48
+"""A name longer than this does not push the column of all others."""
+_ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+
+Row = tuple[str, ...]
+"""Names, then words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A line and the rows below it."""
+
+    head: str
+    rows: tuple[Row, ...] = ()
+
+
+def letters(requests: Mapping[str, str]) -> dict[str, str]:
+    """Every different request, in order, and the letters that stand for it: A … Z, AA, AB and so on."""
+    found: dict[str, str] = {}
+    for words in requests.values():
+        if words not in found and words != "float":
+            found[words] = _letters(len(found))
+    return found
+
+
+def layout(blocks: Sequence[Block], width: int | None) -> list[str]:
+    """The lines of ``blocks``, columns aligned over all; none longer than ``width`` where words can be folded."""
+    names = [row[:-1] for block in blocks for row in block.rows]
+    depth = max(map(len, names), default=0)
+    widths = [max((len(n[i]) for n in names if i < len(n) and len(n[i]) <= _WIDEST), default=0) for i in range(depth)]
+    lines: list[str] = []
+    for block in blocks:
+        lines += _folded(block.head, "", "    ", width)
+        for row in block.rows:
+            lines += _row(row, widths, width)
+    return lines
+
+
+def _row(row: Row, widths: Sequence[int], width: int | None) -> list[str]:
+    *names, words = row
+    cells = [name.ljust(size) for name, size in zip(names, widths, strict=False)]
+    start = "  " + "  ".join([*cells, ""])
+    if width is None or len(start) + _ROOM <= width:
+        return _folded(words, start, " " * len(start), width)
+    return _folded("  ".join(names), "  ", "    ", width) + _folded(words, "      ", "      ", width)
+
+
+def _folded(words: str, first: str, later: str, width: int | None) -> list[str]:
+    if width is None:
+        return [f"{first}{words}"]
+    return textwrap.wrap(
+        words,
+        max(width, len(later) + 8),
+        initial_indent=first,
+        subsequent_indent=later,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [first.rstrip()]
+
+
+def _letters(index: int) -> str:
+    text = ""
+    index += 1
+    while index:
+        index, digit = divmod(index - 1, len(_ALPHABET))
+        text = _ALPHABET[digit] + text
+    return text
+
+
+# A plan: what was decided about every slot, what stays float and why; it can be printed, compared and saved.
+#
+# It knows nothing of a graph's insides but names, so it can lie beside a regression long after.
 
 _CORRECTION = "biases are corrected on samples once it is written"
 
@@ -191,3 +287,233 @@ def _entries(plan: Plan) -> Iterator[tuple[str, str]]:
 def _came(decision: Decision) -> bool:
     """Whether the model brought these parameters, whatever the schema asked for."""
     return isinstance(decision, Given) and decision.source != BY_SCHEMA
+
+
+# A plan as text: JSON, one slot a line, numbers that read back to the same bits.
+#
+# {"format": "qbench-plan", "version": 2, "schema", "canonical", "graph", "profile", "macs", "integer_mac_count",
+#  "requested": {unit: words}, "clips": {node: form}, "floats": {unit: {"reason", "refused"}}, "idle_rules": [rule],
+#  "corrects_biases": true (where the schema wants it),
+#  "slots": [{"slot": [node, role, index, value],
+#             "kind": "static" | "fixed" | "shared" | "derived" | "given" | "dynamic" | "float",
+#             "qtype", "scale", "zero_point", "axis", "block_size", "narrow_range",
+#             "note" | "source" | "sources" | "reason",
+#             "saturated" (entries of a constant beyond their grid, where there are any)}]}
+
+Array = npt.NDArray[Any]
+
+FORMAT, VERSION = "qbench-plan", 2
+
+
+def save_plan(plan: Plan, path: Path | str) -> None:
+    """Write ``plan`` to ``path`` as described above.
+
+    Raises:
+        StoreError: the file cannot be written.
+    """
+    write_text(Path(path), plan_text(plan))
+
+
+def load_plan(path: Path | str) -> Plan:
+    """The plan in the file at ``path``.
+
+    Raises:
+        InputError: the file is not there, or is no plan of this version.
+    """
+    doing = f"Loading the plan '{path}'"
+    table = read_json(Path(path), doing)
+    if (table.get("format"), table.get("version")) != (FORMAT, VERSION):
+        raise _no_plan(doing, "another format or version")
+    text = value_from_table(_PlanText, table, f"the plan '{path}'")
+    try:
+        return _plan(text)
+    except ValueError as error:
+        raise _no_plan(doing, str(error)) from error
+
+
+def _no_plan(doing: str, found: str) -> InputError:
+    return InputError(
+        doing,
+        found=f"a file in another form ({found})",
+        expected=f"a {FORMAT} of version {VERSION}",
+        remedy="Make the plan again, and save it with save_plan.",
+    )
+
+
+def plan_text(plan: Plan) -> str:
+    """The text of ``plan``."""
+    return _text(plan, _listed)
+
+
+def plan_digest(plan: Plan) -> str:
+    """The digest of ``plan``; arrays go into it as bytes, for scales per block are millions of numbers."""
+    return digest_bytes(_text(plan, _digested).encode())
+
+
+def _listed(array: Array) -> Any:  # noqa: ANN401 - a number or nested lists of them
+    return array.tolist()
+
+
+def _digested(array: Array) -> str:
+    return digest_arrays({"": array})
+
+
+def _text(plan: Plan, told: Callable[[Array], Any]) -> str:
+    """The text in which ``told`` stands for scales and zero points."""
+    head = {
+        "format": FORMAT,
+        "version": VERSION,
+        "schema": plan.schema,
+        "canonical": plan.canonical,
+        "graph": plan.graph,
+        "profile": plan.profile,
+        "macs": plan.macs,
+        "integer_mac_count": plan.integer_mac_count,
+        "weight_mac_count": plan.weight_mac_count,
+        "requested": dict(plan.requested),
+        "clips": {name: form.value for name, form in plan.clips.items()},
+        "floats": {name: {"reason": f.reason, "refused": f.refused} for name, f in plan.floats.items()},
+        "idle_rules": list(plan.idle_rules),
+        **({"corrects_biases": True} if plan.corrects_biases else {}),
+    }
+    counts = ({"saturated": plan.saturated[slot]} if slot in plan.saturated else {} for slot in plan.decisions)
+    slots = zip(plan.decisions.items(), counts, strict=True)
+    rows = ",\n".join(
+        json.dumps({**_plan_text_row(slot, decision, told), **count}) for (slot, decision), count in slots
+    )
+    return json.dumps(head)[:-1] + ',\n "slots": [\n' + rows + "\n]}\n"
+
+
+def _plan_text_row(slot: Slot, decision: Decision, told: Callable[[Array], Any]) -> dict[str, Any]:
+    place: dict[str, Any] = {"slot": [slot.node, slot.role.value, slot.index, slot.value]}
+    match decision:
+        case Static(qparams, note):
+            return {**place, "kind": "static", **_numbers(qparams, told), "note": note}
+        case Fixed(qparams):
+            return {**place, "kind": "fixed", **_numbers(qparams, told)}
+        case Shared(qparams, source):
+            return {**place, "kind": "shared", **_numbers(qparams, told), "source": source}
+        case Derived(qparams, sources, note):
+            return {**place, "kind": "derived", **_numbers(qparams, told), "sources": list(sources), "note": note}
+        case Given(qparams, source):
+            return {**place, "kind": "given", **_numbers(qparams, told), "source": source}
+        case Dynamic(qtype):
+            return {**place, "kind": "dynamic", "qtype": qtype.name}
+        case KeptFloat(reason):
+            return {**place, "kind": "float", "reason": reason}
+
+
+def _numbers(qparams: QParams, told: Callable[[Array], Any]) -> dict[str, Any]:
+    return {
+        "qtype": qparams.qtype.name,
+        "scale": told(qparams.scale),
+        "zero_point": told(qparams.zero_point),
+        "axis": qparams.axis,
+        "block_size": qparams.block_size,
+        "narrow_range": qparams.narrow_range,
+    }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _FloatText:
+    reason: str
+    refused: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _SlotText:
+    """One row of ``slots``."""
+
+    slot: tuple[Any, ...]
+    kind: str
+    qtype: str = ""
+    scale: Any = None
+    zero_point: Any = None
+    axis: int | None = None
+    block_size: int | None = None
+    narrow_range: bool = False
+    note: str = ""
+    source: str = ""
+    sources: tuple[str, ...] = ()
+    reason: str = ""
+    saturated: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _PlanText:
+    """The keys of a plan's file."""
+
+    format: str
+    version: int
+    schema: str
+    canonical: str
+    graph: str
+    profile: str
+    macs: int
+    integer_mac_count: int
+    weight_mac_count: int = 0
+    requested: Mapping[str, str]
+    clips: Mapping[str, ClipForm]
+    floats: Mapping[str, _FloatText]
+    idle_rules: tuple[str, ...]
+    corrects_biases: bool = False
+    slots: tuple[_SlotText, ...]
+
+
+def _plan(text: _PlanText) -> Plan:
+    rows = {_slot(row): row for row in text.slots}
+    return Plan(
+        schema=text.schema,
+        canonical=text.canonical,
+        graph=text.graph,
+        profile=text.profile,
+        decisions={slot: _decision(row) for slot, row in rows.items()},
+        clips=text.clips,
+        floats={name: Float(one.reason, one.refused) for name, one in text.floats.items()},
+        macs=text.macs,
+        integer_mac_count=text.integer_mac_count,
+        weight_mac_count=text.weight_mac_count,
+        saturated={slot: row.saturated for slot, row in rows.items() if row.saturated is not None},
+        idle_rules=text.idle_rules,
+        requested=text.requested,
+        corrects_biases=text.corrects_biases,
+    )
+
+
+def _slot(row: _SlotText) -> Slot:
+    if [type(word) for word in row.slot] != [str, str, int, str]:
+        raise ValueError(f"{list(row.slot)} for a slot")
+    node, role, index, value = row.slot
+    return Slot(node, Role(role), index, value)
+
+
+def _decision(row: _SlotText) -> Decision:
+    if row.kind == "float":
+        return KeptFloat(row.reason)
+    if row.kind == "dynamic":
+        return Dynamic(QType.parse(row.qtype))
+    qtype = QType.parse(row.qtype)
+    try:
+        qparams = QParams(
+            row.scale,
+            row.zero_point,
+            qtype,
+            axis=row.axis,
+            block_size=row.block_size,
+            narrow_range=row.narrow_range,
+        )
+    except (TypeError, OverflowError) as error:  # numpy raises these for lists of anything but numbers
+        raise ValueError(f"parameters of {row.slot[0]!r} that are not all numbers") from error
+    match row.kind:
+        case "static":
+            return Static(qparams, row.note)
+        case "fixed":
+            return Fixed(qparams)
+        case "shared":
+            return Shared(qparams, row.source)
+        case "given":
+            return Given(qparams, row.source)
+        case "derived":
+            return Derived(qparams, row.sources, row.note)
+        case kind:
+            raise ValueError(f"unknown kind of decision {kind!r}")

@@ -1,41 +1,134 @@
-"""Planning: a canonical graph, its profile, a schema and a backend's limits in, a decision for every slot out.
-
-Nothing is touched. What the schema asks for and is not done is a refusal with its reason; nothing is downgraded.
-"""
+"""Planning: a canonical graph, its profile, a schema and a backend's capabilities → a decision for every slot."""
 
 from collections.abc import Mapping
 
 import onnx_ir as ir
 
-from qbench.calibration import Profile, masked_values
+from qbench.backends import get_backend
+from qbench.calibration import Profile, Unit, masked_values
+from qbench.errors import InputError
 from qbench.graph import (
     AnyModel,
     Capabilities,
     as_model,
     constant_value,
+    is_constant,
     lineage_of,
     node_key,
     node_macs,
+    operator_facts,
     values_by_name,
 )
 from qbench.numerics import QParams
 from qbench.passes import plannable, plannable_digest
-from qbench.quantization.asked_for import as_capabilities, as_profile, as_schema
-from qbench.quantization.bias_spec import BiasKind
-from qbench.quantization.candidates import Candidate, Float, candidates_of, wished_units
-from qbench.quantization.clips import ClipForm, clip_form
-from qbench.quantization.constant_grids import plan_constants
-from qbench.quantization.decision import Decision, Dynamic, KeptFloat, qparams_of
-from qbench.quantization.inner_grids import plan_inner
-from qbench.quantization.integer_products import counted_in_integers
-from qbench.quantization.pinned_grids import given_values, kept_slots, multiplies_integers
+from qbench.quantization.candidates import (
+    Candidate,
+    ClipForm,
+    Float,
+    candidates_of,
+    clip_form,
+    is_recurrent,
+    wished_units,
+)
+from qbench.quantization.constant_qparams import (
+    given_values,
+    kept_slots,
+    multiplies_integers,
+    plan_constants,
+    saturated_entries,
+)
+from qbench.quantization.decision import Decision, Dynamic, KeptFloat, counted_in_integers, qparams_of
+from qbench.quantization.grammar import get_schema
+from qbench.quantization.internal_qparams import Ranges, plan_inner
 from qbench.quantization.plan import Plan
-from qbench.quantization.ranges_of_values import Ranges
-from qbench.quantization.requests import requested_of
-from qbench.quantization.saturation import saturated_entries
-from qbench.quantization.schema import Schema
-from qbench.quantization.slot import Role, Slot
-from qbench.quantization.value_grids import ValueGrids, plan_values
+from qbench.quantization.schema import Schema, SlotOptions
+from qbench.quantization.spec import BiasKind, Role, Slot
+from qbench.quantization.value_qparams import ValueGrids, plan_values
+
+# What planning is asked for, by name or as it is: a schema, the limits of a backend, a profile or none.
+
+
+def as_schema(schema: object) -> Schema:
+    """``schema``, or the one of that name.
+
+    Raises:
+        InputError: there is none, or it is neither.
+    """
+    if isinstance(schema, str):
+        return get_schema(schema)
+    if not isinstance(schema, Schema):
+        raise InputError(
+            "Making a plan",
+            found=f"{schema!r} for a schema",
+            expected="a Schema, or the name of one",
+            remedy="Name one, as in 'w8a8_asym_pc', or read one with load_schema.",
+        )
+    return schema
+
+
+def as_capabilities(capabilities: object) -> Capabilities | None:
+    """``capabilities``, or those of the backend of that name.
+
+    Raises:
+        InputError: there is no such backend, or it is neither.
+    """
+    if capabilities is None or isinstance(capabilities, Capabilities):
+        return capabilities
+    if not isinstance(capabilities, str):
+        raise InputError(
+            "Making a plan",
+            found=f"something of type {type(capabilities).__name__} for the limits of a backend",
+            expected="Capabilities, or the name of a backend",
+            remedy="Give backend.capabilities, or its name, as in 'ort-cpu'.",
+        )
+    return get_backend(capabilities).capabilities
+
+
+def as_profile(profile: object, schema: Schema, graph: str) -> Profile:
+    """``profile``, or where ``schema`` needs none, one of nothing about the graph of that digest.
+
+    Raises:
+        InputError: none is given and one is needed, or it is no profile.
+    """
+    if isinstance(profile, Profile):
+        return profile
+    found = "no profile" if profile is None else f"something of type {type(profile).__name__} for a profile"
+    if profile is None and not schema.needs_profile:
+        return Profile(graph, {}, 0, {})
+    raise InputError(
+        f"Making a plan under '{schema.name}'",
+        found=found,
+        expected="a Profile: this schema takes ranges from statistics",
+        remedy="Make one with calibrate, or load one with Profile.load.",
+    )
+
+
+# What a schema asks of one unit, in words, of the slots that the unit has.
+
+
+def requested_of(unit: Unit, wishes: SlotOptions) -> str:
+    """``wishes`` without those for slots that ``unit`` lacks; ``float`` when nothing is left."""
+    index = operator_facts(unit.head).weight
+    weight = None if index is None or index >= len(unit.head.inputs) else unit.head.inputs[index]
+    weighs = is_recurrent(unit.head) or is_constant(weight)
+    output = None if wishes.output is not None and wishes.output.dynamic else wishes.output
+    named = (
+        ("input", wishes.input),
+        ("weight", wishes.weight if weighs else None),
+        ("correlation", None if index is None else wishes.correlation),
+        ("bias", wishes.bias if weighs and wishes.weight is not None and unit.bias_operand is not None else None),
+        ("sum", None if index is None else wishes.sum),
+        ("output", output),
+    )
+    words = [f"{name} {spec}" for name, spec in named if spec is not None]
+    if any(spec is not None for _, spec in named):
+        words += [f"one grid for its {share.value}" for share in sorted(wishes.share, key=lambda share: share.value)]
+    return "; ".join(words) or "float"
+
+
+# Planning: a canonical graph, its profile, a schema and a backend's limits in, a decision for every slot out.
+#
+# Nothing is touched. What the schema asks for and is not done is a refusal with its reason; nothing is downgraded.
 
 _WIDTHS = (*range(2, 17), 32)
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in _WIDTHS)

@@ -1,23 +1,134 @@
-"""Plans out of models that are quantized already: QDQ or operator form, from any tool.
-
-Passes lift what the model says to the values of a float graph (``graph.pinned``); here each becomes a decision "given".
-Nothing is chosen, no profile is needed, and writing the plan into the same model gives the very integers it came with.
-"""
+"""Plans out of models that are quantized already: QDQ or operator form, from any tool."""
 
 from collections.abc import Mapping
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.calibration import Unit, units_of
-from qbench.graph import Form, form_of, graph_digest, node_key, node_macs, pin_of
+from qbench.graph import (
+    Form,
+    constant_value,
+    form_of,
+    graph_digest,
+    input_at,
+    int_attribute,
+    node_key,
+    node_macs,
+    pin_of,
+)
+from qbench.numerics import QParams, QType
 from qbench.passes import plannable
-from qbench.quantization.candidates import Float
-from qbench.quantization.clips import ClipForm, clip_form
-from qbench.quantization.decision import Decision
-from qbench.quantization.engine_operators import engine_slots
-from qbench.quantization.pinned_grids import float_operand, pinned_slots
+from qbench.quantization.candidates import ClipForm, Float, clip_form
+from qbench.quantization.constant_qparams import float_operand, pinned_slots
+from qbench.quantization.decision import Decision, Dynamic, Given, KeptFloat
 from qbench.quantization.plan import Plan
-from qbench.quantization.slot import Slot
+from qbench.quantization.spec import Role, Slot
+
+# Operators of ONNX Runtime that quantize inside themselves, read as slots: no float graph stands for them here.
+#
+#     DynamicQuantizeLSTM  X dynamic; W [directions, inputs, 4 units] and R along the last axis or per direction
+#     MatMulNBits          B (N, K) in blocks along K, packed; the data float
+#     MatMulInteger, ConvInteger with scales that are not found behind them: both operands on grids of scale 1
+#
+# Source: ONNX Runtime 1.24, docs/ContribOperators.
+
+_Array = npt.NDArray[Any]
+_UINT8 = QType.parse("uint8")
+
+
+def engine_slots(node: ir.Node) -> dict[Slot, Decision]:
+    """Slot → decision for such an operator; empty for every other."""
+    match (node.domain, node.op_type):
+        case ("com.microsoft", "DynamicQuantizeLSTM"):
+            return {
+                _slot(node, Role.INPUT, 0): Dynamic(_UINT8),
+                _slot(node, Role.WEIGHT, 1): _weight(node, 1, scale=8, point=9),
+                _slot(node, Role.WEIGHT, 2): _weight(node, 2, scale=10, point=11),
+            }
+        case ("com.microsoft", "MatMulNBits"):
+            return {
+                _slot(node, Role.INPUT, 0): KeptFloat("the operator takes reals"),
+                _slot(node, Role.WEIGHT, 1): _blocks(node),
+            }
+        case ("", "MatMulInteger" | "ConvInteger"):
+            return {
+                _slot(node, Role.INPUT, 0): _raw(node, 0, point=2),
+                _slot(node, Role.WEIGHT, 1): _raw(node, 1, point=3),
+            }
+        case _:
+            return {}
+
+
+def _slot(node: ir.Node, role: Role, index: int) -> Slot:
+    value = node.inputs[index]
+    return Slot(node_key(node), role, index, "" if value is None else value.name or "")
+
+
+def _weight(node: ir.Node, index: int, *, scale: int, point: int) -> Decision:
+    """One scale, one a direction (axis 0), or one a column where there is one direction (axis 2)."""
+    scales, points, levels = _constant(node, scale), _constant(node, point), node.inputs[index]
+    if scales is None or levels is None or levels.dtype is None:
+        return KeptFloat("its scales are computed")
+    zeros = np.zeros(scales.shape, np.int64) if points is None else points.astype(np.int64)
+    qtype, source = QType.parse(levels.dtype.name.lower()), f"the {node.op_type} '{node_key(node)}'"
+    if scales.size == 1:
+        return Given(QParams(scales.reshape(()), zeros.reshape(()), qtype), source)
+    if scales.ndim == 1:
+        return Given(QParams(scales, zeros, qtype, axis=0), source)
+    if scales.shape[0] == 1:
+        return Given(QParams(scales[0], zeros.reshape(scales.shape)[0], qtype, axis=2), source)
+    return KeptFloat(f"its grids, scales of shape {scales.shape}, have no form here")
+
+
+def _blocks(node: ir.Node) -> Decision:
+    size, bits = int_attribute(node, "block_size", 32), int_attribute(node, "bits", 4)
+    rows, scales = int_attribute(node, "N", 1), _constant(node, 2)
+    if scales is None:
+        return KeptFloat("its scales are computed")
+    if not (np.isfinite(scales) & (scales > 0)).all():
+        return KeptFloat("some of its scales are not positive, as ONNX Runtime chooses them for symmetric blocks")
+    shape = (rows, scales.size // rows)
+    points = _constant(node, 3)
+    zeros = np.full(shape, 1 << (bits - 1), np.int64)
+    if points is not None and points.dtype == np.uint8:
+        zeros = _unpacked(points.reshape(rows, -1), bits)[:, : shape[1]]
+    elif points is not None:
+        return KeptFloat("its zero points are real numbers")
+    grid = QParams(scales.reshape(shape), zeros, QType.parse(f"uint{bits}"), axis=1, block_size=size)
+    return Given(grid, f"the MatMulNBits '{node_key(node)}'")
+
+
+def _unpacked(packed: _Array, bits: int) -> npt.NDArray[np.int64]:
+    """Rows of bytes as rows of numbers of ``bits`` bits, the lowest first."""
+    per_byte = 8 // bits
+    parts = [(packed >> (bits * part)) & ((1 << bits) - 1) for part in range(per_byte)]
+    return np.stack(parts, axis=-1).reshape(packed.shape[0], -1).astype(np.int64)
+
+
+def _raw(node: ir.Node, index: int, *, point: int) -> Decision:
+    """Integers as they are multiplied: less a zero point, of a scale that is applied somewhere else."""
+    value, zero = node.inputs[index], _constant(node, point)
+    if value is None or value.dtype is None or (zero is None and input_at(node, point) is not None):
+        return Dynamic(_UINT8)
+    qtype = QType.parse(value.dtype.name.lower())
+    if zero is not None and zero.size != 1:
+        return KeptFloat("its scales are applied somewhere else")
+    offset = 0 if zero is None else int(zero.reshape(()))
+    return Given(QParams(1.0, offset, qtype), f"the {node.op_type} '{node_key(node)}', scaled somewhere else")
+
+
+def _constant(node: ir.Node, index: int) -> _Array | None:
+    return constant_value(input_at(node, index))
+
+
+# Plans out of models that are quantized already: QDQ or operator form, from any tool.
+#
+# Passes lift what the model says to the values of a float graph (``graph.pinned``); here each becomes a decision
+# "given". Nothing is chosen, no profile is needed, and writing the plan into the same model gives the very integers it
+# came with.
 
 GIVEN = "given"
 """The schema of a plan that was read out of a model."""

@@ -1,27 +1,141 @@
-"""What a schema says: rules that match operators, and for each the specs of the slots it speaks about.
+"""What a schema says: rules that match operators, and for each the specs of the slots it speaks about."""
 
-For every slot of a unit the first rule that matches the unit and speaks about that slot decides. A slot that no rule
-speaks about stays float; a bias that no rule speaks about is int32 at the product's scale, where products are integers.
-"""
-
+import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 from qbench.errors import InputError, unknown_name
 from qbench.passes import CANONICAL
-from qbench.quantization.bias_spec import FLOAT_BIAS, BiasSpec
-from qbench.quantization.rule import Rule, Share
-from qbench.quantization.slot import Role
-from qbench.quantization.spec import Granularity, Spec
+from qbench.quantization.spec import FLOAT_BIAS, BiasSpec, Granularity, Role, Spec
 from qbench.storage import read_toml, value_from_table
+
+# One rule of a schema: which units it matches, and the specs of the slots that it speaks about.
+
+
+class Share(enum.Enum):
+    """Which values of a unit have one grid: all computed ``inputs``, or the ``output`` and the first input."""
+
+    INPUTS = "inputs"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """Units that match, and what is asked of their slots.
+
+    A unit matches when its head is of one of ``operators`` and its name fits one of ``names`` (none given: all do),
+    and when it is among the ``first`` or the ``last`` so many of those. A rule speaks about the slots that it has a
+    spec for or keeps in float; one that has neither keeps the whole unit in float.
+
+    Args:
+        operators: kinds, as in ``Conv``.
+        names: patterns of node names with ``*``, ``?`` and ``[…]``.
+        first, last: how many of the units that match otherwise, in graph order from the front or from the back.
+        activation: for inputs and outputs.
+        input, output: for one side only, before ``activation``.
+        weight: for constants that are multiplied.
+        correlation, sum: for the product before its bias, and for the result before its clip.
+        bias: how it is added; where no rule says so, int32 at the product's scale.
+        keep_float: slots that stay float.
+        share: values of the unit that have one grid; the first rule with any decides.
+        reason: why, for a rule that keeps something in float.
+
+    Raises:
+        ValueError: a count below one, a spec that no slot of the rule has, or one that its slot cannot have.
+    """
+
+    operators: tuple[str, ...] = ()
+    names: tuple[str, ...] = ()
+    first: int | None = None
+    last: int | None = None
+    activation: Spec | None = None
+    input: Spec | None = None
+    output: Spec | None = None
+    weight: Spec | None = None
+    correlation: Spec | None = None
+    sum: Spec | None = None
+    bias: BiasSpec | None = None
+    keep_float: tuple[Role, ...] = ()
+    share: tuple[Share, ...] = ()
+    reason: str = ""
+
+    def __post_init__(self) -> None:
+        for count in (self.first, self.last):
+            if count is not None and count < 1:
+                raise ValueError(f"'first' and 'last' count from 1, not {count}")
+        for role in self.keep_float:
+            if getattr(self, role.value) is not None:
+                raise ValueError(f"a spec for '{role.value}', which 'keep_float' keeps in float")
+        sides = (Role.INPUT, Role.OUTPUT)
+        if self.activation is not None and all(self._spec(r) is not self.activation for r in sides):
+            raise ValueError("'activation' beside settings for both 'input' and 'output'")
+        for role in Role:
+            spec = self.spec_of(role)
+            if spec is not None and role is not Role.WEIGHT and spec.granularity is Granularity.BLOCK:
+                raise ValueError(f"blocks for '{role.value}': only weights have them")
+            if spec is not None and role not in sides and spec.dynamic:
+                raise ValueError(f"dynamic parameters for '{role.value}': only inputs and outputs have them")
+
+    def fits(self, operator: str, name: str) -> bool:
+        """Whether a unit of kind ``operator`` called ``name`` matches, wherever it stands."""
+        if self.operators and operator not in self.operators:
+            return False
+        return not self.names or any(fnmatchcase(name, pattern) for pattern in self.names)
+
+    def speaks_about(self, role: Role) -> bool:
+        """Whether it decides about slots of ``role``."""
+        if self._keeps_all:
+            return True
+        given = self.bias if role is Role.BIAS else self._spec(role)
+        return given is not None or role in self.keep_float
+
+    def spec_of(self, role: Role) -> Spec | None:
+        """What it asks of a slot that is no bias; None is float, where it speaks."""
+        return None if role is Role.BIAS else self._spec(role)
+
+    @property
+    def _keeps_all(self) -> bool:
+        specs = (self.activation, self.input, self.output, self.weight, self.correlation, self.sum, self.bias)
+        return not self.keep_float and not self.share and all(spec is None for spec in specs)
+
+    def _spec(self, role: Role) -> Spec | None:
+        if role in self.keep_float:
+            return None
+        match role:
+            case Role.INPUT:
+                return self.input or self.activation
+            case Role.OUTPUT:
+                return self.output or self.activation
+            case Role.WEIGHT:
+                return self.weight
+            case Role.CORRELATION:
+                return self.correlation
+            case Role.SUM:
+                return self.sum
+            case Role.BIAS:
+                return None
+
+    def __str__(self) -> str:
+        words = [f"operators {', '.join(self.operators)}"] * bool(self.operators)
+        words += [f"names {', '.join(self.names)}"] * bool(self.names)
+        words += [f"first {self.first}"] * (self.first is not None) + [f"last {self.last}"] * (self.last is not None)
+        return "; ".join(words) or "every unit"
+
+
+# What a schema says: rules that match operators, and for each the specs of the slots it speaks about.
+#
+# For every slot of a unit the first rule that matches the unit and speaks about that slot decides. A slot that no rule
+# speaks about stays float; a bias that no rule speaks about is int32 at the product's scale, where products are
+# integers.
 
 SUFFIX = ".toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wishes:
+class SlotOptions:
     """What a schema asks of the slots of one unit; None is float.
 
     ``reason`` says why, of a unit that a rule keeps in float; ``rules`` are the indices of the rules that spoke.
@@ -94,14 +208,14 @@ class Schema:
         specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)
         return any(spec is not None and not spec.dynamic and spec.fixed is None for spec in specs)
 
-    def wishes_of(self, units: Sequence[tuple[str, str]]) -> tuple[Wishes, ...]:
+    def wishes_of(self, units: Sequence[tuple[str, str]]) -> tuple[SlotOptions, ...]:
         """What is asked of each of ``units``, (operator, name) in graph order: positions count over all of them."""
         matching = [_matching(rule, units) for rule in self.rules]
         return tuple(
             self._wishes(tuple(i for i, found in enumerate(matching) if at in found)) for at in range(len(units))
         )
 
-    def idle_rules(self, wishes: Sequence[Wishes]) -> tuple[str, ...]:
+    def idle_rules(self, wishes: Sequence[SlotOptions]) -> tuple[str, ...]:
         """The rules that spoke in none of ``wishes``, counted from 1 and in words."""
         spoke = {index for one in wishes for index in one.rules}
         return tuple(f"rule {i + 1} ({rule})" for i, rule in enumerate(self.rules) if i not in spoke)
@@ -110,12 +224,12 @@ class Schema:
         """This schema with further ``rules`` tried first: an override."""
         return replace(self, rules=rules + self.rules)
 
-    def _wishes(self, matching: Sequence[int]) -> Wishes:
+    def _wishes(self, matching: Sequence[int]) -> SlotOptions:
         deciding = {role: next((i for i in matching if self.rules[i].speaks_about(role)), None) for role in Role}
         sharing = next((i for i in matching if self.rules[i].share), None)
         rules = tuple(sorted({index for index in (*deciding.values(), sharing) if index is not None}))
         specs = {r: None if i is None else self.rules[i].spec_of(r) for r, i in deciding.items()}
-        return Wishes(
+        return SlotOptions(
             input=specs[Role.INPUT],
             weight=specs[Role.WEIGHT],
             correlation=specs[Role.CORRELATION],

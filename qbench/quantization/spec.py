@@ -1,12 +1,138 @@
-"""How one tensor is to be quantized: grid, family, granularity, kind of scale, and where its range comes from."""
+"""How one tensor or bias is to be quantized, the slots of a node, and what a backend cannot do."""
 
 import enum
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast, get_args
+from types import MappingProxyType
+from typing import Any, cast, get_args
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
 
 from qbench.calibration import RangeMethod, get_range_method
+from qbench.graph import Capabilities, ZeroPoints
 from qbench.numerics import GridKind, QParams, QType, ScaleKind, Symmetry
+
+# How a bias is to be added: on whose grid, in how many bits, and at whose scale the sum is.
+
+
+class BiasKind(enum.Enum):
+    """Where the grid of a bias comes from: the scales of input and weight, its own range, or the correlation's grid."""
+
+    DERIVED = "derived"
+    OWN = "own"
+    SHARED = "shared"
+    FLOAT = "float"
+
+
+class Finer(enum.Enum):
+    """On whose grid product and bias are added when the bias has a scale of its own.
+
+    CHOSEN: on the finer of the two, which loses nothing. PRODUCT: on the product's, so that a bias finer than it is
+    rounded to it. BIAS: on the bias's, so that a product finer than it is rounded to it.
+    """
+
+    CHOSEN = "chosen"
+    PRODUCT = "product"
+    BIAS = "bias"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BiasSpec:
+    """What a bias is added as.
+
+    Args:
+        kind: ``derived``: int32 at scale(input) · scale(weight); ``own``: at a scale of its own, symmetric, one a
+            tensor; ``shared``: on the grid of the unit's correlation, which then covers both; ``float``.
+        qtype: the grid of an ``own`` one.
+        scale_kind: of an ``own`` one.
+        finer: whose grid the sum has when the bias's is its own.
+
+    Raises:
+        ValueError, InputError: an unsigned or unknown grid, or settings of an own grid without one.
+    """
+
+    kind: BiasKind = BiasKind.DERIVED
+    qtype: str = "int32"
+    scale_kind: str = "real"
+    finer: Finer = Finer.CHOSEN
+
+    def __post_init__(self) -> None:
+        if not QType.parse(self.qtype).signed:
+            raise ValueError(f"the unsigned {self.qtype} for a bias")
+        if self.scale_kind not in get_args(ScaleKind):
+            raise ValueError(f"{self.scale_kind!r}, which is none of {', '.join(get_args(ScaleKind))}")
+        own = (self.qtype, self.scale_kind, self.finer)
+        if self.kind is not BiasKind.OWN and own != ("int32", "real", Finer.CHOSEN):
+            raise ValueError(f"'qtype', 'scale_kind' or 'finer' for a bias of kind '{self.kind.value}', not 'own'")
+
+    @property
+    def grid_kind(self) -> GridKind:
+        """The grid of an ``own`` one, without its scale."""
+        return GridKind(QType.parse(self.qtype), "symmetric", scale_kind=cast(ScaleKind, self.scale_kind))
+
+    def __str__(self) -> str:
+        if self.kind is not BiasKind.OWN:
+            return _BIASES[self.kind]
+        words = [f"{self.qtype} at a scale of its own"]
+        words += [self.scale_kind] * (self.scale_kind != "real")
+        words += [f"added on the grid of the {self.finer.value}"] * (self.finer is not Finer.CHOSEN)
+        return ", ".join(words)
+
+
+_BIASES: Mapping[BiasKind, str] = MappingProxyType(
+    {
+        BiasKind.DERIVED: "int32 at the product's scale",
+        BiasKind.SHARED: "on the correlation's grid",
+        BiasKind.FLOAT: "float",
+    }
+)
+FLOAT_BIAS = BiasSpec(kind=BiasKind.FLOAT)
+
+
+# Slots: the places of a node that can have parameters.
+#
+#     x ──input──┐
+#                × ──correlation──┐
+#     w ──weight─┘                + ──sum── clip ──output──
+#     b ──bias────────────────────┘
+#
+# An integer machine that adds the bias in the accumulator has no grid for correlation and sum; a schema that asks for
+# one names canonical passes that split the bias off, so that both are values of the graph.
+
+
+class Role(enum.Enum):
+    """What a tensor is to the node it stands at."""
+
+    INPUT = "input"
+    WEIGHT = "weight"
+    CORRELATION = "correlation"
+    BIAS = "bias"
+    SUM = "sum"
+    OUTPUT = "output"
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The ``index``-th input (or output) of node ``node``, which is ``value``.
+
+    WEIGHT is every constant that meets data in a product or a sum, BIAS one that is added in the accumulator;
+    CORRELATION is the product before the bias, SUM the result before a clip, OUTPUT what leaves the unit.
+    """
+
+    node: str
+    role: Role
+    index: int
+    value: str
+
+    def __str__(self) -> str:
+        return f"{self.node}.{self.role.value}[{self.index}]"
+
+
+# How one tensor is to be quantized: grid, family, granularity, kind of scale, and where its range comes from.
 
 
 class Granularity(enum.Enum):
@@ -121,3 +247,114 @@ class Spec:
         elif self.range_method != "minmax":
             words.append(self.range_method)
         return " ".join(words)
+
+
+# The ONNX element types that hold levels, and levels as tensors of them.
+#
+# constants      the narrowest of 4, 8, 16 and 32 bits
+# activations    the narrowest of 8, 16 and 32: optimized sessions of ONNX Runtime (1.31) fail on a QuantizeLinear to 4
+#                bits or drop a Relu before it, whatever its zero point; in 8 bits they count them in integers
+#
+# A grid narrower than its element type needs a clip, which ONNX Runtime has of 8 bits, not of 4 and 16.
+
+_CLIPPED = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
+
+
+def constant_dtype(qtype: QType) -> ir.DataType:
+    """The element type that stores a constant's levels."""
+    return _dtype(qtype, (4, 8, 16, 32))
+
+
+def activation_dtype(qtype: QType) -> ir.DataType:
+    """The element type that a QuantizeLinear onto the grid gives; of 32 bits there is no such operator."""
+    return _dtype(qtype, (8, 16, 32))
+
+
+def saturates_at(dtype: ir.DataType) -> tuple[int, int]:
+    """The ends of ``dtype``, where a QuantizeLinear onto it saturates."""
+    signed = dtype.name.startswith("INT")
+    ends = QType(dtype.bitwidth, signed)
+    return ends.qmin, ends.qmax
+
+
+def clips_levels(dtype: ir.DataType) -> bool:
+    """Whether levels of ``dtype`` can be clipped as integers."""
+    return dtype in _CLIPPED
+
+
+def stored(levels: npt.NDArray[Any], dtype: ir.DataType) -> ir.TensorProtocol:
+    """Levels as a tensor of ``dtype``, packed where that is narrower than a byte."""
+    if dtype.bitwidth < 8:
+        narrow = getattr(ml_dtypes, dtype.name.lower())
+        return ir.tensor(levels.astype(narrow), dtype=dtype)
+    return ir.tensor(levels.astype(dtype.numpy(), copy=False), dtype=dtype)
+
+
+def end_values(qparams: QParams, levels: tuple[int, int], rank: int | None) -> tuple[npt.NDArray[np.float32], ...]:
+    """The real values of two levels, float32; per channel in a form that broadcasts against ``rank`` dimensions."""
+    shape: tuple[int, ...] = ()
+    if qparams.axis is not None:
+        assert rank is not None
+        shape = tuple(qparams.scale.size if i == qparams.axis % rank else 1 for i in range(rank))
+    centred = (np.asarray(level - qparams.zero_point).reshape(shape) for level in levels)
+    return tuple(np.asarray(c.astype(np.float32) * qparams.scale.reshape(shape), np.float32) for c in centred)
+
+
+def _dtype(qtype: QType, widths: tuple[int, ...]) -> ir.DataType:
+    width = next(width for width in widths if qtype.bits <= width)
+    return ir.DataType[f"{'' if qtype.signed else 'U'}INT{width}"]
+
+
+# What of a spec a backend, or ONNX, cannot do: a sentence for each limit.
+#
+# A grid of a width that ONNX has no type for is stored in a wider one, so a backend takes it that takes either.
+
+
+def beyond_activations(spec: Spec, capabilities: Capabilities, *, moved: bool) -> str | None:
+    """What of ``spec`` for values cannot be had; ``moved``: for an operator that only moves them."""
+    if not _known(spec, activation_dtype(spec.kind.qtype), capabilities.activation_qtypes):
+        return f"the backend has no {spec.qtype} activations"
+    if spec.dynamic:
+        return _beyond_dynamic(spec, capabilities)
+    if spec.granularity is Granularity.BLOCK:
+        return "activations have no blocks"
+    if spec.granularity is Granularity.CHANNEL:
+        if not capabilities.activation_per_channel:
+            return "the backend has no activations per channel: theirs is one grid a tensor"
+        if moved:
+            return "a grid per channel does not follow values that are moved"
+    return None
+
+
+def beyond_weights(spec: Spec, capabilities: Capabilities) -> str | None:
+    """What of ``spec`` for weights cannot be had."""
+    if spec.granularity is Granularity.CHANNEL and not capabilities.weight_per_channel:
+        return "the backend has no weights per channel"
+    if spec.granularity is Granularity.BLOCK and not capabilities.weight_per_block:
+        return "the backend has no weights per block"
+    known = _known(spec, constant_dtype(spec.kind.qtype), capabilities.weight_qtypes)
+    return None if known else f"the backend has no {spec.qtype} weights"
+
+
+def beyond_zero_point(qparams: QParams, capabilities: Capabilities) -> str | None:
+    """Why the backend cannot count with the zero points of ``qparams`` (of a value); None when it can."""
+    if capabilities.zero_points is ZeroPoints.ANY:
+        return None
+    lowest = capabilities.zero_points is ZeroPoints.ZERO_OR_QMIN
+    allowed = {0, qparams.qtype.qmin} if lowest else {0}
+    beyond = sorted({int(point) for point in qparams.zero_point.reshape(-1)} - allowed)
+    if not beyond:
+        return None
+    return f"its zero point is {beyond[0]}, and the backend counts with {capabilities.zero_points.value} only"
+
+
+def _beyond_dynamic(spec: Spec, capabilities: Capabilities) -> str | None:
+    if not capabilities.dynamic:
+        return "the backend has no parameters that are computed at run time"
+    if (spec.qtype, spec.symmetry, spec.scale_kind, spec.narrow_range) == ("uint8", "asymmetric", "real", False):
+        return None
+    return f"DynamicQuantizeLinear makes uint8 asymmetric, not {spec}"
+
+
+def _known(spec: Spec, stored_as: ir.DataType, names: frozenset[str]) -> bool:
+    return spec.qtype in names or stored_as.name.lower() in names

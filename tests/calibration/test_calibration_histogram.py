@@ -15,10 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbench.calibration import Histogram, Statistics
-from qbench.calibration.cells import MAGNITUDES, exponents_of, keys_of, signs_of, tops_of
-from qbench.calibration.counting import MOST, Counter, compiled, count_with_numpy, new_table, unpacked
+from qbench.calibration.float_bins import (
+    MAGNITUDES,
+    MOST,
+    Counter,
+    compiled,
+    count_with_numpy,
+    exponents_of,
+    keys_of,
+    new_table,
+    signs_of,
+    tops_of,
+    unpacked,
+)
 from qbench.calibration.observer import Observer
-from qbench.calibration.statistics_text import packed_histogram, unpacked_histogram
+from qbench.calibration.statistics import packed_histogram, unpacked_histogram
 from qbench.calibration.watched import WatchedValue
 from qbench.errors import InputError
 

@@ -12,8 +12,8 @@ import pytest
 from onnxruntime.quantization.calibrate import HistogramCollector
 
 from qbench.calibration import Distribution, Statistics, get_range_method
-from qbench.calibration.ranges.glow_kl import rescaled
-from qbench.calibration.ranges.smoothed_divergence import Curve
+from qbench.calibration.ranges.glow import rescaled
+from qbench.calibration.ranges.tvm import Curve
 from qbench.numerics import GridKind, QType
 
 INT8 = GridKind(QType.parse("int8"), "symmetric")

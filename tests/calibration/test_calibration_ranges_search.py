@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 
 from qbench.calibration import Distribution, Statistics, get_range_method
-from qbench.calibration.ranges.divergence import WindowSums, divergences, even_edges
-from qbench.calibration.ranges.rounding_error import ErrorOfPoints, ErrorOfRows
+from qbench.calibration.ranges.entropy import WindowSums, divergences, even_edges
+from qbench.calibration.ranges.least_error import ErrorOfPoints, ErrorOfRows
 from qbench.numerics import GridKind, QType, dequantize, quantize
 
 REAL = [

@@ -12,7 +12,7 @@ from qbench.backends import Backend, Feeds, IntegerBackend, get_backend
 from qbench.cli.own_subject import build_subject
 from qbench.diagnosis.target import Target, watches_itself
 from qbench.evaluation import SharedWork
-from qbench.interpreter import Around
+from qbench.interpreter import KernelWrapper
 from qbench.numerics import get_arithmetic
 from qbench.quantization import get_schema
 from qbench.storage import Cache
@@ -25,7 +25,7 @@ def digits() -> SharedWork:
     return SharedWork(subject, cache, get_backend("ort-cpu"), "here")
 
 
-def machine(around: Around | None = None, arithmetic: str = "ort-x64") -> IntegerBackend:
+def machine(around: KernelWrapper | None = None, arithmetic: str = "ort-x64") -> IntegerBackend:
     return IntegerBackend(arithmetic=get_arithmetic(arithmetic), around=around)
 
 

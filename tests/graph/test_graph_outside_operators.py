@@ -24,8 +24,7 @@ from qbench.graph import (
 from qbench.interpreter import Program
 from qbench.numerics import QParams, QType, dequantize, get_arithmetic, quantize
 from qbench.passes import assert_effect, canonicalize, declined, lower_to_machines
-from qbench.passes.rewrites.merge_requantize import MergeRequantize
-from qbench.passes.rewrites.requantize_into_producer import RequantizeIntoProducer
+from qbench.passes.rewrites.requantize import MergeRequantize, RequantizeIntoProducer
 from qbench.quantization import make_plan, quantize_model
 
 TEXT = """<ir_version: 10, opset_import: ["" : 21, "acme" : 1]>

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from qbench.backends.integer import IntegerBackend
 from qbench.errors import InputError
 from qbench.interpreter import BatchError, Means, best_means, counting_means
-from qbench.interpreter.batch_error import broadcast
+from qbench.interpreter.arrays import broadcast
 from qbench.numerics import get_arithmetic
 
 CONSTANTS: Mapping[str, Any] = {

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from one_node import Array, counted, engine, levels_of, model_of, product_of, register_of
 
-from qbench.interpreter.engine import Pairs, pairs_here
+from qbench.interpreter.gemm import Pairs, pairs_here
 from qbench.interpreter.windows import Windows, channels_last
 from qbench.numerics import Quantizing, Rounding, get_arithmetic
 

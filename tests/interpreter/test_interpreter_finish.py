@@ -11,8 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from qbench.errors import InputError
-from qbench.interpreter.epilogue import Epilogue, Finish
-from qbench.interpreter.finish import finish
+from qbench.interpreter.finish import Epilogue, Finish, finish
 from qbench.interpreter.kernel import Counters
 from qbench.numerics import (
     Accumulator,
@@ -187,7 +186,7 @@ def test_machines_of_ones_own_are_compiled_too(scaling: Scaling, case: Case) -> 
 
 
 def test_numbers_for_all_columns_or_for_each_are_compiled_once() -> None:
-    from qbench.interpreter.compiled_levels import shifted_levels
+    from qbench.interpreter.compiled import shifted_levels
 
     machine = get_arithmetic("gemmlowp").at("Conv", "any")
     sums, grid = np.zeros((2, 3), np.int32), QParams(1.0, 0, QType.parse("int8"))

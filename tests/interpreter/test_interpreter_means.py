@@ -229,7 +229,7 @@ def test_an_averager_is_made_once_for_each_size(monkeypatch: pytest.MonkeyPatch)
         made.append(arguments)
         return averager(*arguments)
 
-    monkeypatch.setattr("qbench.interpreter.integer_kernels.averaging.averager", counting)
+    monkeypatch.setattr("qbench.interpreter.integer_kernels.pooling.averager", counting)
     proto = pooled("AveragePool", "<kernel_shape = [3, 3]>", "H")
     program = Program(lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES), get_arithmetic("gemmlowp"))
     for height in (6, 8, 6, 8):

@@ -11,7 +11,7 @@ from one_node import Array, counted, engine, levels_of, model_of, product_of, re
 
 from qbench.errors import UnsupportedError
 from qbench.interpreter import Counters, Program, counting_means
-from qbench.interpreter.engine import Pairs, pairs_here
+from qbench.interpreter.gemm import Pairs, pairs_here
 from qbench.numerics import Accumulator, get_arithmetic, requantize
 from qbench.numerics.arithmetic import Overflow, SumShape
 

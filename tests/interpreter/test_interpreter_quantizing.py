@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from qbench.interpreter.quantizing import quantizer
+from qbench.interpreter.integer_kernels.borders import quantizer
 from qbench.numerics import QParams, QType, get_arithmetic, list_arithmetics, quantize
 
 Array = np.ndarray[Any, Any]

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbench.interpreter import risky_pairs
-from qbench.interpreter.saturation import mender
+from qbench.interpreter.accumulate import mender
 
 Array = np.ndarray[Any, Any]
 

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from qbench.graph import clip_of_levels, constant_value, grid_of
 from qbench.passes import Pipeline, lower_to_machines, run_pipeline
-from qbench.passes.levels.thresholds import critical_reals
-from qbench.passes.rewrites.absorb_clip import AbsorbClip
-from qbench.passes.rewrites.clip_levels import ClipLevels
+from qbench.passes.levels.tables import critical_reals
+from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
 
 ABSORB, LEVELS = Pipeline((AbsorbClip(),)), Pipeline((ClipLevels(),))
 

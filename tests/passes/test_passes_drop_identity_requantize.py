@@ -7,7 +7,7 @@ from chains import Grid, chain, operators, run_machine, run_qdq, text
 from trees import assert_same, rewritten
 
 from qbench.passes import Pipeline, run_pipeline
-from qbench.passes.rewrites.drop_identity_requantize import DropIdentityRequantize
+from qbench.passes.rewrites.requantize import DropIdentityRequantize
 
 DROP = DropIdentityRequantize()
 LEVELS = {"x": np.arange(-128, 128).astype(np.int8)}

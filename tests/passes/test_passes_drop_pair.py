@@ -7,7 +7,7 @@ from chains import Grid, chain, operators, run_qdq, text
 from trees import rewritten
 
 from qbench.passes import Pipeline, Policy, run_pipeline, standard_pipeline
-from qbench.passes.rewrites.drop_pair import DropPair
+from qbench.passes.rewrites.pairs import DropPair
 
 DROP = DropPair()
 SEVEN = {"x": np.array([3.7], np.float32)}

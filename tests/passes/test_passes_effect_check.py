@@ -11,14 +11,13 @@ from chains import Grid, chain, text
 from qbench.errors import InputError
 from qbench.graph import constant_value
 from qbench.passes import EXACT, Effect, NameScope, PassVerdict, assert_effect, check_pass, run_pipeline, within
-from qbench.passes.constants import set_constant_operand
-from qbench.passes.effect_check.reach import reach_of
-from qbench.passes.effect_check.regions import Side, changed_regions
-from qbench.passes.effect_check.shrinking import shrunk
-from qbench.passes.effect_check.steps import step_of
+from qbench.passes.editing import set_constant_operand
+from qbench.passes.effect_check.regions import Side, changed_regions, step_of
+from qbench.passes.effect_check.trials import shrunk
+from qbench.passes.effect_check.verdicts import reach_of
 from qbench.passes.pipeline import Pipeline
-from qbench.passes.rewrites.merge_requantize import MergeRequantize
-from qbench.passes.rewrites.share_quantize import ShareQuantize
+from qbench.passes.rewrites.pairs import ShareQuantize
+from qbench.passes.rewrites.requantize import MergeRequantize
 
 
 @dataclass(frozen=True)

@@ -10,11 +10,15 @@ from qbench.backends import get_backend
 from qbench.errors import UnsupportedError
 from qbench.graph import constant_value, graph_digest
 from qbench.passes import canonicalize, plannable, rewrite
-from qbench.passes.canonical.equalize import Equalize
-from qbench.passes.canonical.equalizing_scales import SharedChannels, equalizing_scales
-from qbench.passes.canonical.linear_blocks import blocks_of, weight_of_blocks
-from qbench.passes.canonical.linear_pairs import linear_pairs
-from qbench.passes.canonical.open_clips import OpenClips
+from qbench.passes.canonical.equalize import (
+    Equalize,
+    OpenClips,
+    SharedChannels,
+    blocks_of,
+    equalizing_scales,
+    linear_pairs,
+    weight_of_blocks,
+)
 
 Array = np.ndarray
 

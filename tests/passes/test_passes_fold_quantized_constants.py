@@ -8,7 +8,7 @@ from qbench.graph import constant_value
 from qbench.numerics import QParams, dequantize, quantize
 from qbench.passes import Pipeline, Policy, assert_effect, lower_to_qoperator, run_pipeline
 from qbench.passes.effect import MACHINES
-from qbench.passes.rewrites.fold_quantized_constants import FoldQuantizedConstants
+from qbench.passes.rewrites.pairs import FoldQuantizedConstants
 
 PASSES = Pipeline((FoldQuantizedConstants(),))
 GRIDS = [

@@ -8,7 +8,7 @@ from onnx import TensorProto, helper, numpy_helper
 from operator_cases.float_sweep import by_engine
 
 from qbench.passes import canonicalize
-from qbench.passes.canonical.fold_constants import FoldConstants
+from qbench.passes.canonical.constants import FoldConstants
 
 
 def _model(nodes: list[onnx.NodeProto], constants: dict[str, np.ndarray], opset: int) -> onnx.ModelProto:

@@ -13,7 +13,7 @@ from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.graph import constant_value, float_attribute
 from qbench.passes import canonicalize, rewrite
-from qbench.passes.canonical.fold_gemm_factors import FoldGemmFactors
+from qbench.passes.canonical.constants import FoldGemmFactors
 from qbench.quantization import Role, make_plan, quantize_model
 
 Array = np.ndarray[Any, Any]

@@ -4,7 +4,7 @@ import onnx_ir as ir
 import pytest
 
 from qbench.graph import clip_of_levels, model_bytes
-from qbench.passes.qdq.lift_pairs import LiftPairs
+from qbench.passes.qdq.import_qdq import LiftPairs
 
 CLIP = "k = Clip(q, low, high)"
 BODIES = {

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from qbench.graph import clip_of_levels, constant_value
 from qbench.passes import Pipeline, Policy, run_pipeline
-from qbench.passes.rewrites.merge_requantize import MergeRequantize
+from qbench.passes.rewrites.requantize import MergeRequantize
 
 
 def limits(model: ir.Model) -> list[tuple[int, int]]:

@@ -14,8 +14,8 @@ from chains import Grid, chain, text
 
 from qbench.graph import constant_value
 from qbench.passes import EXACT, Effect, EffectKind, NameScope, catalogue, check_pass, within
-from qbench.passes.constants import set_constant_operand
-from qbench.passes.rewrites.merge_requantize import MergeRequantize
+from qbench.passes.editing import set_constant_operand
+from qbench.passes.rewrites.requantize import MergeRequantize
 
 Edit = Callable[[ir.Model], bool]
 

@@ -6,7 +6,7 @@ from operator_cases.graphs import RandomGraph
 
 from qbench.graph import graph_digest
 from qbench.passes import EffectKind, Pass, Pipeline, Policy, catalogue, run_pipeline, standard_pipeline
-from qbench.passes.effect_check.machines import running
+from qbench.passes.effect_check.verdicts import running
 
 _ALL = [catalogue().get(name) for name in catalogue().names()]
 EXACT = [one for one in _ALL if one.effect.kind is EffectKind.EXACT]

@@ -6,11 +6,13 @@ from hypothesis import given, settings
 from trees import GRIDS, STEPS, assert_same, feeds, rewritten, tree
 
 from qbench.passes import Pass
-from qbench.passes.rewrites.drop_identity_requantize import DropIdentityRequantize
-from qbench.passes.rewrites.merge_requantize import MergeRequantize
-from qbench.passes.rewrites.requantize_into_consumer import RequantizeIntoConsumer
-from qbench.passes.rewrites.requantize_into_dequantize import RequantizeIntoDequantize
-from qbench.passes.rewrites.requantize_into_producer import RequantizeIntoProducer
+from qbench.passes.rewrites.requantize import (
+    DropIdentityRequantize,
+    MergeRequantize,
+    RequantizeIntoConsumer,
+    RequantizeIntoDequantize,
+    RequantizeIntoProducer,
+)
 
 PASSES = (
     DropIdentityRequantize(),

@@ -7,7 +7,7 @@ from chains import Grid, operators, run_qdq, text
 from trees import assert_same, rewritten
 
 from qbench.passes import Pipeline, Policy, run_pipeline, standard_pipeline
-from qbench.passes.rewrites.requantize_into_consumer import RequantizeIntoConsumer
+from qbench.passes.rewrites.requantize import RequantizeIntoConsumer
 
 EXACT = RequantizeIntoConsumer()
 A, B = (side.astype(np.int8).reshape(1, 1, 256, 256) for side in np.meshgrid(range(-128, 128), range(-128, 128)))

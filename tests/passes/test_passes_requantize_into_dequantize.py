@@ -7,7 +7,7 @@ from chains import Grid, chain, operators, run_qdq, text
 from trees import assert_same, rewritten
 
 from qbench.passes import LOSSY, Pipeline, Policy, run_pipeline, standard_pipeline
-from qbench.passes.rewrites.requantize_into_dequantize import RequantizeIntoDequantize
+from qbench.passes.rewrites.requantize import RequantizeIntoDequantize
 
 EXACT = RequantizeIntoDequantize()
 LEVELS = {"x": np.arange(-128, 128).astype(np.int8)}

@@ -10,7 +10,7 @@ from trees import GRIDS, assert_same, rewritten, steps_of
 
 from qbench.graph import clip_of_levels, constant_value
 from qbench.passes import Pipeline, Policy, run_pipeline
-from qbench.passes.rewrites.requantize_into_producer import RequantizeIntoProducer
+from qbench.passes.rewrites.requantize import RequantizeIntoProducer
 
 EXACT = RequantizeIntoProducer()
 ONE = ["QuantizeLinear", "DequantizeLinear"]

@@ -5,7 +5,7 @@ import pytest
 from chains import operators, run_machine, run_qdq, text
 
 from qbench.passes import Pipeline, lower_to_machines, run_pipeline
-from qbench.passes.rewrites.share_quantize import ShareQuantize
+from qbench.passes.rewrites.pairs import ShareQuantize
 
 SHARE = Pipeline((ShareQuantize(),))
 CONSTANTS = ["float s = {0.5}", "float t = {0.25}", "int8 z = {3}", "int8 l = {0}", "int8 h = {9}", "float o = {4.0}"]

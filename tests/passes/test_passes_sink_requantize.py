@@ -7,7 +7,7 @@ from chains import operators, run_machine, run_qdq, text
 
 from qbench.graph import check_convention, clip_of_levels, constant_value
 from qbench.passes import Pipeline, assert_effect, run_pipeline
-from qbench.passes.rewrites.merge_requantize import MergeRequantize
+from qbench.passes.rewrites.requantize import MergeRequantize
 from qbench.passes.rewrites.sink_requantize import SinkRequantize
 
 CONSTANTS = [

@@ -8,8 +8,8 @@ from test_passes_zoo import bits, quantized
 from qbench.graph import graph_digest
 from qbench.passes import Pipeline, Shared, run_pipeline, storage_cost
 from qbench.passes.rewrites.function_tables import FunctionTables
+from qbench.passes.rewrites.pairs import ShareQuantize
 from qbench.passes.rewrites.rebase import RebaseInt8, RebaseUint8
-from qbench.passes.rewrites.share_quantize import ShareQuantize
 
 pytestmark = pytest.mark.slow
 

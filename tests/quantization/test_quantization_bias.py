@@ -33,7 +33,7 @@ from qbench.quantization import (
     quantize_model,
     save_plan,
 )
-from qbench.quantization.saturation import saturated_entries
+from qbench.quantization.constant_qparams import saturated_entries
 
 POW2 = Spec(qtype="int8", symmetry="symmetric", scale_kind="pow2")
 POW2_WEIGHT = Spec(qtype="int8", symmetry="symmetric", scale_kind="pow2", narrow_range=True)

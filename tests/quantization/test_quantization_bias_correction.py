@@ -33,7 +33,7 @@ from qbench.quantization import (
     quantize_model,
     save_plan,
 )
-from qbench.quantization.written_bias import BiasPlace, move_bias
+from qbench.quantization.bias_correction import BiasPlace, move_bias
 
 Array = np.ndarray
 ENGINE = get_backend("ort-cpu-noopt")

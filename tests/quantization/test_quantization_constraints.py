@@ -14,8 +14,7 @@ from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.numerics import QParams, QType
 from qbench.quantization import Fixed, Plan, Role, Rule, Schema, Shared, Spec, Static, make_plan, quantize_model
-from qbench.quantization.clips import ClipForm, clip_form
-from qbench.quantization.constraints import fixed_interval
+from qbench.quantization.candidates import ClipForm, clip_form, fixed_interval
 
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
 INT8 = Spec(qtype="int8", symmetry="symmetric", narrow_range=True)

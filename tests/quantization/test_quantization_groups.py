@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qbench.numerics import QParams, QType
 from qbench.quantization import Dynamic, Given, KeptFloat, Spec
-from qbench.quantization.groups import Claims, Groups
+from qbench.quantization.value_qparams import Claims, Groups
 
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
 INT8 = Spec(qtype="int8", symmetry="symmetric")

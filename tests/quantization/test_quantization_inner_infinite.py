@@ -7,7 +7,7 @@ import pytest
 from quantization_subjects import conv_relu, feeds_of
 
 from qbench.calibration import Distribution, calibrate
-from qbench.calibration.ranges.mse import Mse
+from qbench.calibration.ranges.least_error import Mse
 from qbench.errors import InputError
 from qbench.numerics import GridKind, Interval
 from qbench.quantization import Ranges, Rule, Schema, Spec, make_plan

@@ -14,8 +14,8 @@ from qbench.calibration import calibrate
 from qbench.errors import InputError
 from qbench.numerics import QParams, QType
 from qbench.quantization import Role, Static, load_plan, make_plan, save_plan
-from qbench.quantization.bias import bias_qparams, raised_for_bias, without_dead_channels
-from qbench.quantization.plan_text import plan_digest
+from qbench.quantization.internal_qparams import bias_qparams, raised_for_bias, without_dead_channels
+from qbench.quantization.plan import plan_digest
 
 INT8 = QType.parse("int8")
 

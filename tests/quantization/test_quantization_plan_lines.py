@@ -32,9 +32,8 @@ from qbench.quantization import (
     make_plan,
     save_plan,
 )
-from qbench.quantization.candidates import Float
-from qbench.quantization.clips import ClipForm
-from qbench.quantization.plan_lines import letters
+from qbench.quantization.candidates import ClipForm, Float
+from qbench.quantization.plan import letters
 
 UINT8 = Spec(qtype="uint8", symmetry="asymmetric")
 CHANNELS = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL, narrow_range=True)

@@ -19,8 +19,8 @@ from qbench.quantization import (
     Rule,
     Schema,
     Share,
+    SlotOptions,
     Spec,
-    Wishes,
     get_schema,
     schema_from_table,
 )
@@ -338,8 +338,8 @@ def test_a_rule_in_words_and_wishes_in_words(rule: Rule) -> None:
 
 
 def test_wishes_say_float_when_nothing_is_asked() -> None:
-    assert str(Wishes()) == "float"
-    assert Wishes().silent
+    assert str(SlotOptions()) == "float"
+    assert SlotOptions().silent
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])

@@ -13,8 +13,7 @@ from qbench.calibration.ranges import MinMax
 from qbench.errors import InputError
 from qbench.extension import Extension
 from qbench.quantization import BiasKind, BiasSpec, Granularity, Rule, Schema, Spec, catalogue, get_schema
-from qbench.quantization.builtin import builtin_schemas
-from qbench.quantization.grammar import FORM, SchemaGrammar, SchemaName
+from qbench.quantization.grammar import FORM, SchemaGrammar, SchemaName, builtin_schemas
 
 WEIGHT = Spec(qtype="int8", symmetry="symmetric", narrow_range=True)
 
@@ -81,7 +80,7 @@ def test_words(name: str, activation: str, weight: str, bias: str) -> None:
 
 def test_the_method_is_of_what_the_family_is_of(monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = Extension(name="acme", range_methods={"acme-range_2": lambda: MinMax})
-    for module in ("qbench.quantization.grammar", "qbench.calibration.ranges.named"):
+    for module in ("qbench.quantization.grammar", "qbench.calibration.ranges.registry"):
         monkeypatch.setattr(f"{module}.installed_extensions", lambda: (theirs,))
     both, alone = only("w8a8_sym_pc_bias8_acme-range_2"), only("w4_sym_b32_acme-range_2")
     assert both.activation is not None

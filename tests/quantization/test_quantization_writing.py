@@ -36,7 +36,7 @@ from qbench.quantization import (
     make_plan,
     quantize_model,
 )
-from qbench.quantization.clips import ClipForm, clip_form
+from qbench.quantization.candidates import ClipForm, clip_form
 
 ENGINES = ("ort-cpu", "ort-cpu-noopt", "onnx-reference")
 Array = np.ndarray[Any, Any]

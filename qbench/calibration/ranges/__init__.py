@@ -1,8 +1,7 @@
 """Statistics → the range that a grid is to represent, one method a file."""
 
-from qbench.calibration.ranges.few_bins import FewBinsWarning
-from qbench.calibration.ranges.method import RangeMethod
+from qbench.calibration.ranges.method import FewBinsWarning, RangeMethod
 from qbench.calibration.ranges.minmax import MinMax
-from qbench.calibration.ranges.named import catalogue, get_range_method
+from qbench.calibration.ranges.registry import catalogue, get_range_method
 
 __all__ = ["FewBinsWarning", "MinMax", "RangeMethod", "catalogue", "get_range_method"]

@@ -7,15 +7,14 @@ import onnx
 import onnx_ir as ir
 
 from qbench.graph import Operator, outside_operator
-from qbench.interpreter.arrays import Array
-from qbench.interpreter.batch_error import BatchError
+from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.float_kernels.evaluator import own_operators, refusal
-from qbench.interpreter.kernel import Making, Run
+from qbench.interpreter.kernel import KernelContext, KernelFunction
 
 _SUBGRAPHS = frozenset({ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS})
 
 
-def reference(making: Making) -> Run:
+def reference(making: KernelContext) -> KernelFunction:
     """The operator as ONNX's own evaluator computes it, or the kernel that came with it.
 
     Raises:
@@ -64,7 +63,7 @@ def reference(making: Making) -> Run:
     return run
 
 
-def _from_outside(operator: Operator, node: ir.Node) -> Run:
+def _from_outside(operator: Operator, node: ir.Node) -> KernelFunction:
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         try:
             return operator.run(inputs, node.attributes.values())

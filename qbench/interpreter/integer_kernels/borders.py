@@ -1,25 +1,70 @@
-"""Where integers begin and end: QuantizeLinear, DynamicQuantizeLinear, DequantizeLinear, and a Clip of levels."""
+"""Where integers begin and end: QuantizeLinear, DequantizeLinear, and a Clip of quantized values."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import int_attribute
-from qbench.interpreter.arrays import Array
-from qbench.interpreter.batch_error import BatchError
+from qbench.interpreter.arrays import Array, BatchError
 from qbench.interpreter.float_kernels.reference import reference
-from qbench.interpreter.kernel import Making, Run
-from qbench.interpreter.quantizing import quantizer
-from qbench.numerics import QParams, dequantize
+from qbench.interpreter.kernel import KernelContext, KernelFunction
+from qbench.numerics import Arithmetic, NotANumber, QParams, Rounding, ZeroPoint, dequantize, quantize
+
+# Reals to the levels of one grid, made once: in one compiled pass where it is per tensor and of up to 16 bits.
+#
+#     q = clamp(round(x / s + before)) + behind           the zero point is ``before`` or ``behind`` what is rounded
+#
+# The bits are those of ``numerics.quantize``, which does the rest.
+
+Quantize = Callable[[Array], Array]
+
+_ROUNDINGS = tuple(Rounding)
+"""Their places are what the loops call them by."""
+_WIDEST = 16
+
+
+def quantizer(grid: QParams, machine: Arithmetic, *, compiled: bool) -> Quantize:
+    """What quantizes float32 arrays of any shape, as ``machine`` does; ``compiled`` where it can be."""
+    if not compiled or grid.axis is not None or grid.qtype.bits > _WIDEST:
+        return lambda x: quantize(x, grid, machine)
+    from qbench.interpreter.compiled import quantized_levels
+
+    rule, scale, zero = machine.quantizing, np.float32(grid.scale), int(grid.zero_point)
+    before = zero if rule.zero_point is ZeroPoint.BEFORE else 0
+    ends = np.array([zero - before, *(end - (zero - before) for end in machine.limits(grid))], np.float32)
+    run = quantized_levels(
+        _ROUNDINGS.index(rule.rounding),
+        inverse=rule.reciprocal,
+        fused=rule.reciprocal and rule.zero_point is ZeroPoint.BEFORE,
+        highest=rule.nan is NotANumber.HIGHEST,
+    )
+    with np.errstate(over="ignore"):
+        factor = np.divide(np.float32(1), scale) if rule.reciprocal else scale
+    dtype = grid.qtype.storage_dtype
+    bits = np.dtype(f"u{dtype.itemsize}")
+
+    def levels(x: Array) -> Array:
+        flat = x.ravel(order="K")
+        if not np.may_share_memory(x, flat):
+            x = np.ascontiguousarray(x)
+            flat = x.reshape(-1)
+        found = np.empty_like(x, dtype)
+        run(flat, factor, np.float32(before), ends, found.ravel(order="K").view(bits))
+        return found
+
+    return levels
+
+
+# Where integers begin and end: QuantizeLinear, DynamicQuantizeLinear, DequantizeLinear, and a Clip of levels.
 
 _ENDS_ARE_INPUTS = 11
 """The opset since which a Clip has its ends as inputs."""
 _OTHER_REALS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType.DOUBLE})
 
 
-def quantize_linear(making: Making) -> Run:
+def quantize_linear(making: KernelContext) -> KernelFunction:
     """Reals to levels by the machine's own rule.
 
     Raises:
@@ -36,7 +81,7 @@ def quantize_linear(making: Making) -> Run:
     return run
 
 
-def dynamic_quantize_linear(making: Making) -> Run:
+def dynamic_quantize_linear(making: KernelContext) -> KernelFunction:
     """Reals to uint8 levels, their scale and their zero point; the parameters by ONNX, the levels by the machine.
 
     s = (max(x, 0) − min(x, 0)) / 255 in float32, 1 where that is 0;   z = clamp(round(−min(x, 0) / s))
@@ -60,7 +105,7 @@ def dynamic_quantize_linear(making: Making) -> Run:
     return run
 
 
-def dequantize_linear(making: Making) -> Run:
+def dequantize_linear(making: KernelContext) -> KernelFunction:
     """Levels to reals, which is exact but for one float32 product; by parameters of the batch, ONNX's own.
 
     Without a zero point the integers are of whatever type comes. Constants with scales of blocks, which no product of
@@ -88,7 +133,7 @@ def dequantize_linear(making: Making) -> Run:
     return run
 
 
-def clip(making: Making) -> Run:
+def clip(making: KernelContext) -> KernelFunction:
     """Clip with constant ends, of levels or of reals; with computed ends, or ends in attributes, ONNX's own."""
     ends = [making.constant(index) for index in (1, 2)]
     if making.opset < _ENDS_ARE_INPUTS or any(
@@ -104,7 +149,7 @@ def clip(making: Making) -> Run:
     return run
 
 
-def _stored_blocks(making: Making, stored: Array) -> Run:
+def _stored_blocks(making: KernelContext, stored: Array) -> KernelFunction:
     """Constants with scales of blocks, as reals."""
     _check_reals(making, making.node.outputs[0])
     along, block = int_attribute(making.node, "axis", 1), int_attribute(making.node, "block_size", 0)
@@ -115,7 +160,7 @@ def _stored_blocks(making: Making, stored: Array) -> Run:
     return lambda _: (real,)
 
 
-def _dequantizing_any(scales: npt.NDArray[np.float32], axis: int) -> Run:
+def _dequantizing_any(scales: npt.NDArray[np.float32], axis: int) -> KernelFunction:
     """Integers of the type they come in, with a zero point of 0."""
     single = scales.size == 1
 
@@ -129,7 +174,7 @@ def _dequantizing_any(scales: npt.NDArray[np.float32], axis: int) -> Run:
     return run
 
 
-def _check(making: Making, real: ir.Value | None) -> None:
+def _check(making: KernelContext, real: ir.Value | None) -> None:
     """Refuse blocks of a border, and reals other than float32 on its side of them.
 
     Raises:
@@ -140,7 +185,7 @@ def _check(making: Making, real: ir.Value | None) -> None:
     _check_reals(making, real)
 
 
-def _check_reals(making: Making, real: ir.Value | None) -> None:
+def _check_reals(making: KernelContext, real: ir.Value | None) -> None:
     """Refuse reals other than float32.
 
     Raises:

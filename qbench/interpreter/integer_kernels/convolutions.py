@@ -1,25 +1,19 @@
-"""Convolutions: windows as rows of a product, group by group.
-
-    QLinearConv    x s_x z_x w s_w z_w s_y z_y [bias]        ConvInteger   x w [z_x] [z_w]
-
-Weights are constant, per tensor or per output channel; a bias is int32 at s_x · s_w. The zero point of a ConvInteger's
-data may be computed; it is what its padding holds.
-"""
+"""Convolutions and transposed convolutions of quantized values."""
 
 import functools
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
-from qbench.graph import int_attribute
-from qbench.interpreter.accumulate import Accumulate
-from qbench.interpreter.arrays import Array
-from qbench.interpreter.batch_error import BatchError
-from qbench.interpreter.computed_gemm import multiplied
-from qbench.interpreter.integer_kernels.sums import (
+from qbench.graph import int_attribute, ints_attribute, word_attribute
+from qbench.interpreter.accumulate import Accumulate, multiplied
+from qbench.interpreter.arrays import Array, BatchError
+from qbench.interpreter.integer_kernels.products import (
     Ints64,
     accumulating,
     finishing,
@@ -28,9 +22,16 @@ from qbench.interpreter.integer_kernels.sums import (
     reach,
     zero_points,
 )
-from qbench.interpreter.kernel import Making, Run
-from qbench.interpreter.sum_order import summing
-from qbench.interpreter.windows import Windows, channels_first, channels_last
+from qbench.interpreter.kernel import KernelContext, KernelFunction
+from qbench.interpreter.windows import Windows, channels_first, channels_last, summing
+from qbench.numerics import SumShape
+
+# Convolutions: windows as rows of a product, group by group.
+#
+#     QLinearConv    x s_x z_x w s_w z_w s_y z_y [bias]        ConvInteger   x w [z_x] [z_w]
+#
+# Weights are constant, per tensor or per output channel; a bias is int32 at s_x · s_w. The zero point of a
+# ConvInteger's data may be computed; it is what its padding holds.
 
 Sums = Callable[[Array, int], npt.NDArray[Any]]
 """Levels (N, C, …) and their zero point → accumulators (N, …, filters)."""
@@ -39,7 +40,7 @@ _SUMS_AT_ONCE = 1 << 18
 """1 MB of sums, which a cache holds until they are levels: where they leave it, memory takes longer than counting."""
 
 
-def conv(making: Making) -> Run:
+def conv(making: KernelContext) -> KernelFunction:
     """QLinearConv with any groups, strides, dilations and pads."""
     weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.grid(1, 2), making.grid(6, 7)
     levels, zero = x.qtype.storage_dtype, int(x.zero_point)
@@ -75,7 +76,7 @@ def _part_by_part(x: Array, levels_of: Callable[[Array], Array], windows: Window
     return np.concatenate([levels_of(x[start : start + step]) for start in range(0, len(x), step)])
 
 
-def conv_integer(making: Making) -> Run:
+def conv_integer(making: KernelContext) -> KernelFunction:
     """ConvInteger.
 
     ONNX Runtime, whose operator it is, has the weights on the left here (``summing``): pairs saturate where those are
@@ -111,11 +112,11 @@ def conv_integer(making: Making) -> Run:
     return run
 
 
-def _groups(making: Making) -> int:
+def _groups(making: KernelContext) -> int:
     return int_attribute(making.node, "group", 1)
 
 
-def _check_channels(making: Making, weight: Array, levels: Array) -> None:
+def _check_channels(making: KernelContext, weight: Array, levels: Array) -> None:
     """What a loop over channels would not notice.
 
     Raises:
@@ -126,18 +127,18 @@ def _check_channels(making: Making, weight: Array, levels: Array) -> None:
         raise BatchError(f"{levels.shape[1]} channels where the filters have {wanted}")
 
 
-def _one_each(making: Making, weight: Array) -> bool:
+def _one_each(making: KernelContext, weight: Array) -> bool:
     """Whether there is one filter a channel; engines count several as they count dense products."""
     return weight.shape[:2] == (_groups(making), 1)
 
 
-def _is_depthwise(making: Making, weight: Array, largest: int) -> bool:
+def _is_depthwise(making: KernelContext, weight: Array, largest: int) -> bool:
     """Whether there is one filter a channel, on a plane, to be counted by a compiled loop in int32."""
     whole = largest < 1 << 31 and not making.arithmetic.accumulator.by_steps(largest)
     return _one_each(making, weight) and weight.ndim == 4 and making.means.compiled and whole
 
 
-def _depthwise(making: Making, weight: Array, zeros: Ints64, levels: "np.dtype[Any]", pairs: int) -> Sums:
+def _depthwise(making: KernelContext, weight: Array, zeros: Ints64, levels: "np.dtype[Any]", pairs: int) -> Sums:
     """One filter a channel, in one compiled pass; those that saturate pairs have weights without a zero point."""
     from qbench.interpreter.compiled import depthwise
 
@@ -159,7 +160,7 @@ def _depthwise(making: Making, weight: Array, zeros: Ints64, levels: "np.dtype[A
     return sums
 
 
-def _grouped(making: Making, weight: Array, zeros: Ints64, make: Callable[[Array, Ints64], Accumulate]) -> Sums:
+def _grouped(making: KernelContext, weight: Array, zeros: Ints64, make: Callable[[Array, Ints64], Accumulate]) -> Sums:
     """Group by group, each a product over its own channels; the zero point given with a batch fills its padding."""
     groups, depth = _groups(making), weight.shape[1]
     windows, each = Windows.of(making.node, tuple(weight.shape[2:])), len(weight) // groups
@@ -190,7 +191,9 @@ def _less_zero(weight: Array, zeros: Ints64, raw: Sums) -> Sums:
     return sums
 
 
-def _data_first(making: Making, data: tuple["np.dtype[Any]", int], pairs: int) -> Callable[[Array, Ints64], Accumulate]:
+def _data_first(
+    making: KernelContext, data: tuple["np.dtype[Any]", int], pairs: int
+) -> Callable[[Array, Ints64], Accumulate]:
     """Products with the data as left operand, channels fastest."""
 
     def make(weight: Array, zeros: Ints64) -> Accumulate:
@@ -199,7 +202,7 @@ def _data_first(making: Making, data: tuple["np.dtype[Any]", int], pairs: int) -
     return make
 
 
-def _weights_first(making: Making, pairs: int) -> Callable[[Array, Ints64], Accumulate]:
+def _weights_first(making: KernelContext, pairs: int) -> Callable[[Array, Ints64], Accumulate]:
     """Products with the weights as left operand, whose pairs saturate."""
 
     def make(weight: Array, zeros: Ints64) -> Accumulate:
@@ -214,3 +217,118 @@ def _weights_first(making: Making, pairs: int) -> Callable[[Array, Ints64], Accu
         return accumulate
 
     return make
+
+
+# Transposed convolutions, which no engine counts in integers: an operator of our own.
+#
+#     QLinearConvTranspose   x s_x z_x w s_w z_w s_y z_y [bias]             (qbench.integer), attributes of
+# ConvTranspose
+#
+#     acc[n, o, i · stride + k · dilation − pad] += Σ_c (x[n, c, i] − z_x) (w[c, o, k] − z_w)
+#
+# Each element is multiplied by every tap of the window, channels summed (pairs of neighbours are pairs of channels),
+# and the products are added where they fall. Weights, (C_in, C_out / groups, …), have one scale or one an output
+# channel.
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Where products of a transposed convolution fall; the rules for its sizes are those of ONNX's ConvTranspose-11."""
+
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dilations: tuple[int, ...]
+    pads: tuple[int, ...]
+    added: tuple[int, ...]
+    shape: tuple[int, ...] | None
+    mode: str
+
+    @classmethod
+    def of(cls, node: ir.Node, sizes: tuple[int, ...]) -> "Spread":
+        """Of a node with windows of ``sizes``."""
+        rank = len(sizes)
+        ones, zeros = (1,) * rank, (0,) * rank
+        return cls(
+            sizes=sizes,
+            strides=ints_attribute(node, "strides", ones),
+            dilations=ints_attribute(node, "dilations", ones),
+            pads=ints_attribute(node, "pads", zeros * 2),
+            added=ints_attribute(node, "output_padding", zeros),
+            shape=ints_attribute(node, "output_shape") or None,
+            mode=word_attribute(node, "auto_pad", "NOTSET"),
+        )
+
+    def full(self, spatial: tuple[int, ...]) -> tuple[int, ...]:
+        """How far products of an input of these sizes reach along every axis."""
+        spans = [(size - 1) * gap + 1 for size, gap in zip(self.sizes, self.dilations, strict=True)]
+        return tuple((count - 1) * step + span for count, step, span in zip(spatial, self.strides, spans, strict=True))
+
+    def cut(self, spatial: tuple[int, ...]) -> tuple[slice, ...]:
+        """What of that, and of the padding behind it, is the output."""
+        rank, cuts = len(spatial), []
+        for axis, (length, more) in enumerate(zip(self.full(spatial), self.added, strict=True)):
+            before, after = self.pads[axis], self.pads[axis + rank]
+            size = length + more - before - after
+            if self.mode == "VALID" and self.shape is None:
+                before, size = 0, length + more
+            elif self.mode.startswith("SAME") or self.shape is not None:
+                size = spatial[axis] * self.strides[axis] if self.shape is None else self.shape[axis]
+                total = max(length + more - size, 0)
+                before = total // 2 if self.mode == "SAME_UPPER" else total - total // 2
+            cuts.append(slice(before, before + size))
+        return tuple(cuts)
+
+
+def conv_transpose(making: KernelContext) -> KernelFunction:
+    """QLinearConvTranspose with any groups."""
+    weight, x = making.needed(3), making.grid(1, 2)
+    levels, zero = x.qtype.storage_dtype, int(x.zero_point)
+    groups, (depth, each), window = int_attribute(making.node, "group", 1), weight.shape[:2], tuple(weight.shape[2:])
+    spread, taps = Spread.of(making.node, window), [tuple(int(i) for i in tap) for tap in np.ndindex(*window)]
+    depth //= groups
+    zeros, scales = (_by_channel(found, each, groups) for found in (zero_points(making, 5), making.scales(4)))
+    pairs = making.arithmetic.accumulator.pairs(SumShape(depthwise=depth == 1 < groups))
+    parts = [channels_last(weight[g * depth : (g + 1) * depth]).reshape(depth, -1, each) for g in range(groups)]
+    points = np.broadcast_to(zeros, (groups * each,)).reshape(groups, each)
+    whole = np.concatenate([part.reshape(-1, each) for part in parts], axis=1)
+    largest = reach(whole, zeros, levels, pairs)
+    if making.arithmetic.accumulator.by_steps(largest):
+        raise ValueError(
+            "a transposed convolution, whose taps meet in no one order, and sums that saturate at each step"
+        )
+    accumulates = [
+        accumulating(making, part.reshape(depth, -1), np.tile(own, len(taps)), (levels, zero), pairs)
+        for part, own in zip(parts, points, strict=True)
+    ]
+    grids = (x, scales, making.grid(6, 7))
+    finished = finishing(making, grids, optional(making, 8), columns=groups * each, largest=largest)
+    kind = np.int32 if largest < 1 << 31 else np.int64
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        assert inputs[0] is not None
+        last = channels_last(inputs[0])
+        if last.shape[-1] != len(weight):
+            raise BatchError(f"{last.shape[-1]} channels where the filters have {len(weight)}")
+        spatial = last.shape[1:-1]
+        cuts = spread.cut(spatial)
+        room = [max(full, cut.stop) for full, cut in zip(spread.full(spatial), cuts, strict=True)]
+        sums = np.zeros((len(last), *room, groups * each), kind)
+        for group, accumulate in enumerate(accumulates):
+            rows = np.ascontiguousarray(last[..., group * depth : (group + 1) * depth]).reshape(-1, depth)
+            products = accumulate(rows).reshape(*last.shape[:-1], len(taps), each)
+            for index, tap in enumerate(taps):
+                places = tuple(
+                    slice(at * gap, at * gap + (count - 1) * step + 1, step)
+                    for at, gap, count, step in zip(tap, spread.dilations, spatial, spread.strides, strict=True)
+                )
+                sums[(slice(None), *places, slice(group * each, (group + 1) * each))] += products[..., index, :]
+        kept = sums[(slice(None), *cuts)]
+        return (channels_first(finished(kept.reshape(-1, kept.shape[-1])).reshape(kept.shape)),)
+
+    return run
+
+
+def _by_channel(values: Array, each: int, groups: int) -> Array:
+    """One value an output channel: those of the weight's axis 1 serve every group alike."""
+    flat = values.reshape(-1)
+    return np.tile(flat, groups) if groups > 1 and flat.size == each > 1 else flat

@@ -1,9 +1,9 @@
-"""The operands of QLinear<Op>: x s z for each, then s_y z_y of the result; one without s and z is a real constant."""
+"""The operands of QLinear operators: quantized value, scale and zero point of each."""
 
 from dataclasses import dataclass
 
 from qbench.interpreter.arrays import Array
-from qbench.interpreter.kernel import Making
+from qbench.interpreter.kernel import KernelContext
 from qbench.numerics import QParams, dequantize
 
 _OF_RESULT = 2
@@ -41,7 +41,7 @@ class Given:
         return self.known if self.grid is None else dequantize(self.known, self.grid)
 
 
-def given_operands(making: Making) -> tuple[list[Given], QParams]:
+def given_operands(making: KernelContext) -> tuple[list[Given], QParams]:
     """The operands of a node in order, those left out not among them, and the grid of its result.
 
     Raises:

@@ -1,32 +1,137 @@
-"""Matrix products on static grids: accumulate, add the bias, requantize.
-
-    QLinearMatMul   a s_a z_a b s_b z_b s_y z_y        QGemm   a s_a z_a b s_b z_b [bias] [s_y z_y]   (com.microsoft)
-
-The second operand is a constant matrix, prepared once, or anything else: computed, or a stack of constant matrices. Its
-parameters are those of the tensor, or one pair a column; the bias is int32 at s_x · s_w.
-"""
+"""Matrix products of quantized values: accumulate, add the bias, requantize."""
 
 import functools
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from qbench.graph import float_attribute, int_attribute
-from qbench.interpreter.accumulate import Accumulate
-from qbench.interpreter.arrays import Array
-from qbench.interpreter.computed_gemm import largest_sum, multiplied
-from qbench.interpreter.epilogue import Finish
-from qbench.interpreter.integer_kernels.sums import Ints64, accumulating, finishing, optional, reach, zero_points
-from qbench.interpreter.kernel import Making, Run
+from qbench.interpreter.accumulate import Accumulate, accumulator, largest_sum, multiplied, summed_by_steps
+from qbench.interpreter.arrays import Array, BatchError
+from qbench.interpreter.finish import Epilogue, Finish, finish
+from qbench.interpreter.gemm import Operands
+from qbench.interpreter.kernel import KernelContext, KernelFunction
 from qbench.numerics import QParams, SumShape, held
+
+# What every product of integers does around its sums: its bias, how large they can be, a register of int32, levels.
+#
+# reach = max_n Σ_k |w[k, n] − z_w[n]| · (qmax − qmin of x)
+
+Ints64 = npt.NDArray[np.int64]
+
+_REGISTER = 32
+"""Bits of the integers that ONNX's integer products give."""
+
+
+def optional(making: KernelContext, index: int) -> Array | None:
+    """The constant at input ``index``; None where it is left out.
+
+    Raises:
+        ValueError: it is computed.
+    """
+    return None if making.absent(index) else making.needed(index)
+
+
+def zero_points(making: KernelContext, index: int) -> Ints64:
+    """The constant zero points at input ``index``, 1-d; 0 where they are left out.
+
+    Raises:
+        ValueError: they are computed.
+    """
+    found = optional(making, index)
+    return np.zeros(1, np.int64) if found is None else found.astype(np.int64).reshape(-1)
+
+
+def accumulating(
+    making: KernelContext, weight: Array, zeros: Ints64, data: tuple["np.dtype[Any]", int], pairs: int
+) -> Accumulate:
+    """What accumulates levels against a constant ``weight``, (K, N), less ``zeros``.
+
+    Args:
+        making: of the node.
+        weight: levels.
+        zeros: (N,) or (1,).
+        data: dtype and zero point of the levels.
+        pairs: bits to which neighbouring products saturate, or 0.
+    """
+    levels, zero = data
+    register = making.arithmetic.accumulator
+    if register.by_steps(reach(weight, zeros, levels, 0)):
+        centred = weight.astype(np.int64) - zeros
+
+        def by_steps(x: Array) -> npt.NDArray[Any]:
+            if x.shape[1] != len(centred):
+                raise BatchError(f"{x.shape[1]} levels a row where the weight has {len(centred)}")
+            return summed_by_steps(x.astype(np.int64) - zero, centred, register.bits, making.counters)
+
+        return by_steps
+    operands = Operands(np.ascontiguousarray(weight), zeros, zero, levels)
+    return accumulator(operands, pairs, making.means, making.counters)
+
+
+def reach(weight: Array, zeros: Ints64, levels: "np.dtype[Any]", pairs: int) -> int:
+    """What no sum of ``levels`` less a zero point against ``weight``, (K, N), less ``zeros`` exceeds in magnitude.
+
+    Pairs that saturate take up to 2^``pairs`` each from an exact sum.
+    """
+    ends = np.iinfo(levels)
+    sizes = np.abs(weight.astype(np.int64) - zeros).sum(axis=0)
+    lost = (len(weight) // 2) << pairs if pairs else 0
+    return int(sizes.max(initial=0)) * (int(ends.max) - int(ends.min)) + lost
+
+
+def finishing(
+    making: KernelContext, scales: tuple[QParams, Array, QParams], bias: Array | None, *, columns: int, largest: int
+) -> Finish:
+    """What makes levels of sums.
+
+    Args:
+        making: of the node.
+        scales: the grid of the data, the scale or scales of the weight, the grid of the result.
+        bias: a number or one a column, int32 at s_x · s_w.
+        columns: N.
+        largest: what no exact sum exceeds in magnitude.
+    """
+    x, weight, y = scales
+    each = weight.astype(np.float64)
+    epilogue = Epilogue(
+        scales=(x.scale, each.reshape(-1) if each.size > 1 else each.reshape(()), y.scale),
+        output=y,
+        bias=None if bias is None else bias.astype(np.int64).reshape(-1),
+        limits=making.arithmetic.limits(y),
+        columns=columns,
+        largest=largest,
+    )
+    return finish(epilogue, making.arithmetic, making.counters, compiled=making.means.compiled)
+
+
+def in_register(making: KernelContext, sums: npt.NDArray[Any], largest: int) -> npt.NDArray[np.int32]:
+    """``sums`` as an int32 of this machine: a register of its width, or of 32 bits where that is wider."""
+    register = making.arithmetic.accumulator
+    register = replace(register, bits=min(register.bits, _REGISTER))
+    if largest < 1 << (register.bits - 1):
+        return np.asarray(sums, np.int32)
+    total = sums.astype(np.int64)
+    kept = held(total, register)
+    making.counters.overflowed += int(np.count_nonzero(kept != total))
+    return kept.astype(np.int32)
+
+
+# Matrix products on static grids: accumulate, add the bias, requantize.
+#
+#     QLinearMatMul   a s_a z_a b s_b z_b s_y z_y        QGemm   a s_a z_a b s_b z_b [bias] [s_y z_y]   (com.microsoft)
+#
+# The second operand is a constant matrix, prepared once, or anything else: computed, or a stack of constant matrices.
+# Its parameters are those of the tensor, or one pair a column; the bias is int32 at s_x · s_w.
 
 Grids = tuple[QParams, QParams | None]
 """Of the data and of the result; None: the result is real."""
 
 
-def matmul(making: Making) -> Run:
+def matmul(making: KernelContext) -> KernelFunction:
     """QLinearMatMul, batched, with broadcasting, by any second operand."""
     weight = making.constant(3)
     if weight is None or weight.ndim != 2:
@@ -43,7 +148,7 @@ def matmul(making: Making) -> Run:
     return run
 
 
-def gemm(making: Making) -> Run:
+def gemm(making: KernelContext) -> KernelFunction:
     """QGemm, α = 1, with levels or (without an output's grid) reals as its result."""
     if float_attribute(making.node, "alpha", 1.0) != 1.0:
         raise ValueError("a QGemm with alpha")
@@ -64,7 +169,7 @@ def gemm(making: Making) -> Run:
 
 
 def _prepared(
-    making: Making, weight: Array, zeros: Ints64, grids: Grids, bias: Array | None
+    making: KernelContext, weight: Array, zeros: Ints64, grids: Grids, bias: Array | None
 ) -> tuple[Finish, Accumulate]:
     """What finishes and what accumulates levels against a constant ``weight``, (K, N)."""
     a, pairs = grids[0], making.arithmetic.accumulator.pairs(SumShape())
@@ -74,7 +179,7 @@ def _prepared(
     return _finished(making, grids, bias, weight.shape[1], largest), accumulate
 
 
-def _finished(making: Making, grids: Grids, bias: Array | None, columns: int, largest: int) -> Finish:
+def _finished(making: KernelContext, grids: Grids, bias: Array | None, columns: int, largest: int) -> Finish:
     """From sums to levels of y, or to reals; a ``bias`` that differs from row to row is added to the sums."""
     a, y = grids
     if y is None:
@@ -90,7 +195,7 @@ def _finished(making: Making, grids: Grids, bias: Array | None, columns: int, la
     return lambda sums: finished((sums + added).astype(kind))
 
 
-def _as_reals(making: Making, x: QParams, bias: Array | None, largest: int) -> Finish:
+def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: int) -> Finish:
     """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here, out of the machine's register.
 
     A bias that a machine adds as reals is added behind the register.
@@ -111,7 +216,9 @@ def _as_reals(making: Making, x: QParams, bias: Array | None, largest: int) -> F
     return run
 
 
-def _computed(making: Making, a: QParams, y: QParams | None, bias: Array | None) -> Callable[[Array, Array], Array]:
+def _computed(
+    making: KernelContext, a: QParams, y: QParams | None, bias: Array | None
+) -> Callable[[Array, Array], Array]:
     """(…, M, K) and (…, K, N) levels → the result, (…, M, N), finished by what each K and N need."""
     points, pairs = optional(making, 5), making.arithmetic.accumulator.pairs(SumShape())
     right_levels = np.dtype(np.uint8) if points is None else points.dtype
@@ -133,7 +240,7 @@ def _computed(making: Making, a: QParams, y: QParams | None, bias: Array | None)
     return product
 
 
-def _computed_matmul(making: Making) -> Run:
+def _computed_matmul(making: KernelContext) -> KernelFunction:
     product = _computed(making, making.grid(1, 2), making.grid(6, 7), None)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -145,7 +252,9 @@ def _computed_matmul(making: Making) -> Run:
     return run
 
 
-def _computed_gemm(making: Making, a: QParams, y: QParams | None, bias: Array | None, turned: tuple[bool, bool]) -> Run:
+def _computed_gemm(
+    making: KernelContext, a: QParams, y: QParams | None, bias: Array | None, turned: tuple[bool, bool]
+) -> KernelFunction:
     product = _computed(making, a, y, bias)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -162,3 +271,101 @@ def as_matrices(product: Callable[[Array, Array], Array], left: Array, right: Ar
     result = product(left[None] if left.ndim == 1 else left, right[:, None] if right.ndim == 1 else right)
     result = result[..., 0, :] if left.ndim == 1 else result
     return result[..., 0] if right.ndim == 1 else result
+
+
+# Matrix products whose parameters may be computed with every batch.
+#
+#     MatMulInteger          a b [z_a] [z_b]                            int32     MatMulIntegerToFloat   a b s_a s_b
+# [z_a] [z_b] [bias]             f32(Σ) · f32(s_a · s_b) + bias    (com.microsoft)
+#
+# A zero point of a is one number, or one a row; of b one number, or one a column.
+
+Sums = Callable[[Array, Array, Array | None, Array | None], npt.NDArray[np.int32]]
+"""Levels of a and b and their zero points, as they come → (…, M, N)."""
+
+
+def matmul_integer(making: KernelContext) -> KernelFunction:
+    """MatMulInteger."""
+    sums = _integer_sums(making, 3)
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        a, b, *points = (*inputs, None, None)[:4]
+        assert a is not None
+        assert b is not None
+        return (sums(a, b, points[0], points[1]),)
+
+    return run
+
+
+def matmul_integer_to_float(making: KernelContext) -> KernelFunction:
+    """MatMulIntegerToFloat."""
+    sums = _integer_sums(making, 5)
+
+    def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
+        a, b, left, right, *rest = (*inputs, None, None, None)[:7]
+        assert a is not None
+        assert b is not None
+        assert left is not None
+        assert right is not None
+        real = sums(a, b, rest[0], rest[1]).astype(np.float32) * np.multiply(left, right, dtype=np.float32)
+        return (real if rest[2] is None else real + rest[2],)
+
+    return run
+
+
+def _integer_sums(making: KernelContext, right: int) -> Sums:
+    """The accumulators of a node whose second zero point stands at input ``right``, held in int32."""
+    weight = making.constant(1)
+    if weight is None or weight.ndim != 2 or not (making.absent(right) or making.constant(right) is not None):
+        return _by_computed(making)
+    return _by_constant(making, weight, zero_points(making, right))
+
+
+def _by_constant(making: KernelContext, weight: Array, zeros: Ints64) -> Sums:
+    """Σ a (b − z_b), prepared, less z_a · Σ (b − z_b)."""
+    pairs = making.arithmetic.accumulator.pairs(SumShape())
+    totals = (weight.astype(np.int64) - zeros).sum(axis=0)
+
+    @functools.cache
+    def made(levels: "np.dtype[Any]") -> tuple[Accumulate, int]:
+        return accumulating(making, weight, zeros, (levels, 0), pairs), reach(weight, zeros, levels, pairs)
+
+    data = making.node.inputs[0]
+    if data is not None and data.dtype is not None:
+        made(data.dtype.numpy())
+
+    def sums(a: Array, _: Array, a_zero: Array | None, __: Array | None) -> npt.NDArray[np.int32]:
+        accumulate, largest = made(a.dtype)
+        found = accumulate(a.reshape(-1, a.shape[-1])).reshape(*a.shape[:-1], weight.shape[1])
+        if a_zero is not None:
+            found -= (_by_row(a_zero) * totals).astype(found.dtype)
+        return in_register(making, found, largest)
+
+    return sums
+
+
+def _by_computed(making: KernelContext) -> Sums:
+    pairs = making.arithmetic.accumulator.pairs(SumShape())
+
+    def sums(a: Array, b: Array, a_zero: Array | None, b_zero: Array | None) -> npt.NDArray[np.int32]:
+        rows = np.zeros(1, np.int64) if a_zero is None else _by_row(a_zero)
+        columns = np.zeros(1, np.int64) if b_zero is None else b_zero.astype(np.int64)
+
+        def product(left: Array, right: Array) -> Array:
+            zeros = (int(rows.reshape(-1)[0]) if rows.size == 1 else 0), columns
+            found = multiplied(left, right, zeros, pairs, making)
+            if rows.size > 1:
+                found = found - (rows * (right.astype(np.int64) - columns).sum(axis=-2, keepdims=True)).astype(
+                    found.dtype
+                )
+            return in_register(making, found, largest_sum(left.shape[-1], left.dtype, right.dtype, zeros, pairs))
+
+        return as_matrices(product, a, b)
+
+    return sums
+
+
+def _by_row(zero: Array) -> Ints64:
+    """A zero point of a, to broadcast against (…, M, N): a number, or one a row."""
+    points = zero.astype(np.int64)
+    return points.reshape(1) if points.size == 1 else points[:, None] if points.ndim == 1 else points

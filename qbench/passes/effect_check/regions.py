@@ -1,24 +1,39 @@
-"""What of a graph a pass changed, cut out: for every value that is computed otherwise, the two ways to compute it.
-
-Borders are the values that both graphs know by one name: inputs, outputs, and levels (integers of 8 and 16 bits). Each
-is defined by the nodes between it and the next borders before it. Where the two definitions differ, they become two
-small models of the same inputs and the same output. Where they read different borders, what these are computed of is
-taken instead, step by step: values that stem from one another must not be taken for independent ones.
-
-If every border is what it was, given the borders it reads, then so is the graph: by induction along its order. All of
-this is linear in the graph and in what changed.
-"""
+"""What of a graph a pass changed, cut out."""
 
 import hashlib
+import math
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import onnx_ir as ir
 from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 
-from qbench.graph import clip_of_levels, constant_value, infer_shapes, is_constant, node_key, own_copy
-from qbench.passes.partition.stages import values_read
+from qbench.graph import (
+    clip_of_levels,
+    constant_value,
+    infer_shapes,
+    int_attribute,
+    is_constant,
+    is_pointwise,
+    node_key,
+    operator_facts,
+    own_copy,
+)
+from qbench.passes.partition.sections import values_read
+
+# What of a graph a pass changed, cut out: for every value that is computed otherwise, the two ways to compute it.
+#
+# Borders are the values that both graphs know by one name: inputs, outputs, and levels (integers of 8 and 16 bits).
+# Each is defined by the nodes between it and the next borders before it. Where the two definitions differ, they become
+# two small models of the same inputs and the same output. Where they read different borders, what these are computed of
+# is taken instead, step by step: values that stem from one another must not be taken for independent ones.
+#
+# If every border is what it was, given the borders it reads, then so is the graph: by induction along its order. All of
+# this is linear in the graph and in what changed.
 
 _WIDENINGS = 64
 """Steps back at most, until both sides of a region read the same."""
@@ -178,3 +193,130 @@ def _digest(*parts: str | bytes) -> str:
         found.update(len(data).to_bytes(8, "little"))
         found.update(data)
     return found.hexdigest()
+
+
+# Whether a region treats every element alike, so that its cases can stand side by side in one array.
+#
+# A constant with channels needs their dimension in every case; everything else shrinks to one element.
+
+BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
+_ALIKE = BORDERS | {"Cast", "Identity", "Max", "Min"}
+
+
+def dims_of_a_case(region: Region, ranks: AbstractSet[int]) -> tuple[int, ...] | None:
+    """The dimensions behind the first that a case needs, the first being free to hold cases.
+
+    Args:
+        ranks: of the inputs of the region.
+
+    Returns:
+        None where an element depends on others, or where the first dimension is not free.
+    """
+    sizes: dict[int, int] = {}
+    for model in (region.before, region.after):
+        for node, fixed in _computed(model):
+            if _is_table(node, fixed):
+                continue
+            if not is_pointwise(node) and (node.domain or node.op_type not in _ALIKE):
+                return None
+            for index, value in fixed:
+                dims = _along(node, index, value, ranks)
+                if dims is None:
+                    return None
+                for place, size in enumerate(reversed(dims)):
+                    if size > 1 and sizes.setdefault(place, size) != size:
+                        return None
+    rank = max(ranks, default=1)
+    if any(place >= rank - 1 for place in sizes):
+        return None
+    return tuple(sizes.get(place, 1) for place in range(rank - 2, -1, -1))
+
+
+def _computed(model: ir.Model) -> Iterator[tuple[ir.Node, list[tuple[int, ir.Value]]]]:
+    """The nodes whose results are others in every run, each with those of its inputs that are not."""
+    fixed: set[ir.Value] = set()
+    for node in model.graph:
+        given = [(index, value) for index, value in enumerate(node.inputs) if value is not None]
+        still = [(index, value) for index, value in given if value in fixed or is_constant(value)]
+        if len(still) == len(given):
+            fixed.update(node.outputs)
+        else:
+            yield node, still
+
+
+def _is_table(node: ir.Node, fixed: list[tuple[int, ir.Value]]) -> bool:
+    """Whether ``node`` looks each element up in one list."""
+    if node.domain or node.op_type != "Gather" or [index for index, _ in fixed] != [0]:
+        return False
+    shape = fixed[0][1].shape
+    return shape is not None and len(shape) == 1
+
+
+def _along(node: ir.Node, index: int, value: ir.Value, ranks: AbstractSet[int]) -> tuple[int, ...] | None:
+    """The dimensions of a fixed operand, as they lie along those of a case; None: it cannot be said."""
+    constant = constant_value(value)
+    shape = constant.shape if constant is not None else value.shape
+    if shape is None or not all(isinstance(dim, int) for dim in shape):
+        return None
+    dims = tuple(int(dim) for dim in shape)  # type: ignore[arg-type]
+    if math.prod(dims) == 1:
+        return ()
+    if node.op_type not in BORDERS or not index:
+        return dims
+    if len(ranks) != 1 or len(dims) != 1 or int_attribute(node, "block_size", 0):
+        return None
+    (rank,) = ranks
+    behind = rank - 1 - int_attribute(node, "axis", 1) % rank
+    return (dims[0], *(1 for _ in range(behind)))
+
+
+# One step of a value: how far it moves at most when everything that it is made of moves by one step of its grid.
+#
+#     levels: 1      DQ: its scale, the largest of several      moved, Concat, Neg, Relu, Clip, Max, …: the largest of
+# all     Add, Sub, Sum: the sum of all      constants, inputs: 0, for they do not move      anything else: it has none
+#
+# Grids are those of the graph before: a requantize that a pass drops gave the step that it may be off by.
+
+_HOPS = 40
+"""Nodes looked back at."""
+_NO_FARTHER = frozenset(
+    {"Abs", "Atan", "Clip", "Concat", "Cos", "Max", "Min", "Neg", "Relu", "Sigmoid", "Sin", "Softplus", "Tanh"}
+)
+"""Their slope is one at most in any operand, and one operand alone decides."""
+_SUMS = frozenset({"Add", "Sub", "Sum"})
+
+
+def step_of(value: ir.Value) -> float | None:
+    """One step of ``value``, an output of the graph before; None where it has none."""
+    return _step(value, _HOPS, {}) or None
+
+
+def _step(value: ir.Value, hops: int, known: dict[ir.Value, float | None]) -> float | None:
+    if value.dtype is not None and value.dtype.is_integer():
+        return 1.0
+    node = value.producer()
+    if node is None or is_constant(value):
+        return 0.0
+    if value not in known:
+        known[value] = _of_node(node, hops, known)
+    return known[value]
+
+
+def _of_node(node: ir.Node, hops: int, known: dict[ir.Value, float | None]) -> float | None:
+    if node.op_type == "DequantizeLinear" and node.domain == "":
+        scale = _scale(node)
+        return None if scale is None or not scale.size else float(scale.max())
+    moved = operator_facts(node).moved
+    if not hops or not (moved or (node.domain == "" and node.op_type in _NO_FARTHER | _SUMS)):
+        return None
+    read = [one for place, one in enumerate(node.inputs) if one is not None and (not moved or place in moved)]
+    steps = [_step(one, hops - 1, known) for one in read]
+    if any(step is None for step in steps):
+        return None
+    whole = [step for step in steps if step is not None]
+    return sum(whole) if node.op_type in _SUMS and not moved else max(whole, default=None)
+
+
+def _scale(node: ir.Node) -> npt.NDArray[Any] | None:
+    scale = constant_value(node.inputs[1])
+    return None if scale is None else np.abs(scale)

@@ -1,25 +1,37 @@
-"""Which inputs a region is tried on: all of them where they can be counted, else those on which mistakes show.
-
-A region that treats every element alike is tried on elements: along the first axis stands one case beside the other.
-    every level of one input, every pair of two, as long as there are 65,536        → proof
-    both sides of every step of every grid, of one real input of monotone nodes     → proof, where Q is ONNX's own rule
-Any other takes whole tensors: ends, zeros, ends of everything in it, thresholds, random numbers, calibration samples.
-"""
+"""Which inputs a region is tried on, before and after, and the smallest counterexample."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import onnx_ir as ir
 
+from qbench.errors import QbenchError, UnsupportedError
 from qbench.graph import constant_value, grid_of, node_macs
+from qbench.interpreter import BatchError
 from qbench.numerics import QParams
-from qbench.passes.effect_check.elements import BORDERS, dims_of_a_case
-from qbench.passes.effect_check.reach import Reach
-from qbench.passes.effect_check.regions import Region
-from qbench.passes.effect_check.verdicts import Array
-from qbench.passes.levels.thresholds import critical_reals
+from qbench.passes.effect_check.regions import BORDERS, Region, dims_of_a_case
+from qbench.passes.effect_check.verdicts import (
+    Array,
+    Counterexample,
+    Machine,
+    PassVerdict,
+    Reach,
+    RegionVerdict,
+    Running,
+    Yardstick,
+    machine_name,
+    running,
+)
+from qbench.passes.levels.tables import critical_reals
+
+# Which inputs a region is tried on: all of them where they can be counted, else those on which mistakes show.
+#
+# A region that treats every element alike is tried on elements: along the first axis stands one case beside the other.
+# every level of one input, every pair of two, as long as there are 65,536        → proof     both sides of every step
+# of every grid, of one real input of monotone nodes     → proof, where Q is ONNX's own rule Any other takes whole
+# tensors: ends, zeros, ends of everything in it, thresholds, random numbers, calibration samples.
 
 _MONOTONE = BORDERS | {"Identity", "Relu", "Clip"}
 _CASES = 65_536
@@ -212,3 +224,247 @@ def _dtype(region: Region, name: str) -> np.dtype[np.generic]:
     models = (region.before, region.after)
     value = next(value for model in models for value in model.graph.inputs if value.name == name)
     return np.dtype((value.dtype or ir.DataType.FLOAT).numpy())
+
+
+# The smallest input that still shows a mistake: fewest elements that are not zero, then the smallest numbers.
+#
+# Of elements that are treated alike the smallest failing one is taken. A whole tensor is taken apart by delta debugging
+# (Zeller, Hildebrandt 2002): halves, quarters, … are set to zero as long as the mistake stays.
+
+Fails = Callable[[Mapping[str, Array]], bool]
+
+_RUNS = 200
+"""Tries at most; what is left then is as small as it gets."""
+_FEW = 8
+"""Elements whose numbers are made smaller, too."""
+
+_Element = tuple[str, int]
+
+
+def smallest_case(feeds: Mapping[str, Array], failing: Array, zeros: Mapping[str, float]) -> dict[str, Array]:
+    """One of the ``failing`` cases along the first axis: with most inputs at zero, then nearest to it."""
+    cases = np.flatnonzero(failing)
+    away = {
+        name: np.abs(array[cases].reshape(len(cases), -1).astype(float) - zeros[name]) for name, array in feeds.items()
+    }
+    count = np.sum([far.any(axis=1) for far in away.values()], axis=0)
+    size = np.sum([far.sum(axis=1) for far in away.values()], axis=0)
+    signs = np.sum(
+        [array[cases].reshape(len(cases), -1).astype(float).sum(axis=1) < 0 for array in feeds.values()], axis=0
+    )
+    best = int(cases[np.lexsort((signs, size, count))[0]])
+    return {name: array[best : best + 1] for name, array in feeds.items()}
+
+
+def shrunk(feeds: Mapping[str, Array], zeros: Mapping[str, float], fails: Fails) -> dict[str, Array]:
+    """``feeds``, which fail, with as much as possible set to ``zeros``, deterministically."""
+    left = _RUNS
+
+    def still(kept: Sequence[_Element], source: Mapping[str, Array]) -> bool:
+        nonlocal left
+        left -= 1
+        return left >= 0 and fails(_only(source, zeros, kept))
+
+    live = [(name, int(index)) for name, array in feeds.items() for index in np.flatnonzero(array != zeros[name])]
+    live = _fewest(live, lambda kept: still(kept, feeds))
+    found = _only(feeds, zeros, live)
+    for name, index in live if len(live) <= _FEW else ():
+        zero, number = zeros[name], float(found[name].flat[index])
+        for share in (0.0, 0.125, 0.25, 0.5, 0.75):
+            nearer = zero + np.sign(number - zero) * max(1.0, abs(number - zero) * share // 1)
+            if np.isfinite(number) and abs(nearer - zero) < abs(number - zero):
+                smaller = _with(found, name, index, nearer)
+                if still(live, smaller):
+                    found = smaller
+                    break
+    return found
+
+
+def elements_of(
+    feeds: Mapping[str, Array], zeros: Mapping[str, float]
+) -> tuple[tuple[str, tuple[int, ...], float], ...]:
+    """(input, place, number) of what is not zero; of an input of one element, always."""
+    found = []
+    for name, array in feeds.items():
+        where = np.flatnonzero((array != zeros[name]) | (array.size == 1))
+        for flat in where:
+            place = tuple(map(int, np.unravel_index(int(flat), array.shape)))
+            found.append((name, place, float(array.flat[int(flat)])))
+    return tuple(found)
+
+
+def _fewest(live: list[_Element], still: Callable[[Sequence[_Element]], bool]) -> list[_Element]:
+    if still([]):
+        return []
+    parts = 2
+    while len(live) > 1:
+        size = -(-len(live) // parts)
+        chunks = [live[start : start + size] for start in range(0, len(live), size)]
+        without = ([one for chunk in chunks if chunk is not out for one in chunk] for out in chunks)
+        smaller = next((kept for kept in (*chunks, *without) if len(kept) < len(live) and still(kept)), None)
+        if smaller is not None:
+            live, parts = smaller, 2
+        elif size == 1:
+            break
+        else:
+            parts = min(parts * 2, len(live))
+    return live
+
+
+def _only(feeds: Mapping[str, Array], zeros: Mapping[str, float], kept: Sequence[_Element]) -> dict[str, Array]:
+    found = {name: np.full_like(array, zeros[name]) for name, array in feeds.items()}
+    for name, index in kept:
+        found[name].flat[index] = feeds[name].flat[index]
+    return found
+
+
+def _with(feeds: Mapping[str, Array], name: str, index: int, number: float) -> dict[str, Array]:
+    copy = feeds[name].copy()
+    copy.flat[index] = number
+    return {**feeds, name: copy}
+
+
+# One region, run before and after on every trial under every machine, and what becomes of its promise.
+
+_BY_ONNX = frozenset({"qdq", "ideal"})
+"""Machines that quantize reals by ONNX's own rule."""
+_Feeds = Mapping[str, Array]
+KERNEL_ERRORS = (BatchError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError)
+"""What kernels raise for what they cannot compute."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pair:
+    """A region on one machine."""
+
+    machine: Machine
+    output: str
+    before: Running
+    after: Running
+
+    def run(self, feeds: _Feeds) -> tuple[Array, Array]:
+        return self.before(feeds)[self.output], self.after(feeds)[self.output]
+
+
+class _Seen:
+    """What was seen of a region until now: how many results, how many moved, how far the farthest."""
+
+    def __init__(self) -> None:
+        self.moved, self.steps, self.ran = 0, 0.0, set[str]()
+
+    def add(self, machine: str, apart: Array) -> None:
+        self.ran.add(machine)
+        self.moved += int(np.count_nonzero(apart))
+        self.steps = max(self.steps, float(apart.max(initial=0.0)))
+
+    @property
+    def whole_steps(self) -> int | None:
+        return int(self.steps) if np.isfinite(self.steps) else None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Question:
+    """Whether a region keeps its promise.
+
+    Args:
+        trials: what it is tried on, and ``samples``: feeds of it that occurred.
+        yardstick: by what results are measured. zeros: what counts as nothing at each input.
+    """
+
+    region: Region
+    trials: Trials
+    samples: tuple[_Feeds, ...]
+    yardstick: Yardstick
+    zeros: Mapping[str, float]
+
+    @property
+    def batches(self) -> tuple[_Feeds, ...]:
+        """All that it is run on."""
+        return self.trials.batches if self.trials.complete else (*self.trials.batches, *self.samples)
+
+
+def judged(asked: Question, machines: tuple[Machine, ...]) -> RegionVerdict:
+    """The verdict, under all ``machines``.
+
+    Raises:
+        InputError: an unknown machine.
+    """
+    region, trials = asked.region, asked.trials
+    seen, notes = _Seen(), list[str]()
+    for machine in machines:
+        try:
+            before = running(region.before, machine)
+            before(trials.batches[0])
+        except (UnsupportedError, *KERNEL_ERRORS) as error:
+            notes.append(f"{machine_name(machine)} cannot run it ({error})")
+            continue
+        try:
+            found = _on_one(asked, _Pair(machine, region.output, before, running(region.after, machine)), seen)
+        except (QbenchError, *KERNEL_ERRORS) as error:
+            words = str(error) if isinstance(error, (QbenchError, BatchError)) else f"{type(error).__name__}: {error}"
+            note = f"the graph after it does not run: '{region.output}' ({machine_name(machine)}): {words}"
+            return RegionVerdict(region.output, PassVerdict.REFUTED, 0, note=note)
+        if found is not None:
+            return found
+    inputs = trials.inputs + len(asked.batches) - len(trials.batches) if seen.ran else 0
+    by_onnx = all(machine_name(machine) in _BY_ONNX for machine in machines)
+    whole = len(seen.ran) == len(machines) and (trials.complete or (trials.of_steps and by_onnx))
+    verdict = PassVerdict.PROVEN if whole else PassVerdict.TRIED
+    return RegionVerdict(region.output, verdict, inputs, seen.moved, seen.whole_steps, note="; ".join(notes))
+
+
+def _on_one(asked: Question, pair: _Pair, seen: _Seen) -> RegionVerdict | None:
+    """Every batch on one machine; a verdict where one refutes the promise."""
+    region, trials, yardstick = asked.region, asked.trials, asked.yardstick
+    for index, feeds in enumerate(asked.batches):
+        before, after = pair.run(feeds)
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            note = f"'{region.output}' is {_said(before)} before and {_said(after)} after"
+            return RegionVerdict(region.output, PassVerdict.REFUTED, 1, note=note)
+        seen.add(machine_name(pair.machine), yardstick.steps(before, after))
+        wrong = yardstick.wrong(before, after)
+        if wrong.any():
+            alike = trials.alike and index < len(trials.batches)
+            cases = np.asarray(wrong.reshape(len(wrong), -1).any(axis=1)) if alike else None
+            found = _counterexample(asked, pair, _small(asked, pair, feeds, cases))
+            return RegionVerdict(region.output, PassVerdict.REFUTED, index + 1, seen.moved, seen.whole_steps, found)
+    return None
+
+
+def _small(asked: Question, pair: _Pair, feeds: _Feeds, cases: Array | None) -> _Feeds:
+    """The smallest input that is wrong, too; ``cases``: which of those along the first axis are."""
+
+    def fails(tried: _Feeds) -> bool:
+        try:
+            return bool(asked.yardstick.wrong(*pair.run(tried)).any())
+        except KERNEL_ERRORS:
+            return False  # made small it is no input of the graph any more
+
+    if cases is not None:
+        case = smallest_case(feeds, cases, asked.zeros)
+        if fails(case):
+            return case if all(array.size == 1 for array in case.values()) else shrunk(case, asked.zeros, fails)
+    return shrunk(feeds, asked.zeros, fails)
+
+
+def _counterexample(asked: Question, pair: _Pair, feeds: _Feeds) -> Counterexample:
+    before, after = pair.run(feeds)
+    steps = asked.yardstick.steps(before, after)
+    wrong = np.where(asked.yardstick.wrong(before, after), steps + 1, 0)
+    where = tuple(map(int, np.unravel_index(int(wrong.argmax()), wrong.shape)))
+    apart = float(steps[where])
+    return Counterexample(
+        machine_name(pair.machine),
+        pair.output,
+        where if before.size > 1 else (),
+        dict(feeds),
+        elements_of(feeds, asked.zeros),
+        float(before[where]),
+        float(after[where]),
+        int(apart) if np.isfinite(apart) else None,
+        *asked.region.names,
+    )
+
+
+def _said(array: Array) -> str:
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"

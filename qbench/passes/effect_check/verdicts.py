@@ -1,14 +1,22 @@
-"""What checking a pass found: a verdict a region, the smallest counterexample of a refuted one, faults of the pass."""
+"""What checking a pass found, and what two results differ in."""
 
 import enum
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import onnx_ir as ir
 
-from qbench.passes.effect import Effect
+from qbench.graph import constant_value, grid_of, operator_facts
+from qbench.interpreter import Program
+from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic, quantize
+from qbench.passes.effect import QDQ, Effect, EffectKind
+from qbench.passes.integer_form import lower_to_machines
+
+# What checking a pass found: a verdict a region, the smallest counterexample of a refuted one, faults of the pass.
 
 Array = npt.NDArray[Any]
 
@@ -177,3 +185,198 @@ def named(nodes: tuple[str, ...]) -> str:
 
 def _size(one: Counterexample) -> tuple[int, float]:
     return len(one.elements), float(np.sum([abs(value) for _, _, value in one.elements]))
+
+
+# Between which ends a value of a graph lies, as far as borders, clips and operators say it: what inputs can be.
+#
+#     Q: both ends quantized      DQ: dequantized      Clip, Relu: cut off      what moves values: the ends of its
+# source
+#
+# All of these are monotone. Wider than the truth never hurts a promise that holds; narrower would hide what breaks it.
+
+_HOPS = 40
+"""Nodes looked back at."""
+_WIDEST = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Lowest and highest number, levels or reals; both are taken. ``zero`` is what counts as nothing."""
+
+    low: float
+    high: float
+    zero: float = 0.0
+
+    @property
+    def size(self) -> float:
+        """How many whole numbers."""
+        return self.high - self.low + 1
+
+
+def common_reach(before: ir.Value, after: ir.Value) -> Reach:
+    """Of a value that two graphs agree on: it lies within what either of them says.
+
+    Raises:
+        InputError: a Q or DQ that means nothing.
+    """
+    one, other = reach_of(before), reach_of(after)
+    low, high = max(one.low, other.low), min(one.high, other.high)
+    return one if low > high else Reach(low, high, one.zero)
+
+
+def reach_of(value: ir.Value, hops: int = _HOPS) -> Reach:
+    """Of a value of a main graph; of channels with grids of their own, the whole type.
+
+    Raises:
+        InputError: a Q or DQ that means nothing.
+    """
+    constant = constant_value(value)
+    if constant is not None and constant.size and constant.dtype.kind in "iuf":
+        return Reach(float(constant.min()), float(constant.max()))
+    node = value.producer()
+    if node is None or node.domain or not hops or not node.inputs or node.inputs[0] is None:
+        return _of_type(value)
+    source = node.inputs[0]
+    match node.op_type:
+        case "QuantizeLinear" | "DequantizeLinear":
+            return _over_border(node, source, hops) or _of_type(value)
+        case "Clip":
+            return _clipped(node, reach_of(source, hops - 1))
+        case "Concat":
+            return _joined([reach_of(one, hops // 2) for one in node.inputs if one is not None])
+        case _:
+            return _of_operator(node, source, hops)
+
+
+def _over_border(node: ir.Node, source: ir.Value, hops: int) -> Reach | None:
+    grid = _static(node)
+    if grid is None:
+        return None
+    found = reach_of(source, hops - 1)
+    if node.op_type == "QuantizeLinear":
+        low, high = quantize(np.array([found.low, found.high], np.float32), grid).astype(float)
+        return Reach(low, high, float(grid.zero_point))
+    ends = np.clip([found.low, found.high], grid.qmin, grid.qmax).astype(grid.qtype.storage_dtype)
+    return Reach(*map(float, dequantize(ends, grid)))
+
+
+def _of_operator(node: ir.Node, source: ir.Value, hops: int) -> Reach:
+    if node.op_type == "Relu":
+        found = reach_of(source, hops - 1)
+        return Reach(max(found.low, 0.0), max(found.high, 0.0))
+    facts, widest = operator_facts(node), _of_type(node.outputs[0])
+    if facts.moved and node.op_type != "Pad":
+        return _joined([reach_of(moved, hops - 1) for i in facts.moved if (moved := node.inputs[i]) is not None])
+    return Reach(max(widest.low, facts.low), min(widest.high, facts.high), widest.zero)
+
+
+def _clipped(node: ir.Node, found: Reach) -> Reach:
+    ends = [constant_value(node.inputs[index]) if index < len(node.inputs) else None for index in (1, 2)]
+    low, high = (float(end.reshape(-1)[0]) if end is not None else None for end in ends)
+    low, high = (found.low if low is None else low, found.high if high is None else high)
+    return Reach(min(max(found.low, low), high), min(max(found.high, low), high), found.zero)
+
+
+def _joined(found: list[Reach]) -> Reach:
+    return Reach(min(one.low for one in found), max(one.high for one in found), found[0].zero)
+
+
+def _of_type(value: ir.Value) -> Reach:
+    """All that its type holds; its zero is that of the grid by which its levels are read."""
+    dtype = value.dtype
+    if dtype is None or not dtype.is_integer():
+        return Reach(-math.inf, math.inf)
+    low = -(2 ** (dtype.bitwidth - 1)) if dtype.is_signed() else 0
+    reader = next((use.node for use in value.uses() if use.node.op_type == "DequantizeLinear"), None)
+    read = reader is not None and not reader.domain and reader.inputs[0] is value
+    grid = _static(reader) if read and reader is not None else None
+    return Reach(low, low + 2**dtype.bitwidth - 1, 0.0 if grid is None else float(grid.zero_point))
+
+
+def _static(node: ir.Node) -> QParams | None:
+    grid = grid_of(node)
+    return None if grid is None or grid.axis is not None or grid.qtype.bits > _WIDEST else grid
+
+
+# What two results differ, and whether an effect admits it: bits, steps of the output's grid, and its ends.
+#
+# exact      every bit; one NaN is as good as another
+# rounding   |after − before| ≤ n steps, and nothing leaves the ends that everything lay within
+
+
+@dataclass(frozen=True, slots=True)
+class Yardstick:
+    """By what results are measured.
+
+    Args:
+        effect: what is declared. reach: the ends of the output before.
+        step: one step of its grid, as ``step_of`` has it; None: it has no grid.
+    """
+
+    effect: Effect
+    reach: Reach
+    step: float | None
+
+    def steps(self, before: Array, after: Array) -> Array:
+        """Whole steps between results of one shape; infinite where they differ and there is no grid."""
+        differ = different(before, after)
+        with np.errstate(invalid="ignore"):
+            apart = np.abs(after.astype(np.float64) - before.astype(np.float64)) / (self.step or 1.0)
+        counted = np.rint(np.where(np.isnan(apart), np.inf, apart))
+        return np.where(differ, counted if self.step else np.inf, 0.0)
+
+    def wrong(self, before: Array, after: Array) -> Array:
+        """Where the effect does not admit what became of ``before``."""
+        if self.effect.kind is EffectKind.EXACT:
+            return different(before, after)
+        if self.effect.kind is EffectKind.LOSSY:
+            return np.zeros(before.shape, bool)
+        outside = (after < self.reach.low) | (after > self.reach.high)
+        return (self.steps(before, after) > self.effect.steps) | outside
+
+
+def different(before: Array, after: Array) -> Array:
+    """Where results of one shape are not the same bit for bit."""
+    if before.dtype.kind != "f":
+        return np.asarray(before != after)
+    bits = np.dtype(f"u{before.dtype.itemsize}")
+    same = (before.view(bits) == after.view(bits)) | (np.isnan(before) & np.isnan(after))
+    return np.asarray(~same)
+
+
+# A graph run as one machine of a promise runs it: the float graph node by node, or lowered and counted.
+
+Machine = str | Arithmetic
+"""``qdq``, the name of an arithmetic, or one."""
+Feeds = Mapping[str, Array]
+Running = Callable[[Feeds], dict[str, Array]]
+
+
+def machine_name(machine: Machine) -> str:
+    """How messages call it."""
+    return machine if isinstance(machine, str) else machine.name
+
+
+def running(model: ir.Model, machine: Machine, taps: tuple[str, ...] = ()) -> Running:
+    """What runs ``model`` on a batch; feeds that it does not take are passed over.
+
+    Args:
+        machine: ``qdq`` runs the graph as it is, Q by ONNX's own rule and everything else by ONNX's reference; any
+            other lowers it to operators on integers first.
+        taps: names of further values, of the graph as it is run.
+
+    Raises:
+        InputError: an unknown machine, or a scale that it cannot hold.
+        UnsupportedError: a node that has no kernel.
+    """
+    if machine == QDQ:
+        program = Program(model, get_arithmetic("ideal"), taps)  # whose rule at a border is ONNX's
+    else:
+        arithmetic = get_arithmetic(machine) if isinstance(machine, str) else machine
+        program = Program(lower_to_machines(model), arithmetic, taps)
+
+    def run(feeds: Feeds) -> dict[str, Array]:
+        with np.errstate(all="ignore"):  # what overflows in a kernel is a result
+            return program.run(feeds)
+
+    return run

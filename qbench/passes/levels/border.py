@@ -1,11 +1,6 @@
-"""Borders between reals and levels in a QDQ graph, each with the limits that what crosses it saturates at.
+"""Borders between reals and quantized values in a QDQ graph, each with its limits."""
 
-    reals ─QuantizeLinear(s, z)─[Clip(low, high)]─ levels ─DequantizeLinear(s, z)─ reals
-
-A requantize is a DequantizeLinear that one border alone reads: levels of one grid become levels of another. Its limits
-are those of the border: the Clip's, or else the ends of the grid.
-"""
-
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -14,11 +9,17 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, only_consumer
-from qbench.numerics import QParams
-from qbench.passes.constants import add_constant
-from qbench.passes.lowering.operands import UP_TO_16_BITS
-from qbench.passes.naming import NameScope
+from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, input_at, only_consumer
+from qbench.numerics import QParams, quantize
+from qbench.passes.editing import NameScope, add_constant
+from qbench.passes.lowering.site import UP_TO_16_BITS
+
+# Borders between reals and levels in a QDQ graph, each with the limits that what crosses it saturates at.
+#
+#     reals ─QuantizeLinear(s, z)─[Clip(low, high)]─ levels ─DequantizeLinear(s, z)─ reals
+#
+# A requantize is a DequantizeLinear that one border alone reads: levels of one grid become levels of another. Its
+# limits are those of the border: the Clip's, or else the ends of the grid.
 
 WIDEST = 16
 """Bits of a grid whose levels can all be looked at."""
@@ -208,3 +209,56 @@ def _is_plain(node: ir.Node, scale: npt.NDArray[Any], point: npt.NDArray[Any]) -
 @lru_cache(maxsize=_KEPT)
 def _plain(scale: float, point: int, qtype: str) -> QParams:
     return QParams(scale, point, qtype)
+
+
+# Relu and Clip with constant ends, as the interval of reals that they let through.
+#
+# A quantizer is monotone, so that quantizing what was clipped is clipping what was quantized:
+#
+#     Q(min(max(x, a), b)) = min(max(Q(x), Q(a)), Q(b))          for every number x
+
+_ENDS_ARE_INPUTS = 11
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RealClip:
+    """A node that clips float32 reals to [low, high]; infinite where it has no such end."""
+
+    node: ir.Node
+    low: float
+    high: float
+
+    @property
+    def source(self) -> ir.Value:
+        """What is clipped."""
+        value = self.node.inputs[0]
+        assert value is not None
+        return value
+
+
+def real_clip_of(node: ir.Node | None) -> RealClip | None:
+    """``node`` as a clip; None of any other node, of ends that are computed or NaN, of other types than float32."""
+    if node is None or node.domain or not node.inputs or node.inputs[0] is None:
+        return None
+    if node.outputs[0].dtype not in (None, ir.DataType.FLOAT):
+        return None
+    if node.op_type == "Relu":
+        return RealClip(node, 0.0, math.inf)
+    if node.op_type != "Clip" or "min" in node.attributes or "max" in node.attributes:
+        return None
+    ends = []
+    for index, missing in ((1, -math.inf), (2, math.inf)):
+        value = input_at(node, index)
+        array = constant_value(value)
+        if value is not None and (array is None or array.dtype != np.float32 or array.size != 1):
+            return None
+        ends.append(missing if array is None else float(array.reshape(())))
+    low, high = ends
+    return None if math.isnan(low) or math.isnan(high) else RealClip(node, min(low, high), high)
+
+
+def limits_behind(clip: RealClip, border: Border) -> tuple[int, int]:
+    """The limits of ``border`` once it quantizes what ``clip`` read."""
+    ends = quantize(np.array([clip.low, clip.high], np.float32), border.grid).astype(np.int64)
+    low, high = np.clip(ends, border.low, border.high)
+    return int(low), int(high)

@@ -1,18 +1,41 @@
-"""Sums, products, concatenations, pools and functions of one value between Q and DQ as ONNX Runtime's QLinear….
-
-All operands and the result have one type of 8 bits, and one scale each (ContribOperators.md of ONNX Runtime 1.31).
-Each rule returns why it declines, or None when it lowered.
-"""
+"""Sums, pools, functions and movers as operators on integers."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 
+import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import int_attribute, ints_attribute
-from qbench.passes.lowering.operands import EIGHT_BITS, Operand, operand_of, result_of
-from qbench.passes.lowering.site import Site, kept_attributes
-from qbench.passes.lowering.target import ENGINE_DOMAIN
+from qbench.graph import (
+    INTEGER_DOMAIN,
+    QLINEAR,
+    constant_value,
+    grid_of,
+    input_at,
+    int_attribute,
+    ints_attribute,
+    is_pointwise,
+    operator_facts,
+    word_attribute,
+)
+from qbench.passes.lowering.site import (
+    EIGHT_BITS,
+    ENGINE_DOMAIN,
+    UP_TO_16_BITS,
+    Operand,
+    Site,
+    kept_attributes,
+    operand_of,
+    quantized_by,
+    result_of,
+)
+from qbench.passes.qdq.folding import moved_constant
+
+# Sums, products, concatenations, pools and functions of one value between Q and DQ as ONNX Runtime's QLinear….
+#
+# All operands and the result have one type of 8 bits, and one scale each (ContribOperators.md of ONNX Runtime 1.31).
+# Each rule returns why it declines, or None when it lowered.
 
 _ONE_AXIS = 13
 """The opset since which a Softmax is along one axis."""
@@ -93,3 +116,245 @@ _ATTRIBUTES: Mapping[str, Callable[[ir.Node], list[ir.Attr]]] = MappingProxyType
         "Softmax": softmax_attributes,
     }
 )
+
+
+# What ONNX Runtime has no operator on integers for, as operators of our own that integer machines count.
+#
+#     qbench.integer::QLinear<Op>      inputs x s z for every operand, then s_y z_y; attributes as they were
+#
+# An operand without s and z is real and constant: the ends of a Clip, a number to multiply by, axes. Grids have one
+# static scale and 8 or 16 bits, of any type each. Each rule returns why it declines, or None when it lowered.
+
+_ONE_SCALE = "its kernel has one static scale for each operand"
+_REQUANTIZED = UP_TO_16_BITS | {ir.DataType.INT32}
+_CHOICES = frozenset({"Where"})
+"""Operators whose first operand is no number."""
+_SIDES = 2
+
+Triple = tuple[ir.Value | None, ir.Value | None, ir.Value | None]
+
+
+def has_own_operator(site: Site, node: ir.Node) -> bool:
+    """Whether the target counts ``node`` by an operator of our own, whose inputs are those said above.
+
+    Products are not among these: a bias is integers alone there, without a scale and a zero point of its own.
+    """
+    if node.domain:
+        return site.target.outside and is_pointwise(node)
+    if operator_facts(node).weight is not None:
+        return False
+    return site.target.lacks(f"{QLINEAR}{node.op_type}", INTEGER_DOMAIN) is None
+
+
+def lower_counted(site: Site, node: ir.Node) -> str | None:
+    """Any operator that the target has as QLinear<Op> → that."""
+    if not has_own_operator(site, node):
+        return f"there is no integer operator for {node.op_type}"
+    result = result_of(node.outputs[0])
+    if result is None or len(node.outputs) > 1:
+        return "its result is real: no QuantizeLinear alone reads it"
+    quantizer, output = result
+    triples = [_triple(node, index, value) for index, value in enumerate(node.inputs)]
+    refused = [problem for problem in triples if isinstance(problem, str)]
+    if problem := (*refused, *_grid_problems([output])):
+        return problem[0]
+    given: list[Triple] = [triple for triple in triples if not isinstance(triple, str)]
+    if is_pointwise(node) and (reason := _too_many(given)):
+        return reason
+    inputs = [value for triple in given for value in triple]
+    attributes = softmax_attributes(node) if node.op_type == "Softmax" else list(node.attributes.values())
+    site.replace(
+        [node, quantizer],
+        f"{QLINEAR}{node.op_type}",
+        [*inputs, output.scale, output.point],
+        attributes,
+        domain=node.domain or INTEGER_DOMAIN,
+    )
+    return None
+
+
+def lower_requantize(site: Site, quantizer: ir.Node, data: Operand | None = None) -> str | None:
+    """A QuantizeLinear of what was dequantized → QLinearRequantize, from grid to grid.
+
+    Args:
+        site: the graph.
+        quantizer: the node.
+        data: the integers and their grid; None: those of the DequantizeLinear before it.
+    """
+    data = data or operand_of(quantizer.inputs[0])
+    output = quantized_by(quantizer)
+    if data is None or output is None or not is_requantized(site, data, output):
+        return "no kernel brings integers from such a grid to such a grid"
+    inputs = [data.integers, data.scale, data.point, output.scale, output.point]
+    site.replace([quantizer], "QLinearRequantize", inputs, domain=INTEGER_DOMAIN)
+    return None
+
+
+def is_requantized(site: Site, data: Operand, output: Operand) -> bool:
+    """Whether the target brings integers of the one grid to the other."""
+    lacking = site.target.lacks("QLinearRequantize", INTEGER_DOMAIN) is not None
+    return not lacking and not _grid_problems([output]) and not _grid_problems([data], _REQUANTIZED)
+
+
+def _triple(node: ir.Node, index: int, value: ir.Value | None) -> Triple | str:
+    """An operand with its grid, a constant without, or why neither."""
+    if value is None or (index == 0 and node.op_type in _CHOICES):
+        return value, None, None
+    operand = operand_of(value)
+    if operand is None:
+        return "an operand is real" if constant_value(value) is None else (value, None, None)
+    problems = _grid_problems([operand])
+    return problems[0] if problems else (operand.integers, operand.scale, operand.point)
+
+
+def _grid_problems(operands: Sequence[Operand], types: frozenset[ir.DataType] = UP_TO_16_BITS) -> tuple[str, ...]:
+    for operand in operands:
+        if operand.axis is not None or operand.block or operand.is_dynamic:
+            return (_ONE_SCALE,)
+        if operand.dtype not in types:
+            return (
+                f"its kernel has types of 8 or 16 bits, not {'unknown' if operand.dtype is None else operand.dtype}",
+            )
+    return ()
+
+
+def _too_many(given: Sequence[Triple]) -> str | None:
+    """Why no table holds a function of these operands; None when one does."""
+    varying = [(value, scale) for value, scale, _ in given if value is not None and _varies(value)]
+    if any(scale is None for _, scale in varying):
+        return "an operand is real"
+    if len(varying) < _SIDES:
+        return None
+    present = [value for value, _, _ in given if value is not None]
+    if len(varying) > _SIDES or len(present) > _SIDES or any(v.dtype not in EIGHT_BITS for v, _ in varying):
+        return "a table has two sides of 8 bits"
+    return None
+
+
+def _varies(value: ir.Value) -> bool:
+    known = constant_value(value)
+    return known is None or known.size > 1
+
+
+# Operators that only move or pick values work on the integers themselves, when both sides have one grid.
+#
+# Between two grids they do so where the target brings integers from grid to grid, and that is done behind the move.
+#
+#     v_q ──DQ(s, z)── move ──Q(s, z)── w_q      →      v_q ── move ── w_q
+#
+# Where no Q follows, the DQ goes behind the move, so that movers and products further on read integers. Whatever is
+# moved is on the grid already: no number changes. A Pad with zeros pads with the zero point; with others it is
+# declined. A constant behind its DQ is moved at once, and its scales with it.
+#
+#     v_q ──DQ── move ── reader           →      v_q ── move ──DQ── reader
+
+_PICKERS = frozenset({"ReduceMax", "ReduceMin", "TopK"})
+_WITHOUT_KERNEL = frozenset({"GlobalMaxPool", "TopK"})
+"""Movers that engines have on floats alone; other targets name them."""
+
+
+def is_mover(node: ir.Node) -> bool:
+    """Whether all results of ``node`` hold values of its first input and nothing computed."""
+    if node.op_type == "Resize":
+        return word_attribute(node, "mode", "nearest") == "nearest"
+    return operator_facts(node).moved == (0,) or (not node.domain and node.op_type in _PICKERS)
+
+
+def lower_mover(site: Site, node: ir.Node) -> str | None:
+    """Any mover on the integers themselves; returns why not, or None when it was done."""
+    data = operand_of(node.inputs[0])
+    if data is None:
+        return "what it moves is real"
+    types = UP_TO_16_BITS if site.target.any_grids else EIGHT_BITS
+    if data.dtype not in types or data.axis is not None or data.block:
+        return "only integers of 8 bits with one scale are moved"
+    if node.op_type in _WITHOUT_KERNEL and site.target.lacks(node.op_type):
+        return f"{node.op_type} takes no integers"
+    read = [value for value in node.outputs if value.dtype == ir.DataType.FLOAT and _is_read(value)]
+    results = [found for value in read if (found := result_of(value)) is not None]
+    if not all(_reachable(site, data, output) for _, output in results):
+        return "what it moves and what it gives have not one grid"
+    if not any(value.uses() for value in read):
+        return "its result leaves the graph as reals"
+    inputs = list(node.inputs)
+    inputs[0] = data.integers
+    if node.op_type == "Pad":
+        if not _pads_with_zeros(node):
+            return "it pads with a number other than 0"
+        if word_attribute(node, "mode", "constant") == "constant":
+            inputs[2:3] = [data.point]
+    _move(site, node, inputs, data)
+    return None
+
+
+def move_constant(site: Site, node: ir.Node) -> bool:
+    """Move the constant integers that ``node`` alone moves behind their DQ, once and for all; True when it was done."""
+    data = operand_of(node.inputs[0]) if node.inputs and is_mover(node) else None
+    if data is None or not data.is_constant or data.is_dynamic or result_of(node.outputs[0]) is not None:
+        return False
+    fed = node.inputs[0].producer() if node.inputs[0] is not None else None
+    integers, grid = constant_value(data.integers), None if fed is None else grid_of(fed)
+    moved = None if integers is None or grid is None else moved_constant(node, integers, grid)
+    if moved is None:
+        return False
+    stored, at = moved
+    name = f"{node.outputs[0].name}_quantized"
+    parameters = (data.scale, data.point)
+    if at.block_size is not None:
+        parameters = (
+            site.constant(f"{name}_scale", at.scale),
+            site.constant(f"{name}_zero_point", at.zero_point.astype(data.points.dtype)),
+        )
+    attributes = [] if at.axis is None else [ir.AttrInt64("axis", at.axis)]
+    attributes += [] if at.block_size is None else [ir.AttrInt64("block_size", at.block_size)]
+    site.replace([node], "DequantizeLinear", [site.constant(name, stored), *parameters], attributes)
+    return True
+
+
+def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operand) -> None:
+    """``node`` itself reads integers from now on, and what its Q gave is what it gives."""
+    fed = node.inputs[0].producer() if node.inputs[0] is not None else None
+    if len(inputs) > len(node.inputs):
+        node.resize_inputs(len(inputs))
+    for index, value in enumerate(inputs):
+        node.replace_input_with(index, value)
+    for value in node.outputs:
+        if value.dtype != ir.DataType.FLOAT:
+            continue
+        value.type = data.integers.type  # not its dtype: clones share the type
+        output = result_of(value)
+        if output is None:
+            if _is_read(value):
+                site.dequantize_behind(node, value, data)
+            continue
+        quantizer, grid = output
+        if not data.same_grid(grid):
+            lower_requantize(site, quantizer, replace(data, integers=value))
+            continue
+        old = quantizer.outputs[0]
+        old.replace_all_uses_with(value, replace_graph_outputs=True)
+        site.graph.remove(quantizer, safe=True)
+        value.name = old.name  # the integers keep their name, so that runs of both forms can be compared
+    if fed is not None and not fed.outputs[0].uses() and not fed.outputs[0].is_graph_output():
+        site.graph.remove(fed, safe=True)
+
+
+def _reachable(site: Site, data: Operand, output: Operand) -> bool:
+    """Whether moved integers have the grid that is wanted, or the target brings them to it."""
+    return data.same_grid(output) or is_requantized(site, data, output)
+
+
+def _is_read(value: ir.Value) -> bool:
+    return bool(value.uses()) or value.is_graph_output()
+
+
+def _pads_with_zeros(node: ir.Node) -> bool:
+    filler = input_at(node, 2)
+    if word_attribute(node, "mode", "constant") != "constant" or filler is None:
+        return True
+    known = constant_value(filler)
+    stored = operand_of(filler)
+    if stored is not None and stored.is_constant and not stored.is_dynamic:
+        levels = constant_value(stored.integers)
+        return levels is not None and not np.any(levels.astype(np.int64) - stored.points.astype(np.int64))
+    return known is not None and not np.any(known)

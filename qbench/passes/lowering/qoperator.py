@@ -1,34 +1,110 @@
-"""QDQ → the operator-oriented form: QLinearConv and its kin of ONNX and ONNX Runtime, and movers on integers.
+"""QDQ → the operator-oriented form: QLinearConv and its kin of ONNX and ONNX Runtime."""
 
-What has no such operator, or none on the ``Target``, stays float between DequantizeLinear and QuantizeLinear, with its
-reason (``declined``). Clips of levels stay. On u8 data ONNX Runtime gives for this form, bit for bit, what it makes of
-the QDQ form itself.
-"""
-
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import ClassVar
 
+import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import grid_of, infer_shapes
-from qbench.passes.canonical.remove_dead import RemoveDead
-from qbench.passes.declining import decline
+from qbench.graph import constant_value, grid_dtype, grid_of, infer_shapes, int_attribute
+from qbench.passes.canonical.cleanup import RemoveDead
+from qbench.passes.contract import decline
+from qbench.passes.editing import NameScope
 from qbench.passes.effect import LOSSY, QDQ, Effect
-from qbench.passes.lowering.counted import has_own_operator, lower_counted, lower_requantize
-from qbench.passes.lowering.dynamic_products import is_dynamic_product, lower_dynamic_product
-from qbench.passes.lowering.elementwise import lower_concat, lower_pointwise
-from qbench.passes.lowering.movers import is_mover, lower_mover, move_constant
-from qbench.passes.lowering.operands import is_quantize, operand_of
-from qbench.passes.lowering.products import lower_convolution, lower_gemm, lower_matrix_product
-from qbench.passes.lowering.shared_quantizers import share_quantizers
-from qbench.passes.lowering.site import Site
-from qbench.passes.lowering.target import ONNX_RUNTIME, Target
-from qbench.passes.lowering.zero_points import write_zero_points
-from qbench.passes.naming import NameScope
+from qbench.passes.lowering.elementwise import (
+    has_own_operator,
+    is_mover,
+    lower_concat,
+    lower_counted,
+    lower_mover,
+    lower_pointwise,
+    lower_requantize,
+    move_constant,
+)
+from qbench.passes.lowering.products import (
+    is_dynamic_product,
+    lower_convolution,
+    lower_dynamic_product,
+    lower_gemm,
+    lower_matrix_product,
+)
+from qbench.passes.lowering.site import ONNX_RUNTIME, Site, Target, is_quantize, operand_of
 from qbench.passes.qdq.folding import fold_quantizer
-from qbench.passes.rewriting import rewrite
+from qbench.passes.run import rewrite
+
+# Quantizers of one value on one grid are one quantizer to a machine, however many pairs a graph was written with.
+#
+# An operator counts in integers when one QuantizeLinear alone reads its result: a pair for every reader, as some tools
+# write them, would leave it in floats. What stands behind the levels (a Clip for some readers) stays where it is.
+
+
+def share_quantizers(graph: ir.Graph) -> bool:
+    """Let the readers of a later quantizer read the first of its value and grid; True when there were two."""
+    first: dict[Hashable, ir.Node] = {}
+    changed = False
+    for node in list(graph):
+        if node.domain or node.op_type != "QuantizeLinear" or node.outputs[0].is_graph_output():
+            continue
+        known = first.setdefault(_key(node), node)
+        if known is node:
+            continue
+        node.outputs[0].replace_all_uses_with(known.outputs[0])
+        graph.remove(node, safe=True)
+        changed = True
+    return changed
+
+
+def _key(node: ir.Node) -> Hashable:
+    grid = tuple(_content(value) for value in node.inputs[1:])
+    return (node.inputs[0], node.outputs[0].dtype, int_attribute(node, "axis", 1), *grid)
+
+
+def _content(value: ir.Value | None) -> Hashable:
+    """What a parameter holds; itself where it is computed."""
+    array = constant_value(value)
+    return value if array is None else (array.dtype.str, array.shape, array.tobytes())
+
+
+# Zero points that others leave out are written down: 0, of the type of the integers (``graph.grid_dtype``).
+
+
+def write_zero_points(site: Site) -> bool:
+    """Give every Q and DQ its zero point, of the shape of its scale; True when one had none."""
+    known: dict[tuple[ir.DataType, tuple[int, ...]], ir.Value] = {}
+    changed = False
+    for node in site.graph:
+        if not is_quantize(node) or node.op_type == "DynamicQuantizeLinear" or not _has_none(node):
+            continue
+        dtype, shape = grid_dtype(node), _shape(node.inputs[1])
+        if shape is None or not dtype.is_integer():
+            continue
+        if (dtype, shape) not in known:
+            known[dtype, shape] = site.constant(f"zero_{dtype.name.lower()}", np.zeros(shape, dtype.numpy()))
+        node.resize_inputs(3)
+        node.replace_input_with(2, known[dtype, shape])
+        changed = True
+    return changed
+
+
+def _has_none(node: ir.Node) -> bool:
+    return len(node.inputs) < 3 or node.inputs[2] is None
+
+
+def _shape(scale: ir.Value | None) -> tuple[int, ...] | None:
+    known = constant_value(scale)
+    if known is not None:
+        return known.shape
+    sizes = None if scale is None or scale.shape is None else [size for size in scale.shape if isinstance(size, int)]
+    return None if sizes is None or scale is None or len(sizes) != len(scale.shape or ()) else tuple(sizes)
+
+
+# QDQ → the operator-oriented form: QLinearConv and its kin of ONNX and ONNX Runtime, and movers on integers.
+#
+# What has no such operator, or none on the ``Target``, stays float between DequantizeLinear and QuantizeLinear, with
+# its reason (``declined``). Clips of levels stay. On u8 data ONNX Runtime gives for this form, bit for bit, what it
+# makes of the QDQ form itself.
 
 Rule = Callable[[Site, ir.Node], str | None]
 """Lowers a node and returns None, or says why it does not."""

@@ -1,18 +1,74 @@
-"""A device as one value: which operators it counts on integers, within which limits, and by which arithmetic.
+"""A device as one value, and its TOML file."""
 
-It is no code: what it computes is what the integer interpreter computes under its arithmetic.
-"""
-
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import product
+from pathlib import Path
+from types import MappingProxyType
 
-from qbench.errors import unknown_name
-from qbench.graph import Capabilities, Form, ZeroPoints
-from qbench.numerics import Arithmetic
-from qbench.passes.lowering.target import Target
-from qbench.passes.partition.operators import TABLES, operators_on_integers, target_of
-from qbench.storage import digest_plain, plain
+import onnx_ir as ir
+
+from qbench.errors import InputError, unknown_name
+from qbench.graph import INTEGER_DOMAIN, OPERATORS, POINTWISE, Capabilities, Form, ZeroPoints
+from qbench.numerics import Arithmetic, get_arithmetic
+from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_MACHINES, Target
+from qbench.storage import digest_plain, plain, read_toml, value_from_table
+
+# The operators that can be counted on integers, as float graphs call them, and what stands for them once lowered.
+#
+# Conv → QLinearConv      Add → com.microsoft::QLinearAdd, qbench.integer::QLinearAdd      MaxPool → MaxPool
+
+REQUANTIZE = "Requantize"
+"""The change of a grid: a QuantizeLinear of what a DequantizeLinear gave."""
+
+_GEMM = "QGemm"
+_PREFIX = "QLinear"
+_WITH_REALS = frozenset({"ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
+_BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
+_PICKERS = frozenset({"ReduceMax", "ReduceMin", "TopK", "Resize"})
+_BY_MULTIPLIERS = frozenset({"Abs", "Add", "Clip", "Div", "LeakyRelu", "Mul", "Neg", "PRelu", "Relu", "Sign", "Sub"})
+
+TABLES = POINTWISE - _BY_MULTIPLIERS
+"""Functions of one level that a machine looks up."""
+
+
+def float_name(node: ir.Node) -> str:
+    """What a node of a lowered graph, or of a float one, is called in a device's list of operators."""
+    if node.domain in ("", INTEGER_DOMAIN, ENGINE_DOMAIN):
+        return _float_name(node.op_type)
+    return f"{node.domain}.{node.op_type}"
+
+
+def operators_on_integers() -> frozenset[str]:
+    """Every name that a device may list."""
+    return frozenset(_spellings())
+
+
+def target_of(operators: Iterable[str]) -> Target:
+    """What lowering may bring in where there are ``operators`` alone."""
+    known = _spellings()
+    return Target(frozenset(spelled for name in operators for spelled in known[name]), any_grids=True)
+
+
+@functools.cache
+def _spellings() -> Mapping[str, frozenset[tuple[str, str]]]:
+    """Float name → (domain, operator) of all that counts it; movers stand for themselves."""
+    moved = {name for name, facts in OPERATORS.items() if facts.moved == (0,)} | _PICKERS
+    found: dict[str, set[tuple[str, str]]] = {name: {("", name)} for name in moved}
+    for domain, operator in INTEGER_MACHINES.operators:
+        if operator not in _BORDERS | _WITH_REALS:
+            found.setdefault(_float_name(operator), set()).add((domain, operator))
+    return MappingProxyType({name: frozenset(found[name]) for name in sorted(found)})
+
+
+def _float_name(operator: str) -> str:
+    return "Gemm" if operator == _GEMM else operator.removeprefix(_PREFIX)
+
+
+# A device as one value: which operators it counts on integers, within which limits, and by which arithmetic.
+#
+# It is no code: what it computes is what the integer interpreter computes under its arithmetic.
 
 _ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 _WEIGHTS = ("int4", "uint4", "int8", "uint8")
@@ -108,3 +164,72 @@ class Device:
         """Of its arithmetic, and of what it takes."""
         taken = digest_plain([sorted(self.operators), plain(self.limits)])
         return {"arithmetic": self.arithmetic.digest, "device": taken}
+
+
+# Devices in TOML: a file is called as its device is, and names the arithmetic; those of the package by name.
+#
+# arithmetic = "gemmlowp"
+# source = "…"
+# operators = ["Conv", "Add", …]
+#
+# [limits]
+# activations = ["int8"]
+
+SUFFIX = ".toml"
+_FOLDER = Path(__file__).parent / "devices"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """The keys of a file."""
+
+    source: str
+    arithmetic: str
+    operators: tuple[str, ...]
+    limits: Limits = field(default_factory=Limits)
+
+
+def load_device(path: Path | str, arithmetics: Callable[[str], Arithmetic] = get_arithmetic) -> Device:
+    """The device that the TOML file at ``path`` spells, which is called as the file is.
+
+    Args:
+        path: of the file.
+        arithmetics: what knows the arithmetics by name; those of a suite are not installed.
+
+    Raises:
+        InputError: no such file, an unknown key, an operator that nothing counts on integers, an unknown arithmetic, or
+            limits that no device has.
+    """
+    file = Path(path)
+    where, name = f"device '{file.name}'", file.name.removesuffix(SUFFIX)
+    written = value_from_table(_Written, read_toml(file), where)
+    try:
+        return Device(
+            name=name,
+            source=written.source,
+            arithmetic=arithmetics(written.arithmetic),
+            operators=written.operators,
+            limits=written.limits,
+        )
+    except InputError as error:  # about a word in the file: say which file
+        raise InputError(f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy) from error
+    except ValueError as error:
+        raise InputError(
+            f"Reading {where}", found=str(error), expected="something that it can count", remedy="Mend the file."
+        ) from error
+
+
+def list_devices() -> tuple[str, ...]:
+    """The names of the devices that come with the package, sorted."""
+    return tuple(sorted(path.stem for path in _FOLDER.glob(f"*{SUFFIX}")))
+
+
+def get_device(name: str) -> Device:
+    """The device called ``name``, of those that come with the package.
+
+    Raises:
+        InputError: no such device; the nearest name is suggested.
+    """
+    if name not in list_devices():
+        raise unknown_name("Looking up a device", "device", name, list_devices())
+    return load_device(_FOLDER / f"{name}{SUFFIX}")

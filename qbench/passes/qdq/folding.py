@@ -1,11 +1,4 @@
-"""Quantizers of constants, and what only moves quantized constants, done once and for all; integers stay integers.
-
-    real constant ─Q─[l,h]─                levels constant ─DQ₁─Q₂─[l,h]─            →   levels constant
-    levels constant ─DQ(axis)─ Transpose ─                           →   levels constant, transposed ─DQ(its axis)─
-
-A DequantizeLinear of a constant is never folded: weights would be floats again, four times as large, and no machine
-would count with them. A Q is folded where every machine that is asked gives the same levels.
-"""
+"""Quantizers of constants, and what only moves quantized constants, done once."""
 
 from typing import Any
 
@@ -15,12 +8,58 @@ import onnx_ir as ir
 
 from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, only_consumer
 from qbench.numerics import QParams, dequantize, get_arithmetic, quantize
-from qbench.passes.constants import add_constant
+from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import QDQ
-from qbench.passes.naming import NameScope
-from qbench.passes.qdq.moved_constants import moved_constant
+
+# Quantized constants that are moved before they are used: integers, and the axis of their scales, move with them.
+#
+# Transpose(DQ(w, s along axis)) = DQ(transpose(w), s along the place of axis)
 
 _Array = npt.NDArray[Any]
+
+
+def moved_constant(node: ir.Node, integers: _Array, grid: QParams) -> tuple[_Array, QParams] | None:
+    """What ``node`` makes of constant ``integers`` on ``grid``; None where it does more than move them.
+
+    A Reshape moves scales only where there is a single one.
+    """
+    if node.domain:
+        return None
+    match node.op_type:
+        case "Transpose":
+            return _transposed(node, integers, grid)
+        case "Reshape" if grid.axis is None:
+            shape = constant_value(node.inputs[1])
+            return None if shape is None or not shape.all() else (integers.reshape(shape.tolist()), grid)
+        case "Identity":
+            return integers, grid
+        case _:
+            return None
+
+
+def _transposed(node: ir.Node, integers: _Array, grid: QParams) -> tuple[_Array, QParams]:
+    attribute = node.attributes.get("perm")
+    order = list(range(integers.ndim))[::-1] if attribute is None else list(attribute.as_ints())
+    moved = integers.transpose(order)
+    if grid.axis is None:
+        return moved, grid
+    axis = order.index(grid.axis % integers.ndim)
+    if grid.block_size is None:
+        return moved, _along(grid, axis, grid.scale, grid.zero_point)
+    return moved, _along(grid, axis, grid.scale.transpose(order), grid.zero_point.transpose(order))
+
+
+def _along(grid: QParams, axis: int, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.int64]) -> QParams:
+    return QParams(scale, zero_point, grid.qtype, axis=axis, block_size=grid.block_size, narrow_range=grid.narrow_range)
+
+
+# Quantizers of constants, and what only moves quantized constants, done once and for all; integers stay integers.
+#
+#     real constant ─Q─[l,h]─                levels constant ─DQ₁─Q₂─[l,h]─            →   levels constant
+#     levels constant ─DQ(axis)─ Transpose ─                           →   levels constant, transposed ─DQ(its axis)─
+#
+# A DequantizeLinear of a constant is never folded: weights would be floats again, four times as large, and no machine
+# would count with them. A Q is folded where every machine that is asked gives the same levels.
 
 
 def fold_quantizer(node: ir.Node, names: NameScope, machines: tuple[str, ...]) -> bool | str:

@@ -1,17 +1,4 @@
-"""A function of one 8-bit value between grids becomes a table of its 256 levels, in operators of standard ONNX.
-
-    levels(g₁) ─DQ─ f ─Q(g₂)─[l,h]─   →   levels(g₁) ─Cast(int32)─ Gather(table) ─
-
-    table[q mod 256] = Q(f(DQ(q))) within [l,h]          Gather counts negative indices from the end
-
-Every entry is what a machine gives for that very level, none is stepped to from its neighbour (Glow adds up float32
-steps from the left end, and gets some wrong). f is a chain of pointwise operators whose other operands are single
-constants, with its attributes and with whatever ranges the grids have. Machines evaluate functions by rules of their
-own: a table is written where all that the pass names give the same one, and from then on everything gives that.
-
-Levels that a table reads or gives have no quantizer at them, so that the graph leaves the QDQ convention: this is a
-choice of form, to be made last, and refused where ``Capabilities`` say that there are no tables.
-"""
+"""A function of one 8-bit value becomes a table of 256 entries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,15 +9,13 @@ import onnx_ir as ir
 from qbench.graph import POINTWISE, Capabilities, constant_value, only_consumer, origin_of, set_origin
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes.constants import add_constant
-from qbench.passes.declining import decline
+from qbench.passes.contract import decline
+from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import MACHINES, QDQ, Effect, EffectKind
-from qbench.passes.levels.border import Border, Levels, border_of, levels_of, readers_of
-from qbench.passes.levels.clips import real_clip_of
+from qbench.passes.levels.border import Border, Levels, border_of, levels_of, readers_of, real_clip_of
 from qbench.passes.levels.tables import Array
-from qbench.passes.lowering.machines import INTEGER_MACHINES
 from qbench.passes.lowering.qoperator import lower_to_qoperator
-from qbench.passes.naming import NameScope
+from qbench.passes.lowering.site import INTEGER_MACHINES
 
 _BITS, _LEVELS = 8, 256
 _FED = "levels"

@@ -1,11 +1,4 @@
-"""An addition of a constant a channel behind a product becomes the product's bias again: the reverse of ``split-bias``.
-
-    Add(Conv(DQ(x), DQ(w)), b)   →   Conv(DQ(x), DQ(w), DQ(q_b))        q_b = round(b / (s_x · s_w)), int32, z = 0
-
-The slots are compatible while the product has no grid of its own: it is an accumulator, and the bias is added there. A
-constant that came as levels at s_x · s_w keeps them. What moves is the order of additions in floats, and, of a real
-constant, half a step of the accumulator: an output level by one step, at most, while its step is not the finer one.
-"""
+"""An addition of a constant per channel behind a product becomes its bias."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -24,11 +17,10 @@ from qbench.graph import (
     set_origin,
     weight_channel_axis,
 )
-from qbench.passes.constants import add_constant
-from qbench.passes.declining import decline
+from qbench.passes.contract import decline
+from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import Effect, within
 from qbench.passes.levels.border import border_of
-from qbench.passes.naming import NameScope
 
 _LIMIT = 2.0**30
 """Of a bias in an accumulator of 32 bits, so that the products have room beside it."""

@@ -1,14 +1,4 @@
-"""Activations on uint8 levels move to int8 ones that mean the same, or back: re-basing by half the grid.
-
-    q′ = q − 128      z′ = z − 128      [l′, h′] = [l − 128, h − 128]      s·(q′ − z′) = s·(q − z)
-
-    clamp(round(x/s) + z, 0, 255) − 128 = clamp(round(x/s) + z − 128, −128, 127)
-
-No real moves, hence it is exact; there and back gives the graph that was. What a machine makes of it may be another
-thing: engines have other kernels for other types. All that reads a value moves with it: Q, its Clip, every DQ of it,
-and constants that no product reads. Weights and biases stay, and so do integers that enter or leave the graph, that
-anything but a DequantizeLinear reads, and dynamic ones, which ONNX has of uint8 alone.
-"""
+"""Activations move between uint8 and int8 with the same meaning."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -18,11 +8,10 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, is_constant
-from qbench.passes.constants import add_constant
-from qbench.passes.declining import decline
+from qbench.passes.contract import decline
+from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import EXACT, Effect
-from qbench.passes.levels.readers import readers_behind
-from qbench.passes.naming import NameScope
+from qbench.passes.levels.requantize import readers_behind
 
 _HALF = 128
 _OTHER = {ir.DataType.INT8: ir.DataType.UINT8, ir.DataType.UINT8: ir.DataType.INT8}

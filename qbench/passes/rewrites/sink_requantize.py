@@ -1,18 +1,4 @@
-"""A requantize goes below what only moves levels, and below a maximum, until it meets another or an operator.
-
-    levels(g₁) ─DQ₁─Q₂─[l,h]─DQ₂─ move ─   →   levels(g₁) ─DQ₁─ move ─Q₁─DQ₁─Q₂─[l,h]─DQ₂─
-
-    move(T(q)) = T(move(q))     a requantize T treats every level alike, wherever it lies
-    max(T(q), T(p)) = T(max(q, p))     T is monotone, which is looked at
-
-A Concat is one of levels on g₁ where every operand is brought from g₁ to g₂ with the same limits: n requantizes become
-one. What the moved reals were put on, if it is g₂ again, takes the place of Q₂ with the limits of both. It is exact.
-
-Nothing is gained by itself; but two requantizes that a Reshape kept apart then stand one behind the other, and
-``merge-requantize`` makes them one. So it sinks where a border waits that it can become one with, and is left where
-none does: a pair would be added for nothing. Of a Concat's n requantizes n − 1 go, which pays for the pair.
-Averages are no maxima: T(mean) is not mean(T), whichever parameters it is given.
-"""
+"""A requantize moves below operators that only move values, and below a maximum."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -31,17 +17,12 @@ from qbench.graph import (
     set_origin,
     word_attribute,
 )
-from qbench.passes.constants import add_constant
-from qbench.passes.declining import decline
+from qbench.passes.contract import decline
+from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import EXACT, Effect
 from qbench.passes.levels.border import Border, Levels, border_of, can_limit, set_limits
-from qbench.passes.levels.difference import Difference
-from qbench.passes.levels.merging import both_limits, can_merge
-from qbench.passes.levels.moved import mark_moved
-from qbench.passes.levels.readers import results_of
-from qbench.passes.levels.requantize import Requantize, requantize_of
-from qbench.passes.levels.tables import Stop, all_levels, brought
-from qbench.passes.naming import NameScope
+from qbench.passes.levels.requantize import Requantize, both_limits, can_merge, mark_moved, requantize_of, results_of
+from qbench.passes.levels.tables import Difference, Stop, all_levels, brought
 
 _COPYING = frozenset({"Expand", "Tile"})
 _MAXIMA = frozenset({"GlobalMaxPool", "MaxPool"})

@@ -1,12 +1,4 @@
-"""A real value that several read, one of them through a quantizer, is stored once, on the grid: "stop fusion".
-
-    x ─┬─Q─[l,h]─DQ─ product          x ─Q─[l,h]─┬─DQ─ product
-       └─ residual sum           →                └─DQ─ residual sum
-
-A compiler that fuses must store x in 32 bits for the second reader, beside its levels, or compute it again; as levels
-it is stored once, in 8 (TVM's stop_fusion does this to the branches of residual sums). It is LOSSY: what read x reads
-it rounded and within limits. ``qbench.passes.storage_cost`` counts what it saves.
-"""
+"""A real value with several readers, one of them quantized, is stored once, quantized."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,11 +6,11 @@ from typing import ClassVar
 import onnx_ir as ir
 
 from qbench.graph import origin_of, set_origin
-from qbench.passes.declining import decline
+from qbench.passes.contract import decline
+from qbench.passes.editing import NameScope
 from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.levels.border import Border, border_of
 from qbench.passes.levels.requantize import UNREAD
-from qbench.passes.naming import NameScope
 
 _SHAPES = frozenset({"Shape", "Size"})
 

@@ -1,0 +1,170 @@
+"""Relu and Clip next to a quantizer become limits of the quantized values."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.graph import only_consumer
+from qbench.numerics import dequantize
+from qbench.passes.contract import decline
+from qbench.passes.editing import NameScope
+from qbench.passes.effect import EXACT, Effect
+from qbench.passes.levels.border import (
+    Levels,
+    RealClip,
+    border_of,
+    can_limit,
+    levels_of,
+    limits_behind,
+    real_clip_of,
+    set_limits,
+)
+from qbench.passes.levels.tables import Stop, brought
+
+# A Relu or Clip in front of a quantizer becomes limits behind it: the activation is fused into the grid.
+#
+#     x ─Clip(a, b)─Q─[l, h]─   →   x ─Q─[clip(Q(a), l, h), clip(Q(b), l, h)]─
+#
+# A quantizer is monotone, so that this holds for every number x. Where the new limits are the grid's ends, nothing is
+# left of the clip; else it stays as limits on integers, as TFLite keeps it. Glow removes a Relu when the zero point is
+# the lowest level and forgets the other case; a Relu that is simply dropped lets negative values through.
+
+
+@dataclass(frozen=True, slots=True)
+class AbsorbClip:
+    """Requires: QDQ. Ensures: no Relu or Clip with constant ends alone feeds a quantizer of a static grid a tensor.
+
+    A NaN, which is no number, comes out as the lowest limit, as before; only that this may be another level.
+    """
+
+    name: str = "absorb-clip"
+    effect: ClassVar[Effect] = EXACT
+
+    def run(self, model: ir.Model) -> bool:
+        """Absorb them in graph order, two in a row too; True when there was one."""
+        names = NameScope.of_values(model)
+        return sum(self._absorbed(node, names) for node in list(model.graph)) > 0
+
+    def _absorbed(self, node: ir.Node, names: NameScope) -> bool:
+        changed = False
+        while (border := border_of(node)) is not None:
+            clip = real_clip_of(border.source.producer())
+            if clip is None or clip.node.graph is not node.graph:
+                break
+            if only_consumer(border.source) is not node:
+                decline(node, f"'{clip.node.name}' has other readers, or leaves the graph", self.name)
+                break
+            low, high = limits_behind(clip, border)
+            if (low, high) != (border.low, border.high) and len(clip.source.uses()) > 1:
+                decline(node, f"others read what '{clip.node.name}' clips, too", self.name)
+                break
+            if not can_limit(border, low, high):
+                decline(node, f"no engine clips {border.grid.qtype} levels", self.name)
+                break
+            node.replace_input_with(0, clip.source)
+            assert isinstance(node.graph, ir.Graph)
+            node.graph.remove(clip.node, safe=True)
+            set_limits(border, low, high, names)
+            changed = True
+        return changed
+
+
+# A Relu or Clip of dequantized levels becomes limits of the levels, or goes where it lets all of them through.
+#
+#     levels ─DQ─Clip(a, b)─   →   levels ─[q_a, q_b]─DQ─        where DQ(q_a) = a and DQ(q_b) = b, or no level is
+# beyond
+#
+# DQ is monotone: clipping its result is clipping its levels, if the ends are levels. Zero always is one, so that a Relu
+# always becomes a limit; an end between two levels stays where it is.
+
+
+@dataclass(frozen=True, slots=True)
+class ClipLevels:
+    """Requires: QDQ. Ensures: no Relu or Clip reads dequantized levels of its own whose ends are levels too."""
+
+    name: str = "clip-levels"
+    effect: ClassVar[Effect] = EXACT
+
+    def run(self, model: ir.Model) -> bool:
+        """Move them in graph order; True when there was one."""
+        names = NameScope.of_values(model)
+        return sum(self._moved(node, names) for node in list(model.graph)) > 0
+
+    def _moved(self, node: ir.Node, names: NameScope) -> bool:
+        clip = real_clip_of(node)
+        levels = None if clip is None else levels_of(clip.source.producer())
+        if clip is None or levels is None or node.graph is None or only_consumer(clip.source) is not node:
+            return False
+        reals = _reals(levels)
+        kept = np.clip(reals, np.float32(clip.low), np.float32(clip.high))
+        low, high = _ends(levels, reals, clip)
+        limited = np.clip(reals, reals[low], reals[high])
+        if kept.tobytes() != limited.tobytes():  # bits, not numbers: −0 is not 0
+            decline(node, "an end of it lies between two levels", self.name)
+            return False
+        if not _same_behind(clip, levels, (levels.low + low, levels.low + high), self.effect.machines):
+            decline(node, "the quantizer behind it would saturate at other levels", self.name)
+            return False
+        if kept.tobytes() == reals.tobytes():
+            return _removed(clip)
+        border = levels.border
+        if border is None or len(border.levels.uses()) > 1 or border.levels.is_graph_output():
+            decline(node, "its levels are not quantized for it alone", self.name)
+            return False
+        low, high = levels.low + low, levels.low + high
+        if not can_limit(border, low, high):
+            decline(node, f"no engine clips {border.grid.qtype} levels", self.name)
+            return False
+        _removed(clip)
+        set_limits(border, low, high, names)
+        return True
+
+
+def _same_behind(clip: RealClip, levels: Levels, ends: tuple[int, int], machines: tuple[str, ...]) -> bool:
+    """Whether a quantizer that would absorb ``clip`` gives the same of ``levels`` if they are limited to ``ends``.
+
+    An integer machine absorbs the clip (``absorb-clip``), whose ends are reals; it brings the ends of levels to the
+    grid behind by its own rule, which may round a tie otherwise.
+    """
+    reader = only_consumer(clip.node.outputs[0])
+    while (next_clip := real_clip_of(reader)) is not None:
+        reader = only_consumer(next_clip.node.outputs[0])
+    border = None if reader is None else border_of(reader)
+    if border is None or border.quantizer.graph is not clip.node.graph:
+        return True
+    stops, every = (Stop(border.grid, border.low, border.high),), np.arange(levels.low, levels.high + 1)
+    limits = limits_behind(clip, border)
+    return all(
+        np.array_equal(
+            np.clip(brought(every, levels.grid, stops, one), *limits),
+            brought(np.clip(every, *ends), levels.grid, stops, one),
+        )
+        for one in machines
+    )
+
+
+def _reals(levels: Levels) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """All that the levels stand for, ascending."""
+    every = np.arange(levels.low, levels.high + 1).astype(levels.grid.qtype.storage_dtype)
+    return dequantize(every, levels.grid)
+
+
+def _ends(levels: Levels, reals: np.ndarray[tuple[int], np.dtype[np.float32]], clip: RealClip) -> tuple[int, int]:
+    """The places of the levels that the ends of ``clip`` are, or are nearest to from inside."""
+    last = levels.high - levels.low
+    low = min(int(np.searchsorted(reals, np.float32(clip.low), side="left")), last)
+    high = max(int(np.searchsorted(reals, np.float32(clip.high), side="right")) - 1, 0)
+    return (low, high) if low <= high else (high, high)
+
+
+def _removed(clip: RealClip) -> bool:
+    """Let the readers of ``clip`` read what it read, under its name; True."""
+    graph, result, source = clip.node.graph, clip.node.outputs[0], clip.source
+    assert isinstance(graph, ir.Graph)
+    name, result.name = result.name, None
+    result.replace_all_uses_with(source, replace_graph_outputs=True)
+    source.name, source.type, source.shape = name, source.type or result.type, source.shape or result.shape
+    graph.remove(clip.node, safe=True)
+    return True

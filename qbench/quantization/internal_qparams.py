@@ -1,0 +1,366 @@
+"""Quantization parameters inside a unit: of a product, of a sum before its clip, of a bias."""
+
+from collections.abc import Mapping
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from qbench.calibration import Distribution, Profile, Statistics, Unit
+from qbench.errors import InputError
+from qbench.graph import constant_value, is_constant, node_key, operator_facts
+from qbench.numerics import GridKind, Interval, QParams, QType
+from qbench.passes import is_product
+from qbench.quantization.decision import BY_SCHEMA, Decision, Derived, Given, KeptFloat, Shared, Static, qparams_of
+from qbench.quantization.schema import SlotOptions
+from qbench.quantization.spec import BiasKind, BiasSpec, Finer, Granularity, Role, Slot, Spec
+
+# Ranges of watched values by the methods that specs name, each searched for once.
+#
+# Per channel the range is that of the channel's extremes, all that a profile keeps of channels; axis 1 is theirs.
+
+CHANNELS = 1
+_PLAIN = "minmax"
+
+
+class Ranges:
+    """The ranges of one profile's values; keeps what it found, so that plans of many schemas search once.
+
+    The digest of the profile is kept, too: every plan names it.
+    """
+
+    def __init__(self, profile: Profile) -> None:
+        self._profile = profile
+        self._found: dict[tuple[str, str, GridKind], Interval | str] = {}
+        self._distributions: dict[str, Distribution] = {}
+
+    @cached_property
+    def profile_digest(self) -> str:
+        """The digest of the profile."""
+        return self._profile.digest
+
+    def problem(self, name: str) -> str | None:
+        """What is wrong with the statistics of the value ``name``; None when it has a range."""
+        statistics = self._profile.values.get(name)
+        if statistics is not None and statistics.infinite:
+            return f"'{name}' was infinite {statistics.infinite:,} times in calibration"
+        return None if statistics is not None and statistics.count else f"the profile has no statistics of '{name}'"
+
+    def absmax(self, name: str) -> float:
+        """The largest magnitude of the value ``name``, which has no ``problem``."""
+        return self._distribution(name).absmax
+
+    def interval(self, name: str, spec: Spec) -> Interval | str:
+        """The range of the value ``name`` that ``spec`` asks for, 0-d or one a channel, or why there is none."""
+        if (problem := self.problem(name)) is not None:
+            return problem
+        statistics = self._profile.values[name]
+        if spec.granularity is Granularity.CHANNEL:
+            return _of_channels(name, statistics, spec)
+        key = (name, spec.range_method, spec.kind)
+        if key not in self._found:
+            self._found[key] = self._searched(name, spec)
+        return self._found[key]
+
+    def _searched(self, name: str, spec: Spec) -> Interval | str:
+        try:
+            return spec.method.of_distribution(self._distribution(name), spec.kind)
+        except InputError as error:
+            return f"'{name}' has no range by {spec.range_method}: found {error.found}, expected {error.expected}"
+
+    def _distribution(self, name: str) -> Distribution:
+        if name not in self._distributions:
+            self._distributions[name] = self._profile.values[name].distribution()
+        return self._distributions[name]
+
+    def qparams(self, names: tuple[str, ...], spec: Spec, beside: Interval | None = None) -> QParams | str:
+        """The grid that covers the ranges of all of ``names`` (at least one), or why there is none.
+
+        Args:
+            names: of values.
+            spec: the grid and the range method.
+            beside: what it is to cover, too: 0-d.
+        """
+        lows: list[npt.NDArray[np.float64]] = []
+        highs: list[npt.NDArray[np.float64]] = []
+        for name in names:
+            interval = self.interval(name, spec)
+            if isinstance(interval, str):
+                return interval
+            if lows and interval.low.shape != lows[0].shape:
+                return f"'{names[0]}' and '{name}' have different channels, and one grid for both is asked for"
+            lows.append(interval.low)
+            highs.append(interval.high)
+        if beside is not None:
+            lows.append(beside.low)
+            highs.append(beside.high)
+        axis = CHANNELS if lows[0].ndim else None
+        try:
+            return spec.kind.choose(np.minimum.reduce(lows), np.maximum.reduce(highs), axis=axis)
+        except InputError as error:
+            return f"no grid for '{names[0]}' as {spec}: found {error.found}"
+
+
+def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | str:
+    lows, highs = statistics.channel_lows, statistics.channel_highs
+    if lows is None or highs is None:
+        return f"the profile has no channels of '{name}': profile with channels, where it has them"
+    if spec.range_method != _PLAIN:
+        return f"'{name}' has no range by {spec.range_method}: of channels a profile keeps extremes only"
+    seen = lows <= highs
+    return Interval(np.where(seen, lows, 0.0), np.where(seen, highs, 0.0))
+
+
+# The grid of a bias: the product's, or one of its own, and the weights that make room for it.
+#
+# derived    q_b = round_half_even(b / (s_x · s_w)), int32          |q_b| ≤ 2³⁰: the other half of int32 is the
+# products' own        q_b = round_half_even(b / s_b) on a grid of its own width, s_b the smallest scale that covers max
+# |b|
+#
+#     finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum stands on the finer of both grids, where nothing more is lost
+#     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's grid
+#     bias            round(s_x·s_w · q_xw / s_b) + q_b: the product is rounded to the bias's grid, int32
+#
+# Where a bias that is added on the product's grid would not fit there, the weight's scale is raised until it does: a
+# weight that coarse is small beside its bias. A channel of zeros takes a scale from the others, so that its bias keeps
+# its precision: the scale that zeros themselves ask for is none.
+#
+# Sources: TVM relay quantization (AddRealize, and the patch that gave biases 16 bits), Glow's channelwise rules.
+
+LIMIT = 2.0**30
+_SMALLEST_PRODUCT = 2.0**-126
+_DEAD_LEVELS = 20
+
+Floats = npt.NDArray[np.float64]
+INT32 = QType.parse("int32")
+
+
+def added_on_product(spec: BiasSpec) -> bool:
+    """Whether the sum of product and bias may stand on the product's grid, where the bias has to fit."""
+    return spec.kind is BiasKind.DERIVED or (spec.kind is BiasKind.OWN and spec.finer is not Finer.BIAS)
+
+
+def without_dead_channels(weight: QParams, dead: npt.NDArray[np.bool_]) -> QParams:
+    """``weight`` with the scale of channels of zeros (``dead``, one flag a scale) replaced by the median of the others.
+
+    Where all are dead nothing is known; ``raised_for_bias`` then gives them a scale from the bias.
+    """
+    if weight.axis is None or not dead.any() or dead.all():
+        return weight
+    living = np.sort(weight.scale[~dead])
+    scale = np.where(dead, living[len(living) // 2], weight.scale)
+    return _with_scale(weight, scale.astype(np.float64))
+
+
+def raised_for_bias(
+    weight: QParams, input_scale: float, bias: Floats, *, pow2: bool, dead: bool
+) -> tuple[QParams, int]:
+    """``weight`` with scales large enough for ``bias``, and how many of them were raised.
+
+    Args:
+        weight: per tensor or per channel.
+        input_scale: s_x.
+        bias: one value a channel, or any number of them per tensor.
+        pow2: keep scales powers of two.
+        dead: all weights are zero, so that their scale is free: 2²⁰ levels for the largest bias.
+    """
+    reach = np.abs(bias) if weight.axis is not None else np.abs(bias).max(initial=0.0)
+    if dead and np.any(reach):
+        top = np.log2(np.max(reach) / input_scale)
+        weight = _with_scale(weight, np.full(weight.scale.shape, 2.0 ** (np.ceil(top) - _DEAD_LEVELS)))
+    needed = np.maximum(reach / LIMIT, _SMALLEST_PRODUCT) / input_scale
+    short = weight.scale < needed
+    if not short.any():
+        return weight, 0
+    if pow2:
+        needed = 2.0 ** np.ceil(np.log2(needed))
+    # Half a unit in the last place may be lost on the way to float32; LIMIT leaves room for it.
+    return _with_scale(weight, np.where(short, needed, weight.scale)), int(short.sum())
+
+
+def bias_qparams(weight: QParams, input_scale: float, axis: int) -> QParams:
+    """The int32 grid of a product: the float32 product of both scales, of many along ``axis`` of its bias."""
+    product = np.float32(input_scale) * weight.scale
+    return QParams(product, 0, INT32, axis=None if weight.axis is None else axis)
+
+
+def own_qparams(spec: BiasSpec, bias: Floats) -> QParams:
+    """The grid of a bias's own, one a tensor, that covers all of ``bias``."""
+    return spec.grid_kind.choose(bias.min(), bias.max())
+
+
+def no_finer_than(own: QParams, product: QParams) -> QParams:
+    """``own`` with its scale raised to that of ``product`` where it is finer; per channel where the product is."""
+    return QParams(np.maximum(own.scale, product.scale), 0, own.qtype, axis=product.axis)
+
+
+def _with_scale(weight: QParams, scale: Floats) -> QParams:
+    largest = float(np.finfo(np.float32).max)
+    return QParams(
+        np.clip(scale, _SMALLEST_PRODUCT, largest),
+        weight.zero_point,
+        weight.qtype,
+        axis=weight.axis,
+        narrow_range=weight.narrow_range,
+    )
+
+
+# Grids inside a unit: of the product before its bias, of the sum before its clip, and of a bias on the product's grid.
+#
+#     correlation ──Q──┐
+#                      + ──Q── clip ──output──
+#     bias ────────Q───┘
+#
+# Such values exist where the canonical passes split biases off. Without a wish a unit of such a graph is planned as a
+# fused one is: nothing between its operands and its result is rounded.
+
+_WIDEST_CHECKED = 16
+"""Biases of so many bits are stored in types that no engine fuses."""
+
+
+def inner_problem(unit: Unit, wishes: SlotOptions, ranges: Ranges) -> str | None:
+    """Why the grids that are asked for inside ``unit`` cannot be planned; None when they can, or none are asked for."""
+    words = _asked(unit, wishes)
+    if _mistaken(unit, wishes):
+        return "ONNX Runtime takes a Gemm's int32 bias for one at the product's scale: use canonical = 'split_bias'"
+    if operator_facts(unit.head).weight is None or not words:
+        return None
+    if not is_product(unit.head):
+        return f"{words[0]}, and no value of this graph is that product alone: use canonical = 'split_bias'"
+    if _shares(unit, wishes) and wishes.correlation is None:
+        return "the bias is to share the correlation's grid, and the schema gives the correlation none"
+    if _rules(unit, wishes) and wishes.correlation is not None:
+        return "the correlation is to be on the bias's grid, and on one of its own"
+    for name, spec in (("correlation", wishes.correlation), ("sum", wishes.sum)):
+        if spec is not None and (spec.dynamic or spec.granularity is not Granularity.TENSOR):
+            return f"the {name} has one grid a tensor, known beforehand, not {spec}"
+    return _without_range(unit, wishes, ranges)
+
+
+def _without_range(unit: Unit, wishes: SlotOptions, ranges: Ranges) -> str | None:
+    """What of the statistics of inner values, or of the grids that are to cover them, cannot be had."""
+    for value in (unit.correlation, unit.sum):
+        if value is not None and (problem := ranges.problem(value.name or "")) is not None:
+            return problem
+    if unit.correlation is not None and wishes.correlation is not None and wishes.correlation.fixed is None:
+        found = ranges.qparams((unit.correlation.name or "",), wishes.correlation, _bias_beside(unit, wishes))
+        if isinstance(found, str):
+            return found
+    if unit.sum is not None and wishes.sum is not None and wishes.sum.fixed is None:
+        found = ranges.qparams((unit.sum.name or "",), wishes.sum)
+        if isinstance(found, str):
+            return found
+    return None
+
+
+def _mistaken(unit: Unit, wishes: SlotOptions) -> bool:
+    """Whether the unit is a Gemm whose own bias would stand in int32: QGemm multiplies it by s_x · s_w, unchecked."""
+    own = wishes.bias.kind is BiasKind.OWN and QType.parse(wishes.bias.qtype).bits > _WIDEST_CHECKED
+    return own and unit.head.op_type == "Gemm" and unit.bias is None and unit.bias_operand is not None
+
+
+def plan_inner(
+    unit: Unit, wishes: SlotOptions, decided: Mapping[Slot, Decision], ranges: Ranges
+) -> dict[Slot, Decision]:
+    """Slot → decision for the correlation and the sum, where asked for, and for a bias that shares a grid.
+
+    Args:
+        unit: one without an ``inner_problem``.
+        wishes: of the schema.
+        decided: slots of the unit's constants.
+        ranges: of the graph's values.
+    """
+    if operator_facts(unit.head).weight is None:
+        return {}
+    found: dict[Slot, Decision] = {}
+    correlation = Slot(unit.name, Role.CORRELATION, 0, unit.head.outputs[0].name or "")
+    if wishes.correlation is not None:
+        found[correlation] = _correlation(unit, wishes, wishes.correlation, ranges)
+    elif _rules(unit, wishes):
+        found[correlation] = _ruled(unit, decided, ranges)
+    if _shares(unit, wishes):
+        found.update(_sharing(unit, correlation, found.get(correlation)))
+    if wishes.sum is not None:
+        last = unit.bias or unit.head
+        found[Slot(node_key(last), Role.SUM, 0, last.outputs[0].name or "")] = _sum(unit, wishes.sum, found, ranges)
+    return found
+
+
+def _asked(unit: Unit, wishes: SlotOptions) -> list[str]:
+    words = ["the schema gives the correlation a grid"] * (wishes.correlation is not None)
+    words += ["the schema gives the sum a grid"] * (wishes.sum is not None)
+    words += ["the schema adds the bias on the bias's grid"] * _rules(unit, wishes)
+    return words + ["the schema adds the bias on the correlation's grid"] * _shares(unit, wishes)
+
+
+def _rules(unit: Unit, wishes: SlotOptions) -> bool:
+    """Whether the grid of the unit's bias is forced upon its correlation."""
+    own = wishes.bias.kind is BiasKind.OWN and wishes.bias.finer is Finer.BIAS
+    return own and unit.bias_operand is not None
+
+
+def _shares(unit: Unit, wishes: SlotOptions) -> bool:
+    """Whether the unit's bias, a constant, is to be on the grid of its correlation."""
+    operand = unit.bias_operand
+    return wishes.bias.kind is BiasKind.SHARED and operand is not None and is_constant(operand[2])
+
+
+def _correlation(unit: Unit, wishes: SlotOptions, spec: Spec, ranges: Ranges) -> Decision:
+    value = unit.correlation
+    if value is None:
+        return KeptFloat("no bias and no clip follow: the product is the result, which has a grid of its own")
+    if spec.fixed is not None:
+        return Given(spec.fixed, BY_SCHEMA)
+    beside = _bias_beside(unit, wishes)
+    return _static(ranges.qparams((value.name or "",), spec, beside), "for product and bias" if beside else "")
+
+
+def _bias_beside(unit: Unit, wishes: SlotOptions) -> Interval | None:
+    """What the grid of the correlation is to cover beside the product: a finite bias that shares it."""
+    operand = unit.bias_operand
+    bias = constant_value(operand[2]) if operand is not None and _shares(unit, wishes) else None
+    if bias is None or not bias.size or not np.isfinite(bias).all():
+        return None  # of one that is not finite ``plan_constants`` complains
+    return Interval(bias.min(), bias.max())
+
+
+def _ruled(unit: Unit, decided: Mapping[Slot, Decision], ranges: Ranges) -> Decision:
+    """The grid of the bias, at the width of an accumulator."""
+    slot, own = next(
+        ((slot, qparams_of(decision)) for slot, decision in decided.items() if slot.role is Role.BIAS), (None, None)
+    )
+    operand, value = unit.bias_operand, unit.correlation
+    if slot is None or own is None or operand is None or value is None:
+        return KeptFloat("its bias has no grid to put it on")
+    if not np.any(constant_value(operand[2])):
+        return KeptFloat("its bias is zero, on any grid")
+    seen = ranges.absmax(value.name or "")
+    beyond = seen / float(own.scale) > INT32.qmax
+    note = f"int32 ends at {INT32.qmax * float(own.scale):.4g}, the product at {seen:.4g}" if beyond else ""
+    return Derived(QParams(own.scale, 0, INT32), (str(slot),), note)
+
+
+def _sharing(unit: Unit, correlation: Slot, decision: Decision | None) -> dict[Slot, Decision]:
+    operand = unit.bias_operand
+    qparams = None if decision is None else qparams_of(decision)
+    assert operand is not None
+    assert qparams is not None
+    node, index, value = operand
+    return {Slot(node_key(node), Role.BIAS, index, value.name or ""): Shared(qparams, correlation.value)}
+
+
+def _sum(unit: Unit, spec: Spec, found: Mapping[Slot, Decision], ranges: Ranges) -> Decision:
+    value = unit.sum
+    if value is None:
+        return KeptFloat("no clip follows: the sum is the result, which has a grid of its own")
+    if value is unit.correlation and any(qparams_of(decision) is not None for decision in found.values()):
+        return KeptFloat("there is no bias: the sum is the correlation, which has a grid")
+    if spec.fixed is not None:
+        return Given(spec.fixed, BY_SCHEMA)
+    return _static(ranges.qparams((value.name or "",), spec))
+
+
+def _static(qparams: QParams | str, note: str = "") -> Static:
+    """The decision for a grid that ``inner_problem`` found to be there."""
+    assert not isinstance(qparams, str)
+    return Static(qparams, note)
