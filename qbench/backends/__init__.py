@@ -17,11 +17,20 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import Backend as Backend
     from qbench.backends.protocol import Closing as Closing
     from qbench.backends.protocol import Counting as Counting
+    from qbench.backends.protocol import CountsEvents as CountsEvents
+    from qbench.backends.protocol import Executed as Executed
     from qbench.backends.protocol import Executor as Executor
     from qbench.backends.protocol import Feeds as Feeds
+    from qbench.backends.protocol import HasLevels as HasLevels
     from qbench.backends.protocol import HasRuleDigests as HasRuleDigests
+    from qbench.backends.protocol import ManySessions as ManySessions
     from qbench.backends.protocol import RemoteBackend as RemoteBackend
+    from qbench.backends.protocol import Unoptimized as Unoptimized
+    from qbench.backends.protocol import arithmetic_of as arithmetic_of
+    from qbench.backends.protocol import executed_by as executed_by
+    from qbench.backends.protocol import for_many_sessions as for_many_sessions
     from qbench.backends.protocol import in_slices as in_slices
+    from qbench.backends.protocol import runs_as_written as runs_as_written
     from qbench.backends.protocol import versions_of as versions_of
     from qbench.backends.registry import catalogue as catalogue
     from qbench.backends.registry import device_backend as device_backend
@@ -44,11 +53,20 @@ else:
                 "Backend",
                 "Closing",
                 "Counting",
+                "CountsEvents",
+                "Executed",
                 "Executor",
                 "Feeds",
+                "HasLevels",
                 "HasRuleDigests",
+                "ManySessions",
                 "RemoteBackend",
+                "Unoptimized",
+                "arithmetic_of",
+                "executed_by",
+                "for_many_sessions",
                 "in_slices",
+                "runs_as_written",
                 "versions_of",
             ),
             "integer": ("IntegerBackend",),

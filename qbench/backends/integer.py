@@ -7,10 +7,19 @@ from pathlib import Path
 
 import onnx_ir as ir
 
-from qbench.backends.protocol import Array, Closing, Executor, FeedCheck, Feeds, loaded
+from qbench.backends.protocol import (
+    Array,
+    Closing,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    executed_as_written,
+    loaded,
+)
 from qbench.errors import InputError, UnsupportedError, nearest
 from qbench.graph import Capabilities, Form, form_of
-from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program
+from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program, counting_means
 from qbench.numerics import Arithmetic
 from qbench.passes import lower_to_machines
 
@@ -63,6 +72,10 @@ class IntegerBackend:
             return replace(self, around=around)
         return replace(self, around=lambda node, run: around(node, inner(node, run)))
 
+    def counting_events(self) -> "IntegerBackend":
+        """The same with every event counted, slower."""
+        return replace(self, means=counting_means())
+
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
         """A compiled program over the lowered ``model``; taps are values of the lowered graph and change nothing.
 
@@ -82,14 +95,15 @@ class IntegerBackend:
         lowered = lower_to_machines(graph)
         _check_taps(lowered, taps)
         program = Program(lowered, self.arithmetic, taps, self.means, self.around)
-        return _IntegerExecutor(program, FeedCheck.of(lowered, self.name))
+        return _IntegerExecutor(program, lowered, FeedCheck.of(lowered, self.name))
 
 
 class _IntegerExecutor(Closing):
     """One program."""
 
-    def __init__(self, program: Program, check: FeedCheck) -> None:
+    def __init__(self, program: Program, lowered: ir.Model, check: FeedCheck) -> None:
         self._program: Program | None = program
+        self._lowered = lowered
         self._counters = program.counters
         self._check = check
 
@@ -116,6 +130,10 @@ class _IntegerExecutor(Closing):
                 expected="a batch that the graph can compute",
                 remedy="Check that the data fits the model.",
             ) from error
+
+    def executed(self) -> Mapping[str, Executed]:
+        """Every node of the lowered graph, on integers where it was lowered to operators on integers."""
+        return executed_as_written(self._lowered, "cpu")
 
     def close(self) -> None:
         """Let the program go."""

@@ -1,6 +1,6 @@
 """The onnx package's evaluator: slow, plain numpy, for small models."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -8,7 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends.protocol import Array, Closing, Executor, FeedCheck, Feeds, loaded, with_taps
+from qbench.backends.protocol import (
+    Array,
+    Closing,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    executed_as_written,
+    loaded,
+    with_taps,
+)
 from qbench.errors import InputError, UnsupportedError
 from qbench.graph import Capabilities, Operator, model_bytes, node_key, opset, outside_operator
 from qbench.interpreter import own_operators, refusal
@@ -93,6 +103,11 @@ class OnnxReferenceBackend:
     name: str = "onnx-reference"
     capabilities: Capabilities = field(default_factory=lambda: _CAPABILITIES)
     packages: tuple[str, ...] = ("onnx", "numpy")
+    arithmetic: str = "ideal"  # quantized graphs are computed in float32 between their pairs
+
+    def unoptimized(self) -> "OnnxReferenceBackend":
+        """Itself: the evaluator optimizes nothing."""
+        return self
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
         """An evaluator over ``model``.
@@ -120,7 +135,7 @@ class OnnxReferenceBackend:
             evaluator = ReferenceEvaluator(proto, new_ops=[*evaluator_operators(tapped), *own])
         except (NotImplementedError, RuntimeError, ValueError, TypeError) as error:
             raise self._refused(graph, " ".join(str(error).split())[:300]) from error
-        return _ReferenceExecutor(evaluator, FeedCheck.of(graph, self.name))
+        return _ReferenceExecutor(evaluator, tapped, FeedCheck.of(graph, self.name))
 
     def _refused(self, graph: ir.Model, found: str) -> UnsupportedError:
         import onnx
@@ -136,7 +151,8 @@ class OnnxReferenceBackend:
 class _ReferenceExecutor(Closing):
     """One evaluator."""
 
-    def __init__(self, evaluator: "ReferenceEvaluator", check: FeedCheck) -> None:
+    def __init__(self, evaluator: "ReferenceEvaluator", graph: ir.Model, check: FeedCheck) -> None:
+        self._graph = graph
         self._evaluator: ReferenceEvaluator | None = evaluator
         self._check = check
         self._outputs = list(evaluator.output_names)
@@ -161,6 +177,10 @@ class _ReferenceExecutor(Closing):
                 remedy="Check that the data fits the model.",
             ) from error
         return {name: np.asarray(result) for name, result in zip(self._outputs, results, strict=True)}
+
+    def executed(self) -> Mapping[str, Executed]:
+        """Every node as it is written, its functions inlined."""
+        return executed_as_written(self._graph, "cpu")
 
     def close(self) -> None:
         """Let the evaluator go."""

@@ -6,8 +6,9 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,29 @@ import onnx_ir as ir
 from qbench.backends.protocol import (
     Array,
     Closing,
+    Executed,
     Executor,
     FeedCheck,
     Feeds,
     batch_refusal,
+    executed_as_written,
     loaded,
     refusal,
     with_taps,
 )
 from qbench.errors import InputError, QbenchError, UnavailableError
-from qbench.graph import MESSAGE_LIMIT, Capabilities, Form, constant_bytes, input_at, model_bytes, own_copy, save_model
+from qbench.graph import (
+    MESSAGE_LIMIT,
+    Capabilities,
+    Form,
+    constant_bytes,
+    input_at,
+    load_model,
+    model_bytes,
+    own_copy,
+    save_model,
+)
+from qbench.host import processor_class
 from qbench.passes import NameScope, lower_to_qoperator
 from qbench.storage import current_factor
 
@@ -196,6 +210,8 @@ _ENTRIES = {
     "session.qdq_matmulnbits_accuracy_level": "0",
 }
 _PROVIDERS = ("CPUExecutionProvider",)
+_UNFUSED = frozenset({Level.NONE, Level.BASIC})
+"""Levels of optimization at which the pairs stay around every operator, so that it is computed in float32."""
 _CAPABILITIES = Capabilities(
     activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}),
     weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"}),
@@ -242,7 +258,44 @@ class OrtBackend:
         runtime = _runtime()
         graph = loaded(model)
         session = self._session(runtime, self.fitted(graph, taps), threads)
-        return _OrtExecutor(session, FeedCheck.of(graph, self.name), self.name)
+        rewritten = partial(self._rewritten, model, taps)
+        return _OrtExecutor(session, FeedCheck.of(graph, self.name), self.name, rewritten)
+
+    def _rewritten(self, model: ir.Model | Path | str, taps: Sequence[str]) -> ir.Model:
+        """What the engine makes of ``model``: the graph that it runs, written by a session of its own."""
+        if self.optimization.level is Level.NONE:
+            return self.fitted(loaded(model), taps)
+        with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
+            path = Path(folder) / "rewritten.onnx"
+            keeping = replace(self, optimization=replace(self.optimization, kept=path))
+            keeping._session(_runtime(), self.fitted(loaded(model), taps), 1)  # noqa: SLF001 - another of this class
+            return own_copy(load_model(path))
+
+    @property
+    def arithmetic(self) -> str | None:
+        """That of its integer kernels on this processor; that of float32 sums where nothing is fused into such."""
+        if self.optimization.level in _UNFUSED:
+            return "ideal"
+        return fused_arithmetic(processor_class(), precise=self.precise)
+
+    def unoptimized(self) -> "OrtBackend":
+        """The same without graph optimizations."""
+        if self.optimization.level is Level.NONE:
+            return self
+        return replace(self, optimization=replace(self.optimization, level=Level.NONE))
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Of ONNX Runtime's graph optimizations."""
+        return tuple(level.value for level in Level)
+
+    def at_level(self, level: str) -> "OrtBackend":
+        """The same with every optimization of ``level``."""
+        return replace(self, name=f"{self.name}-{level}", optimization=Optimization(level=Level(level)))
+
+    def for_many_sessions(self) -> "OrtBackend":
+        """The same without an arena."""
+        return replace(self, arena=False)
 
     def fitted(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
         """What a session is made of: ``model`` with ``taps`` as outputs, rewritten where an optimizer would stumble.
@@ -300,10 +353,30 @@ class OrtBackend:
         return options
 
 
+def fused_arithmetic(processor: str, *, precise: bool) -> str | None:
+    """The arithmetic of ONNX Runtime's integer kernels on a ``processor`` of that class; None: not known.
+
+    They sum u8 × s8 products exactly with VNNI or in precise mode (``ort-x64``), in pairs of 16 bits on AVX2 without it
+    (``ort-x64-avx2``), and exactly, but without fused multiply-adds, below AVX2 (``ort-x64-sse``).
+    """
+    if not processor.startswith("x64-"):
+        return None
+    if processor == "x64-sse":
+        return "ort-x64-sse"
+    return "ort-x64" if precise or processor.endswith("-vnni") else "ort-x64-avx2"
+
+
 class _OrtExecutor(Closing):
     """One session; closing drops it, which frees its memory."""
 
-    def __init__(self, session: "onnxruntime.InferenceSession", check: FeedCheck, backend: str) -> None:
+    def __init__(
+        self,
+        session: "onnxruntime.InferenceSession",
+        check: FeedCheck,
+        backend: str,
+        rewritten: Callable[[], ir.Model],
+    ) -> None:
+        self._rewritten = rewritten
         self._session: onnxruntime.InferenceSession | None = session
         self._check = check
         self._backend = backend
@@ -323,6 +396,10 @@ class _OrtExecutor(Closing):
         except Exception as error:  # onnxruntime's exceptions share no public parent
             raise batch_refusal(str(error), graph=self._check.graph, backend=self._backend) from error
         return dict(zip(self._outputs, results, strict=True))
+
+    def executed(self) -> Mapping[str, Executed]:
+        """The nodes of the graph that the engine made of the model; a second session is made to write it."""
+        return executed_as_written(self._rewritten(), "cpu")  # its only provider
 
     def close(self) -> None:
         """Free the session."""
@@ -365,6 +442,11 @@ class LoweredOrtBackend:
         default_factory=lambda: replace(OrtBackend(name=_NAME).capabilities, forms=_FORMS)
     )
     packages: tuple[str, ...] = ("onnxruntime",)
+
+    @property
+    def arithmetic(self) -> str | None:
+        """Of the same kernels in the session behind it."""
+        return self.engine.arithmetic
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """A session over the lowered ``model``; a tapped operator stays float, as its result has another reader.

@@ -8,10 +8,22 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends.ort import OrtBackend
-from qbench.backends.protocol import Array, Backend, Closing, Executor, FeedCheck, Feeds, loaded
+from qbench.backends.protocol import (
+    Array,
+    Backend,
+    Closing,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    executed_as_written,
+    executed_by,
+    loaded,
+)
 from qbench.errors import InputError, nearest
 from qbench.graph import Capabilities, constant_value, values_by_name
 from qbench.interpreter import BatchError, Counters, Means, Program
+from qbench.numerics import Arithmetic
 from qbench.passes import Device, Partition, Place, partition_model
 
 PREFIX = "partitioned-"
@@ -42,6 +54,11 @@ class PartitionedBackend:
         return self.device.capabilities
 
     @property
+    def arithmetic(self) -> Arithmetic:
+        """The device's, by which its islands are computed."""
+        return self.device.arithmetic
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """The host's."""
         return self.host.packages
@@ -65,7 +82,7 @@ class PartitionedBackend:
         partition = partition_model(loaded(model), self.device)
         _check_taps(partition, taps)
         steps = [self._step(partition, index, taps, threads) for index in range(len(partition.sections))]
-        return _PartitionedExecutor(partition, steps, FeedCheck.of(partition.model, self.name), taps)
+        return _PartitionedExecutor(self.device.name, partition, steps, FeedCheck.of(partition.model, self.name), taps)
 
     def _step(self, partition: Partition, index: int, taps: Sequence[str], threads: int) -> "_Step":
         section = partition.sections[index]
@@ -75,7 +92,7 @@ class PartitionedBackend:
             if section.place is Place.HOST
             else Program(model, self.device.arithmetic, (), self.means)
         )
-        return _Step(runner, _names(model.graph.inputs), _names(model.graph.outputs))
+        return _Step(runner, model, section.place, _names(model.graph.inputs), _names(model.graph.outputs))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,6 +100,8 @@ class _Step:
     """One section, prepared; the names of what it reads and gives."""
 
     runner: Executor | Program
+    model: ir.Model
+    place: Place
     reads: tuple[str, ...]
     gives: tuple[str, ...]
 
@@ -90,7 +109,10 @@ class _Step:
 class _PartitionedExecutor(Closing):
     """Sections that run one after the other."""
 
-    def __init__(self, partition: Partition, steps: Sequence[_Step], check: FeedCheck, taps: Sequence[str]) -> None:
+    def __init__(
+        self, device: str, partition: Partition, steps: Sequence[_Step], check: FeedCheck, taps: Sequence[str]
+    ) -> None:
+        self._device = device
         self._steps: Sequence[_Step] | None = steps
         self._check = check
         outputs = partition.model.graph.outputs
@@ -133,6 +155,16 @@ class _PartitionedExecutor(Closing):
                 expected="a batch that the graph can compute",
                 remedy="Check that the data fits the model.",
             ) from error
+
+    def executed(self) -> Mapping[str, Executed]:
+        """The nodes of islands on the device, conversions on the CPU, and the host's as it reports them."""
+        found: dict[str, Executed] = {}
+        for step in self._steps or ():
+            if isinstance(step.runner, Program):
+                found |= executed_as_written(step.model, self._device if step.place is Place.DEVICE else "cpu")
+            else:
+                found |= executed_by(step.runner)
+        return found
 
     def close(self) -> None:
         """Free what the host holds, and let the programs go."""

@@ -13,17 +13,31 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError, QbenchError, UnsupportedError, nearest
-from qbench.graph import AnyModel, Capabilities, as_model, fixed_batch, values_by_name, with_shapes
+from qbench.graph import AnyModel, Capabilities, as_model, fixed_batch, node_key, values_by_name, with_shapes
 from qbench.host import package_versions
 
 if TYPE_CHECKING:
     from qbench.interpreter import Counters
+    from qbench.numerics import Arithmetic
 
 
 # Whatever runs a graph: a backend prepares a model and hands back an executor, fp32 and QDQ by the same door.
 
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """How a node was run.
+
+    Args:
+        precision: the type of its first input, such as ``uint8`` or ``float32``; empty: not known.
+        device: what ran it, ``cpu`` or the name of a device.
+    """
+
+    precision: str
+    device: str
 
 
 @runtime_checkable
@@ -38,6 +52,13 @@ class Executor(AbstractContextManager["Executor"], Protocol):
         """
         ...
 
+    def executed(self) -> Mapping[str, Executed]:
+        """Node of the graph that the engine really runs (fused nodes by the engine's names) → how it runs it.
+
+        Nodes of which this is not known are left out; ``executed_by`` asks executors that do not define this, too.
+        """
+        return {}
+
     def close(self) -> None:
         """Free what the engine holds; running afterwards is an error."""
         ...
@@ -49,6 +70,10 @@ class Backend(Protocol):
 
     ``packages`` names the distributions whose version legitimately changes its numbers: they go into the environment
     class of every result.
+
+    A class that does not inherit from this protocol may leave ``arithmetic`` out: ``arithmetic_of`` asks for it. What a
+    backend may offer besides is a protocol of its own: ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``,
+    ``HasLevels``, ``ManySessions`` and ``CountsEvents``.
     """
 
     @property
@@ -60,6 +85,14 @@ class Backend(Protocol):
     def capabilities(self) -> Capabilities:
         """What graphs it takes."""
         ...
+
+    @property
+    def arithmetic(self) -> "Arithmetic | str | None":
+        """The arithmetic by which it computes quantized graphs on this computer, or its name; None: not known.
+
+        Localization compares the backend with an integer interpreter of this arithmetic, node by node.
+        """
+        return None
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -98,6 +131,47 @@ class HasRuleDigests(Protocol):
 
 
 @runtime_checkable
+class Unoptimized(Protocol):
+    """A backend that can run a graph as it is written, so that taps change no number."""
+
+    def unoptimized(self) -> "Backend | None":
+        """The same engine without graph optimizations; itself where it has none; None: it cannot do without."""
+        ...
+
+
+@runtime_checkable
+class HasLevels(Protocol):
+    """A backend whose graph optimizations have levels."""
+
+    @property
+    def levels(self) -> tuple[str, ...]:
+        """Names of the levels, the lowest first."""
+        ...
+
+    def at_level(self, level: str) -> "Backend":
+        """The same at ``level``, under a name that says so."""
+        ...
+
+
+@runtime_checkable
+class ManySessions(Protocol):
+    """A backend that can hold many prepared graphs at a time at less memory."""
+
+    def for_many_sessions(self) -> "Backend":
+        """The same with no memory kept between runs; its numbers are equal."""
+        ...
+
+
+@runtime_checkable
+class CountsEvents(Protocol):
+    """A backend that can count what happens at its nodes, slower."""
+
+    def counting_events(self) -> "Backend":
+        """The same with executors that are ``Counting``; its numbers are equal."""
+        ...
+
+
+@runtime_checkable
 class RemoteBackend(Protocol):
     """A backend whose packages are those of another Python, and whose sessions are processes of their own."""
 
@@ -115,7 +189,46 @@ class RemoteBackend(Protocol):
         ...
 
 
-__all__ = ["Array", "Backend", "Counting", "Executor", "Feeds", "HasRuleDigests", "RemoteBackend"]
+def arithmetic_of(backend: Backend) -> "Arithmetic | None":
+    """The arithmetic by which ``backend`` computes quantized graphs here; None: it declares none.
+
+    Raises:
+        InputError: it names an arithmetic that does not exist.
+    """
+    from qbench.numerics import get_arithmetic
+
+    declared = getattr(backend, "arithmetic", None)  # a backend from before this was declared has no such attribute
+    return get_arithmetic(declared) if isinstance(declared, str) else declared
+
+
+def executed_by(executor: Executor) -> Mapping[str, Executed]:
+    """How ``executor`` runs its nodes, as far as it is known."""
+    ask = getattr(executor, "executed", None)  # an executor from before this was declared has no such method
+    return {} if ask is None else ask()
+
+
+def runs_as_written(backend: Backend) -> bool:
+    """Whether ``backend`` fuses nothing, so that a tap changes no number."""
+    return isinstance(backend, Unoptimized) and backend.unoptimized() is backend
+
+
+def for_many_sessions(backend: Backend) -> Backend:
+    """``backend`` for as many sessions at once as there are nodes, each without memory that it keeps."""
+    return backend.for_many_sessions() if isinstance(backend, ManySessions) else backend
+
+
+def executed_as_written(model: ir.Model, device: str) -> dict[str, Executed]:
+    """Every node of ``model``'s main graph as ``device`` runs it when it runs the graph as it is."""
+    typed = with_shapes(model)
+    return {node_key(node): Executed(_precision(node), device) for node in typed.graph}
+
+
+def _precision(node: ir.Node) -> str:
+    first = next((value for value in node.inputs if value is not None), None)
+    return "" if first is None or first.dtype is None else first.dtype.name.lower()
+
+
+__all__ = ["Array", "Backend", "Counting", "Executed", "Executor", "Feeds", "HasRuleDigests", "RemoteBackend"]
 
 
 # Leaving a ``with`` block closes what it holds: the half of every executor that is the same for all.
@@ -385,6 +498,10 @@ class _Slicing(Closing):
                 expected="slices that differ in their first axis only",
                 remedy="Export the model with a free batch.",
             ) from error
+
+    def executed(self) -> Mapping[str, Executed]:
+        """As the executor inside."""
+        return executed_by(self._executor)
 
     def close(self) -> None:
         """Close the executor inside."""

@@ -85,12 +85,14 @@ def _model(model: Any) -> str:  # noqa: ANN401 - a ZooModel, whose import would 
 
 
 def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
+    from qbench.backends import arithmetic_of
+
     limit = backend.capabilities.max_macs
     forms = ", ".join(sorted(form.value for form in backend.capabilities.forms))
     most = "" if limit is None else f"; up to {limit / 1e6:g} million multiply-accumulates"
-    machine = getattr(backend, "arithmetic", None)
+    arithmetic = None if backend.packages else arithmetic_of(backend)
     counts = f"counts with {', '.join(backend.packages) or 'nothing outside'}"
-    return f"runs {forms}; {counts if machine is None else f'counts as {machine.source}'}{most}"
+    return f"runs {forms}; {counts if arithmetic is None else f'counts as {arithmetic.source}'}{most}"
 
 
 def _schema(schema: Any) -> str:  # noqa: ANN401 - a Schema

@@ -1,7 +1,7 @@
 """``qbench eval --counters``: what an integer machine clipped, wrapped and saturated, node by node."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,16 +11,17 @@ from qbench.errors import InputError
 if TYPE_CHECKING:
     import onnx_ir as ir
 
-    from qbench.backends import Backend, Counting, Executor, IntegerBackend
+    from qbench.backends import Backend, Counting, Executor
     from qbench.graph import Capabilities
     from qbench.interpreter import Counters
+    from qbench.numerics import Arithmetic
 
 
 @dataclass(frozen=True, slots=True)
 class CountedBackend:
     """``machine``, keeping the counters of what it prepared."""
 
-    machine: "IntegerBackend"
+    machine: "Backend"
     prepared: "list[tuple[str, Counting]]" = field(default_factory=list)
 
     @property
@@ -34,6 +35,13 @@ class CountedBackend:
         return self.machine.capabilities
 
     @property
+    def arithmetic(self) -> "Arithmetic | None":
+        """By which it counts."""
+        from qbench.backends import arithmetic_of
+
+        return arithmetic_of(self.machine)
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """The distributions whose versions it counts with."""
         return self.machine.packages
@@ -41,7 +49,9 @@ class CountedBackend:
     @property
     def digests(self) -> Mapping[str, str]:
         """What it counts by."""
-        return self.machine.digests
+        from qbench.backends import HasRuleDigests
+
+        return self.machine.digests if isinstance(self.machine, HasRuleDigests) else {}
 
     def prepare(self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1) -> "Executor":
         """What the machine prepares.
@@ -69,17 +79,16 @@ def counted_backend(backend: "Backend") -> CountedBackend:
     Raises:
         InputError: it is none of our integer machines, and tells nothing of what it does.
     """
-    from qbench.backends import IntegerBackend
-    from qbench.interpreter import counting_means
+    from qbench.backends import CountsEvents
 
-    if not isinstance(backend, IntegerBackend):
+    if not isinstance(backend, CountsEvents):
         raise InputError(
             f"Counting what happens in '{backend.name}'",
             found="a backend that tells nothing of it",
             expected="one of our integer machines",
             remedy="Choose integer-… (qbench list backends), or leave --counters out.",
         )
-    return CountedBackend(replace(backend, means=counting_means()))
+    return CountedBackend(backend.counting_events())
 
 
 def counters_table(counted: CountedBackend) -> dict[str, dict[str, dict[str, int]]]:
@@ -95,8 +104,9 @@ def counters_table(counted: CountedBackend) -> dict[str, dict[str, dict[str, int
 
 def print_counters(counted: CountedBackend) -> None:
     """One line a node at which something happened, worst first."""
-    table, overflow = counters_table(counted), counted.machine.arithmetic.accumulator.overflow.value
-    verb = {"wrap": "sums wrapped", "saturate": "sums saturated"}[overflow]
+    table, arithmetic = counters_table(counted), counted.arithmetic
+    overflow = "" if arithmetic is None else arithmetic.accumulator.overflow.value
+    verb = {"wrap": "sums wrapped", "saturate": "sums saturated"}.get(overflow, "sums overflowed")
     for graph, nodes in table.items():
         seen = {node: events for node, events in nodes.items() if any(_badness(events))}
         where = f" of '{graph}'" if len(table) > 1 else ""

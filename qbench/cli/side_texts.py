@@ -98,22 +98,20 @@ class SideText:
             InputError: an unknown name, or a level of what has none.
             UnavailableError: the other Python lacks the engine.
         """
-        from qbench.backends import Level, Optimization, OrtBackend, python_backend
+        from qbench.backends import HasLevels, python_backend
 
         backend = choose_backend(self.backend or SideText().backend)
         if self.level:
-            levels = {level.value: level for level in Level}
-            if self.level not in levels:
-                raise unknown_name(f"Reading 'level={self.level}'", "level", self.level, levels)
-            if not isinstance(backend, OrtBackend) or self.python:
+            if isinstance(backend, HasLevels) and self.level not in backend.levels:
+                raise unknown_name(f"Reading 'level={self.level}'", "level", self.level, backend.levels)
+            if not isinstance(backend, HasLevels) or self.python:
                 raise InputError(
                     f"Choosing the level of '{self.backend}'",
                     found="another Python" if self.python else "a backend without optimization levels",
                     expected="ONNX Runtime of this Python: ort-cpu, ort-cpu-noopt or ort-cpu-precise",
                     remedy="Leave 'level' out.",
                 )
-            optimization = Optimization(level=levels[self.level])
-            return replace(backend, name=f"{backend.name}-{self.level}", optimization=optimization)
+            return backend.at_level(self.level)
         return python_backend(Path(self.python), like=self.backend) if self.python else backend
 
     def chosen_rewriting(self) -> "Rewriting | None":

@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from qbench.diagnosis.repair.cell import RepeatableCell as RepeatableCell
     from qbench.diagnosis.repair.search import check_replay as check_replay
     from qbench.diagnosis.target import Matched as Matched
-    from qbench.diagnosis.target import arithmetic_of as arithmetic_of
     from qbench.diagnosis.target import bound_of as bound_of
     from qbench.diagnosis.target import match_outputs as match_outputs
     from qbench.diagnosis.target import stand_in as stand_in
@@ -66,7 +65,6 @@ else:
             ),
             "target": (
                 "Matched",
-                "arithmetic_of",
                 "bound_of",
                 "match_outputs",
                 "stand_in",

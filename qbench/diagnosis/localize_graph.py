@@ -8,7 +8,7 @@ from functools import cached_property, partial
 
 import onnx_ir as ir
 
-from qbench.backends import Array, Closing, Feeds, in_slices
+from qbench.backends import Array, Closing, Feeds, arithmetic_of, in_slices
 from qbench.calibration import Rows
 from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
 from qbench.diagnosis.engine.client import Patience, endless, filled_up
@@ -17,7 +17,7 @@ from qbench.diagnosis.hypotheses import NamedCause, name_cause, remedy_of
 from qbench.diagnosis.rank import AnomalyKind, RankedNode, rank_nodes, with_gains
 from qbench.diagnosis.repair.search import owners_of
 from qbench.diagnosis.tallies import CountingTally
-from qbench.diagnosis.target import Matched, Target, arithmetic_of, bound_of
+from qbench.diagnosis.target import Matched, Target, bound_of
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import Captured, whole_unit
 from qbench.judging import Cause, CountingErrors, NodeErrors, Suspect, Unaligned, steps_text

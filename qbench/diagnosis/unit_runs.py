@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Feeds, OrtBackend, get_backend
+from qbench.backends import Array, Backend, Feeds, for_many_sessions, get_backend
 from qbench.diagnosis.engine.client import Alone, Patience, endless
 from qbench.diagnosis.target import Target
 from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
@@ -249,8 +249,7 @@ def levels_of(unit: QuantizedUnit, reals: Array) -> Array:
 
 def exact_backend() -> Backend:
     """What computes operators in float32 as they stand in the graph, and keeps no memory between runs."""
-    backend = get_backend(EXACT)
-    return replace(backend, arena=False) if isinstance(backend, OrtBackend) else backend
+    return for_many_sessions(get_backend(EXACT))
 
 
 class UnitRunner:

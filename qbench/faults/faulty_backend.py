@@ -67,6 +67,11 @@ class FaultyBackend:
         return self.inner.capabilities
 
     @property
+    def arithmetic(self) -> Arithmetic | None:
+        """None: with a fault in it, it computes by no arithmetic that has a name."""
+        return None
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Those of ``inner``."""
         return self.inner.packages

@@ -3,13 +3,12 @@
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Executor, Feeds, get_backend, in_slices
+from qbench.backends import Array, Backend, Closing, Executed, Executor, Feeds, executed_by, get_backend, in_slices
 from qbench.calibration import Unit, units_of
 from qbench.errors import InputError
 from qbench.graph import constant_value, float_attribute, is_constant, node_key, own_copy, read_entry
@@ -185,7 +184,7 @@ def channel_means(
         return {name: mean.value for name, mean in means.items()}, recording.fed
 
 
-class _Recording:
+class _Recording(Closing):
     """An executor that counts the means of its taps and remembers what it was fed."""
 
     def __init__(self, executor: Executor, means: Mapping[str, ChannelMeans]) -> None:
@@ -201,15 +200,13 @@ class _Recording:
         self.fed.append({name: np.asarray(array) for name, array in feeds.items()})
         return results
 
+    def executed(self) -> Mapping[str, Executed]:
+        """As the executor inside."""
+        return executed_by(self._executor)
+
     def close(self) -> None:
         """Close the executor inside."""
         self._executor.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
 
 def samples_in(feeds: Sequence[Feeds]) -> int:

@@ -15,7 +15,7 @@ import onnx
 import onnx_ir as ir
 
 from qbench.backends.ort import LoweredOrtBackend, OrtBackend
-from qbench.backends.protocol import Array, Closing, Executor, FeedCheck, Feeds, batch_refusal, loaded, refusal
+from qbench.backends.protocol import Array, Closing, Executed, Executor, FeedCheck, Feeds, batch_refusal, loaded, refusal
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
 from qbench.errors import InputError, NotFetchedError, UnavailableError
@@ -154,6 +154,11 @@ class AnotherPython:
     def capabilities(self) -> Capabilities:
         """Those of the backend it mirrors: so both get the same quantized model."""
         return self.like.capabilities
+
+    @property
+    def arithmetic(self) -> str | None:
+        """That of the backend it mirrors: the same kernels on the same processor."""
+        return self.like.arithmetic
 
     @property
     def packages(self) -> tuple[str, ...]:
@@ -306,6 +311,10 @@ class _FarExecutor(Closing):
             )
         return results
 
+    def executed(self) -> Mapping[str, Executed]:
+        """Nothing: what the engine over there makes of a graph is not asked for."""
+        return {}
+
     def close(self) -> None:
         """End the process."""
         if self._worker is not None:
@@ -419,6 +428,11 @@ class WrittenPython:
     def capabilities(self) -> Capabilities:
         """Those of the backend it mirrors."""
         return self.like.capabilities
+
+    @property
+    def arithmetic(self) -> str | None:
+        """That of the backend it mirrors: the same kernels on the same processor."""
+        return self.like.arithmetic
 
     @property
     def packages(self) -> tuple[str, ...]:

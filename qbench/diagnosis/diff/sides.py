@@ -1,10 +1,10 @@
 """One side of a comparison: a model by a schema or in float, on a backend."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from qbench.backends import Backend, Level, OrtBackend
+from qbench.backends import Backend, Unoptimized, runs_as_written
 from qbench.diagnosis.target import Target, watches_itself
 
 
@@ -48,9 +48,8 @@ class Side:
         Float graphs are tapped without optimizations: what those change there is the order of float32 sums.
         """
         backend = self.backend
-        if watches_itself(backend) or backend.name == "onnx-reference":
+        if watches_itself(backend) or runs_as_written(backend):
             return backend
-        if isinstance(backend, OrtBackend) and (self.quantized is None or backend.optimization.level is Level.NONE):
-            plain = replace(backend.optimization, level=Level.NONE)
-            return backend if backend.optimization == plain else replace(backend, optimization=plain)
-        return backend if self.quantized is None else None
+        if self.quantized is not None:
+            return None
+        return (backend.unoptimized() if isinstance(backend, Unoptimized) else None) or backend

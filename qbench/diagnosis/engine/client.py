@@ -11,7 +11,6 @@ import tempfile
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
 from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
@@ -20,13 +19,26 @@ from typing import IO, Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Closing, Executor, Feeds, OrtBackend, RemoteBackend, in_slices
+from qbench.backends import (
+    Array,
+    Backend,
+    Closing,
+    Executed,
+    Executor,
+    Feeds,
+    RemoteBackend,
+    arithmetic_of,
+    executed_by,
+    for_many_sessions,
+    in_slices,
+)
 from qbench.calibration import Rows
 from qbench.diagnosis.engine.worker import receive_frame, send_frame
 from qbench.diagnosis.target import watches_itself
 from qbench.diagnosis.units import QuantizedUnit
 from qbench.errors import QbenchError
 from qbench.graph import Capabilities, as_model, fixed_batch, model_bytes
+from qbench.numerics import Arithmetic
 from qbench.storage import current_factor
 
 # The one room of a process of ours in which an engine may end its process: a worker, started on first use.
@@ -266,6 +278,11 @@ class ContainedBackend:
         return self.engine.capabilities
 
     @property
+    def arithmetic(self) -> Arithmetic | None:
+        """Of the backend inside."""
+        return arithmetic_of(self.engine)
+
+    @property
     def packages(self) -> tuple[str, ...]:
         """Of the backend inside."""
         return self.engine.packages
@@ -324,6 +341,17 @@ class _ContainedExecutor(Closing):
         found: dict[str, Array] = self._workshop.ask("run", (self._key, dict(feeds)), doing, self._patience())
         return found
 
+    def executed(self) -> Mapping[str, Executed]:
+        """As the executor over there reports it."""
+        if self._ours is None and self._life != self._workshop.life:
+            self.prepare()
+        if self._ours is not None:
+            return executed_by(self._ours)
+        found: Mapping[str, Executed] = self._workshop.ask(
+            "executed", (self._key,), f"Asking {self._what} how it runs", self._patience()
+        )
+        return found
+
     def close(self) -> None:
         """Let the session go."""
         if self._ours is not None:
@@ -359,7 +387,7 @@ class Alone(Closing):
     ) -> None:
         self.crash = ""
         self.unit, self._threads = unit, threads
-        self._engine = contained(_sparing(backend), patience)
+        self._engine = contained(for_many_sessions(backend), patience)
         self._is_kept = not isinstance(backend, RemoteBackend)  # there every session is a process
         self._executor: Executor | None = None
 
@@ -384,11 +412,6 @@ class Alone(Closing):
         if self._executor is not None:
             self._executor.close()
             self._executor = None
-
-
-def _sparing(backend: Backend) -> Backend:
-    """``backend`` for as many sessions as there are units: none may keep memory that it does not need."""
-    return replace(backend, arena=False) if isinstance(backend, OrtBackend) else backend
 
 
 # Batches of the size that a graph of a fixed one takes, since its pieces take no other.

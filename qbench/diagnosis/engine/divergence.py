@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from qbench.backends import Array, Backend, Feeds, IntegerBackend, in_slices
+from qbench.backends import Array, Backend, Feeds, IntegerBackend, arithmetic_of, in_slices
 from qbench.diagnosis.engine.client import Alone
-from qbench.diagnosis.target import Target, arithmetic_of, sample_count
+from qbench.diagnosis.target import Target, sample_count
 from qbench.diagnosis.units import QuantizedUnit, quantized_units, real_units
 from qbench.errors import InputError
 from qbench.judging import Cause

@@ -14,7 +14,7 @@ from typing import IO, Any
 import onnx
 import onnx_ir as ir
 
-from qbench.backends import Backend, Executor
+from qbench.backends import Backend, Executed, Executor, executed_by
 from qbench.errors import QbenchError
 from qbench.storage import limits_times
 
@@ -81,6 +81,10 @@ class _Desk:
     def run(self, key: int, feeds: Any) -> Any:  # noqa: ANN401 - arrays by name, both ways
         """One batch."""
         return self._executors[key].run(feeds)
+
+    def executed(self, key: int) -> dict[str, Executed]:
+        """How its nodes run."""
+        return dict(executed_by(self._executors[key]))
 
     def close(self, key: int) -> None:
         """Let an executor go; one that is not there is gone already."""

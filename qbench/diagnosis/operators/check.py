@@ -240,7 +240,7 @@ def _machine(arithmetic: Arithmetic | Path | str) -> Arithmetic:
 
 def _found(tried: Kernel | Backend | str, trial: Trial) -> tuple[str, Levels]:
     backend = get_backend(tried) if isinstance(tried, str) else tried
-    if isinstance(backend, Backend):
+    if not callable(backend):
         return f"'{backend.name}'", trial.on_backend(backend)
     return f"'{getattr(backend, '__name__', type(backend).__name__)}'", trial.by_kernel(backend)
 

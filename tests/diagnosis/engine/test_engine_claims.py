@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
-from qbench.backends import IntegerBackend, Level, Optimization, OrtBackend, get_backend
-from qbench.diagnosis.target import arithmetic_of, fused_arithmetic, stand_in
+from qbench.backends import IntegerBackend, Level, Optimization, OrtBackend, arithmetic_of, get_backend
+from qbench.backends.ort import fused_arithmetic
+from qbench.diagnosis.target import stand_in
 from qbench.host import architecture
 
 
