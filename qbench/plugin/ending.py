@@ -1,7 +1,7 @@
 """The end of a session on the controller: run files closed, results accepted, reports drawn; and what to say of it."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 from qbench.errors import IncompleteError, QbenchError, refused_by_system
 from qbench.host import first_parents, utc_now
 from qbench.judging import Measurement
-from qbench.plugin.opening import open_suite
+from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import GITHUB
 from qbench.plugin.pruning import leftover_sentences, prune
 from qbench.plugin.recording import OpenRun, Recorder
@@ -38,10 +38,14 @@ def finish(
     Args:
         exit_code: pytest's, for the ``end`` lines. crashes: a sentence a worker that died. stopped: before its end.
     """
-    for run in recorder.runs.values():
-        for sentence in leftover_sentences(session, Path(run.facts["file"])):
+    suites = {key: _suite_of(session, run) for key, run in recorder.runs.items()}
+    for key, run in recorder.runs.items():
+        opened = suites[key]
+        if opened is None:  # its cells, or its collector, say why
+            continue
+        for sentence in leftover_sentences(opened):
             recorder.note(run, sentence)
-        for sentence in outgrown_sentences(session, run):
+        for sentence in outgrown_sentences(opened, run):
             recorder.note(run, sentence)
             recorder.problems.append(sentence)
             exit_code = exit_code or int(pytest.ExitCode.TESTS_FAILED)
@@ -53,7 +57,7 @@ def finish(
         if recorder.options.prune:
             said += _attempt(recorder, partial(_prune, run, session))
     if recorder.options.report and not stopped:
-        said += _attempt(recorder, partial(_report, recorder))
+        said += _attempt(recorder, partial(_report, recorder, suites))
     return said
 
 
@@ -70,16 +74,20 @@ def empty_sentence(recorder: Recorder, run: OpenRun) -> str:
     return f"no baseline in '{folder}' (root folder of pytest: '{recorder.config.rootpath}')"
 
 
-def outgrown_sentences(session: pytest.Session, run: OpenRun) -> tuple[str, ...]:
+def outgrown_sentences(opened: OpenSuite, run: OpenRun) -> tuple[str, ...]:
     """The quarantine entries of several cells that none of them needs; none where few samples tell little."""
     if run.header["limited"] is not None:
         return ()
+    return outgrown_entry_errors(opened.suite, (one.cell for one in opened.planned), run.cells)
+
+
+def _suite_of(session: pytest.Session, run: OpenRun) -> OpenSuite | None:
+    """The suite of ``run`` as this process opens it; None where it cannot."""
     path = Path(run.facts["file"])
     try:
-        opened = open_suite(path, session.config, session.gethookproxy(path))
-    except QbenchError:  # its cells, or its collector, say so
-        return ()
-    return outgrown_entry_errors(opened.suite, (one.cell for one in opened.planned), run.cells)
+        return open_suite(path, session.config, session.gethookproxy(path))
+    except QbenchError:
+        return None
 
 
 def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
@@ -92,23 +100,28 @@ def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
     return []
 
 
-def _report(recorder: Recorder) -> list[str]:
+def _report(recorder: Recorder, suites: Mapping[str, OpenSuite | None]) -> list[str]:
     options = recorder.options
-    recent = recent_runs(options.history, now=utc_now())
+    ended = [run.run for run in recorder.runs.values() if run.complete and run.writer is not None]
+    recent = recent_runs(options.history, now=utc_now(), known=ended)
     parents = first_parents(recorder.config.rootpath)
-    same = {run.facts["suite"]: load_suite(Path(file)).table.equivalents for file, run in recorder.runs.items()}
+    same = {}
+    for file, opened in suites.items():  # one that only the conftest of a Python test completes cannot be opened here
+        suite = load_suite(Path(file)) if opened is None else opened.suite
+        same[suite.name] = suite.table.equivalents
     notes = options.history / ANNOTATIONS_FILE
     memory = read_memory(recent.runs, options.baselines, notes, parents=parents, equivalents=same)
     said: list[str] = []
+    reports = build_reports(recent.runs, memory=memory)
     if GITHUB in options.report:
         files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
-        reports = [one for one in build_reports(recent.runs, memory=memory) if one.suite in files]  # what this job ran
-        recorder.commands += annotations(reports, files)
-        add_step_summary(reports, os.environ.get("GITHUB_STEP_SUMMARY"))
+        ran = [one for one in reports if one.suite in files]
+        recorder.commands += annotations(ran, files)
+        add_step_summary(ran, os.environ.get("GITHUB_STEP_SUMMARY"))
     kinds = [kind for kind in options.report if kind != GITHUB]
     if not kinds:
         return said
-    written = write_reports(recent.runs, options.reports, kinds, problems=recent.problems, memory=memory)
+    written = write_reports(recent.runs, options.reports, kinds, problems=recent.problems, reports=reports)
     charts = [path for path in written if options.reports / "charts" in path.parents]
     said += [f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)]
     if charts:

@@ -1,10 +1,10 @@
-"""A suite file, opened under pytest's options: its cells, and the bench that measures them (made on first use)."""
+"""A suite file, opened under pytest's options once per process: its cells, and the bench that measures them."""
 
 import os
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
     from qbench.judging import QuarantineEntry
     from qbench.suite import Bench, Catalogues, PlannedCell, Settings, Suite
+
+
+_OPENED = pytest.StashKey[dict[Any, "OpenSuite"]]()
 
 
 @dataclass
@@ -63,7 +66,7 @@ class OpenSuite:
 
 
 def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
-    """The suite at ``path`` with all its cells.
+    """The suite at ``path`` with all its cells; opened once for the same conftest files.
 
     Args:
         hook: asked for extensions; that of a node leaves out the conftest files of other folders.
@@ -71,6 +74,14 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
     Raises:
         InputError: the file or a name in it is wrong.
     """
+    known = config.stash.setdefault(_OPENED, {})
+    key = (os.path.normpath(path), *(one.function for one in hook.pytest_qbench_extension.get_hookimpls()))
+    if key not in known:
+        known[key] = _opened(path, config, hook)
+    return known[key]
+
+
+def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     from qbench.suite import expand, expand_pruned, gather, load_suite
 
     suite = _under(config, load_suite(path))

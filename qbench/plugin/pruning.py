@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from qbench.errors import QbenchError
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
 from qbench.plugin.tags import collected_tags
@@ -21,15 +20,11 @@ if TYPE_CHECKING:
     from qbench.judging import QuarantineEntry
 
 
-def leftover_sentences(session: pytest.Session, file: Path) -> tuple[str, ...]:
-    """What of the baselines of the suite at ``file`` nothing uses, in sentences; none where it is broken."""
-    options = session.config.stash[OPTIONS]
-    try:
-        opened = _opened(session, file)
-    except QbenchError:  # its cells, or its collector, say so
-        return ()
-    orphans = orphan_notes(options.baselines, file.parent, SUFFIX)
-    return leftover_notes(_leftovers(opened, options.baselines), opened.shown_path) + orphans
+def leftover_sentences(opened: OpenSuite) -> tuple[str, ...]:
+    """What of the baselines of a suite nothing uses, in sentences."""
+    baselines = opened.config.stash[OPTIONS].baselines
+    orphans = orphan_notes(baselines, opened.suite.path.parent, SUFFIX)
+    return leftover_notes(_leftovers(opened, baselines), opened.shown_path) + orphans
 
 
 def demand_whole_suites(session: pytest.Session) -> None:

@@ -176,11 +176,9 @@ class Recorder:
             writer = start.open(self.options.history)
         except StoreError as error:
             self.problems.append(str(error))
-        name = {
-            "id": start.token if writer is None else writer.id,
-            "started": start.started.isoformat(timespec="milliseconds"),
-        }
-        return OpenRun(facts, {**start.header, **name}, start.environment, writer)
+        name = {"id": start.token, "started": start.started.isoformat(timespec="milliseconds")}
+        header = {**start.header, **name} if writer is None else writer.header
+        return OpenRun(facts, header, start.environment, writer)
 
     def _lost(self, report: pytest.TestReport) -> None:
         """A worker died in a cell: all that is left of it is the node id."""

@@ -27,15 +27,17 @@ class Recent:
     problems: tuple[str, ...]
 
 
-def recent_runs(folder: Path, window: int = WINDOW, *, now: datetime.datetime | None = None) -> Recent:
+def recent_runs(
+    folder: Path, window: int = WINDOW, *, now: datetime.datetime | None = None, known: Iterable[Run] = ()
+) -> Recent:
     """The newest ``window`` runs of each suite under ``folder``; a folder that does not exist holds none.
 
     The shards of one night are one run.
 
     Args:
-        now: the time by the reader's clock, as of ``History``.
+        now: the time by the reader's clock. known: runs that this process has just written; both as of ``History``.
     """
-    history = History(folder, now=now)
+    history = History(folder, now=now, known=known)
     chosen = {
         night.id for suite in {night.suite for night in history.nights()} for night in history.nights(suite)[-window:]
     }

@@ -26,6 +26,7 @@ def write_reports(
     problems: Sequence[str] = (),
     window: int = WINDOW,
     memory: Memory = NOTHING,
+    reports: Sequence[Report] | None = None,
 ) -> list[Path]:
     """Draw the history (oldest → newest; may be empty) into ``folder`` and return the files written.
 
@@ -35,6 +36,7 @@ def write_reports(
             Pages of an earlier report that are not among them are removed.
         problems: what was found wrong with the history as a whole, one sentence each; shown among the notices.
         window: how many of the newest runs of a suite are looked at. memory: what is known beside the runs.
+        reports: what ``build_reports`` makes of all these, where it is known already.
 
     Raises:
         InputError: an unknown kind. StoreError: the folder cannot be written.
@@ -43,7 +45,7 @@ def write_reports(
     for kind in chosen:
         if kind not in KINDS:
             raise unknown_name("Drawing reports", "kind of report", kind, KINDS)
-    reports = build_reports(history_runs, window=window, memory=memory)
+    reports = build_reports(history_runs, window=window, memory=memory) if reports is None else reports
     reports = (replace(reports[0], notices=(*problems, *reports[0].notices)), *reports[1:])
     written: list[Path] = []
     if "html" in chosen:

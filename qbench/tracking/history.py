@@ -113,11 +113,13 @@ class History:
     Args:
         now: the time by the reader's clock, with a time zone: runs stamped later than that are put in order by their
             commits (``start_order``); None: by their stamps.
+        known: runs that this process has just written there; their files are not read.
     """
 
-    def __init__(self, folder: Path, *, now: datetime.datetime | None = None) -> None:
+    def __init__(self, folder: Path, *, now: datetime.datetime | None = None, known: Iterable[Run] = ()) -> None:
         self.folder = folder
         self._now = now
+        self._known = {run.path: run for run in known}
         self._paths: dict[str, list[Path]] = {}
         self._sentences: dict[Path, list[str]] = {}  # of the files read so far
         self._others: tuple[str, ...] = ()
@@ -213,18 +215,22 @@ class History:
                 continue
             best, other = (run, best) if fullness(run) > fullness(best) else (best, run)
             self._sentences[path] += disagreement(other, best)
-        if best is None or keep is None:
-            return best
-        return replace(best, cells=tuple(line for line in map(keep, best.cells) if line is not None))
+        return None if best is None else _kept(best, keep)
 
     def _read_file(self, path: Path, keep: Keep | None) -> Run | None:
+        known = self._known.get(shown_path(path))
         try:
-            run = read_run(path, keep)
+            run = read_run(path, keep) if known is None else _kept(known, keep)
         except StoreError as error:
             self._sentences[path] = [str(error)]
             return None
         self._sentences[path] = list(run.notices)
         return run
+
+
+def _kept(run: Run, keep: Keep | None) -> Run:
+    """``run`` with what ``keep`` keeps of its cells."""
+    return run if keep is None else replace(run, cells=tuple(one for one in map(keep, run.cells) if one is not None))
 
 
 def _nothing(_line: Mapping[str, Any]) -> None:

@@ -18,11 +18,12 @@ from qbench.tracking.runs import FORMAT
 
 
 class RunWriter:
-    """The open file of one run; ``id`` is its name, ``path`` its file."""
+    """The open file of one run; ``id`` is its name, ``path`` its file, ``header`` its first line."""
 
     def __init__(self, path: Path, handle: int) -> None:
         self.path = path
         self.id = path.stem
+        self.header: dict[str, Any] = {}
         self.cells = 0
         self._handle: int | None = handle
         self._torn = False
@@ -55,7 +56,8 @@ class RunWriter:
         path, handle = _created(folder, stem)
         writer = cls(path, handle)
         first = {"type": "run", "format": FORMAT, "id": writer.id, "started": moment.isoformat(timespec="milliseconds")}
-        writer.write({**first, **place, **header})
+        writer.header = {**first, **place, **header}
+        writer.write(writer.header)
         return writer
 
     def write(self, line: Mapping[str, Any]) -> None:
