@@ -1,0 +1,83 @@
+"""Count modules, lines and importers of the package, and print them as a table.
+
+    python benchmarks/structure.py [ROOT …]
+
+Each ROOT is a checkout (default: this one); two of them compare two commits. A module counts as single-importer when
+exactly one other module of ``qbench`` or ``zoo`` imports it; a package's ``__init__`` does not count as an importer.
+"""
+
+import ast
+import statistics
+import sys
+from pathlib import Path
+
+FOLDERS = ("qbench", "zoo")
+
+
+def modules(root: Path) -> dict[str, Path]:
+    """Module name → file, of ``qbench`` and of the zoo."""
+    found = {}
+    for folder in FOLDERS:
+        for path in sorted((root / folder).rglob("*.py")):
+            parts = list(path.relative_to(root).with_suffix("").parts)
+            if parts[-1] == "__init__":
+                parts.pop()
+            name = ".".join(parts)
+            found[name.removeprefix("zoo.") if name.startswith("zoo.") else name] = path
+    return found
+
+
+def imported(path: Path, names: dict[str, Path]) -> set[str]:
+    """The modules that ``path`` imports anywhere in its text."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name in names}
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                inner = f"{node.module}.{alias.name}"
+                found.add(inner if inner in names else node.module)
+    return {name for name in found if name in names}
+
+
+def facts(root: Path) -> dict[str, str]:
+    """The rows of the table for one checkout."""
+    names = modules(root)
+    own = {name: path for name, path in names.items() if name.split(".")[0] == "qbench" and ".zoo" not in name}
+    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in names.items()}
+    importers: dict[str, set[str]] = {name: set() for name in names}
+    for name, path in names.items():
+        if path.name != "__init__.py":
+            for target in imported(path, names) - {name}:
+                importers[target].add(name)
+    plain = [name for name in own if own[name].name != "__init__.py"]
+    single = [name for name in plain if len(importers[name]) == 1]
+    sizes = sorted(lengths[name] for name in plain)
+    functions = [
+        (node.end_lineno or node.lineno) - node.lineno + 1
+        for path in own.values()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    ]
+    return {
+        "modules of qbench (without the zoo)": f"{len(own):,}",
+        "lines of qbench (without the zoo)": f"{sum(lengths[name] for name in own):,}",
+        "modules of the zoo": f"{len(names) - len(own):,}",
+        "lines of the zoo": f"{sum(lengths.values()) - sum(lengths[name] for name in own):,}",
+        "lines of a module, median": f"{statistics.median(sizes):,.0f}",
+        "lines of a module, 90th percentile": f"{sizes[int(len(sizes) * 0.9)]:,}",
+        "modules with a single importer": f"{len(single):,} ({100 * len(single) / len(plain):.0f} %)",
+        "lines of a function, mean": f"{statistics.mean(functions):.1f}",
+    }
+
+
+def main() -> None:
+    """Print one column per checkout."""
+    roots = [Path(argument) for argument in sys.argv[1:]] or [Path(__file__).parent.parent]
+    columns = [facts(root) for root in roots]
+    for row in columns[0]:
+        print(f"| {row} | " + " | ".join(column[row] for column in columns) + " |")
+
+
+if __name__ == "__main__":
+    main()
