@@ -44,8 +44,8 @@ import numpy as np
 import onnx_ir as ir
 from onnx import helper, numpy_helper, TensorProto
 from qbench.extension import Extension
-from qbench.zoo import Dataset, ReadyArray, ZooModel
-from qbench.zoo.tasks.classification import Classification
+from qbench.subjects import Dataset, ReadyArray, ZooModel
+from qbench.subjects.tasks import Classification
 
 
 def network(seed):
@@ -443,7 +443,7 @@ def main() -> None:
         os.environ.pop(name, None)
     for name in ("qbench.suite", "qbench.plugin", "qbench.cli", "qbench.cli.accept_run", "qbench.metrics"):
         importlib.import_module(name)
-    for name in ("pytest", "onnxruntime", "onnx_ir", "qbench.zoo", "qbench.quantization", "qbench.backends"):
+    for name in ("pytest", "onnxruntime", "onnx_ir", "qbench.subjects", "qbench.quantization", "qbench.backends"):
         importlib.import_module(name)
     import qbench
 

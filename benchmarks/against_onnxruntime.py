@@ -33,7 +33,7 @@ from qbench.judging import paired_interval
 from qbench.metrics import Against, Answers, get_metric
 from qbench.quantization import get_schema
 from qbench.storage import Cache
-from qbench.zoo import get_dataset, get_model
+from qbench.subjects import get_dataset, get_model
 
 BAR = 0.005
 """What per-channel plans of ours may lose against theirs, as a share."""

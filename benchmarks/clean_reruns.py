@@ -22,8 +22,8 @@ from qbench.backends import Array, Backend, Closing, Executor, Feeds
 from qbench.evaluation import SharedWork, Subject
 from qbench.faults.trial import Seen, Ward
 from qbench.storage import Cache
+from qbench.subjects import Dataset
 from qbench.suite import gather, load_suite, make_subject
-from qbench.zoo import Dataset
 
 SUITE = Path(__file__).parents[1] / "suites" / "smoke.qbench.toml"
 MODEL = "digits_cnn"

@@ -25,7 +25,7 @@ from qbench.calibration import calibrate
 from qbench.host import DotProduct, probe_dot_product, processor_class, processor_name
 from qbench.numerics import get_arithmetic
 from qbench.quantization import make_plan, quantize_model
-from qbench.zoo import get_model
+from qbench.subjects import get_model
 
 SCHEMA = "w8a8_asym_pc"
 MACHINES = ("ort-x64", "gemmlowp", "xnnpack", "ort-x64-avx2")

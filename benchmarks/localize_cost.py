@@ -27,7 +27,7 @@ from qbench.judging import Cell, EnvironmentClass, Expectation, Outcome, Rules, 
 from qbench.metrics import get_metric
 from qbench.quantization import get_schema
 from qbench.storage import Cache
-from qbench.zoo import get_dataset, get_model
+from qbench.subjects import get_dataset, get_model
 
 backend, count = get_backend(sys.argv[1]), int(sys.argv[2])
 data = get_dataset("photo_crops").take(count)

@@ -22,7 +22,7 @@ from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
 from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
-from qbench.zoo import get_dataset, get_model
+from qbench.subjects import get_dataset, get_model
 
 model, schema, count, cache = sys.argv[1], sys.argv[2], int(sys.argv[3]), Path(sys.argv[4])
 data = get_dataset("photo_crops").take(count)

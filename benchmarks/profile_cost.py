@@ -48,7 +48,7 @@ def load(path: Path, _: int, name: str) -> None:
     from resnet50_shape import resnet50_shape
 
     from qbench.graph import save_model
-    from qbench.zoo import get_model
+    from qbench.subjects import get_model
 
     model = resnet50_shape() if name == "resnet50_shape" else get_model(name).graphs["model"]()
     save_model(model, path)

@@ -22,7 +22,7 @@ from qbench.backends import get_backend
 from qbench.calibration import prepare_watch
 from qbench.passes import plannable
 from qbench.quantization import Ranges
-from qbench.zoo import get_model
+from qbench.subjects import get_model
 
 IMAGES, BATCH = 64, 8
 FACTOR, ONCE_S = 1.5, 2.0

@@ -22,7 +22,7 @@ from qbench.numerics import get_arithmetic
 from qbench.passes import Pipeline, Policy, canonicalize, lower_to_machines, run_pipeline, standard_pipeline
 from qbench.quantization import make_plan, quantize_model
 from qbench.storage import Cache
-from qbench.zoo import dataset_catalogue, get_model, prepare_samples
+from qbench.subjects import dataset_catalogue, get_model, prepare_samples
 
 SUBJECTS = {
     "digits_cnn": "digits_test",

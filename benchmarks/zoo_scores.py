@@ -21,7 +21,7 @@ from qbench.errors import QbenchError
 from qbench.host import package_versions, processor_class
 from qbench.metrics import get_metric, score
 from qbench.storage import Cache
-from qbench.zoo import get_dataset, get_model, prepare_samples
+from qbench.subjects import get_dataset, get_model, prepare_samples
 
 BACKEND = "ort-cpu"
 PAGE = Path(__file__).parents[1] / "docs" / "zoo.md"

@@ -24,7 +24,7 @@ Factory = Callable[[], Any]
 class Extension:
     """Names and lazy factories of what one outside package adds.
 
-    What a factory gives is the room's: ``zoo.ZooModel`` and ``zoo.Dataset``, ``backends.Backend``,
+    What a factory gives is the room's: ``subjects.ZooModel`` and ``subjects.Dataset``, ``backends.Backend``,
     ``quantization.Schema``, a range method of ``calibration``, ``metrics.Metric``, ``numerics.Arithmetic``,
     ``graph.Operator`` (named ``domain::Name``), ``passes.Pass``.
 
@@ -126,6 +126,10 @@ class Catalogue(Generic[T]):
             if name in table:
                 return owner
         return OWN
+
+    def factory(self, name: str) -> Callable[[], T] | None:
+        """What makes the listed ``name``; None where it is not listed."""
+        return next((table[name] for table in self._tables() if name in table), None)
 
     def knows(self, name: str) -> bool:
         """Whether ``get`` finds it: it is listed, or of the grammar."""

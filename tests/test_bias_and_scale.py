@@ -12,8 +12,8 @@ import pytest
 from qbench.calibration import calibrate
 from qbench.passes import canonicalize, plannable
 from qbench.quantization import Role, make_plan
+from qbench.subjects import get_model
 from qbench.suite import expand, gather, load_suite
-from qbench.zoo import get_model
 
 ROOT = Path(__file__).parents[1]
 SUITE = ROOT / "examples" / "bias-and-scale.qbench.toml"

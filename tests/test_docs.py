@@ -74,7 +74,7 @@ def test_every_key_of_a_suite():
 
 
 def test_every_setting_of_a_picture_folder():
-    from qbench.zoo.sources import _SETTINGS
+    from qbench.subjects.sources import _SETTINGS
 
     (row,) = re.findall(r"^\| `folder:PATH.*?\| (.*) \|$", text("options.md"), flags=re.MULTILINE)
     assert set(re.findall(r"`(\w+)`", row)) == set(_SETTINGS)
@@ -147,7 +147,7 @@ def test_the_fault_that_is_shown_is_put_somewhere(capsys):
 
 
 def test_every_package_has_its_licence():
-    from qbench.zoo import dataset_catalogue, model_catalogue, needed_packages
+    from qbench.subjects import dataset_catalogue, model_catalogue, needed_packages
 
     names = [*model_catalogue().names(), *dataset_catalogue().names()]
     needed = {f"{package.name} {package.version}" for package in needed_packages(names)}

@@ -15,7 +15,7 @@ from qbench import save_model
 from qbench.errors import InputError
 from qbench.metrics import AnswerKind, get_metric
 from qbench.storage import Cache
-from qbench.zoo import Dataset, ReadyArray, get_dataset, get_model, prepare_samples
+from qbench.subjects import Dataset, ReadyArray, get_dataset, get_model, prepare_samples
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 PAGE = Path(__file__).parents[1] / "docs" / "own-subject.md"

@@ -14,7 +14,7 @@ EXAMPLE = Path(__file__).parents[1] / "examples" / "own-backend"
 CELL = "digits_cnn --backend toy-npu --schema w8a8_asym_pc --data digits_test --calib digits_train --calib-count 64"
 ASK = """
 from qbench import get_backend
-from qbench.zoo import get_model
+from qbench.subjects import get_model
 
 with get_backend("toy-npu").prepare(get_model("digits_cnn").graphs["model"]()) as executor:
     print(*sorted({f"{one.precision} {one.device}" for one in executor.executed().values()}))

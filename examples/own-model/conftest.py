@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qbench import Extension, load_model
-from qbench.zoo import Classification, Dataset, ReadyArray, ZooModel, dataset_from_text
+from qbench.subjects import Classification, Dataset, ReadyArray, ZooModel, dataset_from_text
 
 HERE = Path(os.environ.get("OWN_MODEL_FOLDER", Path(__file__).parent))
 

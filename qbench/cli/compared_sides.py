@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from qbench.diagnosis import FailingCase, Side, SideDifferences
     from qbench.evaluation import SharedWork
-    from qbench.zoo import Samples
+    from qbench.subjects import Samples
 
 _SAMPLES_OF_A_CASE = 16
 

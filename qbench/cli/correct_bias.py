@@ -71,7 +71,7 @@ def corrected_on_samples(
     from qbench.cli.own_subject import read_network
     from qbench.quantization import correct_biases
     from qbench.storage import Cache
-    from qbench.zoo import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, prepare_samples
 
     data, preprocess = dataset_from_text(arguments.data)
     if arguments.count is not None:

@@ -97,7 +97,7 @@ def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "tuple[ir.Mode
     from qbench.calibration import calibrate
     from qbench.cli.own_subject import only_graph, read_graph, read_network
     from qbench.storage import Cache
-    from qbench.zoo import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, prepare_samples
 
     if not arguments.data:
         if schema.needs_profile:

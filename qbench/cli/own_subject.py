@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.evaluation import MetricUse, Subject
-    from qbench.zoo import Dataset, Preprocess, ZooModel
+    from qbench.subjects import Dataset, Preprocess, ZooModel
 
 
 def build_subject(
@@ -36,7 +36,7 @@ def build_subject(
         InputError: no such file or name, settings that contradict each other, or calibration samples that are scored.
     """
     from qbench.evaluation import Subject
-    from qbench.zoo import dataset_from_text
+    from qbench.subjects import dataset_from_text
 
     scored, preprocess = dataset_from_text(data)
     network = read_network(model, scored, preprocess)
@@ -54,7 +54,7 @@ def read_network(model: str, data: "Dataset", preprocess: "Preprocess | None") -
     """
     from qbench.extension import installed_extensions
     from qbench.graph import load_model
-    from qbench.zoo import Classification, ZooModel, model_catalogue
+    from qbench.subjects import Classification, ZooModel, model_catalogue
 
     zoo = model_catalogue(installed_extensions())
     if model in zoo.names():
@@ -97,7 +97,7 @@ def read_graph(model: str) -> "ir.Model":
     """
     from qbench.extension import installed_extensions
     from qbench.graph import load_model
-    from qbench.zoo import model_catalogue
+    from qbench.subjects import model_catalogue
 
     zoo = model_catalogue(installed_extensions())
     is_file = Path(model).exists() or Path(model).suffix
@@ -108,7 +108,7 @@ def read_graph(model: str) -> "ir.Model":
 
 def _usual(data: "Dataset") -> "Preprocess":
     """What data of the zoo goes through when the model is somebody's file."""
-    from qbench.zoo import Picture, ReadyArray
+    from qbench.subjects import Picture, ReadyArray
 
     usual: dict[str, Preprocess] = {"picture": Picture(), "array": ReadyArray()}
     if data.kind in usual:
@@ -134,7 +134,7 @@ def _nothing(like: "Dataset") -> "Dataset":
 
 
 def _calibration(text: str, network: "ZooModel", given: "Preprocess | None", count: int | None) -> "Dataset":
-    from qbench.zoo import dataset_from_text
+    from qbench.subjects import dataset_from_text
 
     dataset, preprocess = dataset_from_text(text)
     if "?" in text and given is not None and preprocess is not None and preprocess.name != given.name:
@@ -159,7 +159,7 @@ def _calibration(text: str, network: "ZooModel", given: "Preprocess | None", cou
 def _uses(network: "ZooModel", data: "Dataset", names: Sequence[str]) -> "tuple[MetricUse, ...]":
     from qbench.evaluation import MetricUse
     from qbench.metrics import get_metric
-    from qbench.zoo import Classification
+    from qbench.subjects import Classification
 
     if not names:
         right = ("top1", "top5") if isinstance(network.task, Classification) else ("exact",)

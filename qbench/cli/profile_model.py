@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.calibration import Profile
-    from qbench.zoo import Samples
+    from qbench.subjects import Samples
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     from qbench.calibration import Profile, calibrate, equal_width_text
     from qbench.cli.own_subject import only_graph, read_network
     from qbench.storage import Cache, write_text
-    from qbench.zoo import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, prepare_samples
 
     if arguments.bins is not None:
         equal_width_text({}, Path(arguments.bins))  # refuses a suffix before, not after, the work

@@ -203,7 +203,7 @@ def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.g
         return ()
     from qbench.cli.own_subject import read_network
     from qbench.storage import Cache
-    from qbench.zoo import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, prepare_samples
 
     data, preprocess = dataset_from_text(arguments.data)
     data = data.take(min(arguments.count, len(data)))

@@ -191,7 +191,7 @@ def _measure(
 
 def _fetch(chosen: "Sequence[PlannedCell]") -> None:
     """Download what the cells need before they start, so that two bars never share a terminal."""
-    from qbench.zoo import fetch_package, needed_packages
+    from qbench.subjects import fetch_package, needed_packages
 
     names = {name for one in chosen for name in (one.model.id, one.model.data, one.calibration.data)}
     names |= {metric.partition("@")[2] for one in chosen for metric in one.model.metrics}

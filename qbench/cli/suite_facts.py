@@ -75,7 +75,7 @@ def suite_facts(
 
 
 def _assets(suite: "Suite", cache: "Cache") -> list[dict[str, Any]]:
-    from qbench.zoo import needed_packages
+    from qbench.subjects import needed_packages
 
     names = [name for model in suite.models for name in (model.id, model.data, model.calibration.data)]
     names += [metric.partition("@")[2] for model in suite.models for metric in model.metrics if "@" in metric]

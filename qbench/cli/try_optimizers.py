@@ -95,7 +95,7 @@ def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
     from qbench.cli.own_subject import read_network
     from qbench.graph import fixed_batch
     from qbench.storage import Cache
-    from qbench.zoo import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, prepare_samples
 
     data, preprocess = dataset_from_text(arguments.data)
     count = fixed_batch(model) or arguments.count

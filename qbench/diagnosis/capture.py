@@ -17,7 +17,7 @@ from qbench.graph import fixed_batch
 from qbench.judging import NodeErrors
 from qbench.metrics import unequal
 from qbench.passes import EffectKind
-from qbench.zoo import Samples, Task
+from qbench.subjects import Samples, Task
 
 # A few samples of a few nodes as arrays, for what sums cannot tell.
 

@@ -16,7 +16,7 @@ from qbench.diagnosis.target import patients_of, quantized_of
 from qbench.errors import QbenchError
 from qbench.graph import node_key, producer, values_by_name
 from qbench.judging import Cause, Finding, Measurement, MovedRange, Repair, Suspect, Verdict
-from qbench.zoo import Samples
+from qbench.subjects import Samples
 
 # Nodes whose calibrated range is another than the accepted one: what is known of them stands before what is inferred.
 #

@@ -20,7 +20,7 @@ from qbench.evaluation.request import Beside, Request
 from qbench.evaluation.shared import prepare_runners
 from qbench.judging import Compared, FirstNode, holds
 from qbench.metrics import Differences, count_differences, unequal
-from qbench.zoo import Samples
+from qbench.subjects import Samples
 
 
 @dataclass(frozen=True, slots=True)

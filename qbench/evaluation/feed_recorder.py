@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from qbench.backends import Array, Executor, Feeds
-from qbench.zoo import Samples, Task
+from qbench.subjects import Samples, Task
 
 
 class _Recorder:

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from qbench.errors import InputError
 from qbench.graph import Form, form_of
 from qbench.quantization import Plan, is_quantized, read_plan
-from qbench.zoo import ZooModel
+from qbench.subjects import ZooModel
 
 
 def refuse_other_road(given: ZooModel, partner: ZooModel) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from qbench.metrics import Answers, Likelihoods
-from qbench.zoo import Runner, Samples, Task, forced_likelihoods
+from qbench.subjects import Runner, Samples, Task, forced_likelihoods
 
 
 class KeptAnswers:

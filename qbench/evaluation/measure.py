@@ -20,7 +20,7 @@ from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Meas
 from qbench.metrics import AnswerKind, Answers, Score, packed_answers, score
 from qbench.quantization import Schema, get_schema
 from qbench.storage import Cache
-from qbench.zoo import Samples
+from qbench.subjects import Samples
 
 FLOAT_BACKEND = "ort-cpu"
 """Runs the float model next to a backend that runs none."""

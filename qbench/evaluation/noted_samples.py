@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 
 from qbench.backends import Array
-from qbench.zoo import BATCH, Samples
+from qbench.subjects import BATCH, Samples
 
 
 @dataclass(frozen=True, slots=True, eq=False)

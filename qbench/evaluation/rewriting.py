@@ -15,7 +15,7 @@ from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
 from qbench.judging import PassNote, RewriteNote
 from qbench.metrics import Differences, count_differences
 from qbench.passes import EffectKind, PassAccount, Pipeline, Rewritten, run_pipeline
-from qbench.zoo import Samples
+from qbench.subjects import Samples
 
 _SAMPLES = 64
 """That the drift of a pass is counted on."""

@@ -34,7 +34,7 @@ from qbench.storage import (
     read_archive,
     too_large,
 )
-from qbench.zoo import Dataset, Samples, forced_likelihoods, prepare_samples
+from qbench.subjects import Dataset, Samples, forced_likelihoods, prepare_samples
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from qbench.errors import InputError
 from qbench.evaluation.given_model import refuse_other_road
 from qbench.metrics import Metric
-from qbench.zoo import Dataset, ZooModel
+from qbench.subjects import Dataset, ZooModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 import onnx_ir as ir
 
 from qbench.graph import declare_dims, declared_dims, own_copy
-from qbench.zoo import Samples
+from qbench.subjects import Samples
 
 
 def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Model:

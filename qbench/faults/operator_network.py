@@ -16,7 +16,7 @@ import onnx_ir as ir
 
 from qbench.backends import get_backend
 from qbench.faults.operators import Array
-from qbench.zoo import GraphBuilder, ZooModel, digits_arrays, get_model
+from qbench.subjects import GraphBuilder, ZooModel, digits_arrays, get_model
 
 NAME = "digits_many_operators"
 _SEED, _RIDGE, _CLASSES = 20260, 2.0, 10

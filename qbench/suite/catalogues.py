@@ -12,7 +12,7 @@ from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.passes import catalogue as pass_catalogue
 from qbench.quantization import catalogue as schema_catalogue
-from qbench.zoo import dataset_catalogue, model_catalogue
+from qbench.subjects import dataset_catalogue, model_catalogue
 
 if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
     from qbench.backends import Backend
@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
     from qbench.numerics import Arithmetic
     from qbench.passes import Pass
     from qbench.quantization import Schema
-    from qbench.zoo import Dataset, ZooModel
+    from qbench.subjects import Dataset, ZooModel
 
 SCHEMA_FOLDER = "schemas"
 ARITHMETIC_FOLDER = "arithmetics"

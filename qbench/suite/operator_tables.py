@@ -10,7 +10,7 @@ import fnmatch
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from qbench.zoo import list_operators
+from qbench.subjects import list_operators
 
 _PREFIX = "op."
 

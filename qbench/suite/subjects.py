@@ -10,9 +10,9 @@ from qbench.errors import InputError
 from qbench.evaluation import MetricUse, Subject
 from qbench.extension import Catalogue
 from qbench.graph import Operator, with_operators
+from qbench.subjects import Dataset, ZooModel
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.suite import CalibrationChoice, ModelTable
-from qbench.zoo import Dataset, ZooModel
 
 
 def make_subject(

@@ -14,8 +14,8 @@ from qbench.errors import InputError, UnsupportedError
 from qbench.numerics import get_arithmetic
 from qbench.passes import Device, get_device, partition_model
 from qbench.quantization import make_plan, quantize_model
+from qbench.subjects import model_catalogue
 from qbench.suite import gather
-from qbench.zoo import model_catalogue
 
 ALL = (
     "Conv",

@@ -45,7 +45,7 @@ def points(seed, n):
 
 def dataset(name, seed, n):
     from qbench.storage import digest_arrays
-    from qbench.zoo import Dataset
+    from qbench.subjects import Dataset
 
     x, y = points(seed, n)
     return Dataset(id=name, kind="array", sample_ids=tuple(f"{name}{i}" for i in range(n)),
@@ -54,7 +54,7 @@ def dataset(name, seed, n):
 
 
 def blobs():
-    from qbench.zoo import Classification, ReadyArray, ZooModel
+    from qbench.subjects import Classification, ReadyArray, ZooModel
 
     return ZooModel(id="blobs", graphs={"model": network}, preprocess=ReadyArray(),
                     task=Classification(), origin="here")

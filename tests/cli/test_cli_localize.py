@@ -10,7 +10,7 @@ import pytest
 from qbench import save_model
 from qbench.cli.localize_model import _row
 from qbench.judging import NodeErrors
-from qbench.zoo import digits_arrays
+from qbench.subjects import digits_arrays
 
 SPOILT = """
 [[rules]]

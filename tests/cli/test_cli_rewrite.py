@@ -243,7 +243,7 @@ def test_a_float_model_is_to_be_quantized_first(blobs_files, qbench):
 def test_operator_form_is_raised_first(folder, qbench):
     from qbench import save_model
     from qbench.passes import lower_to_qoperator
-    from qbench.zoo import get_operator, operator_graph
+    from qbench.subjects import get_operator, operator_graph
 
     subject = get_operator("op.conv.dense.u8s8.real")
     save_model(lower_to_qoperator(operator_graph(subject)), folder / "q.onnx")

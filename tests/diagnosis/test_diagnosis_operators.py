@@ -13,7 +13,7 @@ from qbench.backends import get_backend
 from qbench.diagnosis import check_operator
 from qbench.errors import InputError
 from qbench.numerics import get_arithmetic
-from qbench.zoo import bias_levels, fed_levels, get_operator, weight_levels
+from qbench.subjects import bias_levels, fed_levels, get_operator, weight_levels
 
 TIES = "op.conv.dense.u8s8.ties"
 

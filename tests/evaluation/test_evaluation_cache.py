@@ -7,13 +7,13 @@ import onnx_ir as ir
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-import qbench.zoo.samples
+import qbench.subjects.subject
 from qbench.backends import get_backend
 from qbench.errors import InputError
 from qbench.evaluation import SharedWork, Subject
 from qbench.graph import Capabilities
 from qbench.storage import Cache
-from qbench.zoo import Classification, Dataset, ReadyArray, ZooModel
+from qbench.subjects import Classification, Dataset, ReadyArray, ZooModel
 
 HERE = "x64-test+onnxruntime-1"
 BOTH = ["net", "net"]
@@ -109,5 +109,5 @@ def test_another_task_makes_its_own(cache):
 
 
 def test_another_decoder_of_pictures_makes_all_anew(cache, monkeypatch):
-    monkeypatch.setattr(qbench.zoo.samples, "package_versions", lambda names: dict.fromkeys(names, "0.0"))
+    monkeypatch.setattr(qbench.subjects.subject, "package_versions", lambda names: dict.fromkeys(names, "0.0"))
     assert made(cache, Engine()) == BOTH

@@ -11,7 +11,7 @@ from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
 from qbench.judging import FP32, Cell, EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
-from qbench.zoo import Classification, Dataset, ReadyArray, ZooModel
+from qbench.subjects import Classification, Dataset, ReadyArray, ZooModel
 
 SCORED, SPARE = 21, 11  # neither fills its last slice of 4, nor its last batch of 8
 HERE = EnvironmentClass("here", ())

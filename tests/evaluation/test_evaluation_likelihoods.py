@@ -11,10 +11,11 @@ from qbench.evaluation import KeptAnswers, MetricUse, SharedWork, Subject, measu
 from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
-from qbench.zoo import Dataset, ZooModel
-from qbench.zoo.networks.g2p import STATE, g2p_networks
-from qbench.zoo.pronunciation import Spelling
-from qbench.zoo.tasks import Transduction, forced_likelihoods
+from qbench.subjects import Dataset, ZooModel
+from qbench.subjects.sequences import Transduction
+from qbench.subjects.tasks import forced_likelihoods
+from qbench_zoo.networks.sequences import STATE, g2p_networks
+from qbench_zoo.pronunciation import Spelling
 
 LETTERS, PHONEMES = 29, 9
 WORDS, SPARE = ("cab", "dad", "face", "ghee"), ("bead", "feed", "hide")

@@ -11,7 +11,7 @@ from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
 from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
-from qbench.zoo import Classification, Dataset, ReadyArray, ZooModel
+from qbench.subjects import Classification, Dataset, ReadyArray, ZooModel
 
 
 def network():

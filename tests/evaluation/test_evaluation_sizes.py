@@ -10,7 +10,7 @@ from qbench.evaluation import SharedWork, Subject
 from qbench.graph import declare_dims, graph_digest
 from qbench.quantization import get_schema
 from qbench.storage import Cache
-from qbench.zoo import Classification, Dataset, ReadyArray, ZooModel
+from qbench.subjects import Classification, Dataset, ReadyArray, ZooModel
 
 CONV, CLASSES = 8 * 6 * 6 * 3 * 7 * 7, 8 * 10  # 12 × 12 pictures, a 7 × 7 kernel without padding
 

@@ -13,7 +13,7 @@ from qbench.faults.fault import GraphEdit
 from qbench.graph import node_key
 from qbench.passes import lower_to_machines
 from qbench.quantization import Rule, Schema, Spec, get_schema
-from qbench.zoo.digits import digits_arrays
+from qbench.subjects.digits import digits_arrays
 
 MACHINE = get_backend("integer-ort-x64")
 ASYMMETRIC = Schema(

@@ -16,7 +16,7 @@ from qbench.faults.trial import Seen, Trial, Ward
 from qbench.metrics import get_metric
 from qbench.quantization import get_schema
 from qbench.storage import Cache
-from qbench.zoo import get_dataset, get_model
+from qbench.subjects import get_dataset, get_model
 
 METRICS = ("top1", "top5", "agreement")
 

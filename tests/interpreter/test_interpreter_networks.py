@@ -18,7 +18,7 @@ from qbench.numerics import get_arithmetic
 from qbench.passes import lower_to_qoperator
 from qbench.quantization import make_plan, quantize_model
 from qbench.storage import Cache
-from qbench.zoo import get_dataset, get_model, prepare_samples
+from qbench.subjects import get_dataset, get_model, prepare_samples
 
 Feeds = Mapping[str, np.ndarray]
 

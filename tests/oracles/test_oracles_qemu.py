@@ -25,7 +25,7 @@ from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.numerics import fused_multiply_add, rational_sigmoid, rational_tanh, separate_multiply_add
 from qbench.quantization import make_plan, quantize_model
-from qbench.zoo import get_model
+from qbench.subjects import get_model
 
 QEMU = shutil.which("qemu-x86_64")
 pytestmark = [

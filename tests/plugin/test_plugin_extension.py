@@ -32,8 +32,8 @@ def network():
 
 
 def subject():
-    from qbench.zoo import ReadyArray, ZooModel
-    from qbench.zoo.tasks.classification import Classification
+    from qbench.subjects import ReadyArray, ZooModel
+    from qbench.subjects.tasks import Classification
 
     return ZooModel(
         id="plus_net", graphs={"model": network}, preprocess=ReadyArray(), task=Classification(k=2), origin="made up"
@@ -42,7 +42,7 @@ def subject():
 
 def points(name, seed):
     def make():
-        from qbench.zoo import Dataset
+        from qbench.subjects import Dataset
 
         x = np.random.default_rng(seed).normal(size=(50, 8)).astype(np.float32)
         ids = tuple(f"{name}{i}" for i in range(50))

@@ -236,7 +236,7 @@ import onnx_ir as ir
 from onnxruntime import quantization
 from qbench.extension import Extension
 from qbench.storage import Cache
-from qbench.zoo import ZooModel, get_dataset, get_model, prepare_samples
+from qbench.subjects import ZooModel, get_dataset, get_model, prepare_samples
 
 PARTNER = get_model("digits_cnn")
 

@@ -13,7 +13,7 @@ GIVEN = """
 import pathlib, tempfile
 from onnxruntime import quantization
 from qbench import save_model
-from qbench.zoo import get_model
+from qbench.subjects import get_model
 
 
 def dynamic(per_channel):

@@ -145,7 +145,7 @@ def kernels(pytester, monkeypatch):
 
 
 def test_the_kernel_in_the_docs_is_right(kernels):
-    from qbench.zoo import list_operators
+    from qbench.subjects import list_operators
 
     assert kernels().parseoutcomes() == {"passed": len(list_operators("op.gemm.*"))}
 
@@ -165,7 +165,7 @@ HALF_UP = "np.floor(sums.astype(np.float32) * (x_grid.scale * w_grid.scale / y_g
 
 def test_the_names_in_the_docs_are_there():
     text = DOCS.read_text()
-    from qbench.zoo import list_operators
+    from qbench.subjects import list_operators
 
     assert f"{len(list_operators())} names" in text
     rows = re.findall(r"^\| (`.*?) \|", text, flags=re.MULTILINE)

@@ -16,7 +16,7 @@ from qbench.cli import main
 from qbench.graph import Form, form_of, load_model, node_key, node_macs
 from qbench.numerics import dequantize
 from qbench.quantization import Dynamic, Given, KeptFloat, Plan, is_quantized, qparams_of, read_plan
-from qbench.zoo.samples import BATCH
+from qbench.subjects.subject import BATCH
 
 STEPS, FEATURES, UNITS, CLASSES = 5, 6, 8, 3
 

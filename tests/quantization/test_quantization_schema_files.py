@@ -8,7 +8,7 @@ import pytest
 from qbench.calibration import calibrate
 from qbench.errors import InputError
 from qbench.quantization import Plan, load_schema, make_plan
-from qbench.zoo import get_model
+from qbench.subjects import get_model
 
 FOLDER = Path(__file__).parents[2] / "suites" / "schemas"
 FILES = sorted(path.stem for path in FOLDER.glob("*.toml"))

@@ -7,8 +7,8 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.judging import EnvironmentClass
+from qbench.subjects import list_operators
 from qbench.suite import Catalogues, PlannedCell, expand, gather, load_suite
-from qbench.zoo import list_operators
 
 OURS = Path(__file__).parents[2] / "suites" / "operators.qbench.toml"
 HEAD = '[suite]\nbackends = ["ort-cpu", "integer-gemmlowp"]\nequal_to = "integer-ort-x64"\n'
@@ -80,7 +80,7 @@ def test_our_suite_tries_every_operator_on_the_engine(catalogues) -> None:
 def test_what_is_listed_without_vnni_is_what_the_two_machines_differ_in(catalogues) -> None:
     """ONNX Runtime has no transposed convolution of integers: that runs in floats, whatever the processor."""
     from qbench.backends import get_backend
-    from qbench.zoo import get_operator, operator_feeds, operator_graph
+    from qbench.subjects import get_operator, operator_feeds, operator_graph
 
     planned = expand(load_suite(OURS), catalogues)
     listed = {one.cell.model for one in planned if one.quarantine_entry(EnvironmentClass("x64-avx2"))}

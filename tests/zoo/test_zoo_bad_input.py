@@ -15,9 +15,10 @@ import pytest
 
 from qbench.errors import InputError, QbenchError, UnavailableError
 from qbench.storage import Cache
-from qbench.zoo import Dataset, get_model, image_models, prepare_samples, pronunciation, voices, wordnet
-from qbench.zoo.catalogue import Entry
-from qbench.zoo.pronunciation import Spelling
+from qbench.subjects import Dataset, get_model, prepare_samples
+from qbench.subjects.catalogue import Entry
+from qbench_zoo import image_models, pronunciation, voices, wordnet
+from qbench_zoo.pronunciation import Spelling
 
 
 class Call:
@@ -85,7 +86,7 @@ def test_a_data_set_that_holds_another_number_is_refused(monkeypatch: pytest.Mon
     def few() -> Dataset:
         return words("cmudict_words", ["one", "two"])
 
-    monkeypatch.setattr("qbench.zoo.words.cmudict_words", few)
+    monkeypatch.setattr("qbench_zoo.pronunciation.cmudict_words", few)
     assert len(Entry("words", "cmudict_words", samples=2).make()) == 2
     with pytest.raises(UnavailableError, match=r"'cmudict_words'.*found 2 samples.*expected 3") as caught:
         Entry("words", "cmudict_words", samples=3).make()

@@ -7,7 +7,7 @@ import pytest
 
 from qbench.errors import InputError
 from qbench.extension import Extension
-from qbench.zoo import dataset_catalogue, get_dataset, get_model, model_catalogue, needed_packages
+from qbench.subjects import dataset_catalogue, get_dataset, get_model, model_catalogue, needed_packages
 
 
 @pytest.mark.parametrize("name", model_catalogue().names())
@@ -47,8 +47,8 @@ def test_packages_are_told_once_each() -> None:
 
 def test_listing_names_loads_no_network_and_no_engine() -> None:
     code = (
-        "import sys, qbench.zoo as z; z.model_catalogue().names(); z.dataset_catalogue().names()\n"
-        "heavy = {'onnxruntime', 'PIL', 'pandas', 'qbench.zoo.image_models', 'qbench.zoo.photos'} & set(sys.modules)\n"
+        "import sys, qbench.subjects as z; z.model_catalogue().names(); z.dataset_catalogue().names()\n"
+        "heavy = {'onnxruntime', 'PIL', 'pandas', 'qbench_zoo.image_models', 'qbench_zoo.photos'} & set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)))"
     )
     assert (

@@ -11,7 +11,7 @@ import pytest
 
 from qbench.errors import InputError, NotFetchedError, UnavailableError
 from qbench.storage import Cache
-from qbench.zoo import DebianPackage, fetch_package, list_members, open_member
+from qbench.subjects import DebianPackage, fetch_package, list_members, open_member
 
 FILES = {"usr/share/qbfake/b.bin": b"\x00\x01data", "usr/share/qbfake/deep/a.bin": b"more", "usr/share/doc/x": b"doc"}
 WANTED = sorted(name for name in FILES if "qbfake" in name)

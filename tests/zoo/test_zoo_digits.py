@@ -11,11 +11,10 @@ import pytest
 
 from qbench.errors import StoreError
 from qbench.storage import Cache
-from qbench.zoo import digits, get_dataset, get_model, prepare_samples
-from qbench.zoo.digits import WEIGHTS, digits_arrays
-from qbench.zoo.networks.digits import digits_network
-from qbench.zoo.training.digits import softmax_gradient, train
-from qbench.zoo.training.layers import BatchNorm, Conv3x3, Dense, Flatten, Layer, MaxPool, Relu
+from qbench.subjects import digits, get_dataset, get_model, prepare_samples
+from qbench.subjects.digits import WEIGHTS, digits_arrays
+from qbench_zoo.networks.pictures import digits_network
+from qbench_zoo.training.digits import BatchNorm, Conv3x3, Dense, Flatten, Layer, MaxPool, Relu, softmax_gradient, train
 
 
 class Engine:

@@ -15,11 +15,11 @@ from qbench.backends import get_backend
 from qbench.errors import InputError, StoreError, UnavailableError
 from qbench.passes import canonicalize
 from qbench.storage import Cache
-from qbench.zoo import fashion, fetch_package, get_dataset, get_model, prepare_samples
-from qbench.zoo.networks.fashion_mobile import build_fashion_mobile
-from qbench.zoo.networks.parameters import Parameters
-from qbench.zoo.networks.preactivation import build_preactivation
-from qbench.zoo.packages import FASHION_MNIST
+from qbench.subjects import fetch_package, get_dataset, get_model, prepare_samples
+from qbench_zoo import fashion
+from qbench_zoo.networks.parameters import Parameters
+from qbench_zoo.networks.pictures import build_fashion_mobile, build_preactivation
+from qbench_zoo.packages import FASHION_MNIST
 
 WEIGHTS = Path(fashion.__file__).parent / "weights"
 BUILDERS = {"fashion_preact": build_preactivation, "fashion_mobile": build_fashion_mobile}
@@ -124,7 +124,7 @@ def test_the_residual_network_counts_in_integers_but_for_its_end() -> None:
 def test_the_graph_that_is_trained_is_the_graph_that_runs(name: str) -> None:
     import torch
 
-    from qbench.zoo.training.torch_graph import TorchGraph
+    from qbench_zoo.training.fashion import TorchGraph
 
     model = get_model(name).graphs["model"]()
     x = np.random.default_rng(0).random((4, 1, 28, 28)).astype(np.float32)

@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.storage import Cache
-from qbench.zoo import Dataset, get_dataset, get_model, needed_packages, prepare_samples
-from qbench.zoo.file_kinds import ENDINGS, NAMES, content_types
-from qbench.zoo.file_wheels import CALIBRATION, MORE, SCORED
-from qbench.zoo.files import Member, choose
-from qbench.zoo.magika import FileEnds, magika_classes
+from qbench.subjects import Dataset, get_dataset, get_model, needed_packages, prepare_samples
+from qbench_zoo.file_types import ENDINGS, NAMES, FileEnds, Member, choose, content_types, magika_classes
+from qbench_zoo.packages import CALIBRATION, MORE, SCORED
 
 
 @pytest.mark.parametrize(

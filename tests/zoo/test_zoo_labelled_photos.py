@@ -8,7 +8,7 @@ import pytest
 
 from qbench.graph import model_bytes
 from qbench.storage import Cache
-from qbench.zoo import Dataset, get_dataset, get_model, prepare_samples
+from qbench.subjects import Dataset, get_dataset, get_model, prepare_samples
 
 # Of 225, right at first and among the first five, by any label and by the first alone.
 SCORES = {

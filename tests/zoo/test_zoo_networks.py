@@ -14,12 +14,10 @@ from hypothesis import strategies as st
 
 from qbench.errors import InputError
 from qbench.storage import Cache
-from qbench.zoo import ZooModel, get_dataset, get_model, prepare_samples
-from qbench.zoo.networks.building import GraphBuilder
-from qbench.zoo.networks.efficientnet_lite import build_efficientnet_lite, same_pads
-from qbench.zoo.networks.inverted_residual import Layers, Unit
-from qbench.zoo.networks.mobilenet_v2 import build_mobilenet_v2
-from qbench.zoo.networks.parameters import Parameters
+from qbench.subjects import ZooModel, get_dataset, get_model, prepare_samples
+from qbench.subjects.graph_builder import GraphBuilder
+from qbench_zoo.networks.parameters import Parameters
+from qbench_zoo.networks.pictures import Layers, Unit, build_efficientnet_lite, build_mobilenet_v2, same_pads
 
 # Right at first and among the first five, of the 20 labelled pictures; and the number of trained parameters.
 EXPECTED = {"mobilenet_v2": (18, 20, 3_504_872), "efficientnet_lite0": (18, 19, 4_652_008)}

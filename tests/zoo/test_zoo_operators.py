@@ -12,7 +12,7 @@ from qbench.extension import Extension
 from qbench.graph import check_convention, graph_digest
 from qbench.judging import Cell
 from qbench.numerics import dequantize, get_arithmetic, quantize, requantize
-from qbench.zoo import (
+from qbench.subjects import (
     WholeOutput,
     bias_levels,
     fed_levels,
@@ -144,7 +144,7 @@ def test_the_zoo_knows_them_without_listing_them() -> None:
 
 
 def test_listing_them_loads_no_arrays() -> None:
-    code = "import sys, qbench.zoo as z; z.list_operators(); sys.exit('numpy' in sys.modules)"
+    code = "import sys, qbench.subjects as z; z.list_operators(); sys.exit('numpy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -9,7 +9,7 @@ from types import ModuleType
 import pytest
 
 from qbench.metrics import get_metric
-from qbench.zoo.catalogue import _DATASETS, _MODELS
+from qbench.subjects.catalogue import _DATASETS, _MODELS
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "zoo.md").read_text()

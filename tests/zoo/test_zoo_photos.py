@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from qbench.zoo import Dataset, Picture, get_dataset
+from qbench.subjects import Dataset, Picture, get_dataset
 
 COUNTS = {
     "imagenet_photos": (20, 20),

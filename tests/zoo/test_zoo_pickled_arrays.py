@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import InputError
-from qbench.zoo.formats.numpy_pickle import read_numpy_pickle
+from qbench_zoo.readers.pickles import read_numpy_pickle
 
 LAYERS = {"conv": [np.arange(6, dtype="<f4").reshape(1, 2, 3), np.array([0.5, -1], "<f4")], "last": [np.ones(1, "<f8")]}
 

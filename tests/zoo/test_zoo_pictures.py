@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from qbench.errors import InputError
-from qbench.zoo.crops import Grid
-from qbench.zoo.pictures import Interpolation, Layout, Picture, decode_picture
+from qbench.subjects.pictures import Interpolation, Layout, Picture, decode_picture
+from qbench_zoo.photos import Grid
 
 
 def noise(height: int, width: int) -> np.ndarray:

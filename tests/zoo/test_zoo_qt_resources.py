@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import InputError
-from qbench.zoo.formats.qt_resources import read_qt_resources
+from qbench_zoo.readers.qt_resources import read_qt_resources
 
 TREE: dict[str, Any] = {"photos": {"hen.webp": b"a hen", "äpfel.webp": b"apples" * 50}, "top.txt": b""}
 PATHS = {"photos/hen.webp": b"a hen", "photos/äpfel.webp": b"apples" * 50, "top.txt": b""}

@@ -9,9 +9,8 @@ from qbench.backends import get_backend
 from qbench.errors import InputError
 from qbench.metrics import AnswerKind, get_metric, points_of, text_of
 from qbench.storage import Cache
-from qbench.zoo import Dataset, Samples, get_dataset, get_model, prepare_samples
-from qbench.zoo.paddle import HEIGHT, WIDEST, TextLine
-from qbench.zoo.tasks.line_reading import LineReading
+from qbench.subjects import Dataset, Samples, get_dataset, get_model, prepare_samples
+from qbench_zoo.text_lines import HEIGHT, WIDEST, LineReading, TextLine
 
 
 def lines(widths: list[int], folder: Path) -> Samples:

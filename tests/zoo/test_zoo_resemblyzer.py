@@ -12,7 +12,7 @@ import pytest
 from onnx.reference import ReferenceEvaluator
 
 from qbench.errors import InputError
-from qbench.zoo.networks.resemblyzer import FRAMES, LAYERS, MELS, STATE, resemblyzer_network
+from qbench_zoo.networks.sequences import FRAMES, LAYERS, MELS, STATE, resemblyzer_network
 
 Arrays = dict[str, npt.NDArray[Any]]
 SHAPES = {

@@ -12,13 +12,11 @@ from hypothesis import strategies as st
 from qbench.errors import InputError, UnavailableError
 from qbench.metrics import get_metric
 from qbench.storage import Cache
-from qbench.zoo import Dataset, Samples, get_dataset, get_model, prepare_samples
-from qbench.zoo.formats.safetensors import read_safetensors
-from qbench.zoo.glosses import Sentence, scored, training
-from qbench.zoo.tasks.by_length import batches_by_length
-from qbench.zoo.tasks.sentences import Retrieval, SentenceClassification
-from qbench.zoo.word_pieces import WordPieces, split_words
-from qbench.zoo.wordnet import read_gloss
+from qbench.subjects import Dataset, Samples, get_dataset, get_model, prepare_samples
+from qbench.subjects.sequences import batches_by_length
+from qbench_zoo.glosses import Retrieval, Sentence, SentenceClassification, WordPieces, scored, split_words, training
+from qbench_zoo.readers.array_files import read_safetensors
+from qbench_zoo.wordnet import read_gloss
 
 PIECES = WordPieces.of("[PAD]\n[UNK]\n[CLS]\n[SEP]\nrow\n##ing\nboat\n##s\n.\n")
 

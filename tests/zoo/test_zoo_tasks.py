@@ -15,10 +15,10 @@ from hypothesis.extra import numpy as hnp
 from qbench.errors import InputError
 from qbench.metrics import PADDING, AnswerKind
 from qbench.storage import Cache
-from qbench.zoo import Dataset, Samples, prepare_samples
-from qbench.zoo.pronunciation import Spelling
-from qbench.zoo.tasks import Classification, Transduction
-from qbench.zoo.tasks.classification import best_classes
+from qbench.subjects import Dataset, Samples, prepare_samples
+from qbench.subjects.sequences import Transduction
+from qbench.subjects.tasks import Classification, best_classes
+from qbench_zoo.pronunciation import Spelling
 
 Arrays = dict[str, Any]
 

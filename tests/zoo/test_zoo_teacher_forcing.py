@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 from qbench.errors import InputError
 from qbench.metrics import Likelihoods
 from qbench.storage import Cache
-from qbench.zoo import Classification, Dataset, Samples, prepare_samples
-from qbench.zoo.pronunciation import Spelling
-from qbench.zoo.tasks import Transduction, forced_likelihoods
+from qbench.subjects import Classification, Dataset, Samples, prepare_samples
+from qbench.subjects.sequences import Transduction
+from qbench.subjects.tasks import forced_likelihoods
+from qbench_zoo.pronunciation import Spelling
 
 START, END, TOKENS = 2, 3, 7
 Arrays = dict[str, Any]

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import InputError
-from qbench.zoo.formats.torch_legacy import load_torch_legacy, read_torch_legacy
+from qbench_zoo.readers.torch_files import load_torch_legacy, read_torch_legacy
 
 STORAGES = {
     "FloatStorage": "<f4",

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qbench.errors import InputError
-from qbench.zoo.formats.torch_zip import read_torch_zip
+from qbench_zoo.readers.torch_files import read_torch_zip
 
 
 def text(value: str) -> bytes:

@@ -18,14 +18,12 @@ from qbench import save_model
 from qbench.errors import InputError
 from qbench.metrics import AnswerKind, get_metric
 from qbench.storage import Cache
-from qbench.zoo import get_dataset, get_model, prepare_samples
-from qbench.zoo.arrays import ReadyArray
-from qbench.zoo.mel_spectrogram import MelSpectrogram
-from qbench.zoo.samples import BATCH, Samples
-from qbench.zoo.speech_pair import SpeechPair
-from qbench.zoo.tasks import Verification
-from qbench.zoo.tasks.verification import likenesses
-from qbench.zoo.voice_pairs import chosen_pairs
+from qbench.subjects import get_dataset, get_model, prepare_samples
+from qbench.subjects.embeddings import Verification, likenesses
+from qbench.subjects.sources import ReadyArray
+from qbench.subjects.subject import BATCH, Samples
+from qbench_zoo.spectrograms import MelSpectrogram, SpeechPair
+from qbench_zoo.voices import chosen_pairs
 
 Floats = npt.NDArray[Any]
 TASK = Verification(input="x", output="e")

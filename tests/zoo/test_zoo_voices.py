@@ -18,13 +18,12 @@ from hypothesis import strategies as st
 from qbench.errors import InputError, UnavailableError
 from qbench.metrics import Labels
 from qbench.storage import Cache
-from qbench.zoo import get_dataset, get_model, prepare_samples
-from qbench.zoo.arrays import ReadyArray
-from qbench.zoo.mel_spectrogram import MelSpectrogram, at_least, doubled, mel_bands, mel_spectrogram
-from qbench.zoo.samples import Samples
-from qbench.zoo.tasks import NearestNeighbour
-from qbench.zoo.tasks.nearest_neighbour import class_scores, similarities
-from qbench.zoo.voices import chosen, middle
+from qbench.subjects import get_dataset, get_model, prepare_samples
+from qbench.subjects.embeddings import NearestNeighbour, class_scores, similarities
+from qbench.subjects.sources import ReadyArray
+from qbench.subjects.subject import Samples
+from qbench_zoo.spectrograms import MelSpectrogram, at_least, doubled, mel_bands, mel_spectrogram
+from qbench_zoo.voices import chosen, middle
 
 Floats = npt.NDArray[Any]
 

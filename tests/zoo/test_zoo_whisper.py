@@ -17,15 +17,12 @@ from qbench.backends import get_backend
 from qbench.errors import InputError
 from qbench.metrics import get_metric, text_of
 from qbench.storage import Cache
-from qbench.zoo import Dataset, Samples, get_dataset, get_model, prepare_samples
-from qbench.zoo.byte_pairs import BytePairs
-from qbench.zoo.formats.ctranslate2 import read_ctranslate2
-from qbench.zoo.log_mel import LONGEST, LogMel, log_mel
-from qbench.zoo.mel_spectrogram import mel_bands
-from qbench.zoo.networks.whisper import WhisperSize, whisper_networks
-from qbench.zoo.plain_text import plain_words
-from qbench.zoo.speech_prompts import Prompt, prompts, read_transcripts, scored_prompts
-from qbench.zoo.tasks.transcription import Transcription
+from qbench.subjects import Dataset, Samples, get_dataset, get_model, prepare_samples
+from qbench_zoo.networks.transformers import WhisperSize, whisper_networks
+from qbench_zoo.readers.array_files import read_ctranslate2
+from qbench_zoo.spectrograms import LONGEST, LogMel, log_mel, mel_bands
+from qbench_zoo.speech_prompts import Prompt, plain_words, prompts, read_transcripts, scored_prompts
+from qbench_zoo.whisper import BytePairs, Transcription
 
 Arrays = dict[str, npt.NDArray[Any]]
 

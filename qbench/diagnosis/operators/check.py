@@ -25,7 +25,7 @@ from qbench.numerics import (
     load_arithmetic,
     requantize,
 )
-from qbench.zoo import OperandGrid, OperatorSubject, get_operator
+from qbench.subjects import OperandGrid, OperatorSubject, get_operator
 
 # A machine with one rule exchanged: what a kernel counts by that took the one for the other.
 

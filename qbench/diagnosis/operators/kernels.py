@@ -12,7 +12,7 @@ import onnx_ir as ir
 from qbench.backends import Array, Backend, IntegerBackend, get_backend
 from qbench.graph import QDQ_IR_VERSION, QDQ_OPSET
 from qbench.numerics import Arithmetic, QParams, dequantize
-from qbench.zoo import (
+from qbench.subjects import (
     OperatorSubject,
     bias_levels,
     constant_array,

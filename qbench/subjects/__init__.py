@@ -1,0 +1,151 @@
+"""Subjects: trained models, the data they are judged on, how a sample becomes a feed, and the task that answers."""
+
+from typing import TYPE_CHECKING
+
+from qbench.lazy import open_on_use
+
+if TYPE_CHECKING:
+    from qbench.subjects.assets import DebianPackage as DebianPackage
+    from qbench.subjects.assets import Package as Package
+    from qbench.subjects.assets import Pinned as Pinned
+    from qbench.subjects.assets import Progress as Progress
+    from qbench.subjects.assets import SourcePackage as SourcePackage
+    from qbench.subjects.assets import fetch_package as fetch_package
+    from qbench.subjects.assets import list_members as list_members
+    from qbench.subjects.assets import open_member as open_member
+    from qbench.subjects.catalogue import SCIKIT_LEARN as SCIKIT_LEARN
+    from qbench.subjects.catalogue import Entry as Entry
+    from qbench.subjects.catalogue import dataset_catalogue as dataset_catalogue
+    from qbench.subjects.catalogue import get_dataset as get_dataset
+    from qbench.subjects.catalogue import get_model as get_model
+    from qbench.subjects.catalogue import model_catalogue as model_catalogue
+    from qbench.subjects.catalogue import needed_packages as needed_packages
+    from qbench.subjects.digits import digits_arrays as digits_arrays
+    from qbench.subjects.embeddings import NearestNeighbour as NearestNeighbour
+    from qbench.subjects.embeddings import Verification as Verification
+    from qbench.subjects.graph_builder import GraphBuilder as GraphBuilder
+    from qbench.subjects.operator_graphs import bias_levels as bias_levels
+    from qbench.subjects.operator_graphs import constant_array as constant_array
+    from qbench.subjects.operator_graphs import fed_levels as fed_levels
+    from qbench.subjects.operator_graphs import feeds_of_levels as feeds_of_levels
+    from qbench.subjects.operator_graphs import operator_feeds as operator_feeds
+    from qbench.subjects.operator_graphs import operator_graph as operator_graph
+    from qbench.subjects.operator_graphs import weight_levels as weight_levels
+    from qbench.subjects.operators import OperandGrid as OperandGrid
+    from qbench.subjects.operators import OperatorSubject as OperatorSubject
+    from qbench.subjects.operators import get_operator as get_operator
+    from qbench.subjects.operators import list_operators as list_operators
+    from qbench.subjects.pictures import Channels as Channels
+    from qbench.subjects.pictures import Crop as Crop
+    from qbench.subjects.pictures import Interpolation as Interpolation
+    from qbench.subjects.pictures import Layout as Layout
+    from qbench.subjects.pictures import Picture as Picture
+    from qbench.subjects.pictures import Pixels as Pixels
+    from qbench.subjects.pictures import decode_picture as decode_picture
+    from qbench.subjects.sequences import Transduction as Transduction
+    from qbench.subjects.sequences import batches_by_length as batches_by_length
+    from qbench.subjects.sources import ReadyArray as ReadyArray
+    from qbench.subjects.sources import dataset_from_text as dataset_from_text
+    from qbench.subjects.sources import read_arrays as read_arrays
+    from qbench.subjects.subject import BATCH as BATCH
+    from qbench.subjects.subject import Array as Array
+    from qbench.subjects.subject import Dataset as Dataset
+    from qbench.subjects.subject import Preprocess as Preprocess
+    from qbench.subjects.subject import Runner as Runner
+    from qbench.subjects.subject import Samples as Samples
+    from qbench.subjects.subject import Task as Task
+    from qbench.subjects.subject import ZooModel as ZooModel
+    from qbench.subjects.subject import prepare_samples as prepare_samples
+    from qbench.subjects.tasks import GRAPH as GRAPH
+    from qbench.subjects.tasks import Classification as Classification
+    from qbench.subjects.tasks import WholeOutput as WholeOutput
+    from qbench.subjects.tasks import best_classes as best_classes
+    from qbench.subjects.tasks import finite_rows as finite_rows
+    from qbench.subjects.tasks import forced_likelihoods as forced_likelihoods
+    from qbench.subjects.tasks import runner_named as runner_named
+    from qbench.subjects.tasks import tied_rows as tied_rows
+else:
+    __getattr__, __dir__, __all__ = open_on_use(
+        __name__,
+        {
+            "assets": (
+                "DebianPackage",
+                "Package",
+                "Pinned",
+                "Progress",
+                "SourcePackage",
+                "fetch_package",
+                "list_members",
+                "open_member",
+            ),
+            "catalogue": (
+                "Entry",
+                "SCIKIT_LEARN",
+                "dataset_catalogue",
+                "get_dataset",
+                "get_model",
+                "model_catalogue",
+                "needed_packages",
+            ),
+            "digits": ("digits_arrays",),
+            "embeddings": (
+                "NearestNeighbour",
+                "Verification",
+            ),
+            "graph_builder": ("GraphBuilder",),
+            "operator_graphs": (
+                "bias_levels",
+                "constant_array",
+                "fed_levels",
+                "feeds_of_levels",
+                "operator_feeds",
+                "operator_graph",
+                "weight_levels",
+            ),
+            "operators": (
+                "OperandGrid",
+                "OperatorSubject",
+                "get_operator",
+                "list_operators",
+            ),
+            "pictures": (
+                "Channels",
+                "Crop",
+                "Interpolation",
+                "Layout",
+                "Picture",
+                "Pixels",
+                "decode_picture",
+            ),
+            "sequences": (
+                "Transduction",
+                "batches_by_length",
+            ),
+            "sources": (
+                "ReadyArray",
+                "dataset_from_text",
+                "read_arrays",
+            ),
+            "subject": (
+                "Array",
+                "BATCH",
+                "Dataset",
+                "Preprocess",
+                "Runner",
+                "Samples",
+                "Task",
+                "ZooModel",
+                "prepare_samples",
+            ),
+            "tasks": (
+                "Classification",
+                "GRAPH",
+                "WholeOutput",
+                "best_classes",
+                "finite_rows",
+                "forced_likelihoods",
+                "runner_named",
+                "tied_rows",
+            ),
+        },
+    )

@@ -1,0 +1,297 @@
+"""A subject of one operator as a quantized graph, the values it is fed, and both as a model and a data set."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.numerics import dequantize
+from qbench.storage import digest_arrays, digest_plain
+from qbench.subjects.graph_builder import GraphBuilder
+from qbench.subjects.operators import Feed, Operand, OperandGrid, OperatorSubject
+from qbench.subjects.subject import Array, Dataset, ZooModel
+from qbench.subjects.tasks import WholeOutput
+
+# The integers of an operator subject: what is fed, its weights and its bias, drawn from its own id.
+#
+# ties     x = z_x + i · step_x, w = z_w + j · step_w, b a multiple of step_x · step_w: the accumulator too
+
+Ints = npt.NDArray[np.int64]
+
+_FAR = 1 << 22
+"""A bias that no 8-bit grid of these subjects reaches."""
+_NEAR = 20
+"""Levels that other biases move a result by, at most."""
+_ENOUGH, _MOST = 512, 32
+"""Levels of one kind that small samples together should have, and most samples of one kind."""
+_LEAST_WITH_ENDS = 4
+"""Channels from which two are spent on weights at the ends of their grid."""
+
+
+def fed_levels(subject: OperatorSubject) -> tuple[Ints, ...]:
+    """The levels of every fed operand, (samples, *shape) each; a divisor is never its zero point."""
+    levels = _FEEDS[subject.feed](subject)
+    if subject.operator == "Div":
+        zero = subject.inputs[1].grid.zero_point
+        divisor = np.where(levels[1] == zero, zero + 1, levels[1])
+        return (levels[0], divisor)
+    return levels
+
+
+def weight_levels(subject: OperatorSubject) -> Ints:
+    """The levels of the constant operand; the last two of many channels lie at the ends of the grid.
+
+    Raises:
+        ValueError: the subject has none.
+    """
+    weight = _weight_of(subject)
+    last = np.moveaxis(np.empty(weight.shape, np.int64), _axis(subject), 0)
+    random = _random(subject.id, "weight")
+    for channel, step in enumerate(_each(weight.step, len(last))):
+        last[channel] = _multiples(weight.grid, step, last.shape[1:], random)
+    if len(last) >= _LEAST_WITH_ENDS:
+        last[-2], last[-1] = weight.grid.ends
+    return np.ascontiguousarray(np.moveaxis(last, 0, _axis(subject)))
+
+
+def bias_levels(subject: OperatorSubject) -> Ints:
+    """The bias, one number an output channel; of many channels the second and the third clamp."""
+    weight = _weight_of(subject)
+    random = _random(subject.id, "bias")
+    x_step = subject.inputs[0].step[0]
+    multipliers = _each(subject.multipliers, subject.bias)
+    levels = np.array(
+        [
+            int(random.integers(-_NEAR, _NEAR + 1) / multiplier) // (x_step * step) * (x_step * step)
+            for multiplier, step in zip(multipliers, _each(weight.step, subject.bias), strict=True)
+        ],
+        np.int64,
+    )
+    if subject.bias >= _LEAST_WITH_ENDS:
+        levels[1:3] = _FAR, -_FAR
+    return levels
+
+
+def _spread(subject: OperatorSubject) -> tuple[Ints, ...]:
+    smallest = min(math.prod(operand.shape) for operand in subject.inputs)
+    many = max(2, min(_MOST, _ENOUGH // smallest))
+    return tuple(_spread_over(operand, index, subject.id, many) for index, operand in enumerate(subject.inputs))
+
+
+def _spread_over(operand: Operand, index: int, name: str, many: int) -> Ints:
+    """Samples of both ends, the ends in turn, the zero point with peaks; ``many`` of ties and as many at random."""
+    (low, high), shape = operand.grid.ends, operand.shape
+    random = _random(name, f"operand {index}")
+    places = np.arange(math.prod(shape)).reshape(shape)
+    samples = [
+        np.full(shape, low),
+        np.full(shape, low if index % 2 else high),
+        np.where(places % (2 + index) == 0, low, high),
+        np.where(places % 5 == index, high, operand.grid.zero_point),
+        *(_multiples(operand.grid, operand.step[0], shape, random) for _ in range(many)),
+        *(random.integers(low, high + 1, shape) for _ in range(many)),
+    ]
+    return np.stack(samples).astype(np.int64)
+
+
+def _every_level(subject: OperatorSubject) -> tuple[Ints, ...]:
+    """Four orders of all levels and a few more."""
+    (operand,) = subject.inputs
+    low, high = operand.grid.ends
+    random = _random(subject.id, "order")
+    size = math.prod(operand.shape)
+    some = np.resize(np.arange(low, high + 1), size)
+    orders = [some, some[::-1], random.permutation(some), random.permutation(some)]
+    return (np.stack(orders).reshape(-1, *operand.shape).astype(np.int64),)
+
+
+def _every_pair(subject: OperatorSubject) -> tuple[Ints, ...]:
+    """All pairs in a random order, so that neighbours have nothing in common."""
+    first, second = subject.inputs
+    a, b = (np.arange(low, high + 1) for low, high in (first.grid.ends, second.grid.ends))
+    order = _random(subject.id, "order").permutation(len(a) * len(b))
+    left, right = np.repeat(a, len(b))[order], np.tile(b, len(a))[order]
+    return tuple(part.reshape(-1, *first.shape).astype(np.int64) for part in (left, right))
+
+
+_FEEDS: Mapping[Feed, Callable[[OperatorSubject], tuple[Ints, ...]]] = MappingProxyType(
+    {Feed.SPREAD: _spread, Feed.EVERY_LEVEL: _every_level, Feed.EVERY_PAIR: _every_pair}
+)
+
+
+def _multiples(grid: OperandGrid, step: int, shape: tuple[int, ...], random: np.random.Generator) -> Ints:
+    """Levels a multiple of ``step`` away from the zero point."""
+    low, high = ((end - grid.zero_point) / step for end in grid.ends)
+    return grid.zero_point + step * random.integers(math.ceil(low), math.floor(high) + 1, shape)
+
+
+def _weight_of(subject: OperatorSubject) -> Operand:
+    if subject.weight is None:
+        raise ValueError(f"'{subject.id}' has no constant operand")
+    return subject.weight
+
+
+def _axis(subject: OperatorSubject) -> int:
+    """Of output channels in the weight: where scales are, or would be."""
+    if subject.operator == "Conv" or subject.attributes.get("transB"):
+        return 0
+    return 1
+
+
+def _each(values: tuple, count: int) -> tuple:  # type: ignore[type-arg]
+    return values * count if len(values) == 1 else values
+
+
+def _random(name: str, purpose: str) -> np.random.Generator:
+    return np.random.default_rng(int(digest_plain([name, purpose])[:16], 16))
+
+
+# An operator subject as an ONNX graph in QDQ form, by the convention of ``graph.qdq``.
+
+RESULT = "y"
+_REQUANTIZE = "Requantize"
+
+
+def input_names(subject: OperatorSubject) -> tuple[str, ...]:
+    """What the graph calls its inputs: ``x``, or ``x0``, ``x1`` of several."""
+    count = len(subject.inputs)
+    return ("x",) if count == 1 else tuple(f"x{index}" for index in range(count))
+
+
+def operator_graph(subject: OperatorSubject, *, weight: Ints | None = None) -> ir.Model:
+    """The graph: reals in, a Q and a DQ, the operator, a Q and a DQ, reals out; the batch is free.
+
+    Args:
+        subject: the operator and its grids. weight: levels in place of its own.
+    """
+    builder = GraphBuilder(subject.id)
+    operands = []
+    for name, operand in zip(input_names(subject), subject.inputs, strict=True):
+        real = builder.input(name, ("N", *operand.shape))
+        operands.append(_on_grid(builder, real, operand.grid, name))
+    node = subject.operator.lower()
+    if subject.operator == _REQUANTIZE:
+        (result,) = operands
+    else:
+        attributes = {
+            name: list(value) if isinstance(value, tuple) else value for name, value in subject.attributes.items()
+        }
+        inputs = [*operands, *_constants(builder, subject, weight)]
+        result = builder.node(subject.operator, inputs, node, attributes)
+    return builder.model({RESULT: _on_grid(builder, result, subject.output, RESULT)})
+
+
+def _on_grid(builder: GraphBuilder, real: ir.Value, grid: OperandGrid, name: str) -> ir.Value:
+    scale, point = _parameters(builder, grid, name)
+    levels = builder.node("QuantizeLinear", [real, scale, point], f"{name}_q")
+    return builder.node("DequantizeLinear", [levels, scale, point], f"{name}_dq")
+
+
+def _parameters(builder: GraphBuilder, grid: OperandGrid, name: str) -> tuple[ir.Value, ir.Value]:
+    scales = np.array(grid.scales, np.float32)
+    points = np.full(scales.shape, grid.zero_point, grid.qtype)
+    if grid.axis is None:
+        scales, points = scales.reshape(()), points.reshape(())
+    return builder.constant(f"{name}_scale", scales), builder.constant(f"{name}_zero_point", points)
+
+
+def _constants(builder: GraphBuilder, subject: OperatorSubject, given: Ints | None) -> Iterator[ir.Value | None]:
+    """The weight (``given``, if it is) and the bias behind their DQ, then what else the operator reads."""
+    weight = subject.weight
+    if weight is not None:
+        own = weight_levels(subject) if given is None else given
+        levels = builder.constant("w_q", own.astype(weight.grid.qtype))
+        axis = {} if weight.grid.axis is None else {"axis": weight.grid.axis}
+        yield builder.node("DequantizeLinear", [levels, *_parameters(builder, weight.grid, "w")], "w_dq", axis)
+    if subject.bias and weight is not None:
+        levels = builder.constant("b_q", bias_levels(subject).astype(np.int32))
+        products = np.float32(subject.inputs[0].grid.scales[0]) * np.array(weight.grid.scales, np.float32)
+        each = np.asarray(products if weight.grid.axis is not None else products.reshape(()), np.float32)
+        scale = builder.constant("b_scale", each)
+        point = builder.constant("b_zero_point", np.zeros(each.shape, np.int32))
+        axis = {} if weight.grid.axis is None else {"axis": 0}
+        yield builder.node("DequantizeLinear", [levels, scale, point], "b_dq", axis)
+    for name, values in subject.constants:
+        yield None if values == () else builder.constant(name, constant_array(values))
+
+
+def constant_array(
+    values: tuple[float, ...] | tuple[int, ...] | float,
+) -> npt.NDArray[np.float32] | npt.NDArray[np.int64]:
+    """A further constant as ONNX takes it: int64, or float32."""
+    found = np.array(values)
+    return found.astype(np.int64) if found.dtype.kind == "i" else found.astype(np.float32)
+
+
+# An operator subject as the zoo's values: a model whose answer is its whole output, and the data it is fed.
+
+_KIND = "operands"
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """A sample that has an array for every input of its graph."""
+
+    @property
+    def name(self) -> str:
+        """There is nothing to set."""
+        return "operands"
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """Data of operator subjects."""
+        return (_KIND,)
+
+    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - arrays by name, by the data's kind
+        """As it is."""
+        return {name: np.asarray(array) for name, array in sample.items()}
+
+    def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
+        """As it is."""
+        return batch
+
+
+def operator_model(subject: OperatorSubject) -> ZooModel:
+    """The quantized graph of ``subject``."""
+    return ZooModel(
+        id=subject.id,
+        graphs={"model": lambda: operator_graph(subject)},
+        preprocess=Operands(),
+        task=WholeOutput(),
+        origin="made in code by qbench.subjects.operators",
+    )
+
+
+def operator_data(subject: OperatorSubject) -> Dataset:
+    """What ``subject`` is fed."""
+    feeds = operator_feeds(subject)
+    count = len(next(iter(feeds.values())))
+    ids = tuple(f"{subject.id}[{index}]" for index in range(count))
+    return Dataset(
+        id=subject.id,
+        kind=_KIND,
+        sample_ids=ids,
+        sources=ids,
+        labels=None,
+        content=digest_arrays(feeds),
+        load=lambda index: {name: array[index] for name, array in feeds.items()},
+    )
+
+
+def operator_feeds(subject: OperatorSubject) -> Mapping[str, Array]:
+    """Input name → reals (samples, …) float32, each exactly on a level."""
+    return feeds_of_levels(subject, fed_levels(subject))
+
+
+def feeds_of_levels(subject: OperatorSubject, levels: Sequence[Ints]) -> Mapping[str, Array]:
+    """Input name → reals on ``levels`` (samples, …), one array an operand."""
+    grids = [operand.grid.qparams() for operand in subject.inputs]
+    return {
+        name: dequantize(part.astype(grid.qtype.storage_dtype), grid)
+        for name, part, grid in zip(input_names(subject), levels, grids, strict=True)
+    }

@@ -1,0 +1,294 @@
+"""What is judged: raw samples, how a sample becomes a feed, the network, and the task that answers."""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, NoReturn, Protocol
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.errors import InputError
+from qbench.host import package_versions
+from qbench.metrics import Answers, Labels
+from qbench.storage import Cache, digest_code, digest_plain
+
+# From a raw sample to a graph's feed, in two steps so that the first can be cached compactly.
+#
+# ``prepare`` does the slow part for one sample (decode, resize, crop) into small integers; ``finish`` does the cheap
+# part for a batch (scale, normalize, layout). Both are pure, and ``name`` states every setting; changed code is found
+# by its source (``storage.digest_code``).
+
+Array = npt.NDArray[Any]
+
+
+class Preprocess(Protocol):
+    """A frozen value; ``kinds`` are the kinds of raw sample it takes."""
+
+    @property
+    def name(self) -> str:
+        """Every setting in one line: two of the same name give the same numbers."""
+        ...
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of raw sample it takes, as ``Dataset.kind`` has them."""
+        ...
+
+    def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - a raw sample is whatever its kind says
+        """One raw sample → input name → compact array without a batch axis, of one shape for all samples."""
+        ...
+
+    def finish(self, batch: dict[str, Array]) -> dict[str, Array]:
+        """A stack of prepared samples (batch axis first) → the graph's feeds."""
+        ...
+
+
+# Raw samples with stable names: what a subject is scored or calibrated on, before any model's preprocessing.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Dataset:
+    """n raw samples.
+
+    Args:
+        id: name in suites. kind: what one sample is; a model's preprocessing says which kinds it takes:
+            ``picture`` ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k`` ((12800,) int16),
+            ``speech_8k_pair`` (two of those), ``array`` (a ready feed).
+        sample_ids: n distinct names.
+        sources: n names of what each sample was cut from: two data sets that share one overlap.
+        labels: per sample the class ids that are right, or the right sequence; None: unlabelled.
+        content: digest of the raw content (the package's or the files'), known without decoding anything.
+        load: the raw sample at an index.
+
+    Raises:
+        InputError: two samples share a name, or there are more or fewer sources or labels than samples.
+    """
+
+    id: str
+    kind: str
+    sample_ids: tuple[str, ...]
+    sources: tuple[str, ...]
+    labels: Labels | None
+    content: str
+    load: Callable[[int], Any]
+
+    def __post_init__(self) -> None:
+        count = len(self.sample_ids)
+        if (distinct := len(set(self.sample_ids))) != count:
+            self._refuse(f"{distinct} different names for {count} samples", "a name of its own for every sample")
+        if len(self.sources) != count:
+            self._refuse(f"{len(self.sources)} sources for {count} samples", "one source for every sample")
+        if self.labels is not None and len(self.labels) != count:
+            self._refuse(f"{len(self.labels)} labels for {count} samples", "labels for every sample")
+
+    def _refuse(self, found: str, expected: str) -> NoReturn:
+        remedy = "Mend the file or the function that the data set comes from."
+        raise InputError(f"Making the data set '{self.id}'", found=found, expected=expected, remedy=remedy)
+
+    def __len__(self) -> int:
+        return len(self.sample_ids)
+
+    @property
+    def digest(self) -> str:
+        """The identity of the data: content, sample names in order, labels."""
+        return digest_plain([self.content, list(self.sample_ids), self.labels])
+
+    def take(self, count: int) -> "Dataset":
+        """``count`` samples spread evenly over the whole, in order.
+
+        Raises:
+            InputError: there are fewer.
+        """
+        if not 0 < count <= len(self):
+            raise InputError(
+                f"Taking {count} samples of the data set '{self.id}'",
+                found=f"{len(self)} samples in it",
+                expected=f"a number from 1 to {len(self)}",
+                remedy="Ask for fewer, or bring more.",
+            )
+        return self.pick([i * len(self) // count for i in range(count)])
+
+    def pick(self, chosen: Sequence[int]) -> "Dataset":
+        """The samples at the places ``chosen``, in that order."""
+        load = self.load
+        return replace(
+            self,
+            sample_ids=tuple(self.sample_ids[i] for i in chosen),
+            sources=tuple(self.sources[i] for i in chosen),
+            labels=None if self.labels is None else tuple(self.labels[i] for i in chosen),
+            load=lambda index: load(chosen[index]),
+        )
+
+
+# Prepared samples on disk, read back batch by batch: memory does not grow with their number.
+#
+# Each input is one raw file of fixed-size records in the cache, keyed by data, preprocessing, their code and what
+# decodes pictures. Slices are read, not mapped: mapped pages would count as the process's memory.
+
+BATCH = 8
+"""Samples in one run of a graph: fixed, because float kernels may differ in the last bit between batch sizes."""
+
+_DECODERS = ("pillow",)
+"""Packages whose version may change a prepared sample: a JPEG file leaves its decoder a last bit of freedom."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Samples:
+    """n prepared samples; ``folder`` holds ``<input>.raw`` files and ``layout.json``."""
+
+    data: str
+    digest: str
+    ids: tuple[str, ...]
+    labels: Labels | None
+    folder: Path
+    preprocess: Preprocess
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def key(self) -> str:
+        """The digest of everything these numbers were made from: part of the key of whatever is made from them."""
+        return self.folder.name
+
+    def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
+        """The graph's feeds, ``size`` samples at a time, the last batch shorter.
+
+        Raises:
+            InputError: a finished feed is not finite; the sample is named.
+        """
+        layout = json.loads((self.folder / "layout.json").read_text())
+        for start in range(0, len(self), size):
+            count = min(size, len(self) - start)
+            stack = {
+                name: _read(self.folder / f"{index}.raw", np.dtype(spec["dtype"]), tuple(spec["shape"]), start, count)
+                for index, (name, spec) in enumerate(sorted(layout.items()))
+            }
+            feeds = self.preprocess.finish(stack)
+            self._refuse_non_finite(feeds, start)
+            yield feeds
+
+    def _refuse_non_finite(self, feeds: dict[str, Array], start: int) -> None:
+        for name, feed in feeds.items():
+            if feed.dtype.kind != "f" or np.isfinite(feed).all():
+                continue
+            bad = int(np.flatnonzero(~np.isfinite(feed.reshape(len(feed), -1)).all(axis=1))[0])
+            raise InputError(
+                f"Reading sample '{self.ids[start + bad]}' of '{self.data}'",
+                found=f"NaN or Inf in input '{name}'",
+                expected="finite numbers",
+                remedy="Mend or remove the sample.",
+            )
+
+
+def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> Samples:
+    """``dataset`` through the slow half of ``preprocess``, made once and kept in ``cache``.
+
+    Raises:
+        InputError: the model does not take samples of this kind, or two samples come out in different shapes.
+    """
+    if dataset.kind not in preprocess.kinds:
+        raise InputError(
+            f"Preparing data set '{dataset.id}'",
+            found=f"samples of kind '{dataset.kind}'",
+            expected=f"one of: {', '.join(preprocess.kinds)}",
+            remedy="Choose data that fits the model.",
+        )
+    code = [digest_code(preprocess), digest_code(dataset.load)]
+    key = digest_plain([dataset.digest, preprocess.name, code, package_versions(_DECODERS)])
+    folder = cache.entry("samples", key, lambda path: _write(dataset, preprocess, path))
+    return Samples(dataset.id, dataset.digest, dataset.sample_ids, dataset.labels, folder, preprocess)
+
+
+def _write(dataset: Dataset, preprocess: Preprocess, folder: Path) -> None:
+    folder.mkdir()
+    layout: dict[str, dict[str, object]] = {}
+    files = {}
+    try:
+        for index, sample_id in enumerate(dataset.sample_ids):
+            prepared = preprocess.prepare(dataset.load(index))
+            found: dict[str, dict[str, object]] = {
+                n: {"dtype": a.dtype.str, "shape": list(a.shape)} for n, a in sorted(prepared.items())
+            }
+            if not layout:
+                layout = dict(found)
+                files = {name: (folder / f"{i}.raw").open("wb") for i, name in enumerate(layout)}
+            elif found != layout:
+                raise InputError(
+                    f"Preparing sample '{sample_id}' of '{dataset.id}'",
+                    found=f"inputs {found}",
+                    expected=f"{layout}, as of the samples before it",
+                    remedy="Give every sample the same shape.",
+                )
+            for name, array in prepared.items():
+                files[name].write(np.ascontiguousarray(array).tobytes())
+    finally:
+        for file in files.values():
+            file.close()
+    (folder / "layout.json").write_text(json.dumps(layout))
+
+
+def _read(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], start: int, count: int) -> Array:
+    items = int(np.prod(shape, dtype=np.int64))
+    flat = np.fromfile(path, dtype=dtype, count=count * items, offset=start * items * dtype.itemsize)
+    return flat.reshape(count, *shape)
+
+
+# A task turns samples into answers; it owns the loop, so that an encoder and a decoder step are one model.
+#
+# It takes executors by the names of the model's graphs, and never knows what they are: driven by fp32 executors it
+# makes a reference, driven by watching ones it calibrates.
+
+
+class Runner(Protocol):
+    """All that a task asks of an executor."""
+
+    def run(self, feeds: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
+        """One batch: input name → array, to output name → array."""
+        ...
+
+
+class Task(Protocol):
+    """A frozen value. ``graphs`` are the names it expects, ``("model",)`` for most."""
+
+    @property
+    def name(self) -> str:
+        """Every setting in one line: two of the same name read outputs alike."""
+        ...
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The names of the graphs it runs."""
+        ...
+
+    def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
+        """The answers to all samples, in their order.
+
+        Raises:
+            InputError: an output is not finite (the sample is named), or an executor lacks an expected output.
+        """
+        ...
+
+
+# A trained network of the zoo: its graphs, how samples enter it, and the task that reads its answers.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class ZooModel:
+    """A network with weights, lazily loaded.
+
+    Args:
+        id: name in suites. graphs: name → loader of an ONNX graph, float unless a suite names
+            its ``fp32`` partner; names as ``task.graphs`` has them.
+        preprocess, task: how a raw sample becomes a feed, and outputs an answer.
+        origin: where the weights come from and under which licence, for lists.
+    """
+
+    id: str
+    graphs: Mapping[str, Callable[[], ir.Model]]
+    preprocess: Preprocess
+    task: Task
+    origin: str
