@@ -22,7 +22,7 @@ from qbench.numerics import get_arithmetic
 from qbench.passes import Pipeline, Policy, canonicalize, lower_to_machines, run_pipeline, standard_pipeline
 from qbench.quantization import make_plan, quantize_model
 from qbench.storage import Cache
-from qbench.subjects import dataset_catalogue, get_model, prepare_samples
+from qbench.subjects import get_dataset, get_model, prepare_samples
 
 SUBJECTS = {
     "digits_cnn": "digits_test",
@@ -41,7 +41,7 @@ Feeds = Mapping[str, np.ndarray]
 def quantized(name: str) -> Iterator[tuple[str, ir.Model, Feeds]]:
     """(by whom, the QDQ graph, a batch of real samples)."""
     zoo = get_model(name)
-    dataset = dataset_catalogue().get(SUBJECTS[name])
+    dataset = get_dataset(SUBJECTS[name])
     samples = prepare_samples(dataset, zoo.preprocess, Cache.default())
     feeds = next(iter(samples.batches(SAMPLES)))
     model = next(iter(zoo.graphs.values()))()

@@ -147,9 +147,11 @@ def test_the_fault_that_is_shown_is_put_somewhere(capsys):
 
 
 def test_every_package_has_its_licence():
+    from qbench.extension import installed_extensions
     from qbench.subjects import dataset_catalogue, model_catalogue, needed_packages
 
-    names = [*model_catalogue().names(), *dataset_catalogue().names()]
+    extensions = installed_extensions()
+    names = [*model_catalogue(extensions).names(), *dataset_catalogue(extensions).names()]
     needed = {f"{package.name} {package.version}" for package in needed_packages(names)}
     written = set(re.findall(r"^\| ([\w.-]+ \d[\w.~:+-]*)(?: \(Debian\))? \|", text("licences.md"), flags=re.MULTILINE))
     assert written == needed

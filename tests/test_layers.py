@@ -3,7 +3,6 @@
 That the package itself keeps every contract is what ``make lint`` checks.
 """
 
-import os
 import re
 import shutil
 import subprocess
@@ -14,6 +13,14 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
+
+# The folders come first on the path, before whatever an editable installation puts there.
+LINT = """
+import sys
+sys.path[:0] = sys.argv[1:]
+from importlinter.cli import lint_imports_command
+lint_imports_command(["--no-cache", "--no-logo"])
+"""
 
 # (contract, file, forbidden import, how the report names it); every file is written before the one run
 BREAKS = [
@@ -65,6 +72,18 @@ BREAKS = [
         "import qbench.errors",
         "qbench.backends.venv.worker -> qbench.errors",
     ),
+    (
+        "The package never imports the zoo",
+        "suite/subjects.py",
+        "import qbench_zoo",
+        "qbench.suite.subjects -> qbench_zoo",
+    ),
+    (
+        "The zoo is a guest: it sees subjects and what lies below them",
+        "zoo/qbench_zoo/words.py",
+        "import qbench.faults",
+        "qbench_zoo.words -> qbench.faults",
+    ),
     ("No circles between packages", "numerics/upward.py", "import qbench.graph", ".numerics -> .graph"),
 ]
 
@@ -74,16 +93,17 @@ def reports(tmp_path_factory) -> dict[str, str]:
     """Contract → what the report says of it, for a copy of the package with every row of BREAKS in it."""
     folder = tmp_path_factory.mktemp("copied")
     shutil.copy(ROOT / "pyproject.toml", folder)
-    shutil.copytree(ROOT / "qbench", folder / "qbench", ignore=shutil.ignore_patterns("__pycache__", "*.onnx", "*.npz"))
+    for package in ("qbench", "zoo/qbench_zoo"):
+        ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "*.npz")
+        shutil.copytree(ROOT / package, folder / package, ignore=ignored)
     for file, text in {(file, text) for _, file, text, _ in BREAKS}:
-        path = folder / "qbench" / file
+        path = folder / (file if file.startswith("zoo/") else f"qbench/{file}")
         path.parent.mkdir(exist_ok=True)
         with path.open("a") as added:
             added.write(f"\n{text}\n")
     done = subprocess.run(
-        [Path(sys.executable).with_name("lint-imports"), "--no-cache", "--no-logo"],
+        [sys.executable, "-c", LINT, str(folder), str(folder / "zoo")],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(folder)},
         capture_output=True,
         text=True,
         check=False,

@@ -27,6 +27,8 @@ from qbench.storage.digest import digest_plain
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _OWN, _DISTRIBUTION = "qbench", "pytest-qbench"
+_SUBJECTS = "qbench.subjects"
+"""What the subjects of other packages are built on: its code is followed from there too."""
 
 
 def digest_code(*values: object) -> str:
@@ -111,7 +113,8 @@ class _Found:
         if top in sys.stdlib_module_names:
             return
         own = _home(other) == _home(importer)
-        file = _file_of_module(other) if own or top != _OWN else None
+        followed = own or top != _OWN or (_home(other) == _SUBJECTS and not importer.startswith(f"{_OWN}."))
+        file = _file_of_module(other) if followed else None
         if file is None or not (own or not (_is_installed(file) or _is_standard(file))):
             if file is not None or _file_of_module(top) is not None:
                 self._add_version(top)

@@ -14,7 +14,7 @@ from qbench.errors import InputError, UnsupportedError
 from qbench.numerics import get_arithmetic
 from qbench.passes import Device, get_device, partition_model
 from qbench.quantization import make_plan, quantize_model
-from qbench.subjects import model_catalogue
+from qbench.subjects import get_model
 from qbench.suite import gather
 
 ALL = (
@@ -80,7 +80,7 @@ def with_levels_out(model: ir.Model) -> ir.Model:
 
 def quantized(name: str, schema: str) -> tuple[ir.Model, dict[str, np.ndarray]]:
     """A trained network of the zoo, and 16 made-up samples that it was calibrated on."""
-    (make,) = model_catalogue(()).get(name).graphs.values()
+    (make,) = get_model(name).graphs.values()
     model = make()
     draw = np.random.default_rng(7)
     shapes = {str(v.name): [d if isinstance(d, int) else 16 for d in v.shape or ()] for v in model.graph.inputs}

@@ -13,7 +13,7 @@ from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
 from qbench.passes import Pipeline, Policy, canonicalize, lower_to_machines, run_pipeline, standard_pipeline
 from qbench.storage import Cache
-from qbench.subjects import dataset_catalogue, get_model, prepare_samples
+from qbench.subjects import get_dataset, get_model, prepare_samples
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +28,7 @@ class Once(CalibrationDataReader):
 
 def quantized(name: str, data: str, folder: Path) -> tuple[ir.Model, dict[str, np.ndarray]]:
     zoo = get_model(name)
-    samples = prepare_samples(dataset_catalogue().get(data), zoo.preprocess, Cache.default())
+    samples = prepare_samples(get_dataset(data), zoo.preprocess, Cache.default())
     feeds = next(iter(samples.batches(2)))
     model = canonicalize(next(iter(zoo.graphs.values()))())
     save_model(model, folder / "float.onnx")

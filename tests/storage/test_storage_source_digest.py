@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from qbench.storage import digest_code
+from qbench.storage import digest_code, source_digest
 
 MODULE = """
 from dataclasses import dataclass
@@ -101,3 +101,17 @@ def test_a_cycle_of_objects_ends():
     one = Node()
     one.other = Node(one)
     assert digest_code(one) == digest_code(one)
+
+
+def test_code_of_other_packages_is_followed_into_the_subjects_it_is_built_on(digest_of, monkeypatch):
+    text = MODULE + "from qbench.subjects import Picture\n"
+    before = digest_of(text=text)
+    read = source_digest._read
+
+    def changed(file, *known):
+        digest, imported = read(file, *known)
+        return ("0" * 64 if file.name == "pictures.py" else digest), imported
+
+    monkeypatch.setattr(source_digest, "_read", changed)
+    assert digest_of(text=text) != before
+    assert digest_of() == digest_of()

