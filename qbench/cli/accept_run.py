@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run
-from qbench.cli.printing import counted, print_columns, print_json, put, say
+from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.judging import Measurement

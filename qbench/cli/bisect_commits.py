@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
 from qbench.cli.named_extensions import declare_extensions
-from qbench.cli.printing import counted, print_json, put, say
-from qbench.cli.show_history import percent
+from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError
+from qbench.number_text import counted, percent
 
 if TYPE_CHECKING:
     from qbench.suite import Mark, Notes, Question, Task

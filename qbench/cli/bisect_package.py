@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode, count_from_one
 from qbench.cli.package_trials import ENGINE, CommandTrials, ModelTrials, content_of
-from qbench.cli.printing import counted, print_json, put, say
-from qbench.cli.show_history import percent
+from qbench.cli.printing import print_json, put, say
 from qbench.errors import IncomparableError, InputError
+from qbench.number_text import counted, percent
 
 if TYPE_CHECKING:
     from qbench.suite import Mark, PackageNotes, PackageTask, PackageTrial, Question

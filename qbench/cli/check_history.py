@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
-from qbench.cli.printing import counted, print_columns, print_json, put, say
+from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.cli.show_history import moved, valued
 from qbench.cli.trend_files import Trends, declare_trends, read_trends
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.tracking import Alert, Annotation, Regression

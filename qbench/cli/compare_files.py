@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run
-from qbench.cli.printing import counted, print_columns, print_json, put, say
+from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.tracking import CellChange, MetricChange, Run

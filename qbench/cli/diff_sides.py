@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.compared_sides import compare_texts
-from qbench.cli.printing import counted, print_columns, print_json, put
+from qbench.cli.printing import print_columns, print_json, put
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.cli.compared_sides import ComparedSides

@@ -4,7 +4,8 @@ import argparse
 
 from qbench.cli.command import ExitCode
 from qbench.cli.history_files import declare_history, open_history
-from qbench.cli.printing import counted, print_json, put, say
+from qbench.cli.printing import print_json, put, say
+from qbench.number_text import counted
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.chosen_machine import choose_arithmetic
 from qbench.cli.chosen_schema import choose_schema, refuse_idle_rules
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.printing import counted, print_columns, print_json, put, rough_percent
+from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
+from qbench.number_text import counted, rough_percent
 
 if TYPE_CHECKING:
     from collections.abc import Callable

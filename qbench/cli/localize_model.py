@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.localized_cell import localize_model
 from qbench.cli.output_files import check_outputs
-from qbench.cli.printing import counted, print_columns, print_json, put, rough_percent, say
+from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
+from qbench.number_text import counted, rough_percent
 
 if TYPE_CHECKING:
     from qbench.cli.localized_cell import LocalizedCell

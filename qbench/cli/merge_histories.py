@@ -4,7 +4,8 @@ import argparse
 from pathlib import Path
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.printing import counted, print_json, put, say
+from qbench.cli.printing import print_json, put, say
+from qbench.number_text import counted
 
 
 def declare(parser: argparse.ArgumentParser) -> None:

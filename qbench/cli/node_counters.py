@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.printing import print_columns, put, rough_percent
+from qbench.cli.printing import print_columns, put
 from qbench.errors import InputError
+from qbench.number_text import rough_percent
 
 if TYPE_CHECKING:
     import onnx_ir as ir

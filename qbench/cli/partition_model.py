@@ -5,7 +5,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.printing import counted, print_columns, print_json, put, rough_percent
+from qbench.cli.printing import print_columns, print_json, put
+from qbench.number_text import counted, rough_percent
 
 if TYPE_CHECKING:
     from qbench.passes import Costs, Device, Section

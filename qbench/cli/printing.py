@@ -51,18 +51,6 @@ def print_columns(rows: Iterable[Sequence[str]], header: Sequence[str] = ()) -> 
             put(folded.rstrip())
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 layer``, ``2 layers``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def rough_percent(share: float) -> str:
-    """A share to two digits: ``100 %``, ``12 %``, ``0.034 %``."""
-    from qbench.judging import rough_percent as written
-
-    return written(share)
-
-
 def _folded(text: str, lead: str, width: int | None) -> list[str]:
     """``text`` behind ``lead``, in lines of ``width`` where a terminal has one with room for it."""
     if width is None or width - len(lead) < _LEAST_ROOM:

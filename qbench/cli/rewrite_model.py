@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from qbench.cli.command import Command, ExitCode, count_from_one
 from qbench.cli.named_extensions import declare_extensions, named_extensions
 from qbench.cli.output_files import check_outputs
-from qbench.cli.printing import counted, print_columns, print_json, put, say
+from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     import numpy as np

@@ -8,6 +8,7 @@ from qbench.cli.command import ExitCode
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.cli.trend_files import Trends, declare_trends, read_trends
 from qbench.errors import unknown_name
+from qbench.number_text import value_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -122,14 +123,9 @@ def _words(alert: "Alert") -> str:
 
 def valued(series: "Series | Alert", value: float) -> str:
     """A value of ``series`` in its unit: ``98.61 %``, ``35.213 dB``."""
-    return percent(value) if series.unit == "%" else f"{value:.5g} {series.unit}".rstrip()
+    return value_text(value, series.unit)
 
 
 def moved(series: "Series | Alert", difference: float) -> str:
     """A difference of values of ``series``, signed: points of a share, else as the values are."""
     return f"{100 * difference:+.2f}" if series.unit == "%" else f"{difference:+.5g}"
-
-
-def percent(share: float) -> str:
-    """A share as it is shown: ``98.61 %``."""
-    return f"{100 * share:.2f} %"

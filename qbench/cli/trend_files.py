@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.history_files import declare_history, open_history
-from qbench.cli.printing import counted, say
+from qbench.cli.printing import say
 from qbench.errors import InputError, StoreError, UnavailableError, unknown_name
+from qbench.number_text import counted
 
 if TYPE_CHECKING:
     from qbench.tracking import AcceptedLevels, Annotation, History, Run, Series

@@ -4,8 +4,9 @@ import argparse
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.printing import counted, print_columns, print_json, put, rough_percent
+from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
+from qbench.number_text import counted, rough_percent
 
 if TYPE_CHECKING:
     import onnx_ir as ir

@@ -20,8 +20,9 @@ from qbench.diagnosis.tallies import CountingTally
 from qbench.diagnosis.target import Matched, Target, bound_of
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import Captured, whole_unit
-from qbench.judging import Cause, CountingErrors, NodeErrors, Suspect, Unaligned, steps_text
+from qbench.judging import Cause, CountingErrors, NodeErrors, Suspect, Unaligned
 from qbench.metrics import Differences, unequal
+from qbench.number_text import steps_text
 from qbench.numerics import Arithmetic
 from qbench.passes import BrokenRegion, Effect, EffectKind, Pass, broken_regions, run_pipeline
 

@@ -19,8 +19,8 @@ from qbench.backends import (
 from qbench.errors import InputError
 from qbench.evaluation import Quantized, Request, Rewriting, rewrite_quantized, steps_of
 from qbench.interpreter import KernelWrapper
-from qbench.judging import rough_percent
 from qbench.metrics import Differences, count_differences
+from qbench.number_text import rough_percent
 from qbench.passes import plannable
 
 # What localisation examines: a quantized graph on a backend, the float graph it was written from, and who is watched.

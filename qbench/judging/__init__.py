@@ -14,7 +14,7 @@ from qbench.judging.finding import (
     Suspect,
     Unaligned,
 )
-from qbench.judging.format import rough_percent, steps_text, valued
+from qbench.judging.format import valued
 from qbench.judging.judgement import APPROVABLE, NEVER_ACCEPTED, NO_LONGER_FAILS, approved, judge, support_lost
 from qbench.judging.loss import IMPROVED, least_agreement
 from qbench.judging.measurement import (
@@ -124,9 +124,7 @@ __all__ = [
     "parts_of_counts",
     "parts_of_scores",
     "resolve_tolerance",
-    "rough_percent",
     "samples_needed",
-    "steps_text",
     "support_lost",
     "valued",
 ]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from qbench.judging.cell import ANY
 from qbench.judging.expectation import Accepted, Expectation, inherited
-from qbench.judging.format import short_percent, steps_text
 from qbench.judging.measurement import Calibrated, Compared, FirstNode, Measurement
 from qbench.judging.rules import Allowance, Rules
-from qbench.judging.verdict import Gate, GateState, MovedRange, counted, listed
+from qbench.judging.verdict import Gate, GateState, MovedRange, listed
+from qbench.number_text import counted, short_percent, steps_text
 
 if TYPE_CHECKING:
     from qbench.metrics import AnswerChange, Answers

@@ -16,7 +16,6 @@ from qbench.judging.drift import (
     unequal_text,
 )
 from qbench.judging.expectation import Expectation, State, accepted_on
-from qbench.judging.format import percent, short_percent
 from qbench.judging.loss import judge_score, with_improvement
 from qbench.judging.measurement import Measurement
 from qbench.judging.rules import QuarantineEntry, Rules, Tolerance
@@ -33,6 +32,7 @@ from qbench.judging.verdict import (
     undecided,
     wanting,
 )
+from qbench.number_text import percent, settled, short_percent
 
 # What becomes of a verdict whose result the same run takes over as accepted.
 #
@@ -151,7 +151,8 @@ def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
             kind="integer",
             metric="integer_macs",
             state=GateState.SHOWN,
-            detail=f"{percent(measurement.integer_macs)} of {measurement.macs} multiply-accumulates came in integers",
+            detail=f"{percent(settled(measurement.integer_macs))} of {measurement.macs} multiply-accumulates came in "
+            "integers",
             rule="a model that came quantized is measured as it is",
         )
     enough = measurement.planned_share >= rules.integer_macs
@@ -160,7 +161,7 @@ def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
         metric="integer_macs",
         state=GateState.HOLDS if enough else GateState.BROKEN,
         detail=(
-            f"{percent(measurement.planned_share)} of {measurement.macs} multiply-accumulates planned "
+            f"{percent(settled(measurement.planned_share))} of {measurement.macs} multiply-accumulates planned "
             f"{measurement.planned_words}, "
             f"floor {short_percent(rules.integer_macs)}"
         ),
@@ -186,7 +187,9 @@ def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
 def _too_little(measurement: Measurement, expectation: Expectation, share: Gate) -> Verdict:
     left = tuple(f"left in float: {refusal}" for refusal in measurement.refusals[:_LISTED])
     more = len(measurement.refusals) - len(left)
-    headline = f"only {percent(measurement.planned_share)} of MACs planned {measurement.planned_words}: {share.rule}"
+    headline = (
+        f"only {percent(settled(measurement.planned_share))} of MACs planned {measurement.planned_words}: {share.rule}"
+    )
     verdict = Verdict(
         outcome=Outcome.UNSUPPORTED,
         headline=one_line(headline),

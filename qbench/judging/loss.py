@@ -6,12 +6,13 @@ from fractions import Fraction
 
 from qbench.judging import format as remedies
 from qbench.judging.expectation import Expectation, inherited
-from qbench.judging.format import apart, percent, short_percent, valued
+from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
 from qbench.judging.rules import Limit, Rules, Tolerance
 from qbench.judging.statistics import POINT, Decision, DecisionRule, Evidence, LossEvidence, shown_by
-from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, change_text, counted, one_line
+from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text, one_line
 from qbench.metrics import Against, Direction, Score
+from qbench.number_text import counted, percent, settled, short_percent
 
 # Margin, agreement floor and limits in whole numbers: how much worse than fp32 a cell may be, and whether it is.
 #
@@ -130,7 +131,7 @@ def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) ->
     return (
         f"{score.metric} {score.hits}/{score.out_of} = {valued(score, score.value)} against fp32 "
         f"{score.reference_hits}/{score.out_of} = {valued(score, score.reference_value)}: "
-        f"{change_text(score)}, {margin_text}; "
+        f"{drop_text(score)}, {margin_text}; "
         f"losses {score.losses}, gains {score.gains}"
     )
 
@@ -150,8 +151,8 @@ def floor_gate(score: Score, rules: Rules, accepted: int | None) -> Gate:
         metric=score.metric,
         state=GateState.HOLDS if score.hits >= least else GateState.BROKEN,
         detail=(
-            f"{score.metric} {score.hits}/{score.out_of} = {percent(score.value)}, "
-            f"floor {least}/{score.out_of} = {percent(least / score.out_of)}; "
+            f"{score.metric} {score.hits}/{score.out_of} = {percent(settled(score.value))}, "
+            f"floor {least}/{score.out_of} = {percent(settled(least / score.out_of))}; "
             f"{score.out_of - score.hits} differ from fp32"
         ),
         rule=rule,

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from qbench.judging.cell import Cell, EnvironmentClass
-from qbench.judging.format import rough_percent, steps_text
 from qbench.metrics import Against, Score
+from qbench.number_text import rough_percent, steps_text
 
 # What a run beside another backend counted, as text and plain numbers.
 

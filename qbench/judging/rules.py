@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from qbench.judging.cell import Cell, EnvironmentClass
 from qbench.judging.statistics import POINT, Decision
-from qbench.judging.verdict import counted
+from qbench.number_text import counted
 
 # How far the answers of a cell may be from the accepted ones of its class; where nothing is set, not at all.
 #

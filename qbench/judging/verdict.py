@@ -117,12 +117,7 @@ LONGEST = 300
 """Characters of a headline: who has less room (a terminal, pytest's short summary) cuts for itself."""
 
 
-def counted(count: int, noun: str) -> str:
-    """``1 sample``, ``2 samples``."""
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
-
-
-def change_text(score: Score) -> str:
+def drop_text(score: Score) -> str:
     """How far ``score`` moved: ``drop 0.45 pp`` or ``gain 0.03 pp``, of an error rate ``rise`` or ``fall``."""
     worse, better = ("drop", "gain") if score.direction is Direction.HIGHER else ("rise", "fall")
     return f"{worse if score.drop >= 0 else better} {apart(score, abs(score.drop) / score.out_of)}"
@@ -201,4 +196,4 @@ def _beside_margin(score: Score, gate: Gate) -> str:
     margin = abs(score.reference_value - gate.limit)
     by_evidence = gate.shown is not None and gate.decided is not DecisionRule.POINT
     word = f"{gate.shown.evidence.value.upper()}, " if by_evidence and gate.shown is not None else ""
-    return f"{move(score)}: {word}{change_text(score)}, margin {apart(score, margin)}"
+    return f"{move(score)}: {word}{drop_text(score)}, margin {apart(score, margin)}"

@@ -7,9 +7,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from qbench.judging import FP32, IDEAL, Cell, LossParts, benjamini_hochberg, loss_midp, parts_of_counts, rough_percent
+from qbench.judging import FP32, IDEAL, Cell, LossParts, benjamini_hochberg, loss_midp, parts_of_counts
+from qbench.number_text import rough_percent, thousands
 from qbench.reporting.findings_view import findings_of, with_findings
-from qbench.reporting.format import SYMBOLS, counted, thousands
+from qbench.reporting.format import SYMBOLS, counted
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Matrix, Report, group_causes, headline_of
 from qbench.reporting.timeline import Trend

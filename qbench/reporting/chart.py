@@ -8,7 +8,8 @@ from html import escape
 from itertools import pairwise
 from typing import NamedTuple
 
-from qbench.reporting.format import MINUS, SYMBOLS, change_text, counted, percent, thousands, value_text
+from qbench.number_text import MINUS, percent, thousands
+from qbench.reporting.format import SYMBOLS, change_text, counted, value_text
 from qbench.reporting.timeline import Mark, Series, Step, Switch, Trend
 from qbench.reporting.trends import OTHER_SAMPLES, class_difference
 from qbench.reporting.view import CellView, MetricView, RunView

@@ -4,8 +4,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from qbench.errors import InputError
-from qbench.judging import Cause, Errors, Finding, NodeErrors, Repair, Suspect, rough_percent
-from qbench.reporting.format import MINUS, counted
+from qbench.judging import Cause, Errors, Finding, NodeErrors, Repair, Suspect
+from qbench.number_text import decimals_text, small_percent
+from qbench.reporting.format import counted
 from qbench.reporting.view import CellKey, Cells, CellView, RunView
 from qbench.storage import plain
 from qbench.tracking import Run, finding_of_line
@@ -17,8 +18,6 @@ from qbench.tracking import Run, finding_of_line
 
 _LEAST_CLIPPED = 0.005
 """Share of clipped numbers below which a line says nothing of them."""
-_LEAST = 0.0001
-"""Share below which its digits say nothing any more."""
 _NAMED = 3
 """Nodes of a repair that are named; of more the number."""
 
@@ -50,7 +49,7 @@ def repair_text(repair: Repair | None) -> str:
         return f"no repair among {counted(repair.probes, 'set')} of nodes in float"
     names = f" ({', '.join(repair.nodes)})" if len(repair.nodes) <= _NAMED else ""
     kept = f"{counted(len(repair.nodes), 'node')} in float{names}"
-    return f"repaired by keeping {kept}, {share(repair.macs_share)} of MACs"
+    return f"repaired by keeping {kept}, {small_percent(repair.macs_share)} of MACs"
 
 
 def node_of(finding: Finding, suspect: Suspect) -> NodeErrors | None:
@@ -60,21 +59,7 @@ def node_of(finding: Finding, suspect: Suspect) -> NodeErrors | None:
 
 def decibels(errors: Errors | None) -> str:
     """``9.8``; empty where there is none."""
-    return "" if errors is None else f"{errors.sqnr_db:.1f}".replace("-", MINUS)
-
-
-def share(value: float) -> str:
-    """A share in percent, to two digits: ``31 %``, ``0.4 %``, ``< 0.01 %``."""
-    return "< 0.01 %" if 0 < value < _LEAST else rough_percent(value)
-
-
-def rounded_count(count: int) -> str:
-    """``960``, ``34.7 k``, ``1.23 M``: a number to compare by eye."""
-    rounded = float(f"{count:.3g}")
-    for size, unit in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
-        if rounded >= size:
-            return f"{rounded / size:#.3g}".rstrip(".") + f" {unit}"
-    return str(count)
+    return "" if errors is None else decimals_text(errors.sqnr_db, 1)
 
 
 def _worst(finding: Finding, suspect: Suspect) -> Iterator[str]:
@@ -84,7 +69,7 @@ def _worst(finding: Finding, suspect: Suspect) -> Iterator[str]:
         yield f"isolated SQNR {decibels(node.isolated)} dB"
     clipped = 0.0 if node is None else node.clipped_low + node.clipped_high
     if clipped >= _LEAST_CLIPPED:
-        yield f"clipped {share(clipped)}"
+        yield f"clipped {small_percent(clipped)}"
     yield f"cause: {suspect.cause.value}"
 
 

@@ -1,9 +1,15 @@
-"""Numbers, percentages and outcomes as people read them: the one place."""
+"""Metrics, cells and outcomes as people read them: one spelling for the terminal, the pages and the charts.
+
+A symbol is always next to a colour, so that no report needs colours to be read. Plain numbers are written by
+``qbench.number_text``.
+"""
 
 import math
 from collections import Counter
 from collections.abc import Iterable
 
+from qbench import number_text
+from qbench.number_text import MINUS, distance_text, points, thousands
 from qbench.reporting.view import ABSENT, CellView, MetricView
 
 SYMBOLS = {
@@ -37,33 +43,11 @@ MEANINGS = {
     "error": "could not be measured",
     ABSENT: "not part of the newest run",
 }
-MINUS = "\N{MINUS SIGN}"
 
 
 def symbol_of(outcome: str) -> str:
     """One character for an outcome; ``!`` for one that is not known here."""
     return SYMBOLS.get(outcome, "!")
-
-
-def percent(value: float, digits: int = 2) -> str:
-    """0.7713 → ``77.13 %``."""
-    return f"{100 * value:.{digits}f} %".replace("-", MINUS)
-
-
-def signed(number: float, digits: int = 2) -> str:
-    """−1.25, +0.30; zero, and what rounds to it, has no sign."""
-    text = f"{number:+.{digits}f}"
-    return text[1:] if float(text) == 0 else text.replace("-", MINUS)
-
-
-def points(change: float, digits: int = 2) -> str:
-    """A difference of shares: −0.0125 → ``−1.25 pp``."""
-    return f"{signed(100 * change, digits)} pp"
-
-
-def thousands(count: int) -> str:
-    """12345 → ``12,345``."""
-    return f"{count:,}".replace("-", MINUS)
 
 
 def is_distance(metric: MetricView) -> bool:
@@ -80,8 +64,7 @@ def shown_as(lead: MetricView) -> str:
 
 def value_text(metric: MetricView, value: float | None = None) -> str:
     """A value of ``metric`` (its own when left out) in its unit."""
-    shown = metric.value if value is None else value
-    return percent(shown) if metric.unit == "%" else f"{shown:.5g} {metric.unit}".strip().replace("-", MINUS)
+    return number_text.value_text(metric.value if value is None else value, metric.unit).replace("-", MINUS)
 
 
 def change_text(metric: MetricView, change: float | None = None, *, unit: bool = True) -> str:
@@ -92,7 +75,7 @@ def change_text(metric: MetricView, change: float | None = None, *, unit: bool =
     if metric.unit != "%":
         text = f"{round(shown, _decimals(metric)):+.5g}".replace("-", MINUS)
         return f"{text} {metric.unit}".rstrip() if unit else text
-    return points(shown) if unit else signed(100 * shown)
+    return points(shown, unit=unit)
 
 
 def _decimals(metric: MetricView) -> int:
@@ -129,7 +112,7 @@ def margin_text(metric: MetricView) -> str:
         return ""
     if is_distance(metric):
         return f"limit {value_text(metric, metric.limit)}"
-    size = f"{100 * metric.margin:.2f} pp" if metric.unit == "%" else value_text(metric, metric.margin)
+    size = distance_text(metric.margin, metric.unit).replace("-", MINUS)
     return f"may {'rise' if metric.lower_is_better else 'lose'} {size}"
 
 
@@ -172,8 +155,8 @@ def cell_text(cell: CellView | None) -> str:
 
 
 def counted(count: int, one: str, many: str = "") -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{thousands(count)} {one if count == 1 else many or one + 's'}"
+    """``1 cell``, ``1,234 cells``."""
+    return number_text.counted(count, one, many, grouped=True)
 
 
 def red_age(cell: CellView) -> str:

@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import TYPE_CHECKING
 
+from qbench import number_text
 from qbench.reporting import format as words
 from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
-from qbench.reporting.findings_view import Found, decibels, found_text, node_of, rounded_count, share
+from qbench.reporting.findings_view import Found, decibels, found_text, node_of
 from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, link
 from qbench.reporting.report import Report
@@ -192,14 +193,14 @@ _WORDS = (
     words.margin_level,
     words.counted,
     words.red_age,
-    words.thousands,
-    words.percent,
     words.common_lead,
     decibels,
     found_text,
     node_of,
-    rounded_count,
-    share,
+    number_text.percent,
+    number_text.rounded_count,
+    number_text.small_percent,
+    number_text.thousands,
 )
 
 

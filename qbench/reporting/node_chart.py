@@ -1,14 +1,16 @@
 """The nodes of a finding as inline SVG and as a heat map."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
-from qbench.judging import CountingErrors, Errors, Finding, NodeErrors, rough_percent
+from qbench.judging import CountingErrors, Errors, Finding, NodeErrors
+from qbench.number_text import MINUS, decimals_text, rough_percent, signed, small_percent
 from qbench.reporting.chart import number
-from qbench.reporting.findings_view import decibels, share
-from qbench.reporting.format import MINUS, counted
+from qbench.reporting.findings_view import decibels
+from qbench.reporting.format import counted
 
 # The names of the suspects above a chart of nodes, each over its own line, so that nothing covers another.
 #
@@ -240,16 +242,7 @@ def _differing(counted: CountingErrors | None, *, ties: bool) -> float | None:
 
 
 def _number(digits: int) -> Callable[[float], str]:
-    def text(value: float) -> str:
-        rounded = f"{value:.{digits}f}"
-        return rounded.lstrip("-") if float(rounded) == 0 else rounded.replace("-", MINUS)
-
-    return text
-
-
-def _gain(value: float) -> str:
-    text = f"{value:+.2f}"
-    return "0.00" if float(text) == 0 else text.replace("-", MINUS)
+    return functools.partial(decimals_text, digits=digits)
 
 
 _SQNR = (40.0, 30.0, 20.0, 10.0)
@@ -295,7 +288,7 @@ COLUMNS: tuple[Column, ...] = (
         limits=(0.25, 0.97, 3.0, 10.0),
         unit="dB",
         value=lambda node: node.gain_db,
-        text=_gain,
+        text=signed,
     ),
     Column(
         name="Steps",
@@ -311,7 +304,7 @@ COLUMNS: tuple[Column, ...] = (
         limits=_CLIPPED,
         unit="%",
         value=lambda node: _clipped(node, node.clipped_low),
-        text=share,
+        text=small_percent,
     ),
     Column(
         name="Clipped high",
@@ -319,7 +312,7 @@ COLUMNS: tuple[Column, ...] = (
         limits=_CLIPPED,
         unit="%",
         value=lambda node: _clipped(node, node.clipped_high),
-        text=share,
+        text=small_percent,
     ),
     Column(
         name="Ties",
@@ -327,7 +320,7 @@ COLUMNS: tuple[Column, ...] = (
         limits=(0.02, 0.05, 0.2, 0.5),
         unit="%",
         value=lambda node: _clipped(node, node.ties),
-        text=share,
+        text=small_percent,
     ),
     Column(
         name="Differ",
@@ -335,7 +328,7 @@ COLUMNS: tuple[Column, ...] = (
         limits=_DIFFERING,
         unit="%",
         value=lambda node: _differing(node.counting, ties=False),
-        text=share,
+        text=small_percent,
     ),
     Column(
         name="Not as claimed",
@@ -343,7 +336,7 @@ COLUMNS: tuple[Column, ...] = (
         limits=_DIFFERING,
         unit="%",
         value=lambda node: _differing(node.claimed, ties=True),
-        text=share,
+        text=small_percent,
     ),
 )
 """In the order of the page."""

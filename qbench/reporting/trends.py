@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from qbench.judging import FP32, paired_interval
-from qbench.reporting.format import change_text, percent, points, value_text
+from qbench.number_text import percent, points
+from qbench.reporting.format import change_text, value_text
 from qbench.reporting.report import Report
 from qbench.reporting.timeline import Mark, Series, Step, StepGroup, Switch, Trend
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView

@@ -5,6 +5,7 @@ A metric counts in whole parts (a decibel is a thousand of them a sample), which
 
 from collections.abc import Iterable
 
+from qbench.number_text import value_text
 from qbench.tracking.accepted_row import AcceptedRow
 
 NOTHING = "—"
@@ -14,8 +15,7 @@ def parts_text(row: AcceptedRow, parts: int | None) -> str:
     """``parts`` of what ``row`` counts out of: ``88.25 %``, ``20.368 dB``; a dash for None."""
     if parts is None:
         return NOTHING
-    value = parts / row.out_of
-    return f"{100 * value:.2f} %" if row.unit == "%" else f"{value:.5g} {row.unit}".rstrip()
+    return value_text(parts / row.out_of, row.unit)
 
 
 def accepted_lines(model: str, rows: Iterable[AcceptedRow], *, most: int) -> tuple[str, ...]:

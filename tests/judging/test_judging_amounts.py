@@ -2,7 +2,8 @@
 
 import pytest
 
-from qbench.judging import PassNote, rough_percent
+from qbench.judging import PassNote
+from qbench.number_text import rough_percent
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 from judged_numbers import agreement, expected, judged, measured, top1
 
 from qbench.judging import Compared, Criterion, Expectation, FirstNode, GateState, Outcome, QuarantineEntry, holds
-from qbench.judging.format import steps_text
 from qbench.judging.verdict import WIDTH
+from qbench.number_text import steps_text
 from qbench.tracking import cell_line, measurement_of_line
 
 EQUAL = Criterion(backend="ort-cpu", rule="suite smoke")

@@ -8,8 +8,8 @@ import pytest
 from judged_numbers import ELSEWHERE, HERE, NODE, TODAY, agreement, expected, judged, measured, per, top1
 
 from qbench.judging import Expectation, GateState, Outcome, QuarantineEntry, Rules, State, Tolerance
-from qbench.judging.format import points
 from qbench.judging.verdict import LONGEST
+from qbench.number_text import distance_text, settled
 
 NAMED = "mobilenet_v2::ort-cpu+w8a8_asym_pc"
 MODEL = NODE.rpartition("::")[0]
@@ -301,8 +301,8 @@ def test_a_margin_of_half_a_digit_is_rounded_alike(hits, n, reference, tolerance
     ("value", "text"), [(0.01805, "1.81 pp"), (0.0179 + 0.00015, "1.81 pp"), (-0.0003, "−0.03 pp")]
 )
 def test_points_are_settled_before_they_are_rounded(value, text):
-    assert points(value) == text
-    assert points(-0.0) == "0.00 pp"
+    assert distance_text(settled(value), "%") == text
+    assert distance_text(settled(-0.0), "%") == "0.00 pp"
 
 
 def test_a_gain_is_no_negative_drop():

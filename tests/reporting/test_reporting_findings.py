@@ -11,6 +11,7 @@ from reporting_histories import make_cell, make_run, nightly_history
 from test_reporting_pages import Page, assert_offline
 
 from qbench.judging import Cause, Cell, Errors, Finding, NodeErrors, Repair, Suspect
+from qbench.number_text import rounded_count, small_percent
 from qbench.reporting import (
     Found,
     annotations,
@@ -22,7 +23,6 @@ from qbench.reporting import (
     markdown_text,
     summary_lines,
 )
-from qbench.reporting.findings_view import rounded_count, share
 from qbench.reporting.html import BUDGET
 from qbench.reporting.node_chart import COLUMNS, heat_map, ranks_of
 from qbench.reporting.places import Places
@@ -250,7 +250,7 @@ def test_numbers_in_few_letters():
     assert [rounded_count(n) for n in (7, 999, 1000, 34_700, 999_999, 1_234_567, 10**9)] == [
         *("7", "999", "1.00 k", "34.7 k", "1.00 M", "1.23 M", "1.00 G")
     ]
-    assert [share(x) for x in (0.0, 1e-6, 0.00044, 0.031, 0.31, 1.0)] == [
+    assert [small_percent(x) for x in (0.0, 1e-6, 0.00044, 0.031, 0.31, 1.0)] == [
         *("0 %", "< 0.01 %", "0.044 %", "3.1 %", "31 %", "100 %")
     ]
 

@@ -17,8 +17,9 @@ from reporting_histories import (
 )
 
 from qbench.judging import Outcome
+from qbench.number_text import percent, points, signed
 from qbench.reporting import CellKey, MetricView, build_report, build_reports
-from qbench.reporting.format import change_text, margin_level, margin_used, percent, points, signed, value_text
+from qbench.reporting.format import change_text, margin_level, margin_used, value_text
 from qbench.reporting.report import cause_name
 from qbench.reporting.trends import class_difference
 from qbench.tracking import Run
