@@ -17,7 +17,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.calibration.statistics import Statistics
-from qbench.graph import constant_value, is_constant, node_key, operator_facts
+from qbench.graph import constant_value, is_constant, node_key, op_spec
 
 _FORGETTING = frozenset({"Exp", "LogSoftmax", "Softmax"})
 """Operators of whose result nothing of a masked entry is left, but 0 (of LogSoftmax: the masked entry itself)."""
@@ -75,7 +75,7 @@ def _operands(node: ir.Node) -> list[ir.Value]:
     """What ``node`` adds, chooses between or moves; nothing of other operators."""
     if node.domain:
         return []
-    moves = operator_facts(node).moved == (0,)
+    moves = op_spec(node).moved == (0,)
     found = node.inputs[:1] if moves else node.inputs if node.op_type in _ON_THE_WAY else ()
     return [value for value in found if value is not None]
 

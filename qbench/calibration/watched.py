@@ -10,7 +10,7 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Feeds
 from qbench.errors import InputError, unknown_name
-from qbench.graph import constant_value, is_constant, is_pinned, node_key, only_consumer, operator_facts, with_shapes
+from qbench.graph import constant_value, is_constant, is_pinned, node_key, only_consumer, op_spec, with_shapes
 from qbench.passes import bias_split_from, is_product
 
 # Units: the operators of a graph as a quantizer sees them, an operator with the bias and the clip it carries.
@@ -50,7 +50,7 @@ class Unit:
     @property
     def bias_operand(self) -> tuple[ir.Node, int, ir.Value] | None:
         """Where its bias stands, constant or not: the node, the index of the operand, and the value."""
-        node, index = self.bias or self.head, operator_facts(self.head).bias
+        node, index = self.bias or self.head, op_spec(self.head).bias
         if self.bias is not None:
             index = 1 if self.bias.inputs[0] is self.head.outputs[0] else 0
         value = None if index is None or index >= len(node.inputs) else node.inputs[index]

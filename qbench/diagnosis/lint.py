@@ -10,7 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.graph import Form, constant_value, form_of, node_key
+from qbench.graph import INTEGER_DOMAIN, OPERATORS, PRODUCTS, Form, IntegerForm, constant_value, form_of, node_key
 from qbench.interpreter import Summing, float_operator, sum_shape, summing
 from qbench.numerics import Arithmetic, MultiplierForm, QParams, QType, real_multiplier, scaler, short_multiplier
 from qbench.passes import lower_to_machines
@@ -39,14 +39,18 @@ class _Places:
     output_zero: int | None = None
 
 
+def _places(form: IntegerForm) -> _Places:
+    (data, weight), result = form.operands, form.result
+    scales = None if result is None else (data[1], weight[1], result[0])
+    return _Places(data[-1], weight[0], weight[-1], scales, form.bias, None if result is None else result[1])
+
+
 _PLACES: Mapping[str, _Places] = MappingProxyType(
     {
-        "QLinearConv": _Places(2, 3, 5, (1, 4, 6), 8, 7),
-        "QLinearMatMul": _Places(2, 3, 5, (1, 4, 6), None, 7),
-        "QGemm": _Places(2, 3, 5, (1, 4, 7), 6, 8),
-        "ConvInteger": _Places(2, 1, 3),
-        "MatMulInteger": _Places(2, 1, 3),
-        "MatMulIntegerToFloat": _Places(4, 1, 5),
+        form.name: _places(form)
+        for product in sorted(PRODUCTS)
+        for form in OPERATORS[product].forms
+        if form.domain != INTEGER_DOMAIN
     }
 )
 

@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 from qbench.backends import Array
 from qbench.graph import (
+    PRODUCTS,
     clip_of_levels,
     constant_value,
     grid_of,
@@ -116,7 +117,6 @@ UnitValues = npt.NDArray[Any]
 
 _ENDLESS = float("inf")
 _MOST_BITS = 16
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,7 +161,7 @@ class QuantizedUnit:
     @property
     def has_real_products(self) -> bool:
         """Whether it multiplies by numbers that are on no grid: engines sum those in floats, each in its own order."""
-        products = (node for node in self.graph.graph if node.op_type in _PRODUCTS)
+        products = (node for node in self.graph.graph if node.op_type in PRODUCTS)
         return any(
             (maker := value.producer()) is None or maker.op_type != "DequantizeLinear"
             for node in products

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value, grid_of, input_at, int_attribute, ints_attribute, only_consumer
+from qbench.graph import PRODUCTS, constant_value, grid_of, input_at, int_attribute, ints_attribute, only_consumer
 from qbench.numerics import QParams
 
 Array = npt.NDArray[Any]
@@ -18,8 +18,6 @@ Fits = Callable[[ir.Node], bool]
 
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
 _LIMITS = frozenset({"Relu", "Clip"})
-PRODUCTS = frozenset({"Conv", "Gemm", "MatMul", "ConvTranspose"})
-"""Operators that sum products with a weight."""
 
 MOVERS = frozenset({"Flatten", "Reshape", "Transpose", "Squeeze", "Unsqueeze", "Identity"})
 """Operators that compute nothing."""

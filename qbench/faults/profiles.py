@@ -8,7 +8,7 @@ import onnx_ir as ir
 from qbench.calibration import Profile, Statistics
 from qbench.faults.fault import Fault, ProfileFault, Random, Stage, Story
 from qbench.faults.operators import Array, is_requantized
-from qbench.graph import operator_facts
+from qbench.graph import op_spec
 from qbench.judging import Cause
 
 _POINTS = 4096
@@ -83,7 +83,7 @@ def _fault(
     cause: Cause,
 ) -> Fault:
     def fits(node: ir.Node) -> bool:
-        return is_requantized(node) and not operator_facts(node).moved  # what moves numbers keeps the grid in front
+        return is_requantized(node) and not op_spec(node).moved  # what moves numbers keeps the grid in front
 
     return Fault(
         name=name,

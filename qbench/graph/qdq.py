@@ -9,8 +9,15 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph.capabilities import Form
-from qbench.graph.ops import int_attribute
-from qbench.graph.query import constant_value, input_at, is_constant, node_key, only_consumer
+from qbench.graph.ops import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_FORMS
+from qbench.graph.query import (
+    constant_value,
+    input_at,
+    int_attribute,
+    is_constant,
+    node_key,
+    only_consumer,
+)
 from qbench.numerics import QParams, QType
 
 # Grids of 32 bits, which QuantizeLinear does not have, written in floats, and how to tell them from other arithmetic.
@@ -182,7 +189,7 @@ def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
 
 QDQ_OPSET, QDQ_IR_VERSION = 21, 10
 """The operator set that everything is written at, and the IR version that came with it: the first whose QuantizeLinear
-has 16-bit, 4-bit and blocked forms. Where it changes, so do the facts of operators (``graph.operators``)."""
+has 16-bit, 4-bit and blocked forms. Where it changes, so do the facts of operators (``graph.ops``)."""
 _QUANTIZERS = frozenset({"QuantizeLinear", "DynamicQuantizeLinear"})
 _DOMAINS = frozenset({"", "com.microsoft"})
 
@@ -310,12 +317,7 @@ def _listed(names: list[str]) -> str:
 
 # Which of the four forms a graph has, by the operators in it.
 
-INTEGER_DOMAIN = "qbench.integer"
-"""The domain of our own integer operators."""
-
 QDQ_OPERATORS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-_INTEGER_OPERATORS = frozenset({"QLinearConv", "QLinearMatMul", "ConvInteger", "MatMulInteger"})
-_ENGINE_DOMAIN = "com.microsoft"
 _ENGINE_OPERATORS = frozenset(
     {"QGemm", "QAttention", "DynamicQuantizeLSTM", "DynamicQuantizeMatMul", "MatMulIntegerToFloat", "MatMulNBits"}
 )
@@ -339,10 +341,10 @@ def form_of(model: ir.Model) -> Form:
 
 def is_qdq(node: ir.Node) -> bool:
     """Whether ``node`` is a QuantizeLinear, a DequantizeLinear or a DynamicQuantizeLinear (the engine's own too)."""
-    return node.op_type in QDQ_OPERATORS and node.domain in ("", _ENGINE_DOMAIN)
+    return node.op_type in QDQ_OPERATORS and node.domain in ("", ENGINE_DOMAIN)
 
 
 def _is_qoperator(node: ir.Node) -> bool:
     if node.domain == "":
-        return node.op_type in _INTEGER_OPERATORS
-    return node.domain == _ENGINE_DOMAIN and (node.op_type.startswith("QLinear") or node.op_type in _ENGINE_OPERATORS)
+        return ("", node.op_type) in INTEGER_FORMS
+    return node.domain == ENGINE_DOMAIN and (node.op_type.startswith("QLinear") or node.op_type in _ENGINE_OPERATORS)

@@ -1,7 +1,7 @@
 """Questions about one place of a graph, and where a node or graph comes from."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,6 +39,30 @@ def is_constant(value: ir.Value | None) -> bool:
 def input_at(node: ir.Node, index: int) -> ir.Value | None:
     """The input of ``node`` at ``index``; None where it is left out."""
     return node.inputs[index] if index < len(node.inputs) else None
+
+
+def int_attribute(node: ir.Node, name: str, default: int) -> int:
+    """The integer attribute ``name``, or ``default`` where it is left out."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else int(attribute.as_int())
+
+
+def float_attribute(node: ir.Node, name: str, default: float) -> float:
+    """The float attribute ``name``, or ``default`` where it is left out."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else float(attribute.as_float())
+
+
+def word_attribute(node: ir.Node, name: str, default: str) -> str:
+    """The string attribute ``name``, or ``default`` where it is left out."""
+    attribute = node.attributes.get(name)
+    return default if attribute is None else attribute.as_string()
+
+
+def ints_attribute(node: ir.Node, name: str, default: Sequence[int] = ()) -> tuple[int, ...]:
+    """The attribute ``name`` of several integers, or ``default`` where it is left out."""
+    attribute = node.attributes.get(name)
+    return tuple(default) if attribute is None else tuple(int(value) for value in attribute.as_ints())
 
 
 def producer(value: ir.Value | None) -> ir.Node | None:

@@ -9,7 +9,7 @@ import onnx
 import onnx_ir as ir
 
 from qbench.graph.large_constants import SMALL
-from qbench.graph.ops import ask_rules, stood_in
+from qbench.graph.outside_operators import ask_rules, stood_in
 from qbench.graph.query import read_entry
 
 # The usual sizes of a graph's free dimensions, written into the model: ``{"H": 224, "W": 224}``.

@@ -1,6 +1,7 @@
 """Operator → what makes its kernel."""
 
 import functools
+import importlib
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -8,83 +9,32 @@ import onnx.defs
 import onnx_ir as ir
 
 from qbench.errors import InputError, UnsupportedError, unknown_name
-from qbench.graph import INTEGER_DOMAIN, POINTWISE, QLINEAR, node_key, outside_operator
-from qbench.interpreter.float_kernels.reference import reference
-from qbench.interpreter.integer_kernels import borders, convolutions, functions, moving, pooling, products
-from qbench.interpreter.integer_kernels import convolutions as transposed
-from qbench.interpreter.integer_kernels import functions as linear
-from qbench.interpreter.integer_kernels import functions as softmax
-from qbench.interpreter.integer_kernels import functions as tables
-from qbench.interpreter.integer_kernels import moving as combining
-from qbench.interpreter.integer_kernels import pooling as means
-from qbench.interpreter.integer_kernels import products as dynamic_products
+from qbench.graph import INTEGER_FORMS, OPERATORS, QLINEAR, REFERENCE_KERNEL, float_name, node_key, outside_operator
+from qbench.interpreter.float_kernels.reference import reference as reference_kernel
+from qbench.interpreter.integer_kernels import functions
 from qbench.interpreter.kernel import KernelContext, KernelFunction, Maker
 from qbench.numerics import Arithmetic
 
-_ENGINE = "com.microsoft"
+
+def _maker(reference: str) -> Maker:
+    """The maker that a row of ``graph.ops`` names."""
+    if reference == REFERENCE_KERNEL:
+        return reference_kernel
+    module, _, name = reference.partition(":")
+    found: Maker = getattr(importlib.import_module(f"qbench.interpreter.integer_kernels.{module}"), name)
+    return found
+
 
 KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
-    {
-        ("", "QuantizeLinear"): borders.quantize_linear,
-        ("", "DynamicQuantizeLinear"): borders.dynamic_quantize_linear,
-        ("", "DequantizeLinear"): borders.dequantize_linear,
-        ("", "Clip"): borders.clip,
-        ("", "MaxPool"): pooling.max_pool,
-        ("", "Flatten"): moving.flatten,
-        ("", "GlobalMaxPool"): reference,
-        ("", "Pad"): reference,
-        ("", "Resize"): moving.resize,
-        ("", "TopK"): reference,
-        ("", "ConvInteger"): convolutions.conv_integer,
-        ("", "MatMulInteger"): dynamic_products.matmul_integer,
-        ("", "QLinearConv"): convolutions.conv,
-        ("", "QLinearMatMul"): products.matmul,
-        (INTEGER_DOMAIN, "QLinearConvTranspose"): transposed.conv_transpose,
-        (_ENGINE, "MatMulIntegerToFloat"): dynamic_products.matmul_integer_to_float,
-        (_ENGINE, "QGemm"): products.gemm,
-        (_ENGINE, "QLinearAdd"): tables.add,
-        (_ENGINE, "QLinearMul"): tables.mul,
-        (_ENGINE, "QLinearSigmoid"): functions.sigmoid,
-        (_ENGINE, "QLinearSoftmax"): softmax.softmax,
-        (_ENGINE, "QLinearLeakyRelu"): linear.leaky_relu,
-        (_ENGINE, "QLinearConcat"): combining.concat,
-        (_ENGINE, "QLinearAveragePool"): pooling.average_pool,
-        (_ENGINE, "QLinearGlobalAveragePool"): means.global_average,
-        **{(INTEGER_DOMAIN, f"QLinear{name}"): functions.function for name in POINTWISE},
-        (INTEGER_DOMAIN, "QLinearSigmoid"): functions.sigmoid,
-        (INTEGER_DOMAIN, "QLinearTanh"): functions.tanh,
-        (INTEGER_DOMAIN, "QLinearHardSwish"): functions.hard_swish,
-        (INTEGER_DOMAIN, "QLinearRelu"): linear.relu,
-        (INTEGER_DOMAIN, "QLinearClip"): linear.clip,
-        (INTEGER_DOMAIN, "QLinearAbs"): linear.absolute,
-        (INTEGER_DOMAIN, "QLinearNeg"): linear.negative,
-        (INTEGER_DOMAIN, "QLinearLeakyRelu"): linear.leaky_relu,
-        (INTEGER_DOMAIN, "QLinearPRelu"): linear.prelu,
-        (INTEGER_DOMAIN, "QLinearAdd"): tables.own_add,
-        (INTEGER_DOMAIN, "QLinearMul"): tables.own_mul,
-        (INTEGER_DOMAIN, "QLinearSub"): tables.sub,
-        (INTEGER_DOMAIN, "QLinearDiv"): tables.div,
-        (INTEGER_DOMAIN, "QLinearMax"): combining.largest,
-        (INTEGER_DOMAIN, "QLinearMin"): combining.smallest,
-        (INTEGER_DOMAIN, "QLinearWhere"): combining.where,
-        (INTEGER_DOMAIN, "QLinearRequantize"): combining.requantize,
-        (INTEGER_DOMAIN, "QLinearSoftmax"): softmax.softmax,
-        (INTEGER_DOMAIN, "QLinearGlobalAveragePool"): means.global_average,
-        (INTEGER_DOMAIN, "QLinearReduceMean"): means.reduce_mean,
-        (INTEGER_DOMAIN, "QLinearReduceSum"): means.reduce_sum,
-    }
+    {("", row.name): _maker(row.kernel) for row in OPERATORS.values() if row.kernel}
+    | {key: _maker(form.kernel) for key, form in INTEGER_FORMS.items() if form.kernel}
 )
-"""(domain, operator) → maker."""
-
-
-_FLOAT_NAMES = MappingProxyType(
-    {"QGemm": "Gemm", "ConvInteger": "Conv", "MatMulInteger": "MatMul", "MatMulIntegerToFloat": "MatMul"}
-)
+"""(domain, operator) → maker, as the rows of operators say."""
 
 
 def float_operator(node: ir.Node) -> str:
     """What a node of a lowered graph was called in the float graph: ``Conv`` of a QLinearConv."""
-    return _float_name(node.op_type)
+    return float_name(node.op_type)
 
 
 def require_known_operators(arithmetic: Arithmetic) -> None:
@@ -101,19 +51,15 @@ def require_known_operators(arithmetic: Arithmetic) -> None:
 
 @functools.cache
 def _operators() -> frozenset[str]:
-    own = {_float_name(name) for _, name in KERNELS}
+    own = {float_name(name) for _, name in KERNELS}
     onnx_has = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
-    return frozenset({name for name in onnx_has if _float_name(name) == name} | own)
-
-
-def _float_name(operator: str) -> str:
-    return _FLOAT_NAMES.get(operator, operator.removeprefix(QLINEAR))
+    return frozenset({name for name in onnx_has if float_name(name) == name} | own)
 
 
 def _of_others(node: ir.Node) -> Maker:
     """A table for the function of an extension on levels; for anything else what computes it as it is."""
     on_levels = node.op_type.startswith(QLINEAR) and outside_operator(node) is not None
-    return functions.function if on_levels else reference
+    return functions.function if on_levels else reference_kernel
 
 
 def make_kernel(making: KernelContext) -> KernelFunction:

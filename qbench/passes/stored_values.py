@@ -8,11 +8,10 @@ from dataclasses import dataclass
 
 import onnx_ir as ir
 
-from qbench.graph import POINTWISE, fixed_batch, is_constant, node_key, operator_facts, shapes_alone
+from qbench.graph import POINTWISE, fixed_batch, is_constant, node_key, op_spec, shapes_alone
 
 _WIDE = 16
 _FUSED = POINTWISE | {"QuantizeLinear", "DequantizeLinear", "Cast", "Concat", "Max", "Min", "Where", "Constant"}
-_POOLS = frozenset({"MaxPool", "GlobalMaxPool"})
 
 
 class Shared(enum.Enum):
@@ -98,9 +97,9 @@ def _begins_a_kernel(node: ir.Node, value: ir.Value) -> bool:
     maker = value.producer()
     if node.domain or maker is None or node.graph is not maker.graph:
         return True
-    if node.op_type in _POOLS:
+    if op_spec(node).is_max_pool:
         return True
-    return node.op_type not in _FUSED and operator_facts(node).moved != (0,)
+    return node.op_type not in _FUSED and op_spec(node).moved != (0,)
 
 
 def _is_wide(value: ir.Value) -> bool:

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from qbench.backends import Array, Backend, Closing, Executed, Executor, Feeds, executed_by, get_backend, in_slices
 from qbench.calibration import Unit, units_of
 from qbench.errors import InputError
-from qbench.graph import constant_value, float_attribute, is_constant, node_key, own_copy, read_entry
+from qbench.graph import Kind, constant_value, float_attribute, is_constant, node_key, op_spec, own_copy, read_entry
 from qbench.numerics import QParams
 from qbench.passes import plannable
 from qbench.quantization.internal_qparams import LIMIT, bias_qparams
@@ -342,7 +342,6 @@ CORRECTED = "qbench.bias_correction"
 """Metadata key of a model whose biases were corrected: how many, on how many samples."""
 
 _ENGINE = "ort-cpu-noopt"
-_HEADS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -456,19 +455,19 @@ def _measured_units(graph: ir.Graph, plan: Plan) -> Iterator[_Measured]:
         place = _place(unit) if unit.name in weighted else None
         if place is not None:
             maker = unit.bias or unit.head
-            axis = 1 if unit.head.op_type in ("Conv", "ConvTranspose") else -1
+            axis = 1 if op_spec(unit.head).kind is Kind.CONVOLUTION else -1
             yield _Measured(node_key(maker), maker.outputs[0], axis, place)
 
 
 def _place(unit: Unit) -> BiasPlace | None:
     """Where the bias of ``unit`` stands or could stand; None where it can have none of constants."""
     head = unit.head
-    if head.domain or head.op_type not in _HEADS:
+    if head.domain or op_spec(head).weight is None:
         return None
     operand = unit.bias_operand
     if operand is not None:
         node, index, value = operand
-        behind = unit.bias is not None and head.op_type in ("Conv", "ConvTranspose")
+        behind = unit.bias is not None and op_spec(head).kind is Kind.CONVOLUTION
         factor = float_attribute(head, "beta", 1.0) if head.op_type == "Gemm" and unit.bias is None else 1.0
         known = is_constant(value) and factor != 0
         return BiasPlace(unit.name, node_key(node), index, behind, factor) if known else None

@@ -3,23 +3,24 @@
 import enum
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.calibration import Unit, units_of
 from qbench.graph import (
+    OPERATORS,
     QDQ_OPSET,
     Capabilities,
     Form,
+    Kind,
+    OpSpec,
+    Output,
     constant_value,
-    float_attribute,
     int_attribute,
     is_constant,
     is_pinned,
-    operator_facts,
-    outside_operator,
+    op_spec,
     weight_channel_axis,
 )
 from qbench.numerics import Interval, QParams, clip_levels
@@ -27,92 +28,19 @@ from qbench.quantization.internal_qparams import Ranges, inner_problem
 from qbench.quantization.schema import Schema, SlotOptions
 from qbench.quantization.spec import Spec, activation_dtype, beyond_activations, beyond_weights, clips_levels
 
-# What the quantizer demands of operators, as a table: which inputs carry data, whose grid the output has.
-#
-# OWN     the output has a range of its own
-# SHARED  the output holds elements of the (first) input, or lies between them, hence has its parameters
-# FIXED   the output's range is the operator's, on every grid of b bits so that the asymmetric scale is a power of two:
-#         softmax, sigmoid and hard sigmoid [0, 1 − 2⁻ᵇ], tanh and Lₚ normalization [−1, 1 − 2¹⁻ᵇ]
-#         (with 1/(2ᵇ−1) an engine that multiplies by a truncated reciprocal never reaches the top level)
-#
-# ONE GRID  inputs and output hold elements of one another, hence are one group where their ranges are alike
-#           (``value_grids``): the larger or smaller of two, a choice
-# TABLE     a function of one value: an integer engine reads the result from a table, or cannot compute it
-#
-# Sources: the operators that ONNX Runtime's static quantizer takes, TFLite's int8 specification, Glow's quantized
-# nodes.
 
-
-class Output(enum.Enum):
-    """Whose parameters an output has."""
-
-    OWN = "own"
-    SHARED = "shared"
-    FIXED = "fixed"
-
-
-@dataclass(frozen=True, slots=True)
-class Demand:
-    """What one kind of operator demands.
-
-    Args:
-        data: indices of the inputs that carry data; None: all but the bias.
-        output: whose parameters the output has.
-        one_grid: computed inputs and output share one grid.
-        table: a function of one value.
-    """
-
-    data: tuple[int, ...] | None = (0,)
-    output: Output = Output.OWN
-    one_grid: bool = False
-    table: bool = False
-
-
-_ALL = Demand(data=None)
-_FIRST = Demand()
-_MOVES = Demand(output=Output.SHARED)
-_TABLE = Demand(table=True)
-
-_DEMANDS: Mapping[str, Demand] = MappingProxyType(
-    {
-        **dict.fromkeys(("Conv", "ConvTranspose", "Gemm", "MatMul", "Add", "Sub", "Mul", "Concat", "PRelu"), _ALL),
-        **dict.fromkeys(("Sum", "Mean"), _ALL),
-        **dict.fromkeys(("Relu", "Clip", "LeakyRelu", "AveragePool", "GlobalAveragePool", "ReduceMean"), _FIRST),
-        **dict.fromkeys(("BatchNormalization", "InstanceNormalization"), _FIRST),
-        **dict.fromkeys(("Elu", "Gelu", "HardSwish", "Mish", "Selu", "Softplus", "ThresholdedRelu"), _TABLE),
-        **dict.fromkeys(("HardSigmoid", "Sigmoid", "Tanh"), Demand(output=Output.FIXED, table=True)),
-        **dict.fromkeys(("LpNormalization", "Softmax"), Demand(output=Output.FIXED)),
-        # TFLite fixes log-softmax to [−16, 0], which saturates; its results have no lower end.
-        "LogSoftmax": _FIRST,
-        **dict.fromkeys(("ReduceMax", "ReduceMin", "Resize", "ReverseSequence", "TopK"), _MOVES),
-        **dict.fromkeys(("Max", "Min"), Demand(data=None, one_grid=True)),
-        "Where": Demand(data=(1, 2), one_grid=True),
-    }
-)
-"""Kinds that are not here, and move nothing (``graph.operators``), stay float."""
-
-
-def demand_of(node: ir.Node) -> Demand | None:
-    """What the operator of ``node`` demands; None where it has no integer form and stays float.
-
-    Operators that move values (``graph.operators``) share the grid of what they move.
-    """
-    facts = operator_facts(node)
-    if facts.moved == (0,):
-        return _MOVES
-    if node.domain == "":
-        return _DEMANDS.get(node.op_type)
-    outside = outside_operator(node)
-    return Demand(outside.data, table=outside.pointwise) if outside is not None and outside.data else None
+def demand_of(node: ir.Node) -> OpSpec | None:
+    """The row of the operator of ``node``; None where it has no integer form and stays float."""
+    spec = op_spec(node)
+    return spec if spec.data is None or spec.data else None
 
 
 def fixed_interval(operator: str, bits: int) -> Interval:
-    """The range of a FIXED operator on a grid of ``bits`` bits."""
-    match operator:
-        case "Tanh" | "LpNormalization":
-            low, high = -1.0, 1 - 2.0 ** (1 - bits)
-        case _:
-            low, high = 0.0, 1 - 2.0**-bits
+    """The range of a FIXED operator in ``bits`` bits, whose asymmetric scale is a power of two.
+
+    With 1/(2ᵇ−1) an engine that multiplies by a truncated reciprocal never reaches the highest quantized value.
+    """
+    low, high = (-1.0, 1 - 2.0 ** (1 - bits)) if OPERATORS[operator].signed else (0.0, 1 - 2.0**-bits)
     return Interval(np.asarray(low), np.asarray(high))
 
 
@@ -125,37 +53,12 @@ def channel_axis(node: ir.Node, weight_rank: int) -> int | None:
 
 def float_reason(node: ir.Node) -> str | None:
     """Why this very node has no integer form though its kind may have one; None when it has."""
-    if node.domain and demand_of(node):
-        return None
+    spec = op_spec(node)
     if node.domain:
-        return f"operators of the domain '{node.domain}' have no integer form here"
-    match node.op_type:
-        case "Gemm":
-            unit = float_attribute(node, "alpha", 1.0) == float_attribute(node, "beta", 1.0) == 1.0
-            return None if unit else "Gemm with alpha or beta other than 1 before computed operands"
-        case "Pad":
-            filler = constant_value(node.inputs[2]) if len(node.inputs) > 2 and node.inputs[2] is not None else 0.0
-            plain = filler is not None and not np.any(filler)
-            return None if _mode(node, "constant") != "constant" or plain else "Pad with a value other than 0"
-        case "Resize":
-            return _why_resize_is_float(node)
-        case operator:
-            return None if demand_of(node) else f"no integer form of {operator} is known"
-
-
-def _why_resize_is_float(node: ir.Node) -> str | None:
-    """Cubic curves leave the range of what they pass through, and a crop may be filled with any number."""
-    if _mode(node, "nearest") == "cubic":
-        return "Resize by cubic curves, which leave the range of their input"
-    crop = node.attributes.get("coordinate_transformation_mode")
-    if crop is None or crop.as_string() != "tf_crop_and_resize":
-        return None
-    return "Resize that fills with a value other than 0" if float_attribute(node, "extrapolation_value", 0.0) else None
-
-
-def _mode(node: ir.Node, default: str) -> str:
-    attribute = node.attributes.get("mode")
-    return default if attribute is None else attribute.as_string()
+        return None if demand_of(node) else f"operators of the domain '{node.domain}' have no integer form here"
+    if spec.why_float is not None:
+        return spec.why_float(node)
+    return None if demand_of(node) else f"no integer form of {node.op_type} is known"
 
 
 # Which units can be quantized under a schema on a backend, and a reason for each that cannot.
@@ -163,7 +66,8 @@ def _mode(node: ir.Node, default: str) -> str:
 # Reasons are of two kinds: the schema wants the unit in float, or something it asked for is refused; the second is
 # never silent.
 
-_RECURRENT = frozenset({"GRU", "LSTM", "RNN"})
+_UNKNOWN = OpSpec(data=(0,))
+"""Stands for an operator without an integer form, until the reason is told."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -174,24 +78,24 @@ class Candidate:
     """
 
     unit: Unit
-    demand: Demand
+    operator: OpSpec
     wishes: SlotOptions
     float_input: str = ""
 
     @property
     def weight_index(self) -> int | None:
         """The input of the head that is its weight, constant or not."""
-        return operator_facts(self.unit.head).weight
+        return op_spec(self.unit.head).weight
 
     @property
     def data_inputs(self) -> tuple[tuple[int, ir.Value], ...]:
         """Inputs of the head that carry computed or fed float data, with their index."""
-        return tuple((i, v) for i, v in _operands(self.unit.head, self.demand) if not is_constant(v))
+        return tuple((i, v) for i, v in _operands(self.unit.head, self.operator) if not is_constant(v))
 
     @property
     def constant_inputs(self) -> tuple[tuple[int, ir.Value], ...]:
         """Constants among the operands of the head, with their index."""
-        return tuple((i, v) for i, v in _operands(self.unit.head, self.demand) if is_constant(v))
+        return tuple((i, v) for i, v in _operands(self.unit.head, self.operator) if is_constant(v))
 
     @property
     def outputs(self) -> tuple[ir.Value, ...]:
@@ -216,7 +120,7 @@ class Candidate:
     @property
     def moves(self) -> bool:
         """Whether its result has the parameters of what it moves."""
-        return self.demand.output is Output.SHARED
+        return self.operator.output is Output.SHARED
 
 
 @dataclass(frozen=True, slots=True)
@@ -236,7 +140,7 @@ def candidates_of(
     """
     candidates, floats = [], {}
     for unit, wish in wished:
-        candidate = _unmasked(Candidate(unit, demand_of(unit.head) or Demand(), wish), masked)
+        candidate = _unmasked(Candidate(unit, demand_of(unit.head) or _UNKNOWN, wish), masked)
         found = _kept(candidate) or _masked(candidate, masked) or _refused(candidate, ranges, capabilities)
         if found is None:
             candidates.append(candidate)
@@ -256,17 +160,17 @@ def wished_units(model: ir.Model, schema: Schema) -> list[tuple[Unit, SlotOption
 
 def is_recurrent(node: ir.Node) -> bool:
     """Whether ``node`` is a whole recurrence, whose inside no Q/DQ pair reaches."""
-    return node.domain == "" and node.op_type in _RECURRENT
+    return op_spec(node).kind is Kind.RECURRENCE
 
 
 def _beforehand(spec: Spec | None) -> Spec | None:
     return None if spec is None or spec.dynamic else spec
 
 
-def _operands(node: ir.Node, demand: Demand) -> list[tuple[int, ir.Value]]:
-    bias = operator_facts(node).bias
+def _operands(node: ir.Node, operator: OpSpec) -> list[tuple[int, ir.Value]]:
+    bias = op_spec(node).bias
     found = [(i, value) for i, value in enumerate(node.inputs) if value is not None and i != bias]
-    return found if demand.data is None else [(i, value) for i, value in found if i in demand.data]
+    return found if operator.data is None else [(i, value) for i, value in found if i in operator.data]
 
 
 def _masked(candidate: Candidate, masked: Mapping[str, str]) -> Float | None:
@@ -353,7 +257,7 @@ def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
     if capabilities.max_opset < QDQ_OPSET:
         return f"the backend ends at opset {capabilities.max_opset}, QDQ is written at {QDQ_OPSET}"
     wishes, head = candidate.wishes, candidate.unit.head
-    if candidate.demand.table and not capabilities.tables:
+    if candidate.operator.table and not capabilities.tables:
         return f"the backend has no tables, hence computes {head.op_type} in float"
     for spec in dict.fromkeys((wishes.input, candidate.output)):
         if spec is not None and (problem := beyond_activations(spec, capabilities, moved=candidate.moves)):

@@ -12,12 +12,13 @@ from qbench.calibration import Unit, units_of
 from qbench.errors import InputError
 from qbench.graph import (
     Capabilities,
+    Kind,
     Pin,
     PinKind,
     constant_value,
     is_constant,
     node_key,
-    operator_facts,
+    op_spec,
     pin_of,
     values_by_name,
     weight_summed_axis,
@@ -142,7 +143,7 @@ def pinned_slots(unit: Unit) -> dict[Slot, Decision]:
 
 def float_operand(unit: Unit, slots: Mapping[Slot, Decision]) -> str | None:
     """Which operand of the product of ``unit`` is on no grid by ``slots``: data or weight; None where both are."""
-    weight = operator_facts(unit.head).weight
+    weight = op_spec(unit.head).weight
     operands = {slot.index: decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)}
     for index, word in ((0, "data"), (1 if weight is None else weight, "weight")):
         decision = operands.get(index)
@@ -153,7 +154,7 @@ def float_operand(unit: Unit, slots: Mapping[Slot, Decision]) -> str | None:
 
 def multiplies_integers(unit: Unit, slots: Mapping[Slot, Decision]) -> bool:
     """Whether ``unit`` is a product both of whose operands are on a grid by ``slots``."""
-    return operator_facts(unit.head).weight is not None and float_operand(unit, slots) is None
+    return op_spec(unit.head).weight is not None and float_operand(unit, slots) is None
 
 
 def kept_slots(model: ir.Model, decided: Mapping[Slot, Decision]) -> tuple[dict[Slot, Decision], frozenset[str]]:
@@ -248,7 +249,7 @@ def plan_constants(
 def _recurrent(candidate: Candidate) -> dict[Slot, Decision]:
     """The weights of input and state of a whole recurrence; its biases, peepholes and first states have no slots."""
     head = candidate.unit.head
-    if head.domain or head.op_type not in ("GRU", "LSTM", "RNN"):
+    if op_spec(head).kind is not Kind.RECURRENCE:
         return {}
     return {
         Slot(candidate.unit.name, Role.WEIGHT, index, value.name or ""): _weight(candidate, value, None, None)
@@ -262,7 +263,7 @@ def _constant_bias(candidate: Candidate, value: ir.Value) -> _Bias | None:
     if array is None:
         return None
     # Behind a convolution a bias of the split-off kind is [channels, 1, …]; everywhere else channels are the last axis.
-    behind = candidate.unit.bias is not None and candidate.unit.head.op_type in ("Conv", "ConvTranspose")
+    behind = candidate.unit.bias is not None and op_spec(candidate.unit.head).kind is Kind.CONVOLUTION
     return _Bias(array, 0 if behind else array.ndim - 1)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from qbench.calibration import Unit
-from qbench.graph import Capabilities
+from qbench.graph import Capabilities, op_spec
 from qbench.numerics import QParams, QType
 from qbench.quantization.spec import Role, Slot
 
@@ -123,8 +123,6 @@ def _checksum(qparams: QParams) -> str:
 
 _DYNAMIC = "uint8"
 """What DynamicQuantizeLinear gives."""
-_ON_DYNAMIC_DATA = frozenset({"Conv", "Gemm", "MatMul"})
-"""What ConvInteger and MatMulInteger stand for."""
 
 
 def counted_in_integers(unit: Unit, slots: Mapping[Slot, Decision], limits: Capabilities) -> bool:
@@ -141,7 +139,7 @@ def counted_in_integers(unit: Unit, slots: Mapping[Slot, Decision], limits: Capa
         return True
     operands = [decision for slot, decision in slots.items() if slot.role in (Role.INPUT, Role.WEIGHT)]
     biases = [decision for slot, decision in slots.items() if slot.role is Role.BIAS]
-    dynamic = limits.dynamic_products and unit.head.op_type in _ON_DYNAMIC_DATA
+    dynamic = limits.dynamic_products and op_spec(unit.head).dynamic != ""
     if any(isinstance(decision, Dynamic) for decision in operands) and not dynamic:
         return False
     names = tuple(_DYNAMIC if isinstance(decision, Dynamic) else _grid_name(decision) for decision in operands)

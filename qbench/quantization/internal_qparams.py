@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from qbench.calibration import Distribution, Profile, Statistics, Unit
 from qbench.errors import InputError
-from qbench.graph import constant_value, is_constant, node_key, operator_facts
+from qbench.graph import constant_value, is_constant, node_key, op_spec
 from qbench.numerics import GridKind, Interval, QParams, QType
 from qbench.passes import is_product
 from qbench.quantization.decision import BY_SCHEMA, Decision, Derived, Given, KeptFloat, Shared, Static, qparams_of
@@ -223,7 +223,7 @@ def inner_problem(unit: Unit, wishes: SlotOptions, ranges: Ranges) -> str | None
     words = _asked(unit, wishes)
     if _mistaken(unit, wishes):
         return "ONNX Runtime takes a Gemm's int32 bias for one at the product's scale: use canonical = 'split_bias'"
-    if operator_facts(unit.head).weight is None or not words:
+    if op_spec(unit.head).weight is None or not words:
         return None
     if not is_product(unit.head):
         return f"{words[0]}, and no value of this graph is that product alone: use canonical = 'split_bias'"
@@ -270,7 +270,7 @@ def plan_inner(
         decided: slots of the unit's constants.
         ranges: of the graph's values.
     """
-    if operator_facts(unit.head).weight is None:
+    if op_spec(unit.head).weight is None:
         return {}
     found: dict[Slot, Decision] = {}
     correlation = Slot(unit.name, Role.CORRELATION, 0, unit.head.outputs[0].name or "")

@@ -16,7 +16,7 @@ from qbench.graph import (
     lineage_of,
     node_key,
     node_macs,
-    operator_facts,
+    op_spec,
     values_by_name,
 )
 from qbench.numerics import QParams
@@ -108,7 +108,7 @@ def as_profile(profile: object, schema: Schema, graph: str) -> Profile:
 
 def requested_of(unit: Unit, wishes: SlotOptions) -> str:
     """``wishes`` without those for slots that ``unit`` lacks; ``float`` when nothing is left."""
-    index = operator_facts(unit.head).weight
+    index = op_spec(unit.head).weight
     weight = None if index is None or index >= len(unit.head.inputs) else unit.head.inputs[index]
     weighs = is_recurrent(unit.head) or is_constant(weight)
     output = None if wishes.output is not None and wishes.output.dynamic else wishes.output

@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 
-from qbench.graph import Capabilities
-from qbench.quantization.candidates import Candidate, Output, fixed_interval
+from qbench.graph import Capabilities, Output
+from qbench.quantization.candidates import Candidate, fixed_interval
 from qbench.quantization.decision import (
     BY_SCHEMA,
     Decision,
@@ -339,7 +339,7 @@ def _apart(active: Sequence[Candidate], ranges: Ranges, given: Mapping[str, Deci
     found = {}
     for candidate in active:
         spec = candidate.input
-        if not candidate.demand.one_grid or spec is None or spec.fixed is not None or candidate.output != spec:
+        if not candidate.operator.one_grid or spec is None or spec.fixed is not None or candidate.output != spec:
             continue
         names = [value.name or "" for value in dict.fromkeys((*operands_of(candidate), *candidate.outputs))]
         if given.keys() & set(names) or any(ranges.problem(name) for name in names):
@@ -372,7 +372,7 @@ def _heard(
     """Let every unit claim what it wants; the units whose claims cannot be had, with the reason."""
     refused = {}
     for candidate in active:
-        claims = _claims(candidate, wanted, one_grid=candidate.demand.one_grid and candidate.unit.name not in apart)
+        claims = _claims(candidate, wanted, one_grid=candidate.operator.one_grid and candidate.unit.name not in apart)
         if claims.specs and (reason := groups.hear(claims)):
             refused[candidate.unit.name] = reason
     return refused
@@ -387,7 +387,7 @@ def _claims(candidate: Candidate, wanted: set[ir.Value], *, one_grid: bool) -> C
     if candidate.output is not None:
         specs.update(dict.fromkeys(results, candidate.output))
     moved = frozenset(results if candidate.moves and operands else ())
-    by_operator = candidate.demand.output is Output.FIXED
+    by_operator = candidate.operator.output is Output.FIXED
     return Claims(
         unit=candidate.unit.name,
         specs=specs,

@@ -12,10 +12,9 @@ from qbench.graph import (
     Operator,
     OperatorFacts,
     graph_digest,
-    is_pointwise,
     node_macs,
+    op_spec,
     operator_catalogue,
-    operator_facts,
     outside_operator,
     shapes_alone,
     with_operators,
@@ -86,10 +85,10 @@ def run(net, backend, feeds):
 def test_facts_are_those_of_the_extension_and_outlive_copies_and_passes():
     for net in (model(), model().clone(), canonicalize(model())):
         nodes = {node.op_type: node for node in net.graph}
-        assert operator_facts(nodes["Rotate"]).moved == (0,)
-        assert operator_facts(nodes["Swish"]).low == -0.3
-        assert is_pointwise(nodes["Swish"])
-        assert not is_pointwise(nodes["Halve"])
+        assert op_spec(nodes["Rotate"]).moved == (0,)
+        assert op_spec(nodes["Swish"]).low == -0.3
+        assert op_spec(nodes["Swish"]).pointwise
+        assert not op_spec(nodes["Halve"]).pointwise
     assert outside_operator(ir.from_onnx_text(TEXT).graph[1]) is None
 
 

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from qbench.backends import Array, Backend
 from qbench.diagnosis.engine.divergence import Parting, differing
 from qbench.errors import QbenchError
-from qbench.graph import constant_value, int_attribute, own_copy
+from qbench.graph import constant_value, int_attribute, op_spec, own_copy
 from qbench.judging import Cause
 
 # Smaller pieces of a unit, where its operators admit them: fewer rows and columns, fewer channels in and out.
@@ -22,13 +22,6 @@ from qbench.judging import Cause
 
 Sliced = tuple[ir.Model, dict[str, Array]]
 
-_WINDOWS = frozenset({"Conv", "MaxPool", "AveragePool", "GlobalAveragePool"})
-_OF_EACH_VALUE = frozenset(
-    {"Relu", "Clip", "LeakyRelu", "PRelu", "Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Gelu"}
-)
-_OF_TWO = frozenset({"Add", "Sub", "Mul", "Div", "Min", "Max", "Where", "Concat"})
-_LOCAL = _WINDOWS | _OF_EACH_VALUE | _OF_TWO | {"QuantizeLinear", "DequantizeLinear"}
-"""Whose results in one place depend on places near it, or on all alike."""
 _PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 _CHANNEL_AXIS = 1
 
@@ -58,7 +51,7 @@ def with_sizes(model: ir.Model, feeds: Mapping[str, Array], results: Mapping[str
 
 def spatial_axes(model: ir.Model, feeds: Mapping[str, Array]) -> tuple[int, ...]:
     """The axes behind the channels along which all feeds can be cut alike; none where an operator mixes places."""
-    if any(node.op_type not in _LOCAL or node.domain for node in model.graph):
+    if not all(op_spec(node).local for node in model.graph):
         return ()
     shapes = [array.shape[_CHANNEL_AXIS + 1 :] for array in feeds.values() if array.ndim]
     if not shapes or any(shape != shapes[0] for shape in shapes):

@@ -14,7 +14,7 @@ from qbench.backends import Executor, IntegerBackend
 from qbench.diagnosis.unit_runs import exact_backend
 from qbench.diagnosis.units import TIE_WIDTH, Captured, QuantizedUnit
 from qbench.errors import QbenchError
-from qbench.graph import constant_value, grid_of, values_by_name
+from qbench.graph import PRODUCTS, constant_value, grid_of, values_by_name
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic
 
@@ -82,7 +82,6 @@ def heaviest(found: Iterable[Explanation | None]) -> Explanation | None:
 
 Attribute = int | str | list[int]
 Floats = npt.NDArray[np.floating[Any]]
-PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

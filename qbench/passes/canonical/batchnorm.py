@@ -15,6 +15,7 @@ from qbench.graph import (
     is_constant,
     is_pinned,
     only_consumer,
+    op_spec,
     weight_channel_axis,
 )
 from qbench.passes.editing import NameScope, add_constant, set_constant_operand
@@ -54,8 +55,6 @@ def affine_of(norm: ir.Node) -> tuple[Doubles, Doubles]:
 #
 # Computed in float64, rounded to the weight's type once.
 
-_FOLDED_INTO = frozenset({"Conv", "ConvTranspose", "Gemm"})
-
 
 @dataclass(frozen=True, slots=True)
 class FoldBatchNorm:
@@ -80,7 +79,7 @@ def _folded(norm: ir.Node, names: NameScope) -> bool:
     graph = norm.graph
     if product is None or linear is None or not isinstance(graph, ir.Graph) or linear.graph is not graph:
         return False
-    if linear.domain or linear.op_type not in _FOLDED_INTO or only_consumer(product) is not norm:
+    if linear.domain or op_spec(linear).bias is None or only_consumer(product) is not norm:
         return False
     if is_pinned(product):
         return False  # it has a grid of its own

@@ -11,7 +11,7 @@ from qbench.graph import (
     is_constant,
     node_key,
     only_consumer,
-    operator_facts,
+    op_spec,
     origin_of,
     set_origin,
 )
@@ -20,8 +20,6 @@ from qbench.passes.effect import LOSSY, Effect
 
 SPLIT = "qbench.split"
 """Metadata key of operators whose bias stands behind them (``product``) and of the Adds that hold it (``bias``)."""
-
-_WITH_BIAS = frozenset({"Conv", "ConvTranspose", "Gemm"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,7 @@ class SplitBias:
         values, nodes = NameScope.of_values(model), NameScope.of_nodes(model)
         modified = False
         for node in list(model.graph):
-            if operator_facts(node).weight is None or SPLIT in node.metadata_props:
+            if op_spec(node).weight is None or SPLIT in node.metadata_props:
                 continue
             if _bias(node) is not None:
                 if not _splits(node):
@@ -64,12 +62,12 @@ def bias_split_from(node: ir.Node) -> ir.Node | None:
 
 
 def _bias(node: ir.Node) -> ir.Value | None:
-    index = operator_facts(node).bias
+    index = op_spec(node).bias
     return None if index is None or index >= len(node.inputs) else node.inputs[index]
 
 
 def _splits(node: ir.Node) -> bool:
-    if node.op_type not in _WITH_BIAS or not is_constant(_bias(node)):
+    if op_spec(node).bias is None or not is_constant(_bias(node)):
         return False
     if node.op_type == "Gemm":
         return float_attribute(node, "alpha", 1.0) == float_attribute(node, "beta", 1.0) == 1.0

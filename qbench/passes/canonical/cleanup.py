@@ -6,7 +6,7 @@ from typing import ClassVar
 import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
-from qbench.graph import constant_value, consumers, infer_shapes, input_at, is_pinned, operator_facts
+from qbench.graph import constant_value, consumers, infer_shapes, input_at, is_pinned, op_spec
 from qbench.passes.editing import NameScope
 from qbench.passes.effect import EXACT, Effect
 
@@ -142,7 +142,7 @@ class SplitShared:
 
 
 def _has_role(node: ir.Node, index: int) -> bool:
-    facts = operator_facts(node)
+    facts = op_spec(node)
     return index in (facts.weight, facts.bias)
 
 

@@ -19,6 +19,7 @@ from qbench.graph import (
     is_pinned,
     node_key,
     only_consumer,
+    op_spec,
 )
 from qbench.passes.editing import NameScope, set_constant_operand
 from qbench.passes.effect import LOSSY, Effect
@@ -113,8 +114,6 @@ def _made(magnitude: Doubles) -> Doubles:
 #
 # Output channel o of group g is channel g·O + o of the result, input channel i of it channel g·I + i of the data.
 
-LINEAR = frozenset({"Conv", "ConvTranspose", "Gemm"})
-"""The operators that have such blocks."""
 
 _Array = npt.NDArray[Any]
 
@@ -200,7 +199,7 @@ def _passes(node: ir.Node, passing: frozenset[str]) -> bool:
 
 def _is_scalable(node: ir.Node) -> bool:
     """Whether ``node`` is linear with a constant float32 weight that is free to change."""
-    if node.domain or node.op_type not in LINEAR:
+    if node.domain or op_spec(node).bias is None:
         return False
     weight = node.inputs[1]
     return weight is not None and is_constant(weight) and weight.dtype == ir.DataType.FLOAT and not is_pinned(weight)

@@ -18,9 +18,8 @@ from qbench.graph import (
     infer_shapes,
     int_attribute,
     is_constant,
-    is_pointwise,
     node_key,
-    operator_facts,
+    op_spec,
     own_copy,
 )
 from qbench.passes.partition.sections import values_read
@@ -217,7 +216,7 @@ def dims_of_a_case(region: Region, ranks: AbstractSet[int]) -> tuple[int, ...] |
         for node, fixed in _computed(model):
             if _is_table(node, fixed):
                 continue
-            if not is_pointwise(node) and (node.domain or node.op_type not in _ALIKE):
+            if not op_spec(node).pointwise and (node.domain or node.op_type not in _ALIKE):
                 return None
             for index, value in fixed:
                 dims = _along(node, index, value, ranks)
@@ -306,7 +305,7 @@ def _of_node(node: ir.Node, hops: int, known: dict[ir.Value, float | None]) -> f
     if node.op_type == "DequantizeLinear" and node.domain == "":
         scale = _scale(node)
         return None if scale is None or not scale.size else float(scale.max())
-    moved = operator_facts(node).moved
+    moved = op_spec(node).moved
     if not hops or not (moved or (node.domain == "" and node.op_type in _NO_FARTHER | _SUMS)):
         return None
     read = [one for place, one in enumerate(node.inputs) if one is not None and (not moved or place in moved)]

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.graph import constant_value, grid_of, operator_facts
+from qbench.graph import constant_value, grid_of, op_spec
 from qbench.interpreter import Program
 from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic, quantize
 from qbench.passes.effect import QDQ, Effect, EffectKind
@@ -264,7 +264,7 @@ def _of_operator(node: ir.Node, source: ir.Value, hops: int) -> Reach:
     if node.op_type == "Relu":
         found = reach_of(source, hops - 1)
         return Reach(max(found.low, 0.0), max(found.high, 0.0))
-    facts, widest = operator_facts(node), _of_type(node.outputs[0])
+    facts, widest = op_spec(node), _of_type(node.outputs[0])
     if facts.moved and node.op_type != "Pad":
         return _joined([reach_of(moved, hops - 1) for i in facts.moved if (moved := node.inputs[i]) is not None])
     return Reach(max(widest.low, facts.low), min(widest.high, facts.high), widest.zero)

@@ -8,7 +8,7 @@ from functools import lru_cache
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import only_consumer, operator_facts
+from qbench.graph import only_consumer, op_spec
 from qbench.numerics import dequantize
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope
@@ -60,7 +60,7 @@ class Reader:
     @property
     def is_product(self) -> bool:
         """Whether it multiplies with weights."""
-        return self.node is not None and operator_facts(self.node).weight is not None
+        return self.node is not None and op_spec(self.node).weight is not None
 
 
 def readers_behind(dequantizer: ir.Node) -> tuple[Reader, ...]:

@@ -9,14 +9,14 @@ import onnx_ir as ir
 
 from qbench.graph import (
     INTEGER_DOMAIN,
+    INTEGER_FORMS,
     QLINEAR,
     constant_value,
     grid_of,
     input_at,
     int_attribute,
     ints_attribute,
-    is_pointwise,
-    operator_facts,
+    op_spec,
     word_attribute,
 )
 from qbench.passes.lowering.site import (
@@ -39,7 +39,6 @@ from qbench.passes.qdq.folding import moved_constant
 
 _ONE_AXIS = 13
 """The opset since which a Softmax is along one axis."""
-_WINDOW = ("auto_pad", "ceil_mode", "count_include_pad", "kernel_shape", "pads", "strides")
 
 
 def lower_pointwise(site: Site, node: ir.Node) -> str | None:
@@ -50,7 +49,9 @@ def lower_pointwise(site: Site, node: ir.Node) -> str | None:
     operands, quantizer, output = found
     inputs = [value for operand in operands for value in operand.triple]
     inputs += [output.scale, output.point]
-    attributes = _ATTRIBUTES.get(node.op_type, _none)(node)
+    special = _ATTRIBUTES.get(node.op_type)
+    names = INTEGER_FORMS[ENGINE_DOMAIN, f"QLinear{node.op_type}"].attributes
+    attributes = kept_attributes(node, *names) if special is None else special(node)
     site.replace([node, quantizer], f"QLinear{node.op_type}", inputs, attributes, domain=ENGINE_DOMAIN)
     return None
 
@@ -104,15 +105,9 @@ def _surroundings(site: Site, node: ir.Node) -> tuple[Sequence[Operand], ir.Node
     return present, quantizer, output
 
 
-def _none(_: ir.Node) -> list[ir.Attr]:
-    return []
-
-
 _ATTRIBUTES: Mapping[str, Callable[[ir.Node], list[ir.Attr]]] = MappingProxyType(
     {
-        "AveragePool": lambda node: kept_attributes(node, *_WINDOW),
         "GlobalAveragePool": lambda _: [ir.AttrInt64("channels_last", 0)],
-        "LeakyRelu": lambda node: kept_attributes(node, "alpha"),
         "Softmax": softmax_attributes,
     }
 )
@@ -140,8 +135,8 @@ def has_own_operator(site: Site, node: ir.Node) -> bool:
     Products are not among these: a bias is integers alone there, without a scale and a zero point of its own.
     """
     if node.domain:
-        return site.target.outside and is_pointwise(node)
-    if operator_facts(node).weight is not None:
+        return site.target.outside and op_spec(node).pointwise
+    if op_spec(node).weight is not None:
         return False
     return site.target.lacks(f"{QLINEAR}{node.op_type}", INTEGER_DOMAIN) is None
 
@@ -159,7 +154,7 @@ def lower_counted(site: Site, node: ir.Node) -> str | None:
     if problem := (*refused, *_grid_problems([output])):
         return problem[0]
     given: list[Triple] = [triple for triple in triples if not isinstance(triple, str)]
-    if is_pointwise(node) and (reason := _too_many(given)):
+    if op_spec(node).pointwise and (reason := _too_many(given)):
         return reason
     inputs = [value for triple in given for value in triple]
     attributes = softmax_attributes(node) if node.op_type == "Softmax" else list(node.attributes.values())
@@ -248,16 +243,15 @@ def _varies(value: ir.Value) -> bool:
 #
 #     v_q ──DQ── move ── reader           →      v_q ── move ──DQ── reader
 
-_PICKERS = frozenset({"ReduceMax", "ReduceMin", "TopK"})
 _WITHOUT_KERNEL = frozenset({"GlobalMaxPool", "TopK"})
 """Movers that engines have on floats alone; other targets name them."""
 
 
 def is_mover(node: ir.Node) -> bool:
     """Whether all results of ``node`` hold values of its first input and nothing computed."""
-    if node.op_type == "Resize":
-        return word_attribute(node, "mode", "nearest") == "nearest"
-    return operator_facts(node).moved == (0,) or (not node.domain and node.op_type in _PICKERS)
+    if node.op_type == "Resize" and word_attribute(node, "mode", "nearest") != "nearest":
+        return False
+    return op_spec(node).is_mover
 
 
 def lower_mover(site: Site, node: ir.Node) -> str | None:

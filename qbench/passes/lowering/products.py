@@ -1,15 +1,20 @@
 """Conv, ConvTranspose, MatMul and Gemm as operators on integers."""
 
-from types import MappingProxyType
-
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, input_at, int_attribute, only_consumer
+from qbench.graph import (
+    INTEGER_FORMS,
+    constant_value,
+    input_at,
+    int_attribute,
+    only_consumer,
+    op_spec,
+    weight_channel_axis,
+)
 from qbench.passes.lowering.site import (
     EIGHT_BITS,
     ENGINE_DOMAIN,
-    INTEGER_DOMAIN,
     UP_TO_16_BITS,
     Operand,
     Site,
@@ -29,26 +34,14 @@ from qbench.passes.lowering.site import (
 # declines, or None when it lowered. Where the target has not any, types are those that ONNX Runtime 1.31 has kernels
 # of: the result has the type of the data, and weights of signed data are signed.
 
-_WINDOW = ("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides")
-_OPERATORS = MappingProxyType(
-    {
-        "Conv": ("QLinearConv", "", 0, _WINDOW),
-        "ConvTranspose": (
-            "QLinearConvTranspose",
-            INTEGER_DOMAIN,
-            1,
-            (*_WINDOW, "output_padding", "output_shape"),
-        ),
-    }
-)
-"""What takes the place of a convolution: operator, domain, axis of the output channels in the weight, attributes."""
 _MATRIX = 2
 """The rank of a weight behind which ONNX Runtime takes a sum of constants for the bias of a Gemm."""
 
 
 def lower_convolution(site: Site, node: ir.Node) -> str | None:
     """Conv → QLinearConv, ConvTranspose → QLinearConvTranspose."""
-    operator, domain, filters, attributes = _OPERATORS[node.op_type]
+    form = next(form for form in op_spec(node).forms if form.result is not None)
+    operator, domain, filters = form.name, form.domain, weight_channel_axis(node, 0)
     pair = _data_and_weight(node)
     if isinstance(pair, str):
         return pair
@@ -72,7 +65,7 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
     weight = site.widened(weight)
     inputs = [*data.triple, *weight.triple, output.scale, output.point]
     inputs += [] if added is None else [added.integers]
-    site.replace([node, quantizer], operator, inputs, kept_attributes(node, *attributes), domain=domain)
+    site.replace([node, quantizer], operator, inputs, kept_attributes(node, *form.attributes), domain=domain)
     return None
 
 
@@ -189,7 +182,7 @@ def _types(site: Site, data: Operand, weight: Operand, result: tuple[ir.Node, Op
     return None
 
 
-def _channels(weight: Operand, axis: int) -> str | None:
+def _channels(weight: Operand, axis: int | None) -> str | None:
     if weight.block:
         return "its weight has blocks"
     return None if weight.axis in (None, axis) else f"its weight has scales along axis {weight.axis}"
@@ -227,7 +220,7 @@ def is_dynamic_product(node: ir.Node) -> bool:
 
 def lower_dynamic_product(site: Site, node: ir.Node) -> str | None:
     """Conv, MatMul or Gemm → ConvInteger or MatMulInteger, Cast, Mul, and Add of the bias."""
-    operator = "ConvInteger" if node.op_type == "Conv" else "MatMulInteger"
+    operator = op_spec(node).dynamic
     pair = _dynamic_products_data_and_weight(site, node, operator)
     if isinstance(pair, str):
         return pair
@@ -245,7 +238,7 @@ def lower_dynamic_product(site: Site, node: ir.Node) -> str | None:
     counted = site.before(node, operator, inputs, ir.DataType.INT32, "counted")
     maker = counted.producer()
     assert maker is not None
-    for attribute in kept_attributes(node, *_WINDOW) if node.op_type == "Conv" else ():
+    for attribute in kept_attributes(node, *INTEGER_FORMS["", operator].attributes):
         maker.attributes.add(attribute)
     real = site.before(node, "Cast", [counted], _FLOAT, "real")
     factor = site.before(node, "Mul", [data.scale, scale], _FLOAT, "factor")

@@ -1,5 +1,6 @@
 """QDQ → the operator-oriented form: QLinearConv and its kin of ONNX and ONNX Runtime."""
 
+import importlib
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -8,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import constant_value, grid_dtype, grid_of, infer_shapes, int_attribute
+from qbench.graph import OPERATORS, constant_value, grid_dtype, grid_of, infer_shapes, int_attribute, op_spec
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope
@@ -16,19 +17,13 @@ from qbench.passes.effect import LOSSY, QDQ, Effect
 from qbench.passes.lowering.elementwise import (
     has_own_operator,
     is_mover,
-    lower_concat,
     lower_counted,
     lower_mover,
-    lower_pointwise,
-    lower_requantize,
     move_constant,
 )
 from qbench.passes.lowering.products import (
     is_dynamic_product,
-    lower_convolution,
     lower_dynamic_product,
-    lower_gemm,
-    lower_matrix_product,
 )
 from qbench.passes.lowering.site import ONNX_RUNTIME, Site, Target, is_quantize, operand_of
 from qbench.passes.qdq.folding import fold_quantizer
@@ -109,18 +104,17 @@ def _shape(scale: ir.Value | None) -> tuple[int, ...] | None:
 Rule = Callable[[Site, ir.Node], str | None]
 """Lowers a node and returns None, or says why it does not."""
 
+
+def _rule_named(reference: str) -> Rule:
+    """The rule that a row of ``graph.ops`` names."""
+    module, _, name = reference.partition(":")
+    found: Rule = getattr(importlib.import_module(f"qbench.passes.lowering.{module}"), name)
+    return found
+
+
 _RULES: Mapping[str, Rule] = MappingProxyType(
-    {
-        **dict.fromkeys(("Conv", "ConvTranspose"), lower_convolution),
-        "Gemm": lower_gemm,
-        "MatMul": lower_matrix_product,
-        "Concat": lower_concat,
-        **dict.fromkeys(
-            ("Add", "Mul", "AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax"), lower_pointwise
-        ),
-    }
+    {row.name: _rule_named(row.lowering) for row in OPERATORS.values() if row.lowering}
 )
-_PRODUCTS = frozenset({"Conv", "Gemm", "MatMul"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,13 +187,11 @@ def _quantize_constants(model: ir.Model) -> bool:
 
 
 def _rule(node: ir.Node) -> Rule:
-    if node.domain:
-        return lower_mover if is_mover(node) else _no_operator
-    if is_quantize(node):
-        return lower_requantize
-    if node.op_type in _PRODUCTS and is_dynamic_product(node):
+    if op_spec(node).dynamic and is_dynamic_product(node):
         return lower_dynamic_product
-    return lower_mover if is_mover(node) else _RULES.get(node.op_type, _no_operator)
+    if is_mover(node):
+        return lower_mover
+    return _no_operator if node.domain else _RULES.get(node.op_type, _no_operator)
 
 
 def _lowered(site: Site, node: ir.Node) -> str | None:

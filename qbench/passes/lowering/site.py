@@ -9,7 +9,9 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import (
+    ENGINE_DOMAIN,
     INTEGER_DOMAIN,
+    INTEGER_FORMS,
     constant_value,
     input_at,
     int_attribute,
@@ -27,8 +29,6 @@ from qbench.passes.editing import NameScope, add_constant
 # own.
 
 __all__ = ["ENGINE_DOMAIN", "INTEGER_DOMAIN", "ONNX_RUNTIME", "Target"]
-
-ENGINE_DOMAIN = "com.microsoft"
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +51,8 @@ class Target:
         return None if (domain, operator) in self.operators else f"the target has no {operator}"
 
 
-_STANDARD = ("ConvInteger", "MatMulInteger", "QLinearConv", "QLinearMatMul")
-_OF_THE_ENGINE = (
-    "MatMulIntegerToFloat",
-    "QGemm",
-    "QLinearAdd",
-    "QLinearAveragePool",
-    "QLinearConcat",
-    "QLinearGlobalAveragePool",
-    "QLinearLeakyRelu",
-    "QLinearMul",
-    "QLinearSigmoid",
-    "QLinearSoftmax",
-)
 ONNX_RUNTIME = Target(
-    frozenset([*(("", name) for name in _STANDARD), *((ENGINE_DOMAIN, name) for name in _OF_THE_ENGINE)])
+    frozenset(key for key, form in INTEGER_FORMS.items() if form.kernel and form.domain != INTEGER_DOMAIN)
 )
 """ONNX Runtime 1.31 on the CPU: whatever lowering knows."""
 

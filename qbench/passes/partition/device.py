@@ -10,7 +10,8 @@ from types import MappingProxyType
 import onnx_ir as ir
 
 from qbench.errors import InputError, unknown_name
-from qbench.graph import INTEGER_DOMAIN, OPERATORS, POINTWISE, Capabilities, Form, ZeroPoints
+from qbench.graph import INTEGER_DOMAIN, INTEGER_FORMS, OPERATORS, Capabilities, Form, Kind, ZeroPoints
+from qbench.graph import float_name as float_name_of
 from qbench.numerics import Arithmetic, get_arithmetic
 from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_MACHINES, Target
 from qbench.storage import digest_plain, plain, read_toml, value_from_table
@@ -19,17 +20,10 @@ from qbench.storage import digest_plain, plain, read_toml, value_from_table
 #
 # Conv → QLinearConv      Add → com.microsoft::QLinearAdd, qbench.integer::QLinearAdd      MaxPool → MaxPool
 
-REQUANTIZE = "Requantize"
-"""The change of a grid: a QuantizeLinear of what a DequantizeLinear gave."""
+_WITH_REALS = frozenset(form.name for form in INTEGER_FORMS.values() if form.is_scaled_behind)
+_BORDERS = frozenset(row.name for row in OPERATORS.values() if row.kind is Kind.BORDER)
 
-_GEMM = "QGemm"
-_PREFIX = "QLinear"
-_WITH_REALS = frozenset({"ConvInteger", "MatMulInteger", "MatMulIntegerToFloat"})
-_BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear", "DynamicQuantizeLinear"})
-_PICKERS = frozenset({"ReduceMax", "ReduceMin", "TopK", "Resize"})
-_BY_MULTIPLIERS = frozenset({"Abs", "Add", "Clip", "Div", "LeakyRelu", "Mul", "Neg", "PRelu", "Relu", "Sign", "Sub"})
-
-TABLES = POINTWISE - _BY_MULTIPLIERS
+TABLES = frozenset(row.name for row in OPERATORS.values() if row.table)
 """Functions of one level that a machine looks up."""
 
 
@@ -54,8 +48,7 @@ def target_of(operators: Iterable[str]) -> Target:
 @functools.cache
 def _spellings() -> Mapping[str, frozenset[tuple[str, str]]]:
     """Float name → (domain, operator) of all that counts it; movers stand for themselves."""
-    moved = {name for name, facts in OPERATORS.items() if facts.moved == (0,)} | _PICKERS
-    found: dict[str, set[tuple[str, str]]] = {name: {("", name)} for name in moved}
+    found: dict[str, set[tuple[str, str]]] = {row.name: {("", row.name)} for row in OPERATORS.values() if row.is_mover}
     for domain, operator in INTEGER_MACHINES.operators:
         if operator not in _BORDERS | _WITH_REALS:
             found.setdefault(_float_name(operator), set()).add((domain, operator))
@@ -63,7 +56,7 @@ def _spellings() -> Mapping[str, frozenset[tuple[str, str]]]:
 
 
 def _float_name(operator: str) -> str:
-    return "Gemm" if operator == _GEMM else operator.removeprefix(_PREFIX)
+    return operator if operator in _WITH_REALS else float_name_of(operator)
 
 
 # A device as one value: which operators it counts on integers, within which limits, and by which arithmetic.

@@ -8,6 +8,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import (
+    REQUANTIZE,
+    Kind,
     ZeroPoints,
     constant_value,
     infer_shapes,
@@ -16,7 +18,7 @@ from qbench.graph import (
     is_qdq,
     node_key,
     only_consumer,
-    operator_facts,
+    op_spec,
     own_copy,
 )
 from qbench.passes.canonical.cleanup import NameNodes
@@ -25,7 +27,7 @@ from qbench.passes.contract import declined
 from qbench.passes.lowering.elementwise import is_mover
 from qbench.passes.lowering.qoperator import LowerToQOperator
 from qbench.passes.lowering.site import Operand, is_quantize, operand_of, quantized_by, result_of
-from qbench.passes.partition.device import REQUANTIZE, Device, float_name
+from qbench.passes.partition.device import Device, float_name
 
 # Which nodes of a QDQ graph a device refuses, and why; what it does not refuse, lowering may still decline.
 #
@@ -33,9 +35,7 @@ from qbench.passes.partition.device import REQUANTIZE, Device, float_name
 #
 #     DQ ── Reshape ── Transpose ── Q          the Transpose reads the levels that the DQ read
 
-_PRODUCTS = frozenset({"Gemm", "MatMul"})
-_CONVOLUTIONS = frozenset({"Conv", "ConvTranspose"})
-_WINDOWS = frozenset({*_CONVOLUTIONS, "AveragePool", "MaxPool"})
+_WINDOWS = frozenset({Kind.CONVOLUTION, Kind.POOL})
 
 
 def refusals(graph: ir.Graph, device: Device) -> dict[ir.Node, str]:
@@ -62,9 +62,10 @@ def refusals(graph: ir.Graph, device: Device) -> dict[ir.Node, str]:
 def _problems(node: ir.Node, operands: list[tuple[int, Operand]], device: Device) -> Iterator[str]:
     """Every reason to refuse ``node``, the plainest first."""
     name = REQUANTIZE if is_quantize(node) else node.op_type
+    row = op_spec(node)
     if node.domain or name not in device.operators:
         yield f"the device has no {name}"
-    if name in _WINDOWS:
+    if row.kind in _WINDOWS:
         yield from _window_problems(node, device)
     if is_mover(node):
         yield from (
@@ -72,11 +73,10 @@ def _problems(node: ir.Node, operands: list[tuple[int, Operand]], device: Device
             for value in node.inputs[1:]
             if value is not None and not is_constant(value) and operand_of(value) is None
         )
-    facts = operator_facts(node)
     for index, operand in operands:
-        if facts.weight == index and operand.is_constant:
+        if row.weight == index and operand.is_constant:
             yield from _weight_problems(operand, device)
-        elif facts.bias != index and not _is_bias(operand):
+        elif row.bias != index and not _is_bias(operand):
             yield from _level_problems(operand, device)
     if is_quantize(node):
         given = quantized_by(node)
@@ -85,7 +85,7 @@ def _problems(node: ir.Node, operands: list[tuple[int, Operand]], device: Device
     result = _result(node)
     if result is not None:
         yield from _level_problems(result, device)
-    elif node.op_type in _PRODUCTS:
+    elif row.kind is Kind.MATRIX_PRODUCT:
         yield "its result is real: no QuantizeLinear alone reads it"
 
 
@@ -126,7 +126,7 @@ def _window_problems(node: ir.Node, device: Device) -> Iterator[str]:
 def _window(node: ir.Node) -> tuple[int, ...]:
     """The sides of the window of ``node``: written out, or those of its weight; () where neither is known."""
     written = ints_attribute(node, "kernel_shape")
-    if written or node.op_type not in _CONVOLUTIONS:
+    if written or op_spec(node).kind is not Kind.CONVOLUTION:
         return written
     weight = operand_of(node.inputs[1])
     levels = None if weight is None else constant_value(weight.integers)
@@ -290,7 +290,7 @@ def _is_stored(node: ir.Node, stored: set[ir.Value | None]) -> bool:
     """Whether ``node`` unpacks or moves constants alone: a weight, which is no step of anybody's."""
     if node.domain or any(value.is_graph_output() for value in node.outputs):
         return False
-    if node.op_type != "DequantizeLinear" and operator_facts(node).moved != (0,):
+    if node.op_type != "DequantizeLinear" and op_spec(node).moved != (0,):
         return False
     return all(value is None or value in stored or is_constant(value) for value in node.inputs)
 

@@ -1,8 +1,7 @@
 """Quantized models of other tools as a float graph with fixed quantization parameters."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -10,11 +9,15 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.graph import (
+    INTEGER_DOMAIN,
+    INTEGER_FORMS,
+    IntegerForm,
     Pin,
     PinKind,
     clip_of_levels,
     constant_value,
     float_attribute,
+    float_name,
     grid_of,
     input_at,
     int_attribute,
@@ -22,7 +25,7 @@ from qbench.graph import (
     is_pinned,
     node_key,
     only_consumer,
-    operator_facts,
+    op_spec,
     origin_of,
     pin_of,
     pin_value,
@@ -277,7 +280,7 @@ def _same_dynamic(node: ir.Node, twin: _Twin) -> bool:
 
 def _moves(node: ir.Node) -> bool:
     """Whether ``node`` gives integers of its first input and nothing else; Pad mixes a constant in."""
-    return node.op_type != "Pad" and operator_facts(node).moved == (0,)
+    return node.op_type != "Pad" and op_spec(node).moved == (0,)
 
 
 # Putting Q, DQ and float operators in the place of an integer operator, under names that people recognise.
@@ -396,41 +399,6 @@ _ENGINE_ATTRIBUTES = ("channels_last", "opset")
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """How an integer operator lists its inputs.
-
-    Args:
-        operator: the float operator of ONNX.
-        operands: (integers, scale, zero point) of each real operand, by index; a single index is passed as it is.
-        result: (scale, zero point) of the result; None: it is real.
-        bias: index of the int32 bias, at the product of the scales of the first two operands.
-    """
-
-    operator: str
-    operands: tuple[tuple[int, ...], ...]
-    result: tuple[int, int] | None
-    bias: int | None = None
-
-
-_TWO = ((0, 1, 2), (3, 4, 5))
-_ONE = ((0, 1, 2),)
-_LAYOUTS: Mapping[tuple[str, str], Layout] = MappingProxyType(
-    {
-        ("", "QLinearConv"): Layout("Conv", _TWO, (6, 7), bias=8),
-        ("", "QLinearMatMul"): Layout("MatMul", _TWO, (6, 7)),
-        (_MICROSOFT, "QGemm"): Layout("Gemm", _TWO, (7, 8), bias=6),
-        (_MICROSOFT, "QLinearAdd"): Layout("Add", _TWO, (6, 7)),
-        (_MICROSOFT, "QLinearMul"): Layout("Mul", _TWO, (6, 7)),
-        (_MICROSOFT, "QLinearWhere"): Layout("Where", ((0,), (1, 2, 3), (4, 5, 6)), (7, 8)),
-        **{
-            (_MICROSOFT, f"QLinear{operator}"): Layout(operator, _ONE, (3, 4))
-            for operator in ("AveragePool", "GlobalAveragePool", "LeakyRelu", "Sigmoid", "Softmax")
-        },
-    }
-)
-
-
-@dataclass(frozen=True, slots=True)
 class RaiseOperators:
     """Requires: constants are initializers. Ensures: of the operators above only those are left that cannot be raised.
 
@@ -450,11 +418,14 @@ class RaiseOperators:
         return sum(_raised(node, writer) for node in nodes) > 0
 
 
-def _layout(node: ir.Node) -> Layout | None:
-    if (node.domain, node.op_type) == (_MICROSOFT, "QLinearConcat"):
+def _layout(node: ir.Node) -> IntegerForm | None:
+    form = INTEGER_FORMS.get((node.domain, node.op_type))
+    if form is None or form.domain == INTEGER_DOMAIN:
+        return None
+    if form.name == "QLinearConcat":
         triples = tuple((i, i + 1, i + 2) for i in range(2, len(node.inputs), 3))
-        return Layout("Concat", triples, (0, 1))
-    return _LAYOUTS.get((node.domain, node.op_type))
+        return replace(form, operands=triples, result=(0, 1))
+    return form if form.result is not None else None
 
 
 def _raised(node: ir.Node, writer: PairWriter) -> bool:
@@ -476,7 +447,7 @@ def _raised(node: ir.Node, writer: PairWriter) -> bool:
     if bias is not None:
         operands.append(_dequantized_bias(node, bias, layout, writer))
     attributes = [a for key, a in node.attributes.items() if key not in _ENGINE_ATTRIBUTES]
-    real = writer.before(node, layout.operator, operands, attributes, name=name)
+    real = writer.before(node, float_name(layout.name), operands, attributes, name=name)
     if layout.result is None or input_at(node, layout.result[0]) is None:
         writer.take_place(node, real)
         return True
@@ -495,13 +466,13 @@ def _plain(node: ir.Node) -> bool:
     return True
 
 
-def _constant_parameters(node: ir.Node, layout: Layout) -> bool:
+def _constant_parameters(node: ir.Node, layout: IntegerForm) -> bool:
     places = [place for operand in layout.operands for place in operand[1:]] + list(layout.result or ())
     given = [value for value in (input_at(node, place) for place in places) if value is not None]
     return all(constant_value(value) is not None for value in given)
 
 
-def _axis(node: ir.Node, layout: Layout, position: int) -> int | None:
+def _axis(node: ir.Node, layout: IntegerForm, position: int) -> int | None:
     """The axis of many scales, None for a single one, -1 where they do not run over output channels."""
     places = layout.operands[position]
     scale = constant_value(input_at(node, places[1])) if len(places) > 1 else None
@@ -511,7 +482,7 @@ def _axis(node: ir.Node, layout: Layout, position: int) -> int | None:
     rank = None if weight is None or weight.shape is None else len(weight.shape)
     if position != 1 or scale.ndim != 1:
         return -1
-    match layout.operator:
+    match float_name(layout.name):
         case "Conv":
             return 0
         case "Gemm":
@@ -522,7 +493,7 @@ def _axis(node: ir.Node, layout: Layout, position: int) -> int | None:
             return -1
 
 
-def _dequantized_bias(node: ir.Node, bias: ir.Value, layout: Layout, writer: PairWriter) -> ir.Value:
+def _dequantized_bias(node: ir.Node, bias: ir.Value, layout: IntegerForm, writer: PairWriter) -> ir.Value:
     """DQ of an int32 bias: float32(s_x · s_w), times alpha in a QGemm, which has the bias inside its bracket."""
     scales = [constant_value(input_at(node, places[1])) for places in layout.operands]
     assert scales[0] is not None

@@ -11,8 +11,9 @@ from qbench.graph import (
     constant_value,
     float_attribute,
     grid_of,
+    input_at,
     only_consumer,
-    operator_facts,
+    op_spec,
     origin_of,
     set_origin,
     weight_channel_axis,
@@ -24,7 +25,6 @@ from qbench.passes.levels.border import border_of
 
 _LIMIT = 2.0**30
 """Of a bias in an accumulator of 32 bits, so that the products have room beside it."""
-_PRODUCTS = frozenset({"Conv", "ConvTranspose", "Gemm"})
 
 Array = npt.NDArray[Any]
 
@@ -46,7 +46,7 @@ class FuseBias:
         return sum(self._fused(node, values, nodes) for node in list(model.graph)) > 0
 
     def _fused(self, product: ir.Node, values: NameScope, nodes: NameScope) -> bool:
-        if product.domain or product.op_type not in _PRODUCTS or (len(product.inputs) > 2 and product.inputs[2]):
+        if product.domain or op_spec(product).bias is None or input_at(product, 2) is not None:
             return False
         added = only_consumer(product.outputs[0])
         if added is None or added.domain or added.op_type != "Add":
@@ -147,7 +147,7 @@ def _write(
     set_origin(bias, origin_of(product))
     graph.insert_before(product, bias)
     product.resize_inputs(3)
-    product.replace_input_with(operator_facts(product).bias or 2, bias.outputs[0])
+    product.replace_input_with(op_spec(product).bias or 2, bias.outputs[0])
     result, total = product.outputs[0], added.outputs[0]
     name, total.name = total.name, None
     total.replace_all_uses_with(result, replace_graph_outputs=True)

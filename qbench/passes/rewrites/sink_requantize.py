@@ -8,15 +8,7 @@ from typing import ClassVar
 import numpy as np
 import onnx_ir as ir
 
-from qbench.graph import (
-    int_attribute,
-    ints_attribute,
-    only_consumer,
-    operator_facts,
-    origin_of,
-    set_origin,
-    word_attribute,
-)
+from qbench.graph import int_attribute, ints_attribute, only_consumer, op_spec, origin_of, set_origin, word_attribute
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import EXACT, Effect
@@ -25,7 +17,6 @@ from qbench.passes.levels.requantize import Requantize, both_limits, can_merge, 
 from qbench.passes.levels.tables import Difference, Stop, all_levels, brought
 
 _COPYING = frozenset({"Expand", "Tile"})
-_MAXIMA = frozenset({"GlobalMaxPool", "MaxPool"})
 _NONE = Difference(0, 0, 0, "")
 
 
@@ -141,7 +132,7 @@ def _waiting(last: ir.Node) -> Border | None:
 
 
 def _moves(node: ir.Node) -> bool:
-    return operator_facts(node).moved == (0,)
+    return op_spec(node).moved == (0,)
 
 
 def _joins(node: ir.Node) -> bool:
@@ -169,7 +160,7 @@ def _hindrance(below: ir.Node, site: Requantize, machines: tuple[str, ...]) -> s
         return f"'{below.name}' copies, and every copy would be requantized"
     if below.op_type == "Pad" and word_attribute(below, "mode", "constant") == "constant":
         return f"'{below.name}' pads with a number that is not requantized"
-    if below.op_type in _MAXIMA:
+    if op_spec(below).is_max_pool:
         if not _is_monotone(site.start, site.stop, machines):
             return "a higher level becomes a lower one"
         if not _every_window_reads(below):
