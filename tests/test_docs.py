@@ -240,7 +240,7 @@ def test_the_tolerance_and_the_entry_that_are_shown_are_some():
 
 def test_the_layers_that_are_drawn_are_the_contract():
     contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
-    drawn = re.search(r"^plugin \| cli → .*?(?=\n```)", text("architecture.md"), flags=re.MULTILINE | re.DOTALL)
+    drawn = re.search(r"^cli → plugin → .*?(?=\n```)", text("architecture.md"), flags=re.MULTILINE | re.DOTALL)
     assert [layer.strip() for layer in re.split(r"\s*→\s*", drawn.group())] == contract["layers"]
 
 

@@ -50,6 +50,11 @@ def hinted(texts: Sequence[str]) -> Iterator[None]:
         raise InputError(error.doing, found=error.found, expected=error.expected, remedy=remedy) from error
 
 
+def with_hint(sentence: str, texts: Sequence[str]) -> str:
+    """``sentence`` of an error as ``hinted`` ends it."""
+    return f"{sentence} {HINT}" if not texts and re.search(f"found {_UNKNOWN.pattern}", sentence) else sentence
+
+
 def _named(text: str) -> Extension:
     doing = f"Reading --extension '{text}'"
     if not _FORM.fullmatch(text):

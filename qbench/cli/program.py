@@ -27,7 +27,7 @@ from qbench.cli import (
     profile_model,
     quantize_file,
     rewrite_model,
-    run_suite,
+    run,
     try_optimizers,
 )
 from qbench.cli.command import Command, ExitCode, Parser, count_from_one
@@ -38,7 +38,7 @@ from qbench.storage import neutral_text
 
 COMMANDS: tuple[Command, ...] = (
     list_names.COMMAND,
-    run_suite.COMMAND,
+    run.COMMAND,
     evaluate_model.COMMAND,
     profile_model.COMMAND,
     quantize_file.COMMAND,

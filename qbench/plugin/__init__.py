@@ -16,6 +16,19 @@ from qbench.lazy import loaded_whole
 if TYPE_CHECKING:
     from qbench.plugin.collecting import SuiteFile
     from qbench.plugin.python_tests import QbenchCell
+    from qbench.plugin.suite_run import Progress as Progress
+    from qbench.plugin.suite_run import SuiteRun as SuiteRun
+    from qbench.plugin.suite_run import run_suite as run_suite
+
+
+def __getattr__(name: str) -> Any:  # noqa: ANN401
+    """What other programs take from here, loaded on first use."""
+    if name != "run_suite":
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    from qbench.plugin.suite_run import run_suite
+
+    return run_suite
+
 
 _SUFFIX = ".qbench.toml"
 

@@ -22,14 +22,14 @@ _STOPPED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
 
 
 class Controller:
-    """Hooks of the controlling process."""
+    """Hooks of the controlling process; ``recorder`` holds its runs, ``said`` what its end has to say."""
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self._config = config
         self._options = options
-        self._recorder: Recorder | None = None
+        self.recorder: Recorder | None = None
         self._crashes: list[str] = []
-        self._said: list[str] = []
+        self.said: list[str] = []
         self._pace: PaceTeller | None = None
         self._is_guarded = False
         if options.select or options.shard:
@@ -69,12 +69,12 @@ class Controller:
         """Write the record down, whatever comes after it."""
         if not hasattr(report, "qbench_suite") and not died_in(report):
             return
-        if self._recorder is None:
+        if self.recorder is None:
             with loaded_whole():
                 from qbench.plugin.recording import Recorder
 
-            self._recorder = Recorder(self._config, self._options)
-        self._recorder.receive(report)
+            self.recorder = Recorder(self._config, self._options)
+        self.recorder.receive(report)
         if self._pace is not None and report.when == "call":
             self._pace.finish(report.nodeid)
 
@@ -87,7 +87,7 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
         """End the run files, accept, draw reports; what could not be written, or a rule that is idle, is red."""
-        if self._recorder is None:
+        if self.recorder is None:
             if self._options.prune:
                 self._prune_unmeasured(session, whole=exitstatus == pytest.ExitCode.OK)
             return
@@ -96,22 +96,22 @@ class Controller:
             with loaded_whole():
                 from qbench.plugin.ending import finish
 
-            self._said = finish(self._recorder, session, int(exitstatus), self._crashes, stopped=stopped)
+            self.said = finish(self.recorder, session, int(exitstatus), self._crashes, stopped=stopped)
         except KeyboardInterrupt:  # pytest takes none here
             pytest.exit("interrupted while the results were written", returncode=int(pytest.ExitCode.INTERRUPTED))
-        if self._recorder.problems and session.exitstatus == pytest.ExitCode.OK:
+        if self.recorder.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what was found, and where it is kept."""
-        if self._recorder is not None:
+        if self.recorder is not None:
             from qbench.plugin.summary import print_summary
 
-            print_summary(self._recorder, self._said, terminalreporter)
-        elif self._said:
+            print_summary(self.recorder, self.said, terminalreporter)
+        elif self.said:
             from qbench.plugin.summary import write_line
 
-            for line in self._said:
+            for line in self.said:
                 write_line(terminalreporter, line)
 
     def _end_like_interrupted(self) -> None:
@@ -138,12 +138,12 @@ class Controller:
         from qbench.plugin.tags import collected_tags
 
         if not whole:
-            self._said = ["Nothing was pruned: collecting did not end well."]
+            self.said = ["Nothing was pruned: collecting did not end well."]
             return
         try:
-            self._said = prune(session, [tag.file for tag in collected_tags(self._config)])
+            self.said = prune(session, [tag.file for tag in collected_tags(self._config)])
         except QbenchError as error:
-            self._said = [f"qbench: {error}"]
+            self.said = [f"qbench: {error}"]
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -63,7 +63,7 @@ class CellItem(pytest.Item):
         if isinstance(excinfo.value, OSError | MemoryError):
             return str(refused_by_system(f"Measuring {self.planned.cell}", excinfo.value))
         excinfo.traceback = excinfo.traceback.cut(path=__file__)
-        chosen = self.config.getoption("tbstyle")
+        chosen = self.config.getoption("tbstyle", "auto")
         return excinfo.getrepr(style="short" if chosen == "auto" else chosen)
 
     def reportinfo(self) -> tuple[str, int, str]:

@@ -113,7 +113,8 @@ def test_a_history_that_cannot_be_made_is_found_before_anything_is_measured(acce
     Path("reports").write_text("a file where a folder should be")
     code, out, err = qbench("run", SUITE)
     assert (code, out) == (2, "")
-    assert "Writing the run file" in err
+    assert "Writing the history folder" in err
+    assert "--history" in err
 
 
 def test_ctrl_c_keeps_what_was_measured(accepted, shapes_package):

@@ -1,0 +1,213 @@
+"""``qbench run``: the cells of a suite as pytest measures and judges them, with progress and exit codes of its own."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.draw_report import KINDS, declare_output
+from qbench.cli.history_files import declare_history
+from qbench.cli.named_extensions import declare_extensions, named_extensions, with_hint
+from qbench.cli.printing import complain, print_json, print_tones, put, say
+from qbench.errors import InputError
+from qbench.storage import neutral_line
+
+if TYPE_CHECKING:
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
+
+    from qbench.plugin import Progress, SuiteRun
+    from qbench.reporting import Pace
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench run``."""
+    parser.add_argument("suite", metavar="SUITE", help="a suite file, suites/<name>.qbench.toml")
+    parser.add_argument(
+        "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
+    )
+    parser.add_argument("--shard", metavar="I/N", default="", help="the models of the I-th of N equal machines only")
+    declare_extensions(parser)
+    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--limit", metavar="N", type=int, help="at most N samples of each data set; never accepted")
+    declare_history(parser)
+    parser.add_argument("--report", action="append", choices=KINDS, default=[], help="write a report; repeatable")
+    declare_output(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Run, remember, report; INCOMPLETE after Ctrl-C, with everything kept that was measured.
+
+    Raises:
+        QbenchError: the suite is wrong, nothing is selected, or the history cannot be written.
+    """
+    from qbench.plugin import run_suite
+    from qbench.suite import Selection, Shard
+
+    Selection.parse(arguments.select)
+    Shard.parse(arguments.shard)
+    if arguments.limit is not None and arguments.limit < 1:
+        raise InputError(
+            "Reading --limit",
+            found=str(arguments.limit),
+            expected="a whole number from 1",
+            remedy="Correct the option.",
+        )
+    suite = Path(arguments.suite).absolute()
+    os.stat(suite)  # whose error is one sentence
+    extensions = named_extensions(arguments.extension)
+    progress = partial(_progress, history=Path(arguments.history))
+    done = run_suite(suite, _options(arguments), extensions, progress, Path.cwd())
+    for sentence in done.refused:
+        say(with_hint(_in_our_options(sentence), arguments.extension))
+    if done.refused:
+        return ExitCode.USAGE
+    if done.is_broken:
+        return ExitCode.GATE_FAILED
+    if done.is_empty:
+        return _nothing_selected(arguments, done)
+    if done.run is None:
+        return ExitCode.INCOMPLETE
+    return _finished(arguments, done)
+
+
+def _options(arguments: argparse.Namespace) -> list[str]:
+    """The same wishes in pytest's words; a red cell is not localized, as ``qbench localize`` does that."""
+    given = {
+        "select": arguments.select,
+        "shard": arguments.shard,
+        "baselines": arguments.baselines,
+        "cache": arguments.cache and str(Path(arguments.cache).absolute()),
+        "limit": arguments.limit,
+        "history": arguments.history,
+        "reports": arguments.output,
+        "localize": 0,
+    }
+    options = [f"--qbench-{name}={value}" for name, value in given.items() if value not in (None, "")]
+    return [*options, *(f"--qbench-report={kind}" for kind in arguments.report)]
+
+
+def _in_our_options(sentence: str) -> str:
+    """``sentence`` of the plugin, with the options as this verb calls them."""
+    return sentence.replace("--qbench-reports", "--output").replace("--qbench-", "--")
+
+
+def _nothing_selected(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
+    if done.planned and arguments.shard:
+        say(f"nothing to run: no model that is selected falls to shard {arguments.shard}")
+        return ExitCode.FINE
+    raise InputError(
+        f"Running '{arguments.suite}'",
+        found=f"no cell that '{arguments.select}' selects among {done.planned}" if done.planned else "no cells",
+        expected="at least one",
+        remedy="Correct the selection; 'qbench doctor' lists what a suite holds.",
+    )
+
+
+def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
+    """Print what was found; the exit code."""
+    run = done.run
+    assert run is not None
+    path = os.path.relpath(run.path) if run.path else ""
+    for sentence in done.problems:
+        say(sentence)
+    if done.is_interrupted:
+        say(f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in {path}")
+    code = ExitCode.INCOMPLETE if done.is_interrupted else ExitCode.GATE_FAILED if done.code else ExitCode.FINE
+    if arguments.json:
+        print_json({"run": run.id, "path": path, "exit_code": int(code), "cells": list(run.cells)})
+    else:
+        from qbench.reporting import styled_lines
+
+        print_tones(lambda width, unicode: styled_lines(run, width, unicode=unicode))
+        put(f"run file: {path}")
+    for sentence in done.said:
+        say(sentence)
+    return code
+
+
+@contextmanager
+def _progress(cells: Sequence[str], history: Path) -> "Iterator[Progress]":
+    """What shows the progress over ``cells``, ``suite::model::backend+schema[+variant]``, here.
+
+    Args:
+        history: of run files that tell how long the cells took before.
+    """
+    total = len(cells)
+    if not sys.stderr.isatty():
+        yield _Log(total)
+        return
+    from qbench.reporting import Pace, last_seconds
+
+    pace = Pace(cells, last_seconds(history), started=time.monotonic())
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as RichProgress
+
+    words = (TextColumn("{task.fields[left]}"), TextColumn("{task.description}", markup=False))
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), *words)
+    with RichProgress(*columns, console=Console(stderr=True), transient=True) as bar:
+        yield _Bar(bar, bar.add_task("", total=total, left=""), pace)
+
+
+class _Log:
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+
+    def begin(self, cell: str) -> None:
+        """Nothing: a log wants results."""
+
+    def end(self, line: Mapping[str, Any], *, is_red: bool) -> None:
+        """One line."""
+        del is_red
+        self._done += 1
+        complain(f"[{self._done}/{self._total}] {_line_text(line)}")
+
+
+class _Bar:
+    def __init__(self, bar: "RichProgress", task: "TaskID", pace: "Pace") -> None:
+        self._bar = bar
+        self._task = task
+        self._pace = pace
+
+    def begin(self, cell: str) -> None:
+        """Name the cell at work, and say how long all of them will still take."""
+        from qbench.reporting import left_text
+
+        self._bar.update(self._task, description=neutral_line(cell), left=left_text(self._pace.left(time.monotonic())))
+
+    def end(self, line: Mapping[str, Any], *, is_red: bool) -> None:
+        """Advance; what is red is said at once, above the bar."""
+        self._bar.advance(self._task)
+        self._pace.finish("::".join((line["suite"], _cell_text(line))))
+        if is_red:
+            self._bar.console.print(neutral_line(_line_text(line)), style="red", markup=False, highlight=False)
+
+
+def _line_text(line: Mapping[str, Any]) -> str:
+    """A ``cell`` line of a run file as one line for people."""
+    return f"{line['outcome']:11} {_cell_text(line)}  {line['headline']}"
+
+
+def _cell_text(line: Mapping[str, Any]) -> str:
+    """``model::backend+schema[+variant]`` of a ``cell`` line."""
+    slug = "+".join(filter(None, (line["backend"], line["schema"], line["variant"])))
+    return f"{line['model']}::{slug}"
+
+
+COMMAND = Command(
+    name="run",
+    summary="measure and judge the cells of a suite, by pytest",
+    example="qbench run suites/smoke.qbench.toml --select 'backend=ort-*' --report html",
+    declare=declare,
+    execute=execute,
+)
