@@ -16,6 +16,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+import msgspec
 from two_years import row, timed, write_baselines, write_history
 
 from qbench.reporting import WINDOW, build_reports, html_pages, newest_comparison, read_memory, recent_runs
@@ -53,12 +54,12 @@ def measure_pages(folder: Path, baselines: Path) -> None:
     doubled = [
         replace(
             run,
-            cells=(*run.cells, *({**line, "model": twin(line["model"])} for line in run.cells)),
+            cells=(*run.cells, *(msgspec.structs.replace(record, model=twin(record.model)) for record in run.cells)),
         )
         for run in runs
     ]
     compared = {"nightly": newest_comparison(doubled)}
-    for model in {line["model"] for line in runs[-1].cells}:
+    for model in {record.model for record in runs[-1].cells}:
         known = load_baseline(baseline_path(baselines, "nightly", model))
         save_baseline(baseline_path(baselines, "nightly", twin(model)), replace(known, model=twin(model)))
     memory = read_memory(doubled, baselines, folder / ANNOTATIONS_FILE)

@@ -30,7 +30,7 @@ from typing import Any
 from qbench.host import first_parents
 from qbench.storage import digest_plain
 from qbench.suite import Bench, Extent, Settings, approve_run, describe_start, expand, gather, load_suite
-from qbench.tracking import Accepting, Scope, measurement_of_line
+from qbench.tracking import Accepting, Scope
 
 COMMITS = 120
 OUTLIERS_TOO, SHORTER = 12, 24
@@ -123,11 +123,11 @@ def measure(project: Path, machine: str, accepting: Accepting | None = None) -> 
         accepting=accepting,
     )
     bench = Bench(suite, catalogues, settings)
-    found = [(planned, bench.run(planned).line) for planned in expand(suite, catalogues)]
+    found = [(planned, bench.run(planned).record) for planned in expand(suite, catalogues)]
     if accepting is not None:
-        measured = [(planned, measurement_of_line(line)) for planned, line in found]
+        measured = [(planned, record.measurement()) for planned, record in found]
         approve_run(bench, [(planned, one) for planned, one in measured if one is not None])
-    return [line for _, line in found]
+    return [record.line() for _, record in found]
 
 
 def live(project: Path) -> tuple[str, ...]:

@@ -104,12 +104,12 @@ def _measured(run: "Run", pattern: str) -> "Mapping[str, list[Measurement]]":
     Raises:
         IncompleteError: the run is not whole. InputError: the pattern matches no measured cell.
     """
-    from qbench.tracking import demand_whole, measurement_of_line
+    from qbench.tracking import demand_whole
 
     demand_whole(run)
     found: dict[str, list[Measurement]] = {}
-    for line in run.cells:
-        measurement = measurement_of_line(line)
+    for record in run.cells:
+        measurement = record.measurement()
         if measurement is not None and fnmatch.fnmatchcase(str(measurement.cell), pattern):
             found.setdefault(measurement.cell.model, []).append(measurement)
     if not found:

@@ -123,7 +123,7 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
         say(f"interrupted; {len(run.cells)} of {run.header['selected']} cells are kept in {path}")
     code = ExitCode.INCOMPLETE if done.is_interrupted else ExitCode.GATE_FAILED if done.code else ExitCode.FINE
     if arguments.json:
-        print_json({"run": run.id, "path": path, "exit_code": int(code), "cells": list(run.cells)})
+        print_json({"run": run.id, "path": path, "exit_code": int(code), "cells": [one.line() for one in run.cells]})
     else:
         from qbench.reporting import styled_lines
 

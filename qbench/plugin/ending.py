@@ -24,7 +24,7 @@ from qbench.reporting import (
     write_reports,
 )
 from qbench.suite import approve_run, load_suite, outgrown_entry_errors
-from qbench.tracking import ANNOTATIONS_FILE, Acceptance, accepted_lines, measurement_of_line
+from qbench.tracking import ANNOTATIONS_FILE, Acceptance, accepted_lines
 
 LISTED = 12
 """Accepted cells of a model that are listed one by one; the diff of the baseline shows them all."""
@@ -68,7 +68,7 @@ def empty_sentence(recorder: Recorder, run: OpenRun) -> str:
     written, since a run file holds no paths of its machine.
     """
     folder = recorder.options.baselines
-    wanted = not recorder.options.accepts and any(cell.get("outcome") == "missing" for cell in run.cells)
+    wanted = not recorder.options.accepts and any(cell.outcome == "missing" for cell in run.cells)
     if not wanted or any(folder.glob("*/*.json")):
         return ""
     return f"no baseline in '{folder}' (root folder of pytest: '{recorder.config.rootpath}')"
@@ -154,7 +154,7 @@ def _prune(run: OpenRun, session: pytest.Session) -> list[str]:
 
 
 def _measurements(run: OpenRun) -> list[Measurement]:
-    return [m for m in map(measurement_of_line, run.cells) if m is not None]
+    return [m for m in (record.measurement() for record in run.cells) if m is not None]
 
 
 def _told(model: str, change: Acceptance) -> list[str]:

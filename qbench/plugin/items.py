@@ -92,8 +92,9 @@ def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:
     record: dict[str, Any] = plain(line)
     if item.config.getoption("xmlpath", None):  # pytest's --junitxml
         from qbench.reporting import cell_facts
+        from qbench.tracking import record_of_line
 
-        item.user_properties.extend(cell_facts(record).items())
+        item.user_properties.extend(cell_facts(record_of_line(record)).items())
     return record
 
 

@@ -16,7 +16,7 @@ from qbench.plugin.options import Options
 from qbench.plugin.tags import died_in
 
 if TYPE_CHECKING:
-    from qbench.tracking import Run, RunWriter
+    from qbench.tracking import CellRecord, Run, RunWriter
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class OpenRun:
     header: dict[str, Any]
     environment: dict[str, Any]
     writer: "RunWriter | None"
-    cells: list[dict[str, Any]] = field(default_factory=list)
+    cells: list["CellRecord"] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     finished: set[str] = field(default_factory=set)
@@ -80,9 +80,15 @@ class Recorder:
         if facts["is_cell"] and (record is not None or report.when == "teardown"):
             run.finished.add(report.nodeid)  # before it is written: an interrupt may come at any line
         if record is not None:
-            run.cells.append(record)
-            self._write(run, record)
+            self._take_cell(run, record)
         self._take_finding(run, getattr(report, "qbench_finding", None))
+
+    def _take_cell(self, run: OpenRun, line: dict[str, Any]) -> None:
+        """Write the line of a cell as it is: a hook may have added to it."""
+        from qbench.tracking import record_of_line
+
+        run.cells.append(record_of_line(line))
+        self._write(run, line)
 
     def _take_finding(self, run: OpenRun, finding: dict[str, Any] | None) -> None:
         """Write a finding down, and what repairs the cell beside the reports."""
@@ -130,7 +136,7 @@ class Recorder:
 
         A machine without a package index would skip every cell, and end in green.
         """
-        if not run.cells or not all(cell.get("unfetched") for cell in run.cells):
+        if not run.cells or not all(cell.unfetched for cell in run.cells):
             return 0
         sentence = f"not one of the {len(run.cells)} cells of '{run.facts['suite']}' could get its packages"
         self.note(run, sentence)
@@ -191,8 +197,7 @@ class Recorder:
             return  # not one cell of the suite was ever finished: there is no file to write to
         record = {**line, "suite": run.facts["suite"], "headline": "the worker process died while running it"}
         run.finished.add(report.nodeid)
-        run.cells.append(record)
-        self._write(run, record)
+        self._take_cell(run, record)
 
     def note(self, run: OpenRun, text: str) -> None:
         """Write a sentence about ``run`` into its file."""

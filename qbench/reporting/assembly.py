@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 from qbench.judging import FP32, IDEAL, Cell, LossParts, benjamini_hochberg, loss_midp, parts_of_counts
 from qbench.number_text import rough_percent, thousands
@@ -17,20 +16,21 @@ from qbench.reporting.timeline import Trend
 from qbench.reporting.trends import group_steps, trend_of
 from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView, read_cells, read_run
 from qbench.tracking import (
+    TREND_KEYS,
     AcceptedLevel,
     AcceptedLevels,
     Annotation,
+    CellRecord,
+    MetricRecord,
     Regression,
     Run,
     accepted_levels,
     baseline_path,
-    cell_of_line,
     find_alerts,
     find_baseline,
     group_alerts,
     load_annotations,
     main_line,
-    metrics_of_line,
     trend_series,
 )
 
@@ -211,8 +211,8 @@ def read_memory(
         StoreError: a baseline or the annotations cannot be read.
     """
     accepted: dict[tuple[Cell, str, str], AcceptedLevel] = {}
-    classes = {str(line.get("environment_class", "")) for run in runs for line in run.cells} - {""}
-    for suite, model in sorted({(run.suite, str(line["model"])) for run in runs for line in run.cells}):
+    classes = {record.environment_class for run in runs for record in run.cells} - {""}
+    for suite, model in sorted({(run.suite, record.model) for run in runs for record in run.cells}):
         path = baseline_path(baselines, suite, model)
         stored, groups = find_baseline(path), equivalents.get(suite, ())
         if stored is not None:
@@ -235,13 +235,12 @@ def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
     Nine series in ten never move; a series that stands still has one level, hence no step, and where that is the
     accepted one, no slide.
     """
-    before: dict[Cell, Mapping[str, Any]] = {}
+    before: dict[Cell, Mapping[str, MetricRecord]] = {}
     moving: dict[Cell, set[str]] = {}
     compared: set[tuple[Cell, str]] = set()
-    lines = [[(cell_of_line(line), line) for line in run.cells] for run in runs]
-    for of_run in lines:
-        for cell, line in of_run:
-            metrics, environment = metrics_of_line(line), str(line.get("environment_class", ""))
+    for run in runs:
+        for record in run.cells:
+            cell, metrics, environment = record.cell, record.metrics, record.environment_class
             if (cell, environment) not in compared:
                 compared.add((cell, environment))
                 moving.setdefault(cell, set()).update(_off(cell, environment, metrics, accepted))
@@ -251,26 +250,23 @@ def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
                 moving.setdefault(cell, set()).update(moved)
                 before[cell] = {**known, **metrics}
     return [
-        replace(run, cells=tuple(_thinned(line, moving[cell]) for cell, line in of_run if moving[cell]))
-        for run, of_run in zip(runs, lines, strict=True)
+        replace(run, cells=tuple(_thinned(one, moving[one.cell]) for one in run.cells if moving[one.cell]))
+        for run in runs
     ]
 
 
-def _off(cell: Cell, environment: str, metrics: Mapping[str, Any], accepted: AcceptedLevels) -> Iterator[str]:
+def _off(cell: Cell, environment: str, metrics: Mapping[str, MetricRecord], accepted: AcceptedLevels) -> Iterator[str]:
     """The metrics of ``cell`` that are not what was accepted for them."""
     for metric, counts in metrics.items():
         level = accepted.get((cell, metric, environment))
-        if level is not None and counts.get("hits") != level.hits:
+        if level is not None and counts.hits != level.hits:
             yield metric
 
 
-def _thinned(line: Mapping[str, Any], metrics: set[str]) -> Mapping[str, Any]:
-    """What ``trend_series`` reads of ``line``, with these ``metrics`` alone."""
-    kept = {name: counts for name, counts in metrics_of_line(line).items() if name in metrics}
-    return {**{key: line[key] for key in _READ if key in line}, "metrics": kept}
-
-
-_READ = ("suite", "model", "backend", "schema", "variant", "environment_class", "digests")
+def _thinned(record: CellRecord, metrics: set[str]) -> CellRecord:
+    """What ``trend_series`` reads of ``record``, with these ``metrics`` alone."""
+    kept = {name: metric for name, metric in record.metrics.items() if name in metrics}
+    return CellRecord(**{name: getattr(record, name) for name in TREND_KEYS} | {"metrics": kept})
 
 
 # Runs → Report: the newest run of a suite, read beside the runs before it.

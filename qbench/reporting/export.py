@@ -4,14 +4,13 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any
 from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from qbench.errors import unknown_name
 from qbench.judging import Outcome, paired_interval
 from qbench.storage import csv_text as table_text
 from qbench.storage import neutral_json, neutral_text
-from qbench.tracking import MetricRow, Nature, Run, metric_rows, metrics_of_line, nature_of
+from qbench.tracking import CellRecord, MetricRecord, MetricRow, Run, metric_rows
 
 # One row a metric of each measured cell of each run, as CSV (RFC 4180) or as a JSON array of objects.
 
@@ -80,17 +79,11 @@ def bencher_text(runs: Iterable[Run]) -> Iterator[str]:
     yield neutral_json(found)
 
 
-def _measured(runs: Iterable[Run]) -> Iterator[tuple[MetricRow, Nature]]:
+def _measured(runs: Iterable[Run]) -> Iterator[tuple[MetricRow, MetricRecord]]:
     """(row, what its numbers are) of each metric of each cell."""
     for run in runs:
-        facts: dict[tuple[str, str, str, str, str, str], Any] = {}
-        for line in run.cells:
-            suite, model, backend, schema, variant = (str(line.get(axis, "")) for axis in _AXES)
-            for metric, table in metrics_of_line(line).items():
-                facts[suite, model, backend, schema, variant, metric] = table
-        for row in metric_rows([run]):
-            table = facts[row.suite, row.model, row.backend, row.schema, row.variant, row.metric]
-            yield row, nature_of(table)
+        metrics = (metric for record in run.cells for _, metric in record.counted())
+        yield from zip(metric_rows([run]), metrics, strict=True)
 
 
 def _name(row: MetricRow) -> str:
@@ -98,24 +91,24 @@ def _name(row: MetricRow) -> str:
     return f"{row.suite}/{row.model}::{slug}"
 
 
-def _is_share(row: MetricRow, nature: Nature) -> bool:
+def _is_share(row: MetricRow, nature: MetricRecord) -> bool:
     """Whether losses and gains tell all of it, and make sense."""
     return nature.proportion and row.n == row.out_of and row.losses + row.gains <= row.n
 
 
-def _drop(row: MetricRow, nature: Nature) -> float:
+def _drop(row: MetricRow, nature: MetricRecord) -> float:
     """How much worse than fp32 it is; of a distance, how far away."""
     before = 0 if nature.is_distance else row.reference_hits
     worse = row.hits - before if nature.lower_is_better else before - row.hits
     return worse / row.out_of
 
 
-def _counted(row: MetricRow, nature: Nature) -> str:
+def _counted(row: MetricRow, nature: MetricRecord) -> str:
     told = f"{row.hits} of {row.out_of}"
     return told if nature.is_distance else f"{told}, fp32 {row.reference_hits}"
 
 
-def _shown(value: float, nature: Nature) -> float:
+def _shown(value: float, nature: MetricRecord) -> float:
     """``value`` in its unit, to six places; nothing is less than nothing: not -0.0, which rounding leaves."""
     return round(100 * value if nature.unit == "%" else value, 6) + 0.0
 
@@ -144,7 +137,7 @@ def _suite(root: Element, run: Run) -> None:
     suite = SubElement(root, "testsuite", name=_legal(run.suite), timestamp=_legal(run.header.get("started", "")))
     told = {"run": run.id, "commit": run.commit, "processor": run.environment.get("processor", "")}
     _properties(suite, told)
-    kinds = [_case(suite, line) for line in run.cells]
+    kinds = [_case(suite, record) for record in run.cells]
     if not run.complete:
         kinds.append("error")
         case = SubElement(suite, "testcase", classname=_legal(run.suite), name="the run itself", time="0")
@@ -157,33 +150,32 @@ def _suite(root: Element, run: Run) -> None:
     suite.set("time", f"{sum(map(_seconds, run.cells)):.3f}")
 
 
-def _case(suite: Element, line: Mapping[str, Any]) -> str:
+def _case(suite: Element, record: CellRecord) -> str:
     """Add the test case of one cell; its kind, empty when it passed."""
-    slug = "+".join(str(line[axis]) for axis in ("backend", "schema", "variant") if line.get(axis))
-    name = {"classname": f"{line.get('suite', '')}.{line.get('model', '')}", "name": slug}
+    slug = "+".join(filter(None, (record.backend, record.schema, record.variant)))
+    name = {"classname": f"{record.suite}.{record.model}", "name": slug}
     case = SubElement(
-        suite, "testcase", {key: _legal(text) for key, text in name.items()}, time=f"{_seconds(line):.3f}"
+        suite, "testcase", {key: _legal(text) for key, text in name.items()}, time=f"{_seconds(record):.3f}"
     )
-    _properties(case, cell_facts(line))
-    outcome = str(line.get("outcome", ""))
+    _properties(case, cell_facts(record))
+    outcome = record.outcome
     kind = "error" if outcome == Outcome.ERROR.value else "skipped" if outcome == Outcome.UNSUPPORTED.value else ""
     kind = kind or ("" if outcome in _GREEN else "failure")
     if kind:
-        notices = line.get("notices")
-        parts = [line.get("rule", ""), *(notices if isinstance(notices, list) else ()), line.get("remedy", "")]
-        message = _legal(f"{outcome}: {line.get('headline', '')}")
-        SubElement(case, kind, message=message).text = _legal("\n".join(str(part) for part in parts if part))
+        message = _legal(f"{outcome}: {record.headline}")
+        parts = filter(None, (record.rule, *record.notices, record.remedy))
+        SubElement(case, kind, message=message).text = _legal("\n".join(parts))
     return kind
 
 
-def cell_facts(line: Mapping[str, Any]) -> dict[str, object]:
-    """Outcome, environment class and counts of the cell in ``line``, as properties of its test case."""
-    facts: dict[str, object] = {"outcome": line.get("outcome", "")}
-    if line.get("environment_class"):
-        facts["environment_class"] = line["environment_class"]
-    for metric, table in metrics_of_line(line).items():
+def cell_facts(record: CellRecord) -> dict[str, object]:
+    """Outcome, environment class and counts of a cell, as properties of its test case."""
+    facts: dict[str, object] = {"outcome": record.outcome}
+    if record.environment_class:
+        facts["environment_class"] = record.environment_class
+    for name, metric in record.metrics.items():
         for key in ("hits", "out_of", "reference_hits", "losses", "gains", "n"):
-            facts[f"{metric}:{key}"] = table.get(key, "")
+            facts[f"{name}:{key}"] = getattr(metric, key)
     return facts
 
 
@@ -193,10 +185,8 @@ def _properties(parent: Element, facts: Mapping[str, object]) -> None:
         SubElement(properties, "property", name=_legal(name), value=_legal(value))
 
 
-def _seconds(line: Mapping[str, Any]) -> float:
-    seconds = line.get("seconds")
-    numbers = seconds.values() if isinstance(seconds, Mapping) else ()
-    return math.fsum(number for number in numbers if isinstance(number, int | float) and math.isfinite(number))
+def _seconds(record: CellRecord) -> float:
+    return math.fsum(record.seconds.values())
 
 
 def _legal(text: object) -> str:
@@ -219,7 +209,7 @@ EXPORT_KEYS = (
     *("suite", "model", "backend", "schema", "variant", "environment_class", "metrics", "digests", "integer_macs"),
     *("outcome", "headline", "rule", "notices", "remedy", "seconds"),
 )
-"""What of a ``cell`` line an export is made of."""
+"""The fields of a cell that an export is made of."""
 
 
 def export_text(runs: Iterable[Run], name: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from qbench.judging import Cell
 from qbench.reporting.view import READ
-from qbench.tracking import History, Run, cell_of_line
+from qbench.tracking import CellRecord, History, Run
 
 # The newest runs of a history, read without the rest: two years of nights are a gigabyte, a report needs a few.
 
@@ -47,18 +47,17 @@ def recent_runs(
 
 
 class _Shared:
-    """What a report reads of each cell line; what repeats the line of the run before is in memory once."""
+    """What a report reads of each cell; what repeats the run before is in memory once."""
 
     def __init__(self) -> None:
-        self._last: dict[Cell, Mapping[str, Any]] = {}
+        self._last: dict[Cell, dict[str, Any]] = {}
 
-    def __call__(self, line: Mapping[str, Any]) -> Mapping[str, Any]:
-        cell = cell_of_line(line)
-        before = self._last.get(cell, {})
-        kept = {key: line[key] for key in READ if key in line}
-        kept |= {key: before[key] for key, value in kept.items() if key in before and before[key] == value}
-        self._last[cell] = kept
-        return kept
+    def __call__(self, record: CellRecord) -> CellRecord:
+        before = self._last.get(record.cell, {})
+        kept = {name: getattr(record, name) for name in READ}
+        kept |= {name: before[name] for name, value in kept.items() if before and before[name] == value}
+        self._last[record.cell] = kept
+        return CellRecord(**kept)
 
 
 # How long a run will still take, told from how long each cell took before and how fast this run is.
@@ -83,13 +82,7 @@ def last_seconds(history: Path) -> dict[str, float]:
 
 
 def _seconds_of(run: Run) -> dict[str, float]:
-    found = {}
-    for line in run.cells:
-        seconds = line.get("seconds")
-        if isinstance(seconds, Mapping):
-            known = [value for value in seconds.values() if isinstance(value, int | float)]
-            found[f"{line['suite']}::{cell_of_line(line)}"] = float(sum(known))
-    return found
+    return {f"{record.suite}::{record.cell}": sum(record.seconds.values()) for record in run.cells if record.seconds}
 
 
 class Pace:

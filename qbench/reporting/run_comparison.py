@@ -7,8 +7,8 @@ from typing import NamedTuple
 
 from qbench.errors import IncomparableError
 from qbench.reporting.format import change_text, value_text
-from qbench.reporting.view import CellKey, CellView, MetricView, RunView, read_cell, read_run, table_of
-from qbench.tracking import CellChange, Relation, Run, cell_of_line, compare_runs
+from qbench.reporting.view import CellKey, CellView, MetricView, RunView, read_cell, read_run
+from qbench.tracking import CellChange, CellRecord, Relation, Run, compare_runs
 
 ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
 """What is news first."""
@@ -150,12 +150,11 @@ def _compared(change: CellChange, olds: dict[CellKey, CellView], news: dict[Cell
 
 def _readable(run: Run) -> Run:
     """``run`` with the cells whose names can be read; the others have no name to be compared by."""
-    return replace(run, cells=tuple(line for line in map(table_of, run.cells) if _is_named(line)))
+    return replace(run, cells=tuple(filter(_is_named, run.cells)))
 
 
-def _is_named(line: object) -> bool:
+def _is_named(record: CellRecord) -> bool:
     try:
-        cell_of_line(table_of(line))
-    except (KeyError, ValueError, TypeError):
+        return bool(record.cell)
+    except ValueError:
         return False
-    return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from qbench.judging import LossParts, Outcome
-from qbench.tracking import Run
+from qbench.tracking import CellRecord, Run
 
 # One run and its cells, as a report shows them: values without a shape, no HTML, no Markdown, no colours.
 #
@@ -218,51 +218,44 @@ def list_of(value: object) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list | tuple) else ()
 
 
-def read_key(line: Mapping[str, Any]) -> CellKey:
-    """Which cell a ``cell`` line is about."""
-    model, backend, schema = (text_of(line.get(axis), "?") for axis in ("model", "backend", "schema"))
-    return CellKey(model, backend, schema, text_of(line.get("variant")))
+def read_key(record: CellRecord) -> CellKey:
+    """Which cell a record is about."""
+    model, backend, schema = (text_of(axis) or "?" for axis in (record.model, record.backend, record.schema))
+    return CellKey(model, backend, schema, text_of(record.variant))
 
 
-def read_metrics(line: Mapping[str, Any]) -> tuple[MetricView, ...]:
-    """The metrics of a ``cell`` line that hold usable counts, in its order, with the limits its gates name."""
+def read_metrics(record: CellRecord) -> tuple[MetricView, ...]:
+    """The metrics of a record that have a value, in its order, with the limits that its gates name."""
     limits = {
-        text_of(gate.get("metric")): real_of(gate.get("limit"))
-        for gate in map(table_of, list_of(line.get("gates")))
-        if gate.get("kind") in ("loss", "floor", "limit") and gate.get("limit") is not None
+        text_of(gate.metric): real_of(gate.limit)
+        for gate in record.gates
+        if gate.kind in ("loss", "floor", "limit") and real_of(gate.limit) is not None
     }
-    found = []
-    for name, entry in table_of(line.get("metrics")).items():
-        score = table_of(entry)
-        hits, out_of, before = (whole_of(score.get(k)) for k in ("hits", "out_of", "reference_hits"))
-        if hits is None or before is None or not out_of or out_of < 0:
-            continue
-        found.append(
-            MetricView(
-                name=text_of(name),
-                n=whole_of(score.get("n")) or 0,
-                hits=hits,
-                out_of=out_of,
-                reference_hits=before,
-                losses=whole_of(score.get("losses")) or 0,
-                gains=whole_of(score.get("gains")) or 0,
-                unit=text_of(score.get("unit"), "%"),
-                lower_is_better=score.get("direction") == "lower",
-                against_labels=score.get("against") != "reference",
-                proportion=score.get("proportion") is not False,
-                limit=limits.get(text_of(name)),
-            )
-        )
-    return tuple(found)
-
-
-def read_gates(line: Mapping[str, Any]) -> tuple[GateView, ...]:
-    """The gates of a ``cell`` line."""
-    gates = (table_of(gate) for gate in list_of(line.get("gates")))
     return tuple(
-        GateView(**{name: text_of(gate.get(name)) for name in ("kind", "metric", "state", "detail", "rule")})
-        for gate in gates
-        if gate
+        MetricView(
+            name=text_of(name),
+            n=metric.n,
+            hits=metric.hits,
+            out_of=metric.out_of,
+            reference_hits=metric.reference_hits,
+            losses=metric.losses,
+            gains=metric.gains,
+            unit=text_of(metric.unit),
+            lower_is_better=metric.lower_is_better,
+            against_labels=metric.against != "reference",
+            proportion=metric.proportion,
+            limit=limits.get(text_of(name)),
+        )
+        for name, metric in record.metrics.items()
+        if metric.out_of > 0
+    )
+
+
+def read_gates(record: CellRecord) -> tuple[GateView, ...]:
+    """The gates of a record."""
+    return tuple(
+        GateView(**{name: text_of(getattr(gate, name)) for name in ("kind", "metric", "state", "detail", "rule")})
+        for gate in record.gates
     )
 
 
@@ -276,31 +269,30 @@ def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateView, ...]) ->
     return metrics[0] if metrics else None
 
 
-def read_cell(line: Mapping[str, Any]) -> CellView:
-    """One ``cell`` line; an outcome this version does not know counts as red, so that it is seen."""
-    metrics, gates = read_metrics(line), read_gates(line)
-    outcome = text_of(line.get("outcome"), "unknown")
-    digests = {text_of(k): text_of(v) for k, v in table_of(line.get("digests")).items()}
-    seconds = [s for s in map(real_of, table_of(line.get("seconds")).values()) if s is not None]
+def read_cell(record: CellRecord) -> CellView:
+    """One record; an outcome this version does not know counts as red, so that it is seen."""
+    metrics, gates = read_metrics(record), read_gates(record)
+    outcome = text_of(record.outcome) or "unknown"
+    digests = {text_of(name): text_of(digest) for name, digest in record.digests.items()}
     return CellView(
-        key=read_key(line),
+        key=read_key(record),
         outcome=outcome,
-        is_red=_COLOURS.get(outcome, True) and not line.get("excused"),
-        headline=text_of(line.get("headline")),
-        rule=text_of(line.get("rule")),
-        remedy=text_of(line.get("remedy")),
-        notices=tuple(filter(None, map(text_of, list_of(line.get("notices"))))),
+        is_red=_COLOURS.get(outcome, True) and not record.excused,
+        headline=text_of(record.headline),
+        rule=text_of(record.rule),
+        remedy=text_of(record.remedy),
+        notices=tuple(filter(None, map(text_of, record.notices))),
         gates=gates,
         metrics=metrics,
         lead=lead_metric(metrics, gates),
-        environment_class=text_of(line.get("environment_class")),
-        data="+".join(digests[k] for k in sorted(digests) if k.startswith("data:")),
+        environment_class=text_of(record.environment_class),
+        data="+".join(digests[name] for name in sorted(digests) if name.startswith("data:")),
         digests=digests,
-        integer_macs=real_of(line.get("integer_macs")),
-        refusals=tuple(filter(None, map(text_of, list_of(line.get("refusals"))))),
-        refusal_count=whole_of(line.get("refusal_count")) or 0,
-        changed=max((whole_of(c) or 0 for c in table_of(line.get("changed_count")).values()), default=0),
-        seconds=sum(seconds) if seconds else None,
+        integer_macs=record.integer_macs,
+        refusals=tuple(filter(None, map(text_of, record.refusals))),
+        refusal_count=record.refusal_count,
+        changed=max(record.changed_count.values(), default=0),
+        seconds=sum(record.seconds.values()) if record.seconds else None,
     )
 
 
@@ -378,11 +370,11 @@ _SAID = (
     "refusal_count",
     "changed_count",
 )
-"""Everything of a line that a view holds, but the seconds it took: these are shown of the newest run alone."""
+"""Everything of a record that a view holds, but the seconds it took: these are shown of the newest run alone."""
 
 
-READ = ("type", "suite", *_AXES, *_SAID, "excused", "seconds")
-"""Everything of a line that a report reads."""
+READ = ("suite", *_AXES, *_SAID, "excused", "seconds")
+"""Everything of a record that a report reads."""
 
 
 def read_cells(runs: Sequence[Run]) -> list[Cells]:
@@ -394,11 +386,11 @@ def read_cells(runs: Sequence[Run]) -> list[Cells]:
 def _cells_of(run: Run, known: dict[tuple[object, ...], tuple[list[Any], CellView]], *, is_newest: bool) -> Cells:
     """The cells of ``run``; ``known`` holds what the last line of each cell said and its view, and is added to."""
     found = {}
-    for line in map(table_of, run.cells):
-        axes = tuple(str(line.get(axis)) for axis in _AXES)
-        said = [line.get(key) for key in _SAID]
+    for record in run.cells:
+        axes = tuple(getattr(record, axis) for axis in _AXES)
+        said = [getattr(record, name) for name in _SAID]
         before = known.get(axes)
         if before is None or is_newest or before[0] != said:
-            before = known[axes] = said, read_cell(line)
+            before = known[axes] = said, read_cell(record)
         found[before[1].key] = before[1]
     return found

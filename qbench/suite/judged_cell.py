@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from qbench.errors import NotFetchedError, QbenchError, UnsupportedError
 from qbench.judging import Measurement, Outcome, Verdict
 from qbench.suite.expansion import PlannedCell
-from qbench.tracking import cell_line
+from qbench.tracking import CellRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,7 +40,12 @@ class JudgedCell:
         return cls(planned=planned, verdict=verdict, measurement=None, unfetched=unfetched)
 
     @property
+    def record(self) -> CellRecord:
+        """What is stored of it."""
+        record = CellRecord.of(self.planned.cell, self.verdict, self.measurement)
+        return msgspec.structs.replace(record, unfetched=self.unfetched)
+
+    @property
     def line(self) -> dict[str, Any]:
-        """The plain ``cell`` line."""
-        line = cell_line(self.planned.cell, self.verdict, self.measurement)
-        return line | ({"unfetched": True} if self.unfetched else {})
+        """The record as a plain line of a run file."""
+        return self.record.line()

@@ -5,24 +5,23 @@ faults only when every cell that it is about was in one run, over all samples, a
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from qbench.judging import Cell, EnvironmentClass, QuarantineEntry
 from qbench.suite.suite import QUARANTINE_SUFFIX, Suite
-from qbench.tracking import cell_of_line
+from qbench.tracking import CellRecord
 
 
-def outgrown_entry_errors(suite: Suite, cells: Iterable[Cell], lines: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+def outgrown_entry_errors(suite: Suite, cells: Iterable[Cell], records: Iterable[CellRecord]) -> tuple[str, ...]:
     """A sentence for every pattern in the quarantine file of ``suite`` that nothing needs.
 
     Args:
         cells: every cell of the suite, whether it was run or not.
-        lines: the ``cell`` lines of one run over all samples.
+        records: of one run over all samples.
     """
     patterns = [entry for entry in suite.quarantine if entry.is_pattern]
     if not patterns:
         return ()
-    ran = {cell_of_line(line): line for line in lines}
+    ran = {record.cell: record for record in records}
     planned = tuple(cells)
     return tuple(
         _sentence(suite, entry, passed)
@@ -35,23 +34,23 @@ def _passed(
     entry: QuarantineEntry,
     listed: Iterable[QuarantineEntry],
     about: Iterable[Cell],
-    ran: Mapping[Cell, Mapping[str, Any]],
+    ran: Mapping[Cell, CellRecord],
 ) -> int:
     """How many of the cells ``about`` that ``entry`` covers passed; 0 where one did not, or was not run."""
     passed = 0
     entries = tuple(listed)
     for cell in about:
-        line = ran.get(cell)
-        if line is None:
+        record = ran.get(cell)
+        if record is None:
             return 0
-        if line["outcome"] == "unsupported":
+        if record.outcome == "unsupported":
             continue
-        if "environment_class" not in line:  # it could not be measured
+        if not record.environment_class:  # it could not be measured
             return 0
-        environment = EnvironmentClass.parse(line["environment_class"])
+        environment = EnvironmentClass.parse(record.environment_class)
         if next((one for one in entries if one.covers(cell, environment)), None) is not entry:
             continue  # it is about other machines, or another entry speaks first
-        if line["outcome"] != "passed":
+        if record.outcome != "passed":
             return 0
         passed += 1
     return passed

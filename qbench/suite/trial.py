@@ -59,9 +59,9 @@ def _measured(folder: Path, task: Task, extensions: Sequence[str]) -> tuple[Cell
         problem = _problem_of(command, folder, "the run", fine=_MEASURED)
         run = History(Path(history)).latest()
         cells = () if run is None else run.cells
-        lines = tuple(line for line in cells if "metrics" in line)
+        lines = tuple(record.line() for record in cells if record.is_measured)
         if not lines:
-            told = filter(None, (str(line.get("headline", "")) for line in cells))
+            told = filter(None, (record.headline for record in cells))
             return (), problem or next(told, "the run measured no cell")
         return lines, ""
 

@@ -24,7 +24,6 @@ from qbench.tracking.baseline_file import (
 )
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import COMPARED_KEYS, CellChange, MetricChange, Relation, compare_runs
-from qbench.tracking.counts import Nature, metrics_of_line, nature_of
 from qbench.tracking.findings import finding_line, finding_of_line
 from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
 from qbench.tracking.garbage import without_collector
@@ -35,9 +34,9 @@ from qbench.tracking.leftovers import Leftover, find_leftovers, leftover_notes, 
 from qbench.tracking.merging import Merge, merge_run_files
 from qbench.tracking.new_reference import accept_reference
 from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
-from qbench.tracking.record import CellRecord, GateRecord, MetricRecord, record_of_line
+from qbench.tracking.record import CellRecord, GateRecord, MetricRecord, cell_of_line, record_of_line
 from qbench.tracking.regressions import Regression, group_alerts
-from qbench.tracking.runs import FORMAT, Run, cell_line, cell_of_line, measurement_of_line
+from qbench.tracking.runs import FORMAT, Run
 from qbench.tracking.scope import Scope
 from qbench.tracking.shards import joined_shards, lacking_shares, shard_groups
 from qbench.tracking.trend import TREND_KEYS, Point, Series, cut_levels, ordered_trends, trend_series
@@ -72,7 +71,6 @@ __all__ = [
     "MetricChange",
     "MetricRecord",
     "MetricRow",
-    "Nature",
     "Point",
     "Refusal",
     "Regression",
@@ -92,7 +90,6 @@ __all__ = [
     "accepted_value",
     "baseline_path",
     "cell_frame",
-    "cell_line",
     "cell_of_line",
     "changing_baseline",
     "compare_runs",
@@ -116,11 +113,8 @@ __all__ = [
     "load_baseline",
     "main_line",
     "measured_commit",
-    "measurement_of_line",
     "merge_run_files",
     "metric_rows",
-    "metrics_of_line",
-    "nature_of",
     "ordered_trends",
     "orphan_notes",
     "parts_text",

@@ -5,15 +5,12 @@ without anything being wrong.
 """
 
 import enum
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 from qbench.errors import IncomparableError
 from qbench.judging import Cell, arithmetic_change
-from qbench.tracking.counts import metrics_of_line, nature_of
-from qbench.tracking.record import AXES
-from qbench.tracking.runs import Run, cell_of_line
+from qbench.tracking.record import AXES, CellRecord, MetricRecord
+from qbench.tracking.runs import Run
 
 COMPARED_KEYS = (*AXES, "outcome", "environment_class", "metrics", "digests", "changed_count")
 """What of a ``cell`` line a comparison is made of."""
@@ -86,8 +83,8 @@ def compare_runs(old: Run, new: Run) -> tuple[CellChange, ...]:
     Raises:
         IncomparableError: not one cell can be compared.
     """
-    before = {cell_of_line(line): line for line in old.cells}
-    after = {cell_of_line(line): line for line in new.cells}
+    before = {record.cell: record for record in old.cells}
+    after = {record.cell: record for record in new.cells}
     rows = tuple(_change(cell, before.get(cell), after.get(cell)) for cell in sorted({*before, *after}))
     if not any(row.relation in (Relation.SAME, Relation.CHANGED) for row in rows):
         why = next((row.why for row in rows if row.why), "no cell that is in both")
@@ -100,87 +97,75 @@ def compare_runs(old: Run, new: Run) -> tuple[CellChange, ...]:
     return rows
 
 
-def _change(cell: Cell, old: Mapping[str, Any] | None, new: Mapping[str, Any] | None) -> CellChange:
+def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None) -> CellChange:
     if old is None or new is None:
         return CellChange(
             cell=cell,
             relation=Relation.ONLY_NEW if old is None else Relation.ONLY_OLD,
-            old_outcome=_outcome(old),
-            new_outcome=_outcome(new),
-            metrics=_metrics(old or {}, new or {}),
+            old_outcome="" if old is None else old.outcome,
+            new_outcome="" if new is None else new.outcome,
+            metrics=_metrics(old, new),
         )
     why, metrics = _incomparable(old, new), _metrics(old, new)
-    before, after = (_digests(line, "predictions:") for line in (old, new))
+    before, after = (record.digests_of("predictions") for record in (old, new))
     same = before == after
     moved = any(metric.moved for metric in metrics)  # a distance may, where no prediction does
     relation = Relation.INCOMPARABLE if why else Relation.CHANGED if moved or not same else Relation.SAME
     if relation is Relation.CHANGED:
-        why = arithmetic_change(*(_digests(line, "arithmetic").get("arithmetic", "") for line in (old, new)))
+        why = arithmetic_change(*(record.digests.get("arithmetic", "") for record in (old, new)))
         why = why or ("the same predictions by other numbers" if same and before else "")
         why = why or ("" if moved else _other_predictions(old, new))
     return CellChange(
         cell=cell,
         relation=relation,
-        old_outcome=_outcome(old),
-        new_outcome=_outcome(new),
+        old_outcome=old.outcome,
+        new_outcome=new.outcome,
         metrics=metrics,
         why=why,
     )
 
 
-def _other_predictions(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    """What two lines with equal values tell of their predictions, which are others."""
-    before, after = (_digests(line, "predictions:") for line in (old, new))
-    names = sorted(key.partition(":")[2] for key in {*before, *after} if before.get(key) != after.get(key))
+def _other_predictions(old: CellRecord, new: CellRecord) -> str:
+    """In what the predictions of two records with equal values differ."""
+    before, after = (record.digests_of("predictions") for record in (old, new))
+    names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
     told = f"other predictions on {', '.join(names)}, which count the same"
-    counts = (line.get("changed_count") for line in (old, new))
-    then, now = (dict(one) if isinstance(one, Mapping) else {} for one in counts)
+    then, now = old.changed_count, new.changed_count
     turned = [
         f"{then[name]} → {now[name]} of {name} unlike fp32"
         for name in names
-        if then.get(name) is not None and now.get(name) is not None and then[name] != now[name]
+        if name in then and name in now and then[name] != now[name]
     ]
     return "; ".join([told, *turned])
 
 
-def _incomparable(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
-    for name, line in (("old", old), ("new", new)):
-        if "metrics" not in line:
-            return f"the {name} run did not measure it ({_outcome(line)})"
-    if old.get("environment_class") != new.get("environment_class"):
-        return f"environment class {old.get('environment_class')} against {new.get('environment_class')}"
-    if _digests(old, "data:") != _digests(new, "data:"):
+def _incomparable(old: CellRecord, new: CellRecord) -> str:
+    for name, record in (("old", old), ("new", new)):
+        if not record.is_measured:
+            return f"the {name} run did not measure it ({record.outcome})"
+    if old.environment_class != new.environment_class:
+        return f"environment class {old.environment_class} against {new.environment_class}"
+    if old.digests_of("data") != new.digests_of("data"):
         return "other samples or labels"
     return ""
 
 
-def _metrics(old: Mapping[str, Any], new: Mapping[str, Any]) -> tuple[MetricChange, ...]:
-    before, after = dict(_counted(old)), dict(_counted(new))
+def _metrics(old: CellRecord | None, new: CellRecord | None) -> tuple[MetricChange, ...]:
+    before, after = _valued(old), _valued(new)
     return tuple(
         MetricChange(
             metric=name,
-            old=before[name]["hits"] if name in before else None,
-            new=after[name]["hits"] if name in after else None,
-            out_of=table["out_of"],
-            unit=nature.unit,
-            lower_is_better=nature.lower_is_better,
-            is_distance=nature.is_distance,
+            old=before[name].hits if name in before else None,
+            new=after[name].hits if name in after else None,
+            out_of=metric.out_of,
+            unit=metric.unit,
+            lower_is_better=metric.lower_is_better,
+            is_distance=metric.is_distance,
         )
-        for name, table in {**before, **after}.items()
-        for nature in (nature_of(table),)
+        for name, metric in {**before, **after}.items()
     )
 
 
-def _counted(line: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """The metrics of ``line`` whose values can be told; a distance in dB may be below zero."""
-    for name, table in metrics_of_line(line).items():
-        if type(table.get("hits")) is type(table.get("out_of")) is int and table["out_of"] > 0:
-            yield name, table
-
-
-def _digests(line: Mapping[str, Any], prefix: str) -> dict[str, str]:
-    return {key: value for key, value in line.get("digests", {}).items() if key.startswith(prefix)}
-
-
-def _outcome(line: Mapping[str, Any] | None) -> str:
-    return "" if line is None else str(line.get("outcome", ""))
+def _valued(record: CellRecord | None) -> dict[str, MetricRecord]:
+    """The metrics that have a value; a distance in dB may be below zero."""
+    return {} if record is None else {name: one for name, one in record.metrics.items() if one.out_of > 0}

@@ -17,7 +17,7 @@ from typing import Any
 from qbench.errors import InputError
 from qbench.judging import Cause, Cell, Finding
 from qbench.storage import table_from_value
-from qbench.tracking.runs import cell_of_line
+from qbench.tracking.record import cell_of_line
 
 _DIGITS = 6
 _CAUSES = frozenset(cause.value for cause in Cause)

@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
-from qbench.tracking.counts import counts_of_line, data_digests, integer_share
-from qbench.tracking.record import AXES
 from qbench.tracking.runs import Run
 
 if TYPE_CHECKING:
@@ -51,32 +49,31 @@ def metric_rows(runs: Iterable[Run]) -> Iterator[MetricRow]:
     """The rows of ``runs``, in their order and that of their files. A cell that was skipped or broken has none."""
     for run in runs:
         started = str(run.header.get("started", ""))
-        for line in run.cells:
-            suite, model, backend, schema, variant = (str(line.get(axis, "")) for axis in AXES)
-            label = data_label(data_digests(line))
-            for counts in counts_of_line(line):
+        for record in run.cells:
+            label = data_label(record.digests_of("data"))
+            for name, metric in record.counted():
                 yield MetricRow(
                     run.id,
                     started,
                     run.commit,
                     run.complete,
-                    suite,
-                    model,
-                    backend,
-                    schema,
-                    variant,
-                    str(line.get("environment_class", "")),
-                    str(line.get("outcome", "")),
-                    counts.metric,
-                    counts.hits,
-                    counts.out_of,
-                    counts.value,
-                    counts.reference_hits,
-                    counts.reference_value,
-                    counts.losses,
-                    counts.gains,
-                    counts.n,
-                    integer_share(line),
+                    record.suite,
+                    record.model,
+                    record.backend,
+                    record.schema,
+                    record.variant,
+                    record.environment_class,
+                    record.outcome,
+                    name,
+                    metric.hits,
+                    metric.out_of,
+                    metric.value,
+                    metric.reference_hits,
+                    metric.reference_value,
+                    metric.losses,
+                    metric.gains,
+                    metric.n,
+                    record.integer_share,
                     label,
                 )
 

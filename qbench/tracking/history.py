@@ -17,7 +17,8 @@ from typing import Any
 
 from qbench.errors import StoreError
 from qbench.tracking.ordering import clock_notices, start_order
-from qbench.tracking.runs import FORMAT, Run, cell_of_line
+from qbench.tracking.record import CellRecord, cell_of_line, known_record, record_of_line
+from qbench.tracking.runs import FORMAT, Run
 from qbench.tracking.shards import joined_run, shard_groups
 
 _FAMILY = FORMAT.partition("/")[0] + "/"
@@ -25,15 +26,15 @@ _FAMILY = FORMAT.partition("/")[0] + "/"
 _HEAD_BYTES = 1 << 20
 """A first line that is longer is not a ``run`` line."""
 
-Keep = Callable[[Mapping[str, Any]], Mapping[str, Any] | None]
-"""What a reader keeps of a ``cell`` line; None: nothing."""
+Keep = Callable[[CellRecord], CellRecord | None]
+"""What a reader keeps of a cell; None: nothing."""
 
 
 def read_run(path: Path, keep: Keep | None = None) -> Run:
     """The run in the file at ``path``; a file cut short or with damaged lines gives what is left of it.
 
     Args:
-        keep: what is kept of each ``cell`` line; left out: all of it.
+        keep: what is kept of each cell; left out: all of it.
 
     Raises:
         StoreError: the file cannot be read, or has no ``run`` line, so that it is not known what it is.
@@ -75,8 +76,8 @@ def _parsed(lines: Iterable[bytes], path: Path, keep: Keep | None) -> Run:
 
 
 def kept_keys(*keys: str) -> Keep:
-    """A reader that keeps these ``keys`` of each ``cell`` line."""
-    return lambda line: {key: line[key] for key in keys if key in line}
+    """A reader that keeps these fields of each cell; the others are as if they were not in its line."""
+    return lambda record: CellRecord(**{key: getattr(record, key) for key in keys})
 
 
 def run_files(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
@@ -233,7 +234,7 @@ def _kept(run: Run, keep: Keep | None) -> Run:
     return run if keep is None else replace(run, cells=tuple(one for one in map(keep, run.cells) if one is not None))
 
 
-def _nothing(_line: Mapping[str, Any]) -> None:
+def _nothing(_record: CellRecord) -> None:
     """Keep no cell: the file is only read to see whether it is whole."""
 
 
@@ -268,7 +269,7 @@ class _Reading:
     keep: Keep | None = None
     header: Mapping[str, Any] = field(default_factory=dict)
     environment: Mapping[str, Any] = field(default_factory=dict)
-    cells: list[Mapping[str, Any]] = field(default_factory=list)
+    cells: list[CellRecord] = field(default_factory=list)
     findings: list[Mapping[str, Any]] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     complete: bool = False
@@ -278,6 +279,11 @@ class _Reading:
     def take(self, text: bytes) -> None:
         """Add one line; of a type that this qbench does not know, nothing."""
         try:
+            record = known_record(text)
+            if record is not None:
+                _ = record.cell  # its axes are names
+                self._take_cell(record)
+                return
             line = decoded_line(text)
             kind = line["type"]
             if kind in ("cell", "finding"):
@@ -294,16 +300,19 @@ class _Reading:
         elif kind == "environment":
             self.environment = line
         elif kind == "cell":
-            self.count += 1
-            kept = line if self.keep is None else self.keep(line)
-            if kept is not None:
-                self.cells.append(kept)
+            self._take_cell(record_of_line(line))
         elif kind == "finding":
             self.findings.append(line)
         elif kind == "note":
             self.notes.append(str(line.get("text", "")))
         elif kind == "end":
             self.complete = True
+
+    def _take_cell(self, record: CellRecord) -> None:
+        self.count += 1
+        kept = record if self.keep is None else self.keep(record)
+        if kept is not None:
+            self.cells.append(kept)
 
 
 _SENSELESS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)

@@ -13,10 +13,10 @@ from typing import Any
 from sqlalchemy import Connection, Row, Select, bindparam, select
 
 from qbench.tracking import index_tables as tables
-from qbench.tracking.counts import Nature
 from qbench.tracking.frame import MetricRow, data_label
+from qbench.tracking.index_tables import NATURE
 from qbench.tracking.ordering import start_order
-from qbench.tracking.record import AXES
+from qbench.tracking.record import AXES, CellRecord, MetricRecord
 from qbench.tracking.runs import Run
 from qbench.tracking.wanted import Wanted
 
@@ -27,7 +27,7 @@ _GENERATION = select(tables.state.c.generation)
 
 _SERIES = select(
     *(tables.cell.c[axis] for axis in AXES),
-    *(tables.series.c[name] for name in ("environment_class", "metric", *Nature._fields, *_SHARED, "key")),
+    *(tables.series.c[name] for name in ("environment_class", "metric", *NATURE, *_SHARED, "key")),
 ).join_from(tables.series, tables.cell, tables.cell.c.key == tables.series.c.cell)
 
 _TOLD = (
@@ -105,41 +105,37 @@ def wanted_rows(connection: Connection, wanted: Wanted, runs: Heads) -> list[Met
 def wanted_runs(connection: Connection, wanted: Wanted, now: datetime.datetime | None) -> tuple[Run, ...]:
     """The runs of the suite that is wanted, in their order, with such results alone; one without any has no cells.
 
-    A cell's line has what trends and frames read: axes, class, outcome, counts with their direction, digests of data.
+    A record has what trends and frames read: axes, class, outcome, counts with their direction, digests of data.
     """
-    lines: dict[int, dict[int, dict[str, Any]]] = {}
+    cells: dict[int, dict[int, CellRecord]] = {}
     found = _found(connection, wanted)
     ordered = sorted(found.results, key=lambda row: (row[1], row[2], found.series[row[0]].place))
     for number, run, position, context, hits, losses, gains in ordered:
         facts = found.series[number]
-        line = lines.setdefault(run, {}).get(position)
-        if line is None:
+        record = cells.setdefault(run, {}).get(position)
+        if record is None:
             outcome, share, data = found.contexts[context]
-            line = lines[run][position] = {
-                "type": "cell",
+            record = cells[run][position] = CellRecord(
                 **dict(zip(AXES, facts[:5], strict=True)),
-                "environment_class": facts.environment_class,
-                "outcome": outcome,
-                "integer_macs": share,
-                "digests": {f"data:{name}": digest for name, digest in data.items()},
-                "metrics": {},
-            }
-        nature: dict[str, Any] = dict(zip(Nature._fields, facts[7:11], strict=True))
-        line["metrics"][facts.metric] = {
-            "n": facts.n,
-            "hits": hits,
-            "out_of": facts.out_of,
-            "reference_hits": facts.reference_hits,
-            "losses": losses,
-            "gains": gains,
-            **nature,
-            "value": hits / facts.out_of,
-        }
+                environment_class=facts.environment_class,
+                outcome=outcome,
+                integer_macs=share,
+                digests={f"data:{name}": digest for name, digest in data.items()},
+                metrics={},
+            )
+        record.metrics[facts.metric] = metric_of(facts, hits=hits, losses=losses, gains=gains)
     return tuple(
-        replace(run, cells=tuple(lines.get(key, {}).values()))
+        replace(run, cells=tuple(cells.get(key, {}).values()))
         for key, run in started_runs(connection, now).items()
-        if key in lines or wanted.suite in (None, run.suite)
+        if key in cells or wanted.suite in (None, run.suite)
     )
+
+
+def metric_of(facts: Row[Any], *, hits: int = 0, losses: int = 0, gains: int = 0) -> MetricRecord:
+    """The record of one result, or of no special one, of the series in ``facts``."""
+    nature: dict[str, Any] = dict(zip(NATURE, facts[7:11], strict=True))
+    shared = {"n": facts.n, "out_of": facts.out_of, "reference_hits": facts.reference_hits}
+    return MetricRecord(**nature, **shared, hits=hits, losses=losses, gains=gains)
 
 
 def started_runs(connection: Connection, now: datetime.datetime | None) -> dict[int, Run]:

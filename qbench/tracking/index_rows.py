@@ -4,7 +4,7 @@ import itertools
 import json
 import operator
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,12 @@ from sqlalchemy import Connection, Table, select
 
 from qbench.errors import StoreError
 from qbench.tracking import index_tables as tables
-from qbench.tracking.counts import counts_of_line, data_digests, integer_share
 from qbench.tracking.history import kept_keys, parse_run
-from qbench.tracking.record import AXES
-from qbench.tracking.runs import cell_of_line
+from qbench.tracking.index_tables import NATURE
+from qbench.tracking.record import AXES, CellRecord
 
 _axes = operator.attrgetter(*AXES)
+_nature = operator.attrgetter(*NATURE)
 
 _KEPT = kept_keys(*AXES, "outcome", "environment_class", "integer_macs", "metrics", "digests")
 
@@ -76,29 +76,29 @@ class Results:
         self._last: dict[tuple[int, str], tuple[object, list[tuple[int, int, int, int]]]] = {}
         self.count = 0
 
-    def add(self, run: int, lines: Iterable[Mapping[str, Any]]) -> None:
-        """Take the metrics of the cell lines of ``run``; of several runs the one of the lesser number first."""
-        for position, line in enumerate(lines):
-            counted = self._counted(line)
+    def add(self, run: int, records: Iterable[CellRecord]) -> None:
+        """Take the metrics of the cells of ``run``; of several runs the one of the lesser number first."""
+        for position, record in enumerate(records):
+            counted = self._counted(record)
             if not counted:
                 continue
-            digests = json.dumps(data_digests(line))
-            context = self._contexts.number(str(line.get("outcome", "")), integer_share(line), digests)
+            digests = json.dumps(record.digests_of("data"))
+            context = self._contexts.number(record.outcome, record.integer_share, digests)
             for series, hits, losses, gains in counted:
                 self._waiting[series].append((series, run, position, context, hits, losses, gains))
             self.count += len(counted)
 
-    def _counted(self, line: Mapping[str, Any]) -> list[tuple[int, int, int, int]]:
-        """(series, hits, losses, gains) of the metrics of a cell's line; most nights say what was said before."""
-        cell = self._cells.number(*_axes(cell_of_line(line)))
-        environment, metrics = str(line.get("environment_class", "")), line.get("metrics")
+    def _counted(self, record: CellRecord) -> list[tuple[int, int, int, int]]:
+        """(series, hits, losses, gains) of the metrics of a cell; most nights repeat the night before."""
+        cell = self._cells.number(*_axes(record))
+        environment, metrics = record.environment_class, record.metrics
         before = self._last.get((cell, environment))
         if before is None or before[0] != metrics:
             counted = []
-            for place, one in enumerate(counts_of_line(line)):
-                metric, hits, out_of, reference, losses, gains, n, nature = one
-                series = self._series.number(cell, metric, environment, *nature, place, out_of, reference, n)
-                counted.append((series, hits, losses, gains))
+            for place, (name, one) in enumerate(record.counted()):
+                shared = (*_nature(one), place, one.out_of, one.reference_hits, one.n)
+                series = self._series.number(cell, name, environment, *shared)
+                counted.append((series, one.hits, one.losses, one.gains))
             before = self._last[cell, environment] = metrics, counted
         return before[1]
 
@@ -112,8 +112,8 @@ class Results:
         self.count = 0
 
 
-def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[Mapping[str, Any], ...]]:
-    """What ``run`` and ``told`` hold of the run in ``data``, and its cell lines; of a file that is none, why not."""
+def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[CellRecord, ...]]:
+    """What ``run`` and ``told`` hold of the run in ``data``, and its cells; of a file that is none, why not."""
     try:
         run = parse_run(data, path, _KEPT)
     except StoreError as error:

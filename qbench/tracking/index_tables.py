@@ -21,6 +21,9 @@ from sqlalchemy import BigInteger, Boolean, Column, Float, Integer, MetaData, Ta
 
 VERSION = 4
 
+NATURE = ("direction", "unit", "against", "proportion")
+"""What the numbers of a metric are: columns of a series, and fields of a ``MetricRecord``."""
+
 metadata = MetaData()
 
 state = Table(

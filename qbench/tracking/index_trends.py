@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from sqlalchemy import Connection
 
 from qbench.judging import Cell
-from qbench.tracking.counts import Nature
-from qbench.tracking.index_queries import RESULTS_OF, Context, contexts_of, started_runs, wanted_series
+from qbench.tracking.index_queries import RESULTS_OF, Context, contexts_of, metric_of, started_runs, wanted_series
 from qbench.tracking.ordering import in_commit_order, measured_commit
+from qbench.tracking.record import MetricRecord
 from qbench.tracking.shards import joined_shards, shard_groups
 from qbench.tracking.trend import CONFIRM, Courses, Series, TrendKey, data_of
 from qbench.tracking.wanted import Wanted
@@ -36,16 +36,14 @@ def wanted_trends(
     cell_of = operator.itemgetter(slice(0, 5))
     for axes, several in itertools.groupby(sorted(wanted_series(connection, wanted).values(), key=cell_of), cell_of):
         cell = Cell(*axes)
-        shared = {
-            row.key: ((cell, row.metric, row.environment_class), Nature(*row[7:11]), row.out_of) for row in several
-        }
+        shared = {row.key: ((cell, row.metric, row.environment_class), metric_of(row), row.out_of) for row in several}
         _follow(connection, shared, nights, contexts, found)
     return found.series(CONFIRM)
 
 
 def _follow(
     connection: Connection,
-    shared: dict[int, tuple[TrendKey, Nature, int]],
+    shared: dict[int, tuple[TrendKey, MetricRecord, int]],
     nights: dict[int, int],
     contexts: dict[int, Context],
     found: Courses,
@@ -60,8 +58,8 @@ def _follow(
     ]
     rows.sort()
     for night, _, number, context, hits in rows:
-        key, nature, out_of = shared[number]
+        key, metric, out_of = shared[number]
         kind = kinds.get((number, context))
         if kind is None:
             kind = kinds[number, context] = found.kind(out_of, data_of(key[1], contexts[context][2]))
-        found.course(key, nature).points.add(night, kind, hits / out_of)
+        found.course(key, metric).points.add(night, kind, hits / out_of)

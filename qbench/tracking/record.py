@@ -167,7 +167,7 @@ class CellRecord(
     kept: dict[str, str] = {}
     compared: Compared | None = None
     rewritten: RewriteNote | None = None
-    calibrated: dict[str, str] | None = None
+    calibrated: dict[str, Any] | None = None
     idle_rules: tuple[str, ...] = ()
     unfetched: bool = False
     excused: str = ""
@@ -323,6 +323,18 @@ def record_of_line(line: Mapping[str, Any]) -> CellRecord:
         pass
     values, left_out = _fields(CellRecord, known)
     return CellRecord(**values, left_out=left_out)
+
+
+def cell_of_line(line: Mapping[str, Any]) -> Cell:
+    """The cell that a ``cell`` or ``finding`` line is about.
+
+    Raises:
+        KeyError, ValueError, TypeError: its axes are not names.
+    """
+    axes = (line["suite"], line["model"], line["backend"], line["schema"], line.get("variant", ""))
+    if not all(isinstance(axis, str) for axis in axes):
+        raise TypeError(f"axes that are not text: {axes}")
+    return _cell(*axes)
 
 
 def _fields(cls: type[Struct], table: Mapping[str, Any]) -> tuple[dict[str, Any], tuple[str, ...]]:

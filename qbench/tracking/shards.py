@@ -89,7 +89,7 @@ def joined_run(runs: Sequence[Run]) -> Run:
             "complete_selection": whole,
         },
         environment={**first.environment, "processor": ", ".join(sorted(filter(None, processors)))},
-        cells=tuple(line for run in runs for line in run.cells),
+        cells=tuple(record for run in runs for record in run.cells),
         findings=tuple(line for run in runs for line in run.findings),
         notes=tuple(dict.fromkeys(note for run in runs for note in run.notes)),
         complete=all(run.complete for run in runs),

@@ -15,17 +15,16 @@ from typing import overload
 
 from qbench.judging import Cell
 from qbench.tracking.change_points import Level, find_levels
-from qbench.tracking.counts import Nature, counts_of_line, data_digests
 from qbench.tracking.ordering import in_commit_order, measured_commit
-from qbench.tracking.record import AXES
-from qbench.tracking.runs import Run, cell_of_line
+from qbench.tracking.record import AXES, MetricRecord
+from qbench.tracking.runs import Run
 from qbench.tracking.shards import joined_shards
 
 CONFIRM = 3
 """Points that make a level."""
 
 TREND_KEYS = (*AXES, "environment_class", "metrics", "digests")
-"""What of a ``cell`` line a trend is made of."""
+"""The fields of a cell that a trend is made of."""
 
 _LEAST_SAMPLES, _LEAST_POINTS = 2, 0.001
 """The least step that matters: two samples, or a tenth of a point where two samples are less."""
@@ -162,16 +161,15 @@ def ordered_trends(runs: Iterable[Run], *, confirm: int = CONFIRM) -> tuple[Seri
     last: dict[tuple[Cell, str], tuple[object, object, list[tuple[Course, float, int]]]] = {}
     for run in runs:
         night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
-        for line in run.cells:
-            cell, name = cell_of_line(line), str(line.get("environment_class", ""))
-            metrics, digests = line.get("metrics"), line.get("digests")
+        for record in run.cells:
+            cell, name, metrics, digests = record.cell, record.environment_class, record.metrics, record.digests
             before = last.get((cell, name))
             if before is None or before[0] != metrics or before[1] != digests:  # most nights repeat the one before
-                data = data_digests(line)
+                data = record.digests_of("data")
                 counted = []
-                for one in counts_of_line(line):
-                    course = found.course((cell, one.metric, name), one.nature)
-                    counted.append((course, one.value, found.kind(one.out_of, data_of(one.metric, data))))
+                for metric, one in record.counted():
+                    course = found.course((cell, metric, name), one)
+                    counted.append((course, one.value, found.kind(one.out_of, data_of(metric, data))))
                 before = last[cell, name] = metrics, digests, counted
             for course, value, kind in before[2]:
                 course.points.add(night, kind, value)
@@ -184,9 +182,9 @@ TrendKey = tuple[Cell, str, str]
 
 @dataclass(slots=True)
 class Course:
-    """What is known of a trend before it is cut: the ``nature`` of its last point, and its points in order."""
+    """What is known of a trend before it is cut: the record of its last point, and its points in order."""
 
-    nature: Nature
+    last: MetricRecord
     points: Points
 
 
@@ -211,12 +209,12 @@ class Courses:
             self._kind_list.append((out_of, data))
         return position
 
-    def course(self, key: TrendKey, nature: Nature) -> Course:
-        """The trend of ``key``, whose last point is of ``nature``."""
+    def course(self, key: TrendKey, last: MetricRecord) -> Course:
+        """The trend of ``key``, whose last point is ``last``: its direction and unit count."""
         course = self._found.get(key)
         if course is None:
-            course = self._found[key] = Course(nature, Points(self._nights, self._kind_list))
-        course.nature = nature
+            course = self._found[key] = Course(last, Points(self._nights, self._kind_list))
+        course.last = last
         return course
 
     def series(self, confirm: int) -> tuple[Series, ...]:
@@ -258,16 +256,16 @@ def least_step(out_of: int) -> float:
 
 
 def _series(cell: Cell, metric: str, environment_class: str, course: Course, confirm: int) -> Series:
-    nature, points = course.nature, course.points.collapsed()
+    last, points = course.last, course.points.collapsed()
     breaks, levels = points.cut(confirm)
     return Series(
         cell=cell,
         metric=metric,
         environment_class=environment_class,
         points=points,
-        lower_is_better=nature.lower_is_better,
-        unit=nature.unit,
-        is_distance=nature.is_distance,
+        lower_is_better=last.lower_is_better,
+        unit=last.unit,
+        is_distance=last.is_distance,
         breaks=breaks,
         levels=levels,
     )

@@ -8,7 +8,7 @@ from judged_numbers import agreement, expected, judged, measured, top1
 from qbench.judging import Compared, Criterion, Expectation, FirstNode, GateState, Outcome, QuarantineEntry, holds
 from qbench.judging.verdict import WIDTH
 from qbench.number_text import steps_text
-from qbench.tracking import cell_line, measurement_of_line
+from qbench.tracking import CellRecord, record_of_line
 
 EQUAL = Criterion(backend="ort-cpu", rule="suite smoke")
 SAME = Compared(backend="ort-cpu", elements=4000, differing=0, steps=0.0)
@@ -123,12 +123,12 @@ def test_a_known_difference_may_be_listed():
 @pytest.mark.parametrize("compared", [None, SAME, OTHER])
 def test_the_line_of_a_run_file_keeps_it(compared):
     measurement = measured(compared=compared)
-    line = cell_line(measurement.cell, judged(measurement, criterion=EQUAL), measurement)
+    line = CellRecord.of(measurement.cell, judged(measurement, criterion=EQUAL), measurement).line()
     assert ("compared" in line) is (compared is not None)
-    assert measurement_of_line(line) == measurement
+    assert record_of_line(line).measurement() == measurement
     if compared is OTHER:
         later = {
             **line,
             "compared": {**line["compared"], "unheard": 1, "first": {**line["compared"]["first"], "of": 2}},
         }
-        assert measurement_of_line(later) == measurement
+        assert record_of_line(later).measurement() == measurement

@@ -85,7 +85,7 @@ def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, worke
         process.stderr.close()
     run = read_run(odd.run_files[0])
     assert not run.complete
-    assert [cell["model"] for cell in run.cells] == ["tiny_a"]
+    assert [cell.model for cell in run.cells] == ["tiny_a"]
     if how == signal.SIGINT:
         assert any("3 of 4 selected cells were not run" in note for note in run.notes)
 

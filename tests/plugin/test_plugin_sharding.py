@@ -22,7 +22,7 @@ def test_two_machines_share_the_models_and_merge_their_runs(project):
     merge = merge_run_files([project.path / "runs"], project.path / "all")
     assert len(merge.added) == 2
     runs = [read_run(path) for path in merge.added]
-    assert {cell["model"] for run in runs for cell in run.cells} == {"tiny_a", "tiny_b"}
+    assert {cell.model for run in runs for cell in run.cells} == {"tiny_a", "tiny_b"}
     for run in runs:
         assert run.header["shard"].endswith("/3")
         assert run.header["complete_selection"] is False

@@ -11,7 +11,7 @@ from typing import Any
 
 from qbench.judging import Cell, EnvironmentClass, Gate, GateState, Measurement, Outcome, Verdict
 from qbench.metrics import Against, Direction, Score
-from qbench.tracking.runs import FORMAT, Run, cell_line
+from qbench.tracking import FORMAT, CellRecord, Run, record_of_line
 
 MODELS: dict[str, tuple[str, int, float, Direction]] = {
     "digits_cnn": ("top1", 1797, 0.9872, Direction.HIGHER),
@@ -128,7 +128,7 @@ def make_cell(
         refusals=("/features/0/Clip: its bounds are not constants",) if schema.endswith("pow2") else (),
         seconds={"prepare": 0.8, "inference": 4.2},
     )
-    return cell_line(cell, verdict, measurement)
+    return CellRecord.of(cell, verdict, measurement).line()
 
 
 def skipped_cell(
@@ -141,9 +141,9 @@ def skipped_cell(
     outcome: Outcome = Outcome.UNSUPPORTED,
 ) -> dict[str, Any]:
     """A ``cell`` line without a measurement."""
-    return cell_line(
+    return CellRecord.of(
         Cell(suite, model, backend, schema), Verdict(outcome=outcome, headline=reason, rule="capabilities"), None
-    )
+    ).line()
 
 
 def make_run(
@@ -184,7 +184,7 @@ def make_run(
                 "qbench": "0.1.0",
             },
         },
-        cells=tuple(cells),
+        cells=tuple(map(record_of_line, cells)),
         notes=tuple(notes),
         complete=complete,
         damaged=damaged,
@@ -311,7 +311,7 @@ def edge_histories() -> dict[str, list[Run]]:
         ],
         "damaged": [make_run(one, 0, damaged=3)],
         "hostile": [make_run([hostile])],
-        "rubbish": [make_run(rubbish), Run(header={}, cells=tuple(rubbish))],
+        "rubbish": [make_run(rubbish), Run(header={}, cells=tuple(map(record_of_line, rubbish)))],
         "two suites": [
             make_run(one, 0),
             make_run(

@@ -14,10 +14,10 @@ from reporting_histories import edge_histories, nightly_history
 from qbench.errors import InputError
 from qbench.reporting import EXPORT_FORMATS, export_text
 from qbench.storage import visible
-from qbench.tracking import metric_rows
+from qbench.tracking import metric_rows, record_of_line
 
 RUN = nightly_history()[-1]
-MEASURED = [line for line in RUN.cells if "metrics" in line]
+MEASURED = [record.line() for record in RUN.cells if record.is_measured]
 ROWS = list(metric_rows([RUN]))
 TABLES = {(line["model"], line["backend"], line["schema"]): line["metrics"] for line in MEASURED}
 
@@ -38,7 +38,7 @@ def test_json_is_the_same_rows():
 @pytest.mark.parametrize("text", ["=1+1", "+1", "-1", "@SUM(A1)", "\t=1", '"quoted", and\nbroken'])
 def test_a_spreadsheet_computes_nothing(text):
     line = {**MEASURED[0], "environment_class": text}
-    (_, *rows) = csv.reader(io.StringIO(export_text([replace(RUN, cells=(line,))], "csv")))
+    (_, *rows) = csv.reader(io.StringIO(export_text([replace(RUN, cells=(record_of_line(line),))], "csv")))
     assert {row[9] for row in rows} == {visible(text) if text.startswith('"') else f"'{visible(text)}"}
 
 
@@ -48,7 +48,7 @@ def test_junit_counts_cells_by_what_became_of_them():
     kinds = Counter(
         next((child.tag for child in case if child.tag != "properties"), "") for case in suite.iter("testcase")
     )
-    outcomes = Counter(line["outcome"] for line in RUN.cells)
+    outcomes = Counter(record.outcome for record in RUN.cells)
     assert kinds["error"] == outcomes["error"] == int(suite.get("errors")) > 0
     assert kinds["skipped"] == outcomes["unsupported"] == int(suite.get("skipped")) > 0
     red = sum(outcomes[name] for name in ("failed", "drifted", "missing", "stale", "expired"))
@@ -108,7 +108,7 @@ def test_bencher_gets_scores_with_bounds_where_there_are_some():
 
 def exported(name, **metrics):
     line = {**MEASURED[0], "metrics": metrics}
-    return json.loads(export_text([replace(RUN, cells=(line,))], name), parse_float=str)
+    return json.loads(export_text([replace(RUN, cells=(record_of_line(line),))], name), parse_float=str)
 
 
 def table(hits, out_of, reference, *, losses=0, gains=0, **nature):
@@ -166,7 +166,7 @@ def test_what_xml_cannot_hold_is_written_as_its_escape():
         "headline": "bell \a, nul \0, half \ud800, <b>&",
         "notices": ["\x1b[31m"],
     }
-    text = export_text([replace(RUN, cells=(line,))], "junit")
+    text = export_text([replace(RUN, cells=(record_of_line(line),))], "junit")
     (failure,) = ElementTree.fromstring(text.encode()).iter("failure")
     assert failure.get("message") == r"failed: bell \x07, nul \x00, half \ud800, <b>&"
     assert r"\x1b[31m" in failure.text

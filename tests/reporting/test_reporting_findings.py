@@ -10,7 +10,7 @@ from reporting_findings import HOSTILE, OVERRIDES, errors, hostile_finding, make
 from reporting_histories import make_cell, make_run, nightly_history
 from test_reporting_pages import Page, assert_offline
 
-from qbench.judging import Cause, Cell, Errors, Finding, NodeErrors, Repair, Suspect
+from qbench.judging import Cause, Errors, Finding, NodeErrors, Repair, Suspect
 from qbench.number_text import rounded_count, small_percent
 from qbench.reporting import (
     Found,
@@ -268,11 +268,7 @@ def test_pages_of_findings_weigh_little_and_the_overview_hardly_more():
     assert (weight(300) - weight(66)) / 234 < 620
     runs = nightly_history(2)
     one = make_finding()
-    named = [
-        (Cell("nightly", line["model"], line["backend"], line["schema"]), one)
-        for line in runs[-1].cells
-        if line["outcome"] == "failed"
-    ]
+    named = [(record.cell, one) for record in runs[-1].cells if record.outcome == "failed"]
     lines = tuple(finding_line(cell, replace(found, model=cell.model)) for cell, found in named)
     before, after = (html_pages(build_reports([*runs[:-1], replace(runs[-1], findings=f)])) for f in ((), lines))
     assert len(lines) == 3

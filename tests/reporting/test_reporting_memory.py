@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import numpy as np
 import pytest
 from reporting_histories import NEW, edge_histories, make_cell, make_run, nightly_history
@@ -80,7 +81,10 @@ def test_the_accepted_level_is_drawn_on_the_same_samples_only():
     page = html_pages([report])["models/mobilenet_v2.html"]
     assert '<path class="approved" d="M4 ' in page
     assert ", accepted 74.00 %" in page
-    others = [replace(run, cells=tuple({**c, "digests": {"data:photos": "0" * 64}} for c in run.cells)) for run in runs]
+    others = [
+        replace(run, cells=tuple(msgspec.structs.replace(c, digests={"data:photos": "0" * 64}) for c in run.cells))
+        for run in runs
+    ]
     assert build_report(others, memory=remember(others, accepted=accepted(740))).trends[key][0].accepted is None
 
 
@@ -124,7 +128,7 @@ def test_a_series_that_stands_where_it_was_accepted_is_not_followed(monkeypatch)
     monkeypatch.setattr(
         memory, "trend_series", lambda runs, **more: followed.extend(found := real(runs, **more)) or found
     )
-    hits = runs[0].cells[0]["metrics"]["top1"]["hits"]
+    hits = runs[0].cells[0].metrics["top1"].hits
     assert remember(runs, accepted=accepted(hits)).regressions == {}
     assert followed == []
     assert remember(runs, accepted=accepted(hits + 4)).regressions != {}

@@ -17,7 +17,7 @@ def write(folder: Path, index: int, *, suite: str = "nightly", name: str = "", w
     lines = [
         run.header | {"id": f"{run.id}-{suite}"},
         run.environment,
-        *run.cells,
+        *(record.line() for record in run.cells),
         *([{"type": "end", "cells": 1}] if whole else []),
     ]
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -12,6 +12,7 @@ from qbench.reporting.chart import LETTER, RIGHT, WIDTH, _labels, _switch_labels
 from qbench.reporting.png import run_labels
 from qbench.reporting.timeline import Mark, Step, Switch
 from qbench.reporting.view import CellKey
+from qbench.tracking import record_of_line
 
 KEY = CellKey("network", "ort-cpu", "w8a8_sym_pc")
 
@@ -80,7 +81,7 @@ def test_a_cause_that_is_not_known_is_not_named():
 
 def test_markdown_links_the_charts_that_were_written_and_shows_what_moved(history, tmp_path):
     still = {"digests": {"model": "a"}, "model": "still"}
-    runs = [replace(r, cells=(*r.cells, exchanged(0, 990, 995, {}) | still)) for r in history[:14]]
+    runs = [replace(r, cells=(*r.cells, record_of_line(exchanged(0, 990, 995, {}) | still))) for r in history[:14]]
     write_reports(runs, tmp_path)
     text = (tmp_path / "report.md").read_text(encoding="utf-8")
     assert "[network](charts/network.png), [still](charts/still.png)" in text

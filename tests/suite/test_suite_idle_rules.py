@@ -5,15 +5,21 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.suite.idle_rules import idle_rule_errors
+from qbench.suite import idle_rules
+from qbench.tracking import record_of_line
 
 RULES = ("rule 1 (names a)", "rule 2 (names b)")
+COUNTS = dict.fromkeys(("n", "hits", "out_of", "reference_hits", "losses", "gains"), 1)
 CELLS = list(product(("net", "web"), ("one", "two"), ("fp32", "mine", "theirs")))
+
+
+def idle_rule_errors(lines):
+    return idle_rules.idle_rule_errors(map(record_of_line, lines))
 
 
 def line(model, schema, idle=(), *, measured=True):
     found = {"model": model, "backend": "b", "schema": schema}
-    return found | ({"metrics": {}} if measured else {}) | ({"idle_rules": list(idle)} if idle else {})
+    return found | ({"metrics": {"top1": COUNTS}} if measured else {}) | ({"idle_rules": list(idle)} if idle else {})
 
 
 def test_only_what_no_model_has_is_idle():

@@ -16,7 +16,7 @@ from qbench.tracking import (
     accept_measurements,
     accept_reference,
     load_baseline,
-    measurement_of_line,
+    record_of_line,
     save_baseline,
 )
 
@@ -142,9 +142,9 @@ def test_a_damaged_range_is_told(tmp_path, known, word):
 def test_a_record_brings_them_back():
     measurement = calibrated(SEEN)
     written = json.loads(json.dumps(line(measurement)))
-    assert measurement_of_line(written) == measurement
-    assert list(measurement_of_line(written).calibrated.ranges) == list(SEEN.ranges)
-    assert measurement_of_line(line(measured())).calibrated is None
+    assert record_of_line(written).measurement() == measurement
+    assert list(record_of_line(written).measurement().calibrated.ranges) == list(SEEN.ranges)
+    assert record_of_line(line(measured())).measurement().calibrated is None
 
 
 @pytest.mark.parametrize("ranges", ["", "not base64", "AAAA", None])
@@ -152,7 +152,7 @@ def test_a_record_with_strange_ranges_is_refused(ranges):
     written = dict(line(calibrated(SEEN)))
     written["calibrated"] = {"key": "default", "ranges": ranges}
     with pytest.raises(InputError, match="calibrated ranges that cannot be read"):
-        measurement_of_line(written)
+        record_of_line(written).measurement()
 
 
 def test_a_borrowed_reference_brings_none(known):
@@ -165,4 +165,4 @@ def test_a_borrowed_reference_brings_none(known):
 def test_ranges_that_unpack_to_too_much_are_one_sentence(text):
     words = {"key": "default", "ranges": base64.b64encode(zlib.compress(text)).decode()}
     with pytest.raises(InputError, match="ranges that cannot be read"):
-        measurement_of_line({**json.loads(json.dumps(line(calibrated(SEEN)))), "calibrated": words})
+        record_of_line({**json.loads(json.dumps(line(calibrated(SEEN)))), "calibrated": words}).measurement()

@@ -21,14 +21,14 @@ from qbench.judging import Outcome, Verdict
 from qbench.tracking import (
     FORMAT,
     TREND_KEYS,
+    CellRecord,
     History,
     RunWriter,
-    cell_line,
     kept_keys,
-    measurement_of_line,
     merge_run_files,
     ordered_trends,
     read_run,
+    record_of_line,
 )
 
 
@@ -39,7 +39,7 @@ def test_round_trip(tmp_path):
     assert run.id == path.stem
     assert (run.suite, run.complete, run.damaged, run.notices) == ("smoke", True, 0, ())
     assert (run.environment["processor"], run.notes, len(run.cells)) == ("x", ("n",), 1)
-    assert measurement_of_line(run.cells[0]) == measured()
+    assert run.cells[0].measurement() == measured()
 
 
 def test_every_line_has_a_type_and_a_cell_its_axes(tmp_path):
@@ -51,8 +51,8 @@ def test_every_line_has_a_type_and_a_cell_its_axes(tmp_path):
 
 
 def test_a_skipped_cell_has_no_measurement():
-    skipped = cell_line(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None)
-    assert measurement_of_line(skipped) is None
+    skipped = CellRecord.of(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None).line()
+    assert record_of_line(skipped).measurement() is None
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_line_without_sense_is_one_sentence(damage):
     item = json.loads(json.dumps(line(measured())))
     damage(item)
     with pytest.raises(InputError, match=r"mobilenet_v2::ort-cpu\+w8a8_asym_pc"):
-        measurement_of_line(item)
+        record_of_line(item).measurement()
 
 
 def test_two_runs_at_the_same_moment_get_two_files(tmp_path):
@@ -334,9 +334,14 @@ def test_half_characters_and_names_that_are_not_utf8_can_be_written_down(tmp_pat
     (tmp_path / os.fsdecode(b"\xfe.jsonl")).write_text("garbage\n")
     history = History(tmp_path)
     (run,) = history.runs()
-    for text in (*history.problems, *run.notes, run.path, json.dumps(run.cells, ensure_ascii=False)):
+    for text in (
+        *history.problems,
+        *run.notes,
+        run.path,
+        json.dumps([one.line() for one in run.cells], ensure_ascii=False),
+    ):
         text.encode("utf-8")
-    assert run.cells[0]["notices"] == ["a?b", "\U0001f600"]
+    assert run.cells[0].notices == ("a?b", "\U0001f600")
     assert len(history.problems) == 2
     assert history.latest() == run
 

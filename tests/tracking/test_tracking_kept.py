@@ -18,14 +18,14 @@ from qbench.metrics import Answers, count_changes, kept_digest, packed_answers, 
 from qbench.tracking import (
     Accepting,
     Baseline,
+    CellRecord,
     Scope,
     StoredData,
     accept_measurements,
     accept_reference,
-    cell_line,
     find_baseline,
     load_baseline,
-    measurement_of_line,
+    record_of_line,
     save_baseline,
 )
 
@@ -278,10 +278,10 @@ def test_a_record_with_damaged_answers_is_refused(word: str) -> None:
 def test_a_record_carries_answers_and_only_where_asked() -> None:
     given = measurement()
     plain = empty_baseline()
-    line = cell_line(given.cell, verdict(plain, given), given)
-    assert measurement_of_line(line).kept == given.kept
+    line = CellRecord.of(given.cell, verdict(plain, given), given).line()
+    assert record_of_line(line).measurement().kept == given.kept
     assert kept_digest(unpacked_answers(line["kept"]["photos"])) == kept_digest(ANSWERS)
-    assert "kept" not in cell_line(given.cell, verdict(plain, given), measurement(keeps=False))
+    assert "kept" not in CellRecord.of(given.cell, verdict(plain, given), measurement(keeps=False)).line()
 
 
 def test_flips_within_and_beyond(baseline: Baseline) -> None:

@@ -4,7 +4,7 @@ import pytest
 from tracked_results import line, measured
 
 from qbench.judging import EnvironmentClass
-from qbench.tracking import Run, joined_shards, lacking_shares, shard_groups, trend_series
+from qbench.tracking import Run, joined_shards, lacking_shares, record_of_line, shard_groups, trend_series
 
 SHA = "a" * 40
 
@@ -26,7 +26,7 @@ def header(index, start="2026-11-21T02:00:00Z", *, count=3, sha=SHA, dirty=False
 
 def shard(index, processor="x64-avx2", *, complete=True, **more):
     environment = EnvironmentClass(processor)
-    cells = (line(measured(environment=environment, slug=f"ort-cpu+s{index}")),)
+    cells = (record_of_line(line(measured(environment=environment, slug=f"ort-cpu+s{index}"))),)
     notes = ("one note", f"note {index}")
     return Run(
         header=header(index, **more), environment={"processor": processor}, cells=cells, notes=notes, complete=complete
@@ -36,7 +36,7 @@ def shard(index, processor="x64-avx2", *, complete=True, **more):
 def test_two_shares_that_hold_every_cell_are_one_whole_run():
     (run,) = joined_shards([shard(1), shard(3, start="2026-11-21T03:00:00Z", processor="arm64")])
     assert run.id == "2026-11-21T02:00:00Z-1 2026-11-21T03:00:00Z-3"
-    assert [cell["schema"] for cell in run.cells] == ["s1", "s3"]
+    assert [cell.schema for cell in run.cells] == ["s1", "s3"]
     assert run.header["complete_selection"] is True
     assert (run.header["selected"], run.header["started"]) == (10, "2026-11-21T02:00:00Z")
     assert "shard" not in run.header

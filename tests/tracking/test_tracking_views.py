@@ -10,7 +10,7 @@ from tracked_results import ELSEWHERE, HERE, agreement, line, measured, per, run
 from qbench.errors import IncomparableError
 from qbench.judging import Outcome, Verdict
 from qbench.metrics import Against, Direction
-from qbench.tracking import Relation, cell_frame, cell_line, compare_runs, trend_series
+from qbench.tracking import CellRecord, Relation, cell_frame, compare_runs, trend_series
 from qbench.tracking.frame import COLUMNS
 
 CHANGED = measured(top1(750), per(104), agreement(930), predictions="p2")
@@ -98,7 +98,7 @@ def test_cells_in_one_run_only_are_listed():
 
 
 def test_a_cell_that_was_skipped_is_incomparable():
-    skipped = cell_line(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None)
+    skipped = CellRecord.of(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None).line()
     steady = line(measured(slug="ort-cpu+steady"))
     rows = compare_runs(run(line(measured()), steady), run(skipped, steady))
     assert "did not measure it (unsupported)" in rows[1].why or "did not measure it (unsupported)" in rows[0].why
@@ -119,7 +119,7 @@ def test_nothing_to_compare(old, new, words):
 
 
 def test_the_frame_has_a_row_for_each_metric():
-    skipped = cell_line(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None)
+    skipped = CellRecord.of(measured().cell, Verdict(outcome=Outcome.UNSUPPORTED, headline="h", rule="r"), None).line()
     frame = cell_frame([run(line(measured()), skipped), run(line(CHANGED), number=1)])
     assert tuple(frame.columns) == COLUMNS
     assert len(frame) == 6

@@ -7,8 +7,7 @@ import numpy as np
 
 from qbench.judging import Cell, EnvironmentClass, Measurement, Outcome, Verdict
 from qbench.metrics import PADDING, Against, AnswerKind, Answers, Direction, Score
-from qbench.storage import plain
-from qbench.tracking import FORMAT, Run, RunWriter, accept_reference, cell_line
+from qbench.tracking import FORMAT, CellRecord, Run, RunWriter, accept_reference, record_of_line
 
 HERE = EnvironmentClass("x64-avx512-vnni", (("onnxruntime", "1.30.2"),))
 ELSEWHERE = EnvironmentClass("x64-avx2", (("onnxruntime", "1.30.2"),))
@@ -76,7 +75,7 @@ def baseline(**more):
 
 
 def line(measurement, outcome=Outcome.PASSED):
-    return cell_line(measurement.cell, Verdict(outcome=outcome, headline="h", rule="r"), measurement)
+    return CellRecord.of(measurement.cell, Verdict(outcome=outcome, headline="h", rule="r"), measurement).line()
 
 
 def run(*lines, number=0, complete=True, **header):
@@ -84,7 +83,7 @@ def run(*lines, number=0, complete=True, **header):
     first = {"format": FORMAT, "id": f"{started:%Y%m%dT%H%M%SZ}-abc1234-0", "suite": "smoke"}
     return Run(
         header={**first, "started": started.isoformat(), "commit": {"sha": f"{number:040x}"}, **header},
-        cells=tuple(plain(item) for item in lines),
+        cells=tuple(map(record_of_line, lines)),
         complete=complete,
     )
 
