@@ -178,10 +178,10 @@ def prepare_watch(
     values: Iterable[str] | None = None,
     sample_ids: Iterable[str] | None = None,
     threads: int = 1,
-    pipeline: str = DEFAULT,
+    pipeline: str | None = DEFAULT,
     channels: bool = False,
 ) -> Watch:
-    """A Watch over ``model`` (canonicalized here) on ``backend``, with the taps it needs.
+    """A Watch over ``model`` in its canonical form on ``backend``, with the taps it needs.
 
     Args:
         model: float graph.
@@ -189,14 +189,14 @@ def prepare_watch(
         values: names of values of the canonical graph; None: all that some schema could use.
         sample_ids: of the rows to come.
         threads: of the executor.
-        pipeline: the canonical passes, as the schemas that will use the profile name them.
+        pipeline: the canonical passes, as the schemas that will use the profile name them; None: they ran already.
         channels: keep extremes of every channel of the values too.
 
     Raises:
         InputError: an unknown value or pipeline, NaN in a constant. What ``prepare`` raises passes through.
     """
     refuse_nan(model)
-    canonical = canonicalize(model, pipeline)
+    canonical = model if pipeline is None else canonicalize(model, pipeline)
     watched = watched_values(canonical, values)
     given = {value.name for value in (*canonical.graph.inputs, *canonical.graph.outputs)}
     taps = tuple(value.name for value in watched if value.name not in given)

@@ -149,7 +149,9 @@ class SharedWork:
         """The float graphs after all of ``pipeline``'s passes: what schemas are planned on and written into."""
         if pipeline not in self._planned:
             canonical = self.canonical(pipeline)
-            self._planned[pipeline] = {name: plannable(model, pipeline) for name, model in canonical.items()}
+            self._planned[pipeline] = {
+                name: plannable(model, pipeline, is_canonical=True) for name, model in canonical.items()
+            }
         return self._planned[pipeline]
 
     @cached_property
@@ -254,7 +256,7 @@ class SharedWork:
             samples = self.samples(self.subject.calibration)
             watches: dict[str, Any] = {
                 name: stack.enter_context(
-                    prepare_watch(model, self.fp32_backend, threads=1, pipeline=pipeline, channels=channels)
+                    prepare_watch(model, self.fp32_backend, threads=1, pipeline=None, channels=channels)
                 )
                 for name, model in self.canonical(pipeline).items()
             }

@@ -97,7 +97,7 @@ def canonicalize(model: ir.Model, pipeline: str = DEFAULT) -> ir.Model:
     return rewrite(model, _named(pipeline).watched)
 
 
-def plannable(model: ir.Model, pipeline: str = DEFAULT) -> ir.Model:
+def plannable(model: ir.Model, pipeline: str = DEFAULT, *, is_canonical: bool = False) -> ir.Model:
     """The form of the float ``model`` that is planned on and written into; a descendant of what was profiled.
 
     Q/DQ pairs that the model came with leave the graph here and are pinned to their values (``graph.pinned``): the
@@ -106,6 +106,9 @@ def plannable(model: ir.Model, pipeline: str = DEFAULT) -> ir.Model:
     The result is marked with its digest: given again, it is known for what it is, no pass runs, and it is given back
     itself. So who plans and writes many times over calls this once and hands the result on; nothing of it stays with
     ``model``, which is not touched.
+
+    Args:
+        is_canonical: ``model`` is what ``canonicalize`` gave, whose passes need not run again.
 
     Raises:
         InputError: a Q or DQ that means nothing.
@@ -116,7 +119,7 @@ def plannable(model: ir.Model, pipeline: str = DEFAULT) -> ir.Model:
     settings = digest_plain([repr(step) for step in (*chosen.watched, *planned)])
     if model.metadata_props.get(MARK) == f"{settings} {graph_digest(model)}" and _has_types(model):
         return model
-    made = rewrite(rewrite(model, chosen.watched), planned)
+    made = rewrite(model if is_canonical else rewrite(model, chosen.watched), planned)
     made.metadata_props[MARK] = f"{settings} {graph_digest(made)}"
     return made
 
