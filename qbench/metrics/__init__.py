@@ -27,16 +27,16 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import text_of as text_of
     from qbench.metrics.answers import unpacked_answers as unpacked_answers
     from qbench.metrics.distances import MOST_DB as MOST_DB
-    from qbench.metrics.metric import Against as Against
     from qbench.metrics.metric import Counts as Counts
-    from qbench.metrics.metric import Direction as Direction
     from qbench.metrics.metric import Labels as Labels
     from qbench.metrics.metric import Metric as Metric
-    from qbench.metrics.metric import Score as Score
     from qbench.metrics.metric import score as score
     from qbench.metrics.registry import catalogue as catalogue
     from qbench.metrics.registry import get_metric as get_metric
     from qbench.metrics.registry import split_name as split_name
+    from qbench.metrics.scores import Against as Against
+    from qbench.metrics.scores import Direction as Direction
+    from qbench.metrics.scores import Score as Score
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
@@ -62,14 +62,12 @@ else:
                 "unpacked_answers",
             ),
             "metric": (
-                "Against",
                 "Counts",
-                "Direction",
                 "Labels",
                 "Metric",
-                "Score",
                 "score",
             ),
+            "scores": ("Against", "Direction", "Score"),
             "distances": ("MOST_DB",),
             "agreement": (
                 "Differences",

@@ -7,7 +7,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import AnswerKind, Answers
-from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.scores import Against, Direction
 
 # Agreement with the fp32 reference: the same best class, or the identical sequence, text or likeness.
 #

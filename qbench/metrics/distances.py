@@ -6,7 +6,8 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import MILLION, Answers, OutputKind
-from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.scores import Against, Direction
 
 Wide = npt.NDArray[np.float64]
 

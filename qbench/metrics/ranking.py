@@ -6,7 +6,8 @@ import numpy as np
 
 from qbench.errors import UnavailableError
 from qbench.metrics.answers import ANSWER_WORDS, MILLION, AnswerKind, Answers, OutputKind
-from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.scores import Against, Direction
 
 # Top-k: a sample is right when one of its labels is among the k best classes.
 #

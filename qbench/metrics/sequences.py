@@ -5,7 +5,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 from qbench.metrics.answers import ANSWER_WORDS, MILLION, AnswerKind, Answers, text_of
-from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric
+from qbench.metrics.scores import Against, Direction
 
 # Metrics of sequences: the share that is wholly right, and the phoneme error rate.
 #

@@ -4,8 +4,9 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.metrics.answers import ANSWER_WORDS, AnswerKind, Answers
-from qbench.metrics.metric import Against, Counts, Direction, Labels, Metric
+from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.resampling import recomputed_interval
+from qbench.metrics.scores import Against, Direction
 
 
 def _count_misjudged(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:

@@ -1,0 +1,70 @@
+"""What counting ends in: whole numbers and words, no arrays, so that judging and memory need no numpy.
+
+value = Σ hits / Σ out_of, the same sum for the fp32 reference next to it
+"""
+
+import enum
+from dataclasses import dataclass
+
+
+class Direction(enum.Enum):
+    """Which way a metric is better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class Against(enum.Enum):
+    """What answers are counted against: what people said is right, or what the fp32 reference answered."""
+
+    LABELS = "labels"
+    REFERENCE = "reference"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Score:
+    """One metric of one cell beside the fp32 reference on the same samples: whole numbers only.
+
+    Args:
+        metric: name as the suite writes it, with its data when it names one: ``top1``, ``agreement@photo_crops``.
+        n: samples that were counted. hits / out_of: the value, summed over samples.
+        reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the reference).
+        losses / gains: samples on which this cell did worse / better than the reference.
+        interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap (``resampling``); None of
+            shares of right samples, which losses and gains tell all of, and where nothing can be resampled.
+    """
+
+    metric: str
+    direction: Direction
+    against: Against
+    unit: str
+    proportion: bool
+    least_margin: float
+    n: int
+    hits: int
+    out_of: int
+    reference_hits: int
+    losses: int
+    gains: int
+    interval: tuple[float, float] | None = None
+
+    @property
+    def value(self) -> float:
+        """The share hits / out_of, a fraction."""
+        return self.hits / self.out_of
+
+    @property
+    def reference_value(self) -> float:
+        """The fp32 reference's value, a fraction."""
+        return self.reference_hits / self.out_of
+
+    @property
+    def has_floor(self) -> bool:
+        """Whether it counts samples that agree with fp32: of these a floor is accepted, of a distance none."""
+        return self.against is Against.REFERENCE and self.proportion and self.direction is Direction.HIGHER
+
+    @property
+    def drop(self) -> int:
+        """How many units worse than the reference (negative: better), whatever the direction."""
+        worse = self.reference_hits - self.hits
+        return worse if self.direction is Direction.HIGHER else -worse
