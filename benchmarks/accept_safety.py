@@ -313,7 +313,7 @@ def kills_of_session(folder: Path, *options: str, seed: int) -> dict[str, int]:
     result = folder.with_name(f"{folder.name}.json")
 
     def session() -> int:
-        from qbench.plugin import ending
+        from qbench.plugin import session_end as ending
 
         accept = ending._accept  # noqa: SLF001 - the moment between measuring and accepting has no public name
 

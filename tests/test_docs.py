@@ -222,7 +222,7 @@ def test_every_schema_file_is_described():
 def test_the_tolerance_and_the_entry_that_are_shown_are_some():
     from qbench.storage import value_from_table
     from qbench.suite import ModelTable
-    from qbench.suite.suite import QuarantineText, SuiteTable
+    from qbench.suite.suite_file import QuarantineText, SuiteTable
 
     classes, admitted, model, entry = blocks(ROOT / "docs" / "baselines.md", "toml")
     rest = {"data": "d", "calibration": {"data": "c", "count": 1}, "metrics": ["top1"]}

@@ -10,7 +10,7 @@ import pytest
 
 from qbench.storage import value_from_table
 from qbench.suite import ModelTable
-from qbench.suite.suite import SuiteTable
+from qbench.suite.suite_file import SuiteTable
 
 PAGE = Path(__file__).parents[1] / "docs" / "writing-a-pass.md"
 BLOCK = re.compile(r"^```(python|text|toml)\n(.*?)^```", flags=re.MULTILINE | re.DOTALL)

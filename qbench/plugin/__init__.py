@@ -99,7 +99,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     from qbench.plugin.options import OPTIONS
 
     if config.stash[OPTIONS].select or config.stash[OPTIONS].shard:
-        from qbench.plugin.selecting import deselect_cells
+        from qbench.plugin.tags import deselect_cells
 
         deselect_cells(config, items)
 
@@ -124,7 +124,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Any:  # noqa: ANN401
     """Show what is neither plainly passed nor failed as what it is."""
     if hasattr(report, "qbench"):
-        from qbench.plugin.statuses import status_of
+        from qbench.plugin.items import status_of
 
         return status_of(report, verbose=config.get_verbosity() > 0)
     return None

@@ -1,4 +1,4 @@
-"""``*.qbench.toml`` → file :: model :: cell. Items are light: whatever has to be loaded is when one runs."""
+"""*.qbench.toml → file :: model :: cell."""
 
 from collections.abc import Iterator
 from itertools import groupby

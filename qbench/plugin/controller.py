@@ -3,20 +3,23 @@
 Its heavy half (numpy, tracking, reporting) is loaded at the first record.
 """
 
-from collections.abc import Iterable
+import sys
+import time
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from qbench.errors import QbenchError
+from qbench.errors import QbenchError, StoreError
 from qbench.lazy import loaded_whole
 from qbench.plugin.options import Options
 from qbench.plugin.tags import died_in
 
 if TYPE_CHECKING:
-    from qbench.plugin.pacing import PaceTeller
     from qbench.plugin.recording import Recorder
+
 
 _STOPPED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
 
@@ -33,7 +36,7 @@ class Controller:
         self._pace: PaceTeller | None = None
         self._is_guarded = False
         if options.select or options.shard:
-            from qbench.plugin.selecting import check_selection
+            from qbench.plugin.tags import check_selection
 
             check_selection(options)
 
@@ -41,15 +44,13 @@ class Controller:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse to prune by a part of a suite before anything is measured."""
         if self._options.prune and not _distributes(self._config):
-            from qbench.plugin.pruning import demand_whole_suites
+            from qbench.plugin.session_end import demand_whole_suites
 
             demand_whole_suites(session)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Before the first cell: what could not be kept is not measured."""
-        from qbench.plugin.foresight import check_folders, has_cells
-
         if not self._config.option.collectonly and not session.testsfailed and has_cells(session.items):
             check_folders(self._options)
             self._end_like_interrupted()
@@ -59,8 +60,6 @@ class Controller:
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:  # noqa: ARG002
         """The same where workers collect: they have not begun; cells in Python tests do not show in their ids."""
         if any(".qbench.toml::" in node_id for node_id in ids):
-            from qbench.plugin.foresight import check_folders
-
             check_folders(self._options)
             self._end_like_interrupted()
             self._tell_pace(ids)
@@ -94,7 +93,7 @@ class Controller:
         stopped = exitstatus in _STOPPED or bool(session.shouldstop) or bool(session.shouldfail)
         try:
             with loaded_whole():
-                from qbench.plugin.ending import finish
+                from qbench.plugin.session_end import finish
 
             self.said = finish(self.recorder, session, int(exitstatus), self._crashes, stopped=stopped)
         except KeyboardInterrupt:  # pytest takes none here
@@ -105,11 +104,11 @@ class Controller:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print what was found, and where it is kept."""
         if self.recorder is not None:
-            from qbench.plugin.summary import print_summary
+            from qbench.plugin.session_end import print_summary
 
             print_summary(self.recorder, self.said, terminalreporter)
         elif self.said:
-            from qbench.plugin.summary import write_line
+            from qbench.plugin.session_end import write_line
 
             for line in self.said:
                 write_line(terminalreporter, line)
@@ -128,13 +127,11 @@ class Controller:
         """Begin to tell how long it will take, where a person is looking."""
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if self._pace is None and terminal is not None and terminal.isatty:
-            from qbench.plugin.pacing import PaceTeller
-
             self._pace = PaceTeller(terminal, node_ids, self._options.history)
 
     def _prune_unmeasured(self, session: pytest.Session, *, whole: bool) -> None:
         """``--collect-only --qbench-prune``: the matrix is known, and nothing has to run."""
-        from qbench.plugin.pruning import prune
+        from qbench.plugin.session_end import prune
         from qbench.plugin.tags import collected_tags
 
         if not whole:
@@ -150,3 +147,110 @@ class Controller:
 def _distributes(config: pytest.Config) -> bool:
     """Whether workers of xdist collect, and not this process."""
     return bool(getattr(config.option, "dist", "no") != "no" and not config.option.collectonly)
+
+
+# Before the first cell is measured: can what this session is going to write be written?
+#
+# Nothing is left behind by asking: the file that tries is nameless or gone at once, and no folder is made.
+
+
+def check_folders(options: Options) -> None:
+    """Refuse to measure what could not be kept.
+
+    Raises:
+        pytest.UsageError: a folder this session is going to write cannot be written.
+    """
+    folders = [("history", options.history)]
+    if options.writes_baselines:
+        folders.append(("baselines", options.baselines))
+    if options.report:
+        folders.append(("reports", options.reports))
+    try:
+        for name, folder in folders:
+            _try(name, folder)
+    except StoreError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def has_cells(items: Iterable[pytest.Item]) -> bool:
+    """Whether any of ``items`` measures a cell; asked without loading anything."""
+    if "qbench.plugin.opening" not in sys.modules:  # loaded by the first suite, whoever names it
+        return False
+    from qbench.plugin.items import CellItem
+
+    return any(isinstance(item, CellItem) or "qbench_cell" in getattr(item, "fixturenames", ()) for item in items)
+
+
+def _try(name: str, folder: Path) -> None:
+    """Make a file in ``folder``, or in the nearest folder above that is there already.
+
+    Raises:
+        StoreError: that fails; nothing was measured yet.
+    """
+    import tempfile  # not before there is something to write
+
+    there = next(place for place in (folder, *folder.parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            return
+    except OSError as error:
+        raise StoreError(
+            f"Writing the {name} folder '{folder}'",
+            found=f"'{there}': {error.strerror or error}",
+            expected="a writable folder",
+            remedy=f"Nothing was measured. Mend the folder or --qbench-{name}.",
+        ) from error
+
+
+# Now and then, between pytest's own marks, a line that says how long a long run will still take; on terminals only.
+
+EVERY = 60.0
+"""Seconds between two lines; a run that is over sooner has none."""
+
+_SUFFIX = ".qbench.toml"
+
+
+class PaceTeller:
+    """Told of every cell that ends; writes to ``terminal``."""
+
+    def __init__(
+        self,
+        terminal: pytest.TerminalReporter,
+        node_ids: Iterable[str],
+        history: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        from qbench.reporting import Pace, last_seconds
+
+        self._terminal = terminal
+        self._clock = clock
+        self._told = clock()
+        self._pace = Pace(filter(None, map(_cell, node_ids)), last_seconds(history), started=self._told)
+        left = self._pace.left(self._told)
+        if left is not None and left > EVERY:
+            self._tell(left)
+
+    def finish(self, node_id: str) -> None:
+        """The item ``node_id`` is done."""
+        self._pace.finish(_cell(node_id))
+        now = self._clock()
+        left = self._pace.left(now)
+        if now - self._told >= EVERY and left:
+            self._told = now
+            self._tell(left)
+
+    def _tell(self, left: float) -> None:
+        from qbench.reporting import left_text
+
+        if self._pace.count and getattr(self._terminal.config.option, "dist", "no") != "no":
+            self._terminal.write_line("")  # xdist's marks leave no trace that ensure_newline could see
+        self._terminal.ensure_newline()
+        text = f"qbench: {self._pace.count} of {self._pace.total} cells, {left_text(left)}"
+        self._terminal.write_line(text, light=True)
+        self._terminal.currentfspath = None  # the next mark begins a line, with its file
+
+
+def _cell(node_id: str) -> str:
+    """``suite::model::cell`` of the item of a cell; empty for any other item."""
+    path, _, rest = node_id.partition("::")
+    return f"{Path(path).name.removesuffix(_SUFFIX)}::{rest}" if path.endswith(_SUFFIX) else ""

@@ -1,4 +1,4 @@
-"""The hooks that qbench adds to pytest; ``optionalhook=True`` where it may not be installed."""
+"""The hooks that qbench adds to pytest."""
 
 from typing import TYPE_CHECKING, Any
 

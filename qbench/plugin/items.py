@@ -1,5 +1,8 @@
 """One cell as a pytest item: run the bench, keep the record, and be green, skipped or red with a few plain lines."""
 
+import time
+from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -10,8 +13,9 @@ from qbench.plugin.options import OPTIONS
 from qbench.plugin.tags import TAGGED, Tag, Tagged
 
 if TYPE_CHECKING:
-    from qbench.judging import Verdict
-    from qbench.suite import PlannedCell
+    from qbench.diagnosis import Budget
+    from qbench.judging import Finding, Verdict
+    from qbench.suite import JudgedCell, PlannedCell
 
 
 class RedCell(Exception):  # noqa: N818 - it is a result, not an error
@@ -51,8 +55,6 @@ class CellItem(pytest.Item):
         missing = self.config.stash[OPTIONS].missing
         tagged.record = finished_record(self, judged.line | excused(judged.verdict, missing))
         if judged.verdict.outcome.is_red:
-            from qbench.plugin.localizing import finding_of
-
             tagged.finding = finding_of(self._opened, judged, self.config)
         conclude(judged.verdict, str(self.planned.cell), missing)
 
@@ -139,3 +141,144 @@ def red_text(verdict: "Verdict", cell: str) -> str:
     if verdict.remedy and verdict.remedy not in verdict.headline:
         lines.append(f"  next: {verdict.remedy}")
     return "\n".join(lines)
+
+
+# Red cells are localised where they were measured, within a budget of time; the finding travels on the report.
+#
+# A failure to do so is one sentence of the finding: it never turns a red cell into an error of its own.
+
+CELLS = 6
+"""Times the seconds of one cell that a process spends on all of them: many red cells have few causes."""
+FOLDER = "overrides"
+_SPENT = pytest.StashKey[list[float]]()
+
+
+def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -> dict[str, Any] | None:
+    """The ``finding`` line of a red cell; None where there is nothing to localise, or no time left in this process.
+
+    Args:
+        opened: the suite. judged: a red cell of it.
+    """
+    seconds, spent = config.stash[OPTIONS].localize, config.stash.setdefault(_SPENT, [])
+    left = min(seconds, CELLS * seconds - sum(spent))
+    cell = judged.planned.cell
+    if judged.measurement is None or not _is_wrong(judged.verdict):
+        return None
+    if left <= 0 or cell.is_fp32:
+        return None
+    from qbench.diagnosis import Budget
+    from qbench.judging import Finding
+    from qbench.tracking import finding_line
+
+    budget = Budget.begin(left, time.perf_counter)
+    try:
+        line = finding_line(cell, _localized(opened, judged, budget))
+    except Exception as error:  # the cell is red for its own reason: this must not take its place
+        said = " ".join(str(error).split()) or type(error).__name__
+        finding = Finding(
+            model=cell.model,
+            backend=cell.backend,
+            schema=cell.schema,
+            samples=0,
+            notes=(f"could not be localised: {said}",),
+            complete=False,
+        )
+        line = finding_line(cell, finding)
+    spent.append(budget.spent)
+    return line
+
+
+def _is_wrong(verdict: "Verdict") -> bool:
+    """Whether something is to be found: the cell fails, drifts, or would fail if it had been accepted before."""
+    from qbench.judging import FAILING, GateState, Outcome
+
+    if verdict.outcome is not Outcome.MISSING:
+        return verdict.outcome in (Outcome.FAILED, Outcome.DRIFTED)
+    return any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates)
+
+
+def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Finding":
+    from qbench.diagnosis import LocalizeOptions, localize, samples_that_moved
+    from qbench.suite import repeatable_cell
+
+    cell = repeatable_cell(opened.bench, judged.planned)
+    moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
+    wishes = LocalizeOptions(first=moved, suspects=3, override=_name(_axes(judged)))
+    return localize(cell, judged.verdict, budget, wishes=wishes)
+
+
+def _axes(judged: "JudgedCell") -> Mapping[str, str]:
+    """The axes of the cell."""
+    cell = judged.planned.cell
+    return {"model": cell.model, "backend": cell.backend, "schema": cell.schema, "variant": cell.variant}
+
+
+def keep_overrides(finding: Mapping[str, Any], reports: Path) -> Path | None:
+    """Write the schema file of a ``finding`` line that repairs its cell under ``reports``; None: it has none.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    from qbench.storage import write_text
+
+    text = finding["finding"].get("repair", {}).get("overrides", "")
+    if not text:
+        return None
+    path = overrides_path(finding, reports)
+    write_text(path, text)
+    return path
+
+
+def overrides_path(finding: Mapping[str, Any], reports: Path) -> Path:
+    """``reports/overrides/<suite>/<model>.<backend>.<schema>[.<variant>].toml``."""
+    return reports / FOLDER / str(finding["suite"]) / f"{_name(finding)}.toml"
+
+
+def _name(axes: Mapping[str, Any]) -> str:
+    """What the repaired schema is called, and its file."""
+    return ".".join(str(axes[name]) for name in ("model", "backend", "schema", "variant") if axes[name])
+
+
+# Outcome of a cell → pytest's category, letter and word; ``-v`` shows how far the score moved.
+
+Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
+
+_OWN = {
+    "quarantined": ("q", "yellow"),
+    "inconclusive": ("i", "yellow"),
+    "accepted": ("A", "green"),
+    "missing": ("m", "yellow"),
+}
+
+
+def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
+    """The status of a report that carries a record; None where pytest's own is right."""
+    record: Mapping[str, Any] = report.qbench
+    outcome = record["outcome"]
+    change = f" {change_text(record)}" if verbose and change_text(record) else ""
+    if report.passed and outcome in _OWN:
+        letter, colour = _OWN[outcome]
+        return outcome, letter, (outcome.upper() + change, {colour: True})
+    if report.passed and outcome == "passed" and change:
+        return "passed", ".", (f"PASSED{change}", {"green": True})
+    if report.failed and outcome not in ("passed", "inconclusive", "accepted", "quarantined"):
+        return "failed", "F", (outcome_word(record).upper() + change, {"red": True})
+    return None
+
+
+def outcome_word(record: Mapping[str, Any]) -> str:
+    """What the outcome is called: an entry that is not needed has not run out, though both are ``expired`` in files."""
+    from qbench.judging import NO_LONGER_FAILS
+
+    mended = record["outcome"] == "expired" and str(record.get("headline", "")).startswith(NO_LONGER_FAILS)
+    return NO_LONGER_FAILS if mended else str(record["outcome"])
+
+
+def change_text(record: Mapping[str, Any]) -> str:
+    """``top1 −0.42 pp`` for the first metric of ``record``; empty when there is none."""
+    for name, score in record.get("metrics", {}).items():
+        change = (score["hits"] - score["reference_hits"]) / score["out_of"]
+        unit = score.get("unit", "%")
+        text = f"{100 * change:+.2f} pp" if unit == "%" else f"{change:+.5g} {unit}".rstrip()
+        return f"{name} {text}".replace("-", "−")
+    return ""

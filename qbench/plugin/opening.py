@@ -1,4 +1,4 @@
-"""A suite file, opened under pytest's options once per process: its cells, and the bench that measures them."""
+"""A suite file opened under pytest's options, once per process."""
 
 import os
 from dataclasses import dataclass, replace
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from qbench.judging import QuarantineEntry
     from qbench.suite import Bench, Catalogues, PlannedCell, Settings, Suite
-
 
 _OPENED = pytest.StashKey[dict[Any, "OpenSuite"]]()
 

@@ -1,7 +1,4 @@
-"""Command line and ini → one frozen record; every ``--qbench-x`` has the ini twin ``qbench_x``, which it overrides.
-
-What writes into the repository (accepting) has no ini twin: nobody should approve by default.
-"""
+"""Command line and ini → one frozen record."""
 
 import argparse
 import math

@@ -1,4 +1,4 @@
-"""Cells in Python tests: the marker with lists parametrizes a function that takes ``qbench_cell``."""
+"""Cells in Python tests: the marker and the qbench_cell fixture."""
 
 from dataclasses import replace
 from functools import cached_property

@@ -1,8 +1,4 @@
-"""The controller's half: one run file a suite, opened at its first report and written line by line, and by nobody else.
-
-Whatever ends the process, the file holds what was measured until then; only a run that finished everything it
-selected gets its ``end`` line.
-"""
+"""The controller's run files: one per suite, written line by line."""
 
 import secrets
 from collections.abc import Mapping
@@ -94,7 +90,7 @@ class Recorder:
         """Write a finding down, and what repairs the cell beside the reports."""
         if finding is None:
             return
-        from qbench.plugin.localizing import keep_overrides
+        from qbench.plugin.items import keep_overrides
 
         run.findings.append(finding)
         self._write(run, finding)

@@ -1,7 +1,4 @@
-"""One suite run by pytest inside another program, such as ``qbench run``: no terminal of pytest's, no conftest, no ini.
-
-The program hears of every cell through a ``Listener`` and gets what came of all of them as a ``SuiteRun``.
-"""
+"""One suite run by pytest inside another program, such as qbench run."""
 
 import contextlib
 import os

@@ -1,13 +1,18 @@
-"""What an item that measures cells carries, and what of it travels on its reports, as plain values."""
+"""What an item that measures cells carries, what of it travels on its reports, and which collected cells run."""
 
 import os
 from dataclasses import dataclass, field, is_dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from qbench.errors import InputError
+from qbench.plugin.options import OPTIONS, Options
 from qbench.storage import neutral_text
+
+if TYPE_CHECKING:
+    from qbench.judging import Cell
 
 
 @dataclass(slots=True)
@@ -95,3 +100,46 @@ def _neutral(value: Any) -> Any:  # noqa: ANN401 - texts, pytest's values that h
 def died_in(report: pytest.TestReport) -> bool:
     """Whether xdist made ``report`` up for a cell whose worker died; its ``when`` is none of pytest's."""
     return ".qbench.toml::" in report.nodeid and report.when not in ("setup", "call", "teardown")
+
+
+# ``--qbench-select`` and ``--qbench-shard``: which of the collected cells run.
+
+
+def check_selection(options: Options) -> None:
+    """Refuse an expression or a share that cannot be read before anything is collected.
+
+    Raises:
+        pytest.UsageError: it cannot.
+    """
+    from qbench.suite import Selection, Shard
+
+    try:
+        Selection.parse(options.select)
+        Shard.parse(options.shard)
+    except InputError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def deselect_cells(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Take the cells that are not selected out of ``items``; tests that measure no cell stay."""
+    from qbench.suite import Selection, Shard
+
+    options = config.stash[OPTIONS]
+    selection, shard = Selection.parse(options.select), Shard.parse(options.shard)
+    kept: list[pytest.Item] = []
+    dropped: list[pytest.Item] = []
+    for item in items:
+        cell = _cell_of(item)
+        runs = cell is None or (selection.covers(cell) and shard.holds(cell.model))
+        (kept if runs else dropped).append(item)
+    if dropped:
+        config.hook.pytest_deselected(items=dropped)
+        items[:] = kept
+
+
+def _cell_of(item: pytest.Item) -> "Cell | None":
+    """The cell that ``item``'s marker names; its suite plays no part here."""
+    from qbench.judging import Cell
+
+    axes = next((mark.kwargs for mark in item.iter_markers("qbench") if "model" in mark.kwargs), None)
+    return None if axes is None else Cell("any", **axes)

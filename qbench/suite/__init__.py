@@ -5,74 +5,78 @@ from typing import TYPE_CHECKING
 from qbench.lazy import open_on_use
 
 if TYPE_CHECKING:
-    from qbench.suite.approval import approve_run as approve_run
-    from qbench.suite.beginning import Extent as Extent
-    from qbench.suite.beginning import RunStart as RunStart
-    from qbench.suite.beginning import describe_start as describe_start
-    from qbench.suite.bisect_notes import Notes as Notes
-    from qbench.suite.bisect_notes import Task as Task
-    from qbench.suite.bisect_notes import Trial as Trial
-    from qbench.suite.bisect_notes import open_notes as open_notes
-    from qbench.suite.bisect_notes import reopened as reopened
-    from qbench.suite.bisect_notes import save_notes as save_notes
     from qbench.suite.bisection import Mark as Mark
+    from qbench.suite.bisection import Notes as Notes
     from qbench.suite.bisection import Question as Question
+    from qbench.suite.bisection import Task as Task
+    from qbench.suite.bisection import Trial as Trial
     from qbench.suite.bisection import ask as ask
     from qbench.suite.bisection import next_commit as next_commit
+    from qbench.suite.bisection import open_notes as open_notes
+    from qbench.suite.bisection import reopened as reopened
+    from qbench.suite.bisection import save_notes as save_notes
     from qbench.suite.bisection import suspects as suspects
+    from qbench.suite.bisection import try_commit as try_commit
     from qbench.suite.catalogues import Catalogues as Catalogues
     from qbench.suite.catalogues import gather as gather
     from qbench.suite.catalogues import written_extensions as written_extensions
     from qbench.suite.expansion import PlannedCell as PlannedCell
+    from qbench.suite.expansion import Selection as Selection
+    from qbench.suite.expansion import Shard as Shard
     from qbench.suite.expansion import expand as expand
     from qbench.suite.expansion import expand_pruned as expand_pruned
-    from qbench.suite.idle_rules import idle_rule_errors as idle_rule_errors
-    from qbench.suite.judged_cell import JudgedCell as JudgedCell
-    from qbench.suite.outgrown import outgrown_entry_errors as outgrown_entry_errors
     from qbench.suite.package_notes import PackageNotes as PackageNotes
     from qbench.suite.package_notes import PackageTask as PackageTask
     from qbench.suite.package_notes import PackageTrial as PackageTrial
     from qbench.suite.package_notes import versions_between as versions_between
-    from qbench.suite.repeating import repeatable_cell as repeatable_cell
-    from qbench.suite.selection import Selection as Selection
     from qbench.suite.session import Bench as Bench
+    from qbench.suite.session import Extent as Extent
+    from qbench.suite.session import JudgedCell as JudgedCell
+    from qbench.suite.session import RunStart as RunStart
     from qbench.suite.session import Settings as Settings
-    from qbench.suite.sharding import Shard as Shard
-    from qbench.suite.stored_baselines import StoredBaselines as StoredBaselines
-    from qbench.suite.subjects import make_subject as make_subject
-    from qbench.suite.suite import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX
-    from qbench.suite.suite import SUFFIX as SUFFIX
-    from qbench.suite.suite import CalibrationChoice as CalibrationChoice
-    from qbench.suite.suite import ModelTable as ModelTable
-    from qbench.suite.suite import Suite as Suite
-    from qbench.suite.suite import SuiteTable as SuiteTable
-    from qbench.suite.suite import load_suite as load_suite
-    from qbench.suite.trial import try_commit as try_commit
+    from qbench.suite.session import StoredBaselines as StoredBaselines
+    from qbench.suite.session import approve_run as approve_run
+    from qbench.suite.session import describe_start as describe_start
+    from qbench.suite.session import make_subject as make_subject
+    from qbench.suite.session import repeatable_cell as repeatable_cell
+    from qbench.suite.stale import idle_rule_errors as idle_rule_errors
+    from qbench.suite.stale import outgrown_entry_errors as outgrown_entry_errors
+    from qbench.suite.suite_file import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX
+    from qbench.suite.suite_file import SUFFIX as SUFFIX
+    from qbench.suite.suite_file import CalibrationChoice as CalibrationChoice
+    from qbench.suite.suite_file import ModelTable as ModelTable
+    from qbench.suite.suite_file import Suite as Suite
+    from qbench.suite.suite_file import SuiteTable as SuiteTable
+    from qbench.suite.suite_file import load_suite as load_suite
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
         {
-            "bisect_notes": (
+            "bisection": (
+                "Mark",
                 "Notes",
+                "Question",
                 "Task",
                 "Trial",
+                "ask",
+                "next_commit",
                 "open_notes",
                 "reopened",
                 "save_notes",
-            ),
-            "bisection": (
-                "Mark",
-                "Question",
-                "ask",
-                "next_commit",
                 "suspects",
+                "try_commit",
             ),
-            "trial": ("try_commit",),
-            "approval": ("approve_run",),
-            "beginning": (
+            "session": (
+                "Bench",
                 "Extent",
+                "JudgedCell",
                 "RunStart",
+                "Settings",
+                "StoredBaselines",
+                "approve_run",
                 "describe_start",
+                "make_subject",
+                "repeatable_cell",
             ),
             "catalogues": (
                 "Catalogues",
@@ -81,28 +85,22 @@ else:
             ),
             "expansion": (
                 "PlannedCell",
+                "Selection",
+                "Shard",
                 "expand",
                 "expand_pruned",
             ),
-            "idle_rules": ("idle_rule_errors",),
-            "repeating": ("repeatable_cell",),
-            "judged_cell": ("JudgedCell",),
-            "outgrown": ("outgrown_entry_errors",),
+            "stale": (
+                "idle_rule_errors",
+                "outgrown_entry_errors",
+            ),
             "package_notes": (
                 "PackageNotes",
                 "PackageTask",
                 "PackageTrial",
                 "versions_between",
             ),
-            "selection": ("Selection",),
-            "session": (
-                "Bench",
-                "Settings",
-            ),
-            "sharding": ("Shard",),
-            "stored_baselines": ("StoredBaselines",),
-            "subjects": ("make_subject",),
-            "suite": (
+            "suite_file": (
                 "CalibrationChoice",
                 "ModelTable",
                 "QUARANTINE_SUFFIX",

@@ -1,17 +1,26 @@
-"""Which commit did it: halving a line of commits between a good one and a bad one.
-
-What is good or bad is a number: of all metrics of all cells the one that got worse the most between the two ends; a
-commit is bad where that lies nearer to the bad end than to the good one. A commit that cannot be built or measured is
-passed over, and where only such are left the answer is a stretch.
-"""
+"""Which commit did it: halving a line of commits."""
 
 import enum
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
 
-from qbench.errors import IncomparableError
-from qbench.tracking import cell_of_line
+from qbench.errors import IncomparableError, InputError, StoreError
+from qbench.host import Worktree, tree_hash
+from qbench.storage import current_factor, digest_file, digest_plain, json_text, plain, value_from_table, write_text
+from qbench.tracking import History, cell_of_line
+
+# Which commit did it: halving a line of commits between a good one and a bad one.
+#
+# What is good or bad is a number: of all metrics of all cells the one that got worse the most between the two ends; a
+# commit is bad where that lies nearer to the bad end than to the good one. A commit that cannot be built or measured is
+# passed over, and where only such are left the answer is a stretch.
 
 CellLines = Sequence[Mapping[str, Any]]
 """The ``cell`` lines of one run file."""
@@ -98,3 +107,247 @@ def _values(lines: CellLines) -> dict[tuple[str, str], tuple[float, bool]]:
         for line in lines
         for metric, counts in line.get("metrics", {}).items()
     }
+
+
+# The notebook of a bisection, one JSON file: what was asked, what each artifact measured, what each commit was.
+#
+# It is written after every commit, so that a bisection that was interrupted goes on where it stopped. What equal
+# artifacts measured is measured once.
+
+FORMAT = "qbench-bisect/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is bisected; another task is another notebook.
+
+    Args:
+        good, bad: whole hashes. build: the command. suite: path in the project. select: which cells.
+        artifacts: paths in the project that decide what is measured; none: all files of the commit.
+    """
+
+    good: str
+    bad: str
+    build: str
+    suite: str
+    select: str = ""
+    artifacts: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """One commit: the digest of its artifact, or why it could not be measured."""
+
+    artifact: str = ""
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notes:
+    """Everything known so far; ``measured`` maps the digest of an artifact to the cell lines of its run."""
+
+    format: str
+    task: Task
+    trials: Mapping[str, Trial] = field(default_factory=dict)
+    measured: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
+
+    def lines(self, commit: str) -> CellLines | None:
+        """What ``commit`` measured; None where it was not tried, or could not be."""
+        trial = self.trials.get(commit)
+        return self.measured.get(trial.artifact) if trial is not None and trial.artifact else None
+
+    def with_trial(self, commit: str, trial: Trial, lines: CellLines = ()) -> "Notes":
+        """These, and what ``commit`` turned out to be; ``lines`` where its artifact is new."""
+        measured = self.measured
+        if trial.artifact and trial.artifact not in measured:
+            kept = tuple({key: line[key] for key in _KEPT if key in line} for line in lines)
+            measured = {**measured, trial.artifact: kept}
+        return replace(self, trials={**self.trials, commit: trial}, measured=measured)
+
+
+_KEPT = ("suite", "model", "backend", "schema", "variant", "outcome", "environment_class", "metrics", "digests")
+
+
+def open_notes(path: Path, task: Task) -> Notes:
+    """The notebook at ``path``, or a new one where there is none.
+
+    Raises:
+        InputError: it is of another task, or no notebook.
+    """
+    return reopened(path, Notes(format=FORMAT, task=task))
+
+
+class Notebook(Protocol):
+    """What is written down of any bisection: a frozen value."""
+
+    @property
+    def format(self) -> str:
+        """Which kind of notebook."""
+        ...
+
+    @property
+    def task(self) -> object:
+        """What is bisected."""
+        ...
+
+
+AnyNotes = TypeVar("AnyNotes", bound=Notebook)
+
+
+def _is_never_over(_: object) -> bool:
+    return False
+
+
+def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool] = _is_never_over) -> AnyNotes:
+    """The notebook at ``path`` of the kind and the task of ``blank``, or ``blank`` where there is none.
+
+    Args:
+        path: of the file. blank: what is begun.
+        is_over: whether there is nothing to go on with in a notebook, so that one of another task gives way.
+
+    Raises:
+        InputError: it is of another task, or no notebook.
+    """
+    if not path.exists():
+        return blank
+    doing = f"Going on with the bisection in '{path}'"
+    try:
+        table = json.loads(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise StoreError(
+            doing, found=f"a file that cannot be read ({error})", expected="JSON", remedy="Remove it to begin anew."
+        ) from error
+    notes = value_from_table(type(blank), table, f"'{path}'")
+    if notes.format != blank.format:
+        raise InputError(
+            doing, found=f"notes of the format {notes.format}", expected=blank.format, remedy="Name another file."
+        )
+    if notes.task == blank.task:
+        return notes
+    if is_over(notes):
+        return blank
+    kept, asked = _told(notes.task), _told(blank.task)
+    other = [name for name in {**kept, **asked} if kept.get(name) != asked.get(name)]
+    raise InputError(
+        doing,
+        found="another task that has not ended: " + _listed(other, kept),
+        expected="the task that is asked for: " + _listed(other, asked),
+        remedy=f"Give the same arguments again to go on with it; to begin anew, type rm '{path}' first, or name "
+        "another file with --state.",
+    )
+
+
+def _told(task: object) -> dict[str, str]:
+    """What a task says, name → words."""
+    told: dict[str, str] = {}
+    for name, value in plain(task).items():
+        if isinstance(value, Mapping):
+            told |= {str(key): str(one) for key, one in value.items()}
+        else:
+            told[name] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return {name: text for name, text in told.items() if text}
+
+
+def _listed(names: Iterable[str], told: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {told[name]}" if name in told else f"no {name}" for name in names)
+
+
+def save_notes(path: Path, notes: Notebook) -> None:
+    """Write ``notes`` to ``path``, whole or not at all.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    write_text(path, json_text(plain(notes)))
+
+
+# One commit of a project under test: checked out, built by its user's command, measured by a ``qbench`` of its own.
+#
+# The measuring process runs in the working tree, with the suite, machines, schemas and extensions that the commit
+# holds.
+
+_MEASURED = (0, 1)
+"""Exit codes of ``qbench run`` behind which every cell was run; red cells are what is looked for."""
+
+
+def try_commit(tree: Worktree, commit: str, notes: Notes, *, extensions: Sequence[str] = ()) -> Notes:
+    """``notes`` and what ``commit`` turned out to be; nothing is measured where an equal artifact was.
+
+    Raises:
+        StoreError: git cannot check it out.
+    """
+    task = notes.task
+    tree.check_out(commit)
+    if not task.artifacts:  # the same files, built by the same command
+        artifact = digest_plain([tree_hash(commit, tree.folder), task.build])
+        if artifact in notes.measured:
+            return notes.with_trial(commit, Trial(artifact=artifact))
+    if problem := _problem_of(["sh", "-c", task.build], tree.folder, "the build"):
+        return notes.with_trial(commit, Trial(problem=problem))
+    if task.artifacts:
+        missing = [name for name in task.artifacts if not (tree.folder / name).exists()]
+        if missing:
+            return notes.with_trial(commit, Trial(problem=f"the build left no '{missing[0]}'"))
+        artifact = digest_plain(list(_digests(tree.folder, task.artifacts)))
+        if artifact in notes.measured:
+            return notes.with_trial(commit, Trial(artifact=artifact))
+    lines, problem = _measured(tree.folder, task, extensions)
+    trial = Trial(problem=problem) if problem else Trial(artifact=artifact)
+    return notes.with_trial(commit, trial, lines)
+
+
+def _measured(folder: Path, task: Task, extensions: Sequence[str]) -> tuple[CellLines, str]:
+    """The cell lines of a run of the suite in ``folder``, and why there are none."""
+    with tempfile.TemporaryDirectory() as history:
+        command = [sys.executable, "-m", "qbench"]
+        if current_factor() > 1:  # an older qbench in the commit knows no such option
+            command += ["--size-limits", str(current_factor())]
+        command += ["run", task.suite, "--select", task.select, "--history", history]
+        for extension in extensions:
+            command += ["--extension", extension]
+        problem = _problem_of(command, folder, "the run", fine=_MEASURED)
+        run = History(Path(history)).latest()
+        cells = () if run is None else run.cells
+        lines = tuple(record.line() for record in cells if record.is_measured)
+        if not lines:
+            told = filter(None, (record.headline for record in cells))
+            return (), problem or next(told, "the run measured no cell")
+        return lines, ""
+
+
+def _problem_of(command: Sequence[str], folder: Path, what: str, *, fine: Sequence[int] = (0,)) -> str:
+    """Why ``command`` failed in ``folder``: the last line it wrote; empty when it did not."""
+    try:
+        done = subprocess.run(
+            command,
+            cwd=folder,
+            env=_environment(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        raise StoreError(
+            f"Running {what} in '{folder}'", found=str(error), expected="a shell", remedy="Check the command."
+        ) from error
+    if done.returncode in fine:
+        return ""
+    last = next((line.strip() for line in reversed(done.stdout.splitlines()) if line.strip()), "no word")
+    return f"{what} failed ({done.returncode}): {last}"
+
+
+def _environment(own: Mapping[str, str]) -> dict[str, str]:
+    """Ours, without what git sets for its hooks, which would lead a build's git to the user's checkout."""
+    return {name: value for name, value in own.items() if not name.startswith("GIT_")}
+
+
+def _digests(folder: Path, artifacts: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """(path, digest) of every file of the artifacts, in order."""
+    for name in artifacts:
+        root = folder / name
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file():
+                yield path.relative_to(folder).as_posix(), digest_file(path)

@@ -1,4 +1,4 @@
-"""All that a suite can name: rooms' own tables, installed extensions, the conftest's, TOML schemas and arithmetics."""
+"""Everything that a suite can name."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from qbench.passes import catalogue as pass_catalogue
 from qbench.quantization import catalogue as schema_catalogue
 from qbench.subjects import dataset_catalogue, model_catalogue
 
-if TYPE_CHECKING:  # the values themselves are loaded by the cells that use them
+if TYPE_CHECKING:
     from qbench.backends import Backend
     from qbench.graph import Operator
     from qbench.metrics import Metric

@@ -1,7 +1,9 @@
-"""Suite × catalogues → planned cells, in the order of the file: model by model, fp32 first."""
+"""Suite × catalogues → planned cells with all their settings, in the order of the file: model by model, fp32 first."""
 
+import fnmatch
+import hashlib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any
 
@@ -19,11 +21,17 @@ from qbench.judging import (
     resolve_tolerance,
 )
 from qbench.suite.catalogues import WRITTEN_MACHINES, Catalogues
-from qbench.suite.criteria import Asked, criterion_for, refuse_idle
-from qbench.suite.layered import refuse_idle_settings, rules_for
-from qbench.suite.limits import check_limits
-from qbench.suite.passes import NONE, variant_of
-from qbench.suite.suite import CalibrationChoice, ModelTable, Suite, When
+from qbench.suite.settings import (
+    NONE,
+    Asked,
+    check_limits,
+    criterion_for,
+    refuse_idle,
+    refuse_idle_settings,
+    rules_for,
+    variant_of,
+)
+from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite, When
 
 _VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends", "passes")
 
@@ -299,3 +307,87 @@ def _refuse_idle_entries(doing: str, suite: Suite, planned: Iterable[PlannedCell
     cells = tuple(planned)
     for entry in idle_entries(suite, cells):
         raise unknown_name(f"{doing}, its quarantine file", "cell", entry.cell, [str(one.cell) for one in cells])
+
+
+# Cells by axis: ``model=mobilenet_v2 backend=ort-*,onnx-reference``; blanks are "and", commas are "or", ``*`` any.
+
+AXES = ("model", "backend", "schema", "variant")
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Axis → patterns of which one must match; axes that are not named take every value."""
+
+    patterns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> "Selection":
+        """The selection that ``text`` writes; an empty one selects everything.
+
+        Raises:
+            InputError: not of the form ``axis=pattern``, or an unknown axis.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for part in text.split():
+            axis, equals, patterns = part.partition("=")
+            if not equals or not patterns or axis not in AXES:
+                close = nearest(axis, AXES) if axis not in AXES else None
+                raise InputError(
+                    f"Reading the selection '{text}'",
+                    found=f"'{part}'",
+                    expected=f"axis=pattern with an axis of {', '.join(AXES)}",
+                    remedy=f"Did you mean '{close}'?" if close else "Mend the expression.",
+                )
+            found[axis] = found.get(axis, ()) + tuple(patterns.split(","))
+        return cls(found)
+
+    def covers(self, cell: Cell) -> bool:
+        """Whether ``cell`` is selected."""
+        return all(
+            any(fnmatch.fnmatchcase(getattr(cell, axis), pattern) for pattern in several)
+            for axis, several in self.patterns.items()
+        )
+
+
+# ``2/5``: the second of five machines takes the models whose name falls to it, wherever and whenever one asks.
+#
+# share of a model = SHA-256 of its name, as a whole number, modulo the number of machines
+#
+# A model stays whole, since its cells share samples, a profile and an fp32 run; and it stays where it is when others
+# come and go, so that a machine's cache keeps serving it.
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Share ``index`` (from 1) of ``count``; the default is everything."""
+
+    index: int = 1
+    count: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> "Shard":
+        """The share that ``text`` writes; an empty one is everything.
+
+        Raises:
+            InputError: it is not ``i/N`` with 1 ≤ i ≤ N.
+        """
+        if not text:
+            return cls()
+        index, slash, count = text.partition("/")
+        if slash and index.isdecimal() and count.isdecimal() and 1 <= int(index) <= int(count):
+            return cls(int(index), int(count))
+        raise InputError(
+            f"Reading the shard '{text}'",
+            found="no share",
+            expected="i/N with i from 1 to N, as in 2/5",
+            remedy="Mend the option.",
+        )
+
+    @property
+    def text(self) -> str:
+        """``2/5``; empty for everything."""
+        return f"{self.index}/{self.count}" if self.count > 1 else ""
+
+    def holds(self, model: str) -> bool:
+        """Whether ``model`` falls to this share."""
+        return int.from_bytes(hashlib.sha256(model.encode()).digest()) % self.count == self.index - 1

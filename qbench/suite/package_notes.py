@@ -1,8 +1,4 @@
-"""The notebook of a bisection over the releases of a package, and their order.
-
-A release is good or bad by itself (its outputs are those of the good one, a command's word), or by a metric beside the
-two ends; what cannot be installed or does not run the model is passed over.
-"""
+"""The notes of a bisection over the releases of a package."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace

@@ -1,20 +1,28 @@
-"""Many cells up to a run: the bench of one suite in one process, which measures, judges and writes down each cell.
+"""Many cells up to a run: the bench of one suite in one process measures, judges and writes down each cell.
 
-Whoever drives it (pytest, the command line) decides the order, draws progress, and owns the run file; this page never
-prints and never writes one.
+Its caller (pytest, the command line) decides the order, draws progress, and owns the run file; this module never prints
+and never writes one.
 """
 
+import contextlib
 import datetime
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
+
+import msgspec
+import onnx_ir as ir
 
 from qbench.backends import versions_of
-from qbench.errors import QbenchError, StoreError, UnsupportedError
-from qbench.evaluation import Beside, Request, SharedWork, measure_request
-from qbench.host import processor_class
+from qbench.diagnosis import RepeatableCell
+from qbench.errors import DamagedError, InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
+from qbench.evaluation import Beside, MetricUse, Request, SharedWork, Subject, measure_request
+from qbench.extension import Catalogue
+from qbench.graph import Operator, with_operators
+from qbench.host import current_commit, describe_host, processor_class
 from qbench.judging import (
     APPROVABLE,
     EnvironmentClass,
@@ -29,15 +37,68 @@ from qbench.judging import (
     support_lost,
 )
 from qbench.metrics import Answers
-from qbench.storage import Cache
+from qbench.storage import Cache, digest_plain, plain
+from qbench.subjects import Dataset, ZooModel
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell
-from qbench.suite.judged_cell import JudgedCell
-from qbench.suite.passes import rewriting_of
-from qbench.suite.stored_baselines import StoredBaselines
-from qbench.suite.subjects import make_subject
-from qbench.suite.suite import CalibrationChoice, Suite
-from qbench.tracking import Acceptance, Accepting, Baseline, accept_measurements, accept_reference, is_taken
+from qbench.suite.settings import rewriting_of
+from qbench.suite.suite_file import CalibrationChoice, ModelTable, Suite
+from qbench.tracking import (
+    Acceptance,
+    Accepting,
+    Baseline,
+    BaselineChange,
+    CellRecord,
+    RunWriter,
+    accept_measurements,
+    accept_reference,
+    baseline_path,
+    changing_baseline,
+    find_baseline,
+    is_taken,
+)
+
+# A cell that was run: what became of it, in the words of its verdict and as the line of a run file.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedCell:
+    """One finished cell: its verdict, its numbers (None when skipped or broken) and its line for the run file.
+
+    ``unfetched``: a package that it needs could not be had.
+    """
+
+    planned: PlannedCell
+    verdict: Verdict
+    measurement: Measurement | None
+    unfetched: bool = False
+
+    @classmethod
+    def unmeasured(cls, planned: PlannedCell, error: Exception) -> "JudgedCell":
+        """The cell that ``error`` kept from being measured.
+
+        It is unsupported where that is what it says, or where a package could not be had; else an error. What has a
+        sentence says it; a fault of ours is told by its type and its first line.
+        """
+        outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedError | NotFetchedError) else Outcome.ERROR
+        if isinstance(error, QbenchError):
+            verdict = Verdict(outcome=outcome, headline=str(error), rule="", remedy=error.remedy)
+        else:
+            first = (str(error).strip() or "no message").splitlines()[0]
+            verdict = Verdict(outcome=outcome, headline=f"{type(error).__name__}: {first}", rule="")
+        unfetched = isinstance(error, NotFetchedError)
+        return cls(planned=planned, verdict=verdict, measurement=None, unfetched=unfetched)
+
+    @property
+    def record(self) -> CellRecord:
+        """What is stored of it."""
+        record = CellRecord.of(self.planned.cell, self.verdict, self.measurement)
+        return msgspec.structs.replace(record, unfetched=self.unfetched)
+
+    @property
+    def line(self) -> dict[str, Any]:
+        """The record as a plain line of a run file."""
+        return self.record.line()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -322,3 +383,307 @@ class Bench:
             return verdict
         acceptance = self.acceptance(planned, [measurement])
         return verdict if acceptance is None or not is_taken(acceptance, measurement, verdict) else approved(verdict)
+
+
+# Accepting at the end of a run: what was measured becomes what is expected, one model's baseline at a time.
+
+
+def approve_run(bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]) -> tuple[tuple[str, Acceptance], ...]:
+    """Write the baselines of all models that ``bench`` was told to accept; (model, what changed in it) of each.
+
+    Args:
+        bench: of the suite, with ``Settings.accepting``. cells: what was measured, in any order.
+
+    Raises:
+        QbenchError: a model's results cannot be accepted, or its baseline cannot be written; models before it, in
+            the order of ``cells``, are done then.
+    """
+    models: dict[str, list[tuple[PlannedCell, Measurement]]] = {}
+    for planned, measurement in cells:
+        models.setdefault(planned.model.id, []).append((planned, measurement))
+    done = []
+    for model, measured in models.items():
+        acceptance = bench.accept(measured[0][0], [measurement for _, measurement in measured])
+        if acceptance is not None:
+            done.append((model, acceptance))
+    return tuple(done)
+
+
+# A cell of a suite that can be run and judged again under another schema: what a search for a repair needs.
+
+
+def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
+    """``planned`` with the suite's tolerance, limits and stored reference, on all of its samples.
+
+    Neither the list of known-bad cells nor the least share in integers is asked: whether the numbers are good again is
+    the question, and the share is told beside the answer.
+
+    Args:
+        bench: of the suite. planned: the cell.
+
+    Raises:
+        QbenchError: its parts cannot be made.
+    """
+    rules = planned.rules
+    tolerance = planned.tolerance(bench.environment(planned.cell.backend))
+
+    def judged(measurement: Measurement) -> Verdict:
+        return judge(
+            measurement,
+            bench.expectation(planned, measurement),
+            tolerance=tolerance,
+            criterion=planned.criterion,
+            rules=replace(rules, integer_macs=0.0),
+            today=datetime.date.min,  # only a list of known-bad cells has days
+        )
+
+    return RepeatableCell(
+        request=bench.request(planned),
+        judge=judged,
+        rules=digest_plain(
+            [
+                {"": tolerance.value} | {metric: one.value for metric, one in tolerance.by_metric.items()},
+                rules.agreement,
+                {name: one.value for name, one in rules.limits.items()},
+            ]
+        ),
+        integer_floor=rules.integer_macs,
+    )
+
+
+# The baselines of one suite's models, read once each; a model that came quantized has its reference from its partner.
+#
+# Its own file holds what was accepted for its cells, and a copy of the reference they were accepted against.
+
+
+class StoredBaselines:
+    """Files of the folder ``folder``.
+
+    ``replacing``: a new reference is to come, so of a damaged baseline the whole parts are taken; where the ``.json``
+    itself is damaged there are none. A file that cannot be read at all is an error in any case.
+    """
+
+    def __init__(self, folder: Path, suite: Suite, *, replacing: bool) -> None:
+        self._folder = folder
+        self._suite = suite
+        self._replacing = replacing
+        self._loaded: dict[str, Baseline | None] = {}
+        self._lost: dict[str, tuple[str, ...]] = {}
+
+    def get(self, model: str) -> Baseline | None:
+        """The baseline that cells of ``model`` are judged by, or None when there is none.
+
+        Raises:
+            StoreError: its file, or its partner's, cannot be read, or is damaged and not about to be replaced.
+        """
+        partner = self._suite.partners.get(model)
+        if partner is None:
+            return self._file(model)
+        reference = self._file(partner.id)
+        return None if reference is None else reference.lent(model, self._file(model))
+
+    def own(self, model: str) -> Baseline | None:
+        """What the file of ``model`` itself holds.
+
+        Raises:
+            StoreError: as ``get``.
+        """
+        return self._file(model)
+
+    def lost(self, model: str) -> tuple[str, ...]:
+        """What of the file of ``model`` was damaged and is about to be replaced, a sentence each.
+
+        Raises:
+            StoreError: as ``get``.
+        """
+        self._file(model)
+        return self._lost.get(model, ())
+
+    @contextlib.contextmanager
+    def changing(self, model: str) -> Iterator[BaselineChange]:
+        """The baseline of ``model`` held by this process, to be written; all are read again, now and afterwards.
+
+        Raises:
+            StoreError: the folder cannot be written.
+        """
+        with changing_baseline(self._path(model)) as change:
+            self._forget()
+            yield change
+        self._forget()
+
+    def _forget(self) -> None:
+        self._loaded.clear()
+        self._lost.clear()
+
+    def _file(self, model: str) -> Baseline | None:
+        if model not in self._loaded:
+            try:
+                baseline = find_baseline(self._path(model), keep_whole_parts=self._replacing)
+            except DamagedError as error:
+                if not self._replacing:
+                    raise
+                baseline, self._lost[model] = None, (f"{error.doing}: found {error.found}",)
+            if baseline is not None and baseline.lost:
+                self._lost[model] = baseline.lost
+            self._loaded[model] = baseline
+        return self._loaded[model]
+
+    def _path(self, model: str) -> Path:
+        return baseline_path(self._folder, self._suite.name, model)
+
+
+# A model of a suite as the subject of its cells: network, scored data, metrics and calibration samples, by name.
+
+
+def make_subject(
+    table: ModelTable,
+    calibration: CalibrationChoice,
+    catalogues: Catalogues,
+    *,
+    limit: int | None,
+    partner: ModelTable | None = None,
+) -> Subject:
+    """What the cells of ``table`` under ``calibration`` measure.
+
+    Args:
+        limit: at most that many scored samples a set.
+        partner: the float model that ``table``, which came quantized, is judged against.
+
+    Raises:
+        InputError: a data set holds fewer samples than the suite asks for.
+    """
+    uses = []
+    for written in table.metrics:
+        name, _, data_name = written.partition("@")
+        uses.append(MetricUse(written, catalogues.metrics.get(name), data_name or table.data))
+    names = dict.fromkeys([table.data, *(use.data for use in uses)])
+    data = {name: catalogues.datasets.get(name) for name in names}
+    if table.samples is not None:
+        data[table.data] = _some(data[table.data], table.samples)
+    if limit is not None:
+        data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
+    if table.is_alone:
+        model, learned = _model(table.id, catalogues), _none(data[table.data])
+        return Subject(model=model, given=model, data=data, metrics=tuple(uses), calibration=learned)
+    return Subject(
+        model=_model((partner or table).id, catalogues),
+        given=None if partner is None else _model(table.id, catalogues),
+        data=data,
+        metrics=tuple(uses),
+        calibration=_some(catalogues.datasets.get(calibration.data), calibration.count),
+    )
+
+
+def _model(name: str, catalogues: Catalogues) -> ZooModel:
+    """The model called ``name``, its graphs carrying the operators that extensions define."""
+    model = catalogues.models.get(name)
+    operators = catalogues.operators
+    if not operators.names():
+        return model
+    graphs = {graph: partial(_carrying, load, operators) for graph, load in model.graphs.items()}
+    return replace(model, graphs=graphs)
+
+
+def _carrying(load: Callable[[], ir.Model], operators: Catalogue[Operator]) -> ir.Model:
+    return with_operators(load(), operators)
+
+
+def _none(like: Dataset) -> Dataset:
+    """No samples at all."""
+    return replace(like, id="none", sample_ids=(), sources=(), labels=None, content="")
+
+
+def _some(dataset: Dataset, count: int) -> Dataset:
+    """``count`` samples of ``dataset``.
+
+    Raises:
+        InputError: it holds fewer.
+    """
+    if count > len(dataset):
+        raise InputError(
+            f"Taking {count} samples of '{dataset.id}'",
+            found=f"{len(dataset)}",
+            expected="at least as many as the suite asks for",
+            remedy="Lower the number in the suite.",
+        )
+    return dataset.take(count)
+
+
+# How a run file begins: what was to be run, at which commit, and on what computer; every door writes the same lines.
+#
+# {"type": "run", …, "suite": …, "commit": …, "complete_selection": …, "planned": …, "selected": …, …}
+# {"type": "environment", "processor": …, …, "versions": {…}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Extent:
+    """How much of a suite one run covers.
+
+    Args:
+        suite: its name. planned: cells it has. selected: cells this run measures, by the expression ``select``.
+        limit: at most that many samples of each data set; None: all. shard: ``i/N``, its share; empty: none was asked.
+    """
+
+    suite: str
+    planned: int
+    selected: int
+    select: str
+    limit: int | None
+    shard: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunStart:
+    """The first two lines of a run file, ``header`` still without what its writer adds, and what its name is made of.
+
+    Args:
+        started: with a time zone. token: a few random letters. commit: the hash; None outside version control.
+    """
+
+    header: dict[str, Any]
+    environment: dict[str, Any]
+    started: datetime.datetime
+    token: str
+    commit: str | None
+
+    def open(self, history: Path) -> RunWriter:
+        """A new run file in ``history``, begun with both lines.
+
+        Raises:
+            StoreError: the folder cannot be written, or is full.
+        """
+        writer = RunWriter.open(history, self.header, started=self.started, commit=self.commit, token=self.token)
+        try:
+            writer.write(self.environment)
+        except StoreError:
+            writer.abandon()
+            raise
+        return writer
+
+
+def describe_start(
+    extent: Extent, folder: Path, *, started: datetime.datetime, token: str, processor: str | None = None
+) -> RunStart:
+    """What a run of ``extent`` begins with, now and here.
+
+    Args:
+        folder: of the checkout whose commit is noted. started: with a time zone. token: a few random letters.
+        processor: the machine's class; None: ask the machine.
+    """
+    commit = current_commit(folder)
+    header = {
+        "suite": extent.suite,
+        "commit": plain(commit),
+        "complete_selection": extent.selected == extent.planned and extent.limit is None,
+        "planned": extent.planned,
+        "selected": extent.selected,
+        "limited": extent.limit,
+        "select": extent.select,
+    }
+    if extent.shard:
+        header["shard"] = extent.shard
+    facts: dict[str, Any] = {**describe_host()}
+    probed, versions = facts.pop("processor_class"), facts.pop("packages")
+    environment = {"type": "environment", "processor": processor or probed, **facts, "versions": versions}
+    sha = commit.sha if commit else None
+    return RunStart(header=header, environment=environment, started=started, token=token, commit=sha)

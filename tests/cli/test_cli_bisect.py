@@ -54,7 +54,7 @@ def engine(project: Path, monkeypatch, shapes_package) -> list[str]:
 @pytest.fixture
 def measured(monkeypatch) -> list[Path]:
     """Measuring in no time: what was built says what comes out. The working trees that were measured."""
-    from qbench.suite import trial
+    from qbench.suite import bisection as trial
 
     trees: list[Path] = []
 
@@ -90,7 +90,7 @@ def test_the_commit_is_named_and_equal_artifacts_are_measured_once(qbench, engin
 
 def test_the_measuring_process_gets_the_factor_of_the_size_limits(tmp_path, monkeypatch):
     from qbench.storage import limits_times
-    from qbench.suite import trial
+    from qbench.suite import bisection as trial
 
     commands = []
     monkeypatch.setattr(trial, "_problem_of", lambda command, *_, **__: commands.append(command) or "")
@@ -106,7 +106,7 @@ def test_the_measuring_process_gets_the_factor_of_the_size_limits(tmp_path, monk
 def test_an_interrupted_bisection_goes_on_and_a_broken_build_is_passed_over(
     qbench, engine, project, measured, monkeypatch
 ):
-    from qbench.suite import trial
+    from qbench.suite import bisection as trial
 
     measure = trial._measured
 

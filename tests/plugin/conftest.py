@@ -8,9 +8,8 @@ import pytest
 import qbench.backends
 import qbench.metrics
 import qbench.passes
-import qbench.plugin.ending
 import qbench.plugin.python_tests
-import qbench.plugin.summary
+import qbench.plugin.session_end
 import qbench.quantization
 import qbench.subjects
 import qbench.suite

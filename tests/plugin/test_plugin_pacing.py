@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from qbench.plugin.pacing import EVERY, PaceTeller
+from qbench.plugin.controller import EVERY, PaceTeller
 
 IDS = [f"suites/s.qbench.toml::m::b+s{i}" for i in range(4)]
 

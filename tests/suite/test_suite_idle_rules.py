@@ -5,7 +5,7 @@ from itertools import product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qbench.suite import idle_rules
+from qbench.suite import stale as idle_rules
 from qbench.tracking import record_of_line
 
 RULES = ("rule 1 (names a)", "rule 2 (names b)")

@@ -6,7 +6,7 @@ import pytest
 
 from qbench.judging import Cell, QuarantineEntry
 from qbench.suite import Suite, SuiteTable
-from qbench.suite.outgrown import outgrown_entry_errors
+from qbench.suite.stale import outgrown_entry_errors
 from qbench.tracking import record_of_line
 
 CELLS = [Cell("s", model, "b", schema) for model in ("net", "web") for schema in ("one", "two")]

@@ -1,9 +1,11 @@
-"""The end of a session on the controller: run files closed, results accepted, reports drawn; and what to say of it."""
+"""The end of a session: run files closed, results accepted, reports drawn."""
 
 import os
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -11,20 +13,36 @@ from qbench.errors import IncompleteError, QbenchError, refused_by_system
 from qbench.host import first_parents, utc_now
 from qbench.judging import Measurement
 from qbench.plugin.opening import OpenSuite, open_suite
-from qbench.plugin.options import GITHUB
-from qbench.plugin.pruning import leftover_sentences, prune
+from qbench.plugin.options import GITHUB, OPTIONS
 from qbench.plugin.recording import OpenRun, Recorder
+from qbench.plugin.tags import collected_tags
 from qbench.reporting import (
+    PYTEST_MARKUP,
     add_step_summary,
     annotations,
     build_reports,
     front_pages,
     read_memory,
     recent_runs,
+    styled_lines,
     write_reports,
 )
-from qbench.suite import approve_run, load_suite, outgrown_entry_errors
-from qbench.tracking import ANNOTATIONS_FILE, Acceptance, accepted_lines
+from qbench.storage import neutral_line
+from qbench.suite import QUARANTINE_SUFFIX, SUFFIX, approve_run, load_suite, outgrown_entry_errors
+from qbench.tracking import (
+    ANNOTATIONS_FILE,
+    Acceptance,
+    Leftover,
+    accepted_lines,
+    find_leftovers,
+    leftover_notes,
+    orphan_notes,
+    prune_leftovers,
+)
+
+if TYPE_CHECKING:
+    from qbench.judging import QuarantineEntry
+
 
 LISTED = 12
 """Accepted cells of a model that are listed one by one; the diff of the baseline shows them all."""
@@ -166,3 +184,113 @@ def _told(model: str, change: Acceptance) -> list[str]:
 
 def _short(path: Path, config: pytest.Config) -> str:
     return str(path.relative_to(config.rootpath)) if path.is_relative_to(config.rootpath) else str(path)
+
+
+# ``--qbench-prune``, and what it would remove: baselines that a suite has no more, listed by every run of the suite.
+#
+# The matrix of a suite is known once it is collected, whatever is selected of it; removing asks for all of it to be
+# selected, so that pruning is never a side effect.
+
+
+def leftover_sentences(opened: OpenSuite) -> tuple[str, ...]:
+    """What of the baselines of a suite nothing uses, in sentences."""
+    baselines = opened.config.stash[OPTIONS].baselines
+    orphans = orphan_notes(baselines, opened.suite.path.parent, SUFFIX)
+    return leftover_notes(_leftovers(opened, baselines), opened.shown_path) + orphans
+
+
+def demand_whole_suites(session: pytest.Session) -> None:
+    """Refuse to prune by a part of a suite, before anything is measured.
+
+    Raises:
+        pytest.UsageError: no suite was collected, or not all of one is selected.
+    """
+    if session.testsfailed:  # a suite could not be read: pytest says why, and goes no further
+        return
+    tags = collected_tags(session.config)
+    if not tags:
+        raise _refusal("no suite", "the file of one: pytest suites/NAME.qbench.toml --collect-only --qbench-prune")
+    for tag in tags:
+        if tag.selected != tag.planned:
+            raise _refusal(f"{tag.selected} of the {tag.planned} cells of '{tag.suite}' selected", "all of them")
+
+
+def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
+    """Remove what the suites at ``files`` have no more; a line for each thing that went.
+
+    Raises:
+        QbenchError: a suite is wrong, or a baseline cannot be written.
+    """
+    folder = session.config.stash[OPTIONS].baselines
+    said = []
+    for file in files:
+        opened = _opened(session, file)
+        leftovers = _leftovers(opened, folder)
+        prune_leftovers(folder, leftovers)
+        done = [f"pruned {one.name}: {one.why}" for one in leftovers]
+        done += [f"left to you: {_told_entry(opened, entry)}" for entry in opened.stale_entries]
+        said += done or [f"nothing to prune: {file.name}"]
+    return said
+
+
+def _told_entry(opened: OpenSuite, entry: "QuarantineEntry") -> str:
+    """A file that people write, with their comments, is not written anew."""
+    file = f"{opened.suite.name}{QUARANTINE_SUFFIX}"
+    return f"the quarantine entry '{entry.cell}' is about no cell of '{opened.suite.name}': remove it from '{file}'"
+
+
+def _leftovers(opened: OpenSuite, folder: Path) -> tuple[Leftover, ...]:
+    return find_leftovers(folder, opened.suite.name, (planned.cell for planned in opened.planned))
+
+
+def _opened(session: pytest.Session, file: Path) -> OpenSuite:
+    return open_suite(file, session.config, session.gethookproxy(file))
+
+
+def _refusal(found: str, expected: str) -> pytest.UsageError:
+    return pytest.UsageError(
+        f"Pruning baselines: found {found}; expected {expected}. A part of a suite cannot tell what is left over."
+    )
+
+
+# The last section on the terminal: the matrix of each suite, what is red and why, and where the run is kept.
+#
+# It never raises: it comes after hours of measuring.
+
+
+def print_summary(recorder: Recorder, said: list[str], terminal: pytest.TerminalReporter) -> None:
+    """Write the section; ``said`` are further lines, of what was accepted and drawn."""
+    try:
+        for run in recorder.runs.values():
+            terminal.section(f"qbench {run.header['suite']}", cyan=True)
+            _print_run(run, terminal)
+        for command in recorder.commands:
+            terminal.write_line(command)
+        for line in said:
+            write_line(terminal, line)
+        for problem in recorder.problems:
+            write_line(terminal, f"qbench: {problem}", red=True, bold=True)
+    except Exception as error:
+        write_line(terminal, f"qbench: the summary could not be printed ({type(error).__name__}: {error})", yellow=True)
+
+
+def write_line(terminal: pytest.TerminalReporter, line: str, **markup: bool) -> None:
+    """Write ``line`` on pytest's terminal, without its control characters.
+
+    All text of qbench outside of a report goes through here: names and messages may come from files of others.
+    """
+    terminal.write_line(neutral_line(line), **markup)
+
+
+def _print_run(run: OpenRun, terminal: pytest.TerminalReporter) -> None:
+    width = terminal.config.get_terminal_writer().fullwidth
+    for line in styled_lines(run.run, width, unicode=_takes_unicode()):
+        write_line(terminal, line.text, **PYTEST_MARKUP[line.tone])
+    if run.writer is not None:
+        write_line(terminal, f"run file: {run.writer.path}", light=True)
+
+
+def _takes_unicode() -> bool:
+    """Whether the terminal behind pytest's capture shows more than ASCII."""
+    encoding = getattr(sys.__stdout__, "encoding", None) or "ascii"
+    return encoding.lower().startswith("utf")
