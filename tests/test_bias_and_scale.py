@@ -38,6 +38,7 @@ def test_the_suite_lists_the_whole_cross(example: ModuleType) -> None:
     assert len(planned) == 3 * (1 + len(listed))
 
 
+@pytest.mark.slow
 def test_a_schema_is_what_its_name_says(example: ModuleType) -> None:
     model = get_model("fashion_preact").graphs["model"]()
     x = np.random.default_rng(0).random((8, 1, 28, 28)).astype(np.float32)

@@ -88,6 +88,7 @@ def quantized(name: str, schema: str) -> tuple[ir.Model, dict[str, np.ndarray]]:
     return quantize_model(model, make_plan(model, calibrate(model, [feeds]), schema)), feeds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("arithmetic", ["ort-x64", "gemmlowp", "tflite-single", "fbgemm"])
 @pytest.mark.parametrize("name", ["digits_cnn", "fashion_mobile"])
 def test_a_device_that_takes_all_is_the_integer_machine(name: str, arithmetic: str) -> None:

@@ -298,6 +298,7 @@ waves = st.tuples(st.integers(1, 9), st.integers(0, 99)).map(
 )
 
 
+@pytest.mark.slow
 @given(x=waves, size=st.integers(1, 5), seed=st.integers(0, 9), workers=st.integers(1, 4), channels=st.booleans())
 @settings(max_examples=15)
 def test_any_batches_any_order_any_workers_on_a_real_engine(

@@ -327,6 +327,7 @@ def glow_by_loops(values: np.ndarray, symmetric: bool, bins: int) -> tuple[float
     return best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gauss", "laplace", "t3", "relu", "uniform", "shifted"])
 @pytest.mark.parametrize("kind", [INT8, UINT8], ids=["symmetric", "asymmetric"])
 def test_glow_kl_is_that_of_its_description(name: str, kind: GridKind) -> None:

@@ -110,6 +110,7 @@ def test_an_interrupted_bisection_goes_on(qbench, releases):
     assert "PackageTask(" not in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "code", "words"),
     [

@@ -86,6 +86,7 @@ VERBS = (
 )
 
 
+@pytest.mark.slow
 def test_no_verb_writes_a_name_as_it_is(hostile_files, qbench):
     shown = []
     for words in VERBS:

@@ -13,6 +13,7 @@ def quantized(blobs_files, qbench):
     return blobs_files
 
 
+@pytest.mark.slow
 def test_every_optimizer_that_changes_the_graph_and_what_moves(quantized, qbench):
     code, out, err = qbench("optimizers", "q.onnx", "--data", "test.npz", "--count", "5", "--precise", "--json")
     assert (code, err) == (0, "")

@@ -66,6 +66,7 @@ def test_counters_of_pairs(machines, qbench):
     assert "pairs saturated" in qbench(*EVAL, *SCHEMA, "--backend", "pairs.toml", "--counters")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["pairs.toml", "integer-ort-x64"])
 def test_counting_changes_no_number(machines, qbench, backend):
     plain, counted = (facts(qbench, "--backend", backend, *more) for more in ((), ("--counters",)))

@@ -79,6 +79,7 @@ def test_the_first_element_is_told_in_numbers_that_are_right() -> None:
     assert (expected - subject.output.zero_point) % 2 == 0
 
 
+@pytest.mark.slow
 def test_a_mistake_that_is_not_known_is_not_made_up() -> None:
     def off_by_one(*arrays):
         levels = Conv()(*arrays)

@@ -7,6 +7,8 @@ import pytest
 
 from qbench.host import architecture
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "optimizers.md").read_text(encoding="utf-8")
 

@@ -144,6 +144,7 @@ def test_every_machine_compiled_gives_the_bits_of_its_steps(machine: Arithmetic,
         assert counters == Counters()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fbgemm", "nvdla", "gemmlowp", "glow-cpu", "ideal", "onednn"])
 @settings(max_examples=10)
 @given(case=cases((-16, 3)), kind=st.sampled_from(["int16", "uint16"]))
@@ -175,6 +176,7 @@ OWN = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "scaling", OWN, ids=lambda one: f"{one.form.value}-{len(one.stages)}-{one.stages[-1].rounding}"
 )

@@ -265,6 +265,7 @@ def test_other_clips_stay(low: float, high: float) -> None:
     assert OpenClips().run(canonicalize(net(alone, w=random(8, 4, 1, 1), b=random(8), low=0.0, high=6.0))) is False
 
 
+@pytest.mark.slow
 def test_factors_that_do_not_settle_are_a_sentence() -> None:
     rng = np.random.default_rng(0)
     sizes = {str(i): np.abs(rng.normal(size=(1, 4, 4))) * np.exp(rng.normal(size=(1, 1, 4))) for i in range(100)}

@@ -321,6 +321,7 @@ def test_there_are_enough_of_them() -> None:
     assert len(MUTANTS) >= 12
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", {mutant.graph: name for name, mutant in MUTANTS.items()}.values())
 def test_no_real_pass_is_accused(name: str) -> None:
     known, graph = catalogue(), MUTANTS[name].graph

@@ -47,6 +47,7 @@ def test_the_whole_story(project, monkeypatch):
     assert "trained anew" in reasons
 
 
+@pytest.mark.slow
 def test_accepting_with_two_workers(project):
     project.run("--qbench-accept-fp32", "--qbench-accept=new", "--dist", "loadscope", workers=2)
     assert project.run().parseoutcomes() == {"passed": 8}

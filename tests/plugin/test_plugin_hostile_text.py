@@ -37,7 +37,7 @@ def offences(text):
     return [one for one in text.split("\n") if one.strip().startswith("::") or "##[" in one or hidden.search(one)]
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_every_section_is_text(project, workers):
     project.write_conftest(MORE)
     project.write_suite(

@@ -23,7 +23,7 @@ def idle(project):
     return project
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_it_is_told_and_red(idle, workers):
     result = idle.run(workers=workers)
     assert result.ret == pytest.ExitCode.TESTS_FAILED

@@ -197,7 +197,7 @@ def test_an_entry_that_ran_out_or_is_not_needed_is_red(project, tolerance, expir
     result.stdout.fnmatch_lines([f"*::ort-cpu+w8a8_asym_pc {word.removeprefix('is ').upper()}*"])
 
 
-@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("workers", [0, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_pattern_is_not_needed_when_none_of_its_cells_fails(project, workers):
     project.accept()
     quarantine(project, "tiny_*::*+w8a8*")

@@ -53,6 +53,7 @@ def test_a_part_of_a_suite_prunes_nothing_and_measures_nothing(shrunk, selection
     assert len(shrunk.run_files) == 1
 
 
+@pytest.mark.slow
 def test_workers_tell_how_much_was_selected(shrunk):
     before = baselines(shrunk)
     result = shrunk.run("--qbench-prune", "-k", "fp32", workers=2)

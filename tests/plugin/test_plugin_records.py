@@ -100,6 +100,7 @@ def test_an_interrupt_before_teardown_counts_the_recorded_cell_as_run(project):
     assert run.notes == ("ended early: 3 of 4 selected cells were not run",)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_marks_the_run_and_its_cell(odd, monkeypatch):
     monkeypatch.setenv("DIE", "1")
     odd.run("-k", "tiny_a", workers=1)  # unarmed: nobody dies

@@ -75,7 +75,7 @@ def test_github_is_told_of_the_suites_of_this_job_alone(project, monkeypatch, tm
     assert "other" not in summary.read_text()
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_junit_xml_has_the_counts_of_each_cell_as_properties(project, workers):
     project.accept()
     project.run("--junitxml=junit.xml", workers=workers)

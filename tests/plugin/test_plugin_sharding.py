@@ -34,6 +34,7 @@ def test_a_share_is_no_whole_suite_to_prune_by(project):
         assert project.run(f"--qbench-shard={index}/3", "--qbench-prune", "--collect-only").ret != 0
 
 
+@pytest.mark.slow
 def test_with_workers(project):
     project.accept()
     index = next(i for i in (1, 2, 3) if Shard(i, 3).holds("tiny_a"))

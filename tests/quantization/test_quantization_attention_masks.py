@@ -137,6 +137,7 @@ def sqnr(model: ir.Model, plan: Plan, feeds: dict[str, Array], backend: str = "i
     return float(10 * np.log10((real**2).sum() / (error**2).sum()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_mask_costs_nothing(name: str) -> None:
     """Without a mask 33 dB; with one there were 1 to 5 dB wherever the mask lay on a grid."""

@@ -50,6 +50,7 @@ def test_the_exact_machine_counts_as_the_precise_mode_does(name: str, schema: st
         np.testing.assert_array_equal(ours[key], theirs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RUN)
 @pytest.mark.parametrize("machine", ["ideal", "gemmlowp", "glow-cpu", "nvdla", "tvm-upward", "onednn"])
 def test_smoke_no_machine_is_far_from_the_float_simulation(machine: str, name: str) -> None:

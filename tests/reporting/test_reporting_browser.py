@@ -102,6 +102,7 @@ STYLES = """async (names) => {
 }"""
 
 
+@pytest.mark.slow
 def test_leaving_out_unused_rules_changes_no_element(visit, tmp_path, monkeypatch):
     """By all properties that any rule sets: no other can differ."""
     runs = nightly_history(30)
@@ -323,6 +324,7 @@ def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width,
     assert one.said == []
 
 
+@pytest.mark.slow
 def test_the_values_of_a_card_stay_within_it(tmp_path, visit):
     cell = make_cell("words", "ort-cpu", "w8a8_sym_pc", 0.05)
     nature = {"direction": "lower", "against": "labels", "unit": "nats", "proportion": False, "least_margin": 0.005}

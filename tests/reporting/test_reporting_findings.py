@@ -260,6 +260,7 @@ def test_no_two_cells_share_a_page():
     assert len({Places().finding(*one) for one in names}) == len(names)
 
 
+@pytest.mark.slow
 def test_pages_of_findings_weigh_little_and_the_overview_hardly_more():
     def weight(nodes):
         return len(finding_page(Found(key=KEY, finding=make_finding(nodes, (9, 10, 60)))).encode())

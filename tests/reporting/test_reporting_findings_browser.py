@@ -193,6 +193,7 @@ def test_without_scripts_and_on_paper_everything_is_there(opened):
     assert page.pdf(format="A4").startswith(b"%PDF")
 
 
+@pytest.mark.slow
 def test_hostile_names_are_shown_and_do_nothing(opened):
     page, said = opened("hostile.html")
     assert page.locator("h1").inner_text() == "<b>net</b>"

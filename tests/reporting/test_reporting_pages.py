@@ -159,6 +159,7 @@ def test_a_chart_marks_the_step_the_change_of_machine_and_the_confidence(pages):
     assert flips.startswith('<svg class="flips" viewBox="0 0 280 30" role="img"><title>Losses and gains over 40 runs')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(edge_histories()))
 def test_every_edge_case_is_drawn(name, tmp_path):
     runs = edge_histories()[name]

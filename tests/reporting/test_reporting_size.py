@@ -9,6 +9,8 @@ from qbench.reporting import build_report, build_reports, html_pages, newest_com
 from qbench.reporting.chart import flips_svg, trend_svg
 from qbench.reporting.html import BUDGET, trim_page, trim_script, trim_style
 
+pytestmark = pytest.mark.slow
+
 
 def site(models=2, backends=2, schemas=3, nights=12, loss=lambda night, model: 0.001):
     """The pages of a made-up history, all with the loss that ``loss`` gives a night."""

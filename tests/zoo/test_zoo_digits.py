@@ -77,6 +77,7 @@ def test_other_weights_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 # -- training
 
 
+@pytest.mark.slow
 def test_four_epochs_learn_most_of_it() -> None:
     pictures, labels = digits_arrays(test=False)
     weights = train(pictures.astype(np.float32) / np.float32(16), labels, epochs=4)

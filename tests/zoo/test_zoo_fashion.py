@@ -35,6 +35,7 @@ def package() -> Path:
         pytest.skip(str(error))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("package")
 def test_a_thousand_of_each_class_are_scored_and_none_is_calibrated_on() -> None:
     test, calibration = get_dataset("fashion_test"), get_dataset("fashion_calibration")

@@ -139,6 +139,7 @@ def right(name: str) -> tuple[int, int, int]:
     return len(rows), sum(row[0] in label for label, row in rows), sum(bool(label & {*row}) for label, row in rows)
 
 
+@pytest.mark.slow
 def test_magika_tells_the_smoke_files_as_measured() -> None:
     assert right("magika_files") == pytest.approx((234, 220, 232), abs=1)
 

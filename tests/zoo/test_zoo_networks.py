@@ -41,6 +41,7 @@ def real(request: pytest.FixtureRequest) -> tuple[ZooModel, ir.Model]:
     return entry, entry.graphs["model"]()
 
 
+@pytest.mark.slow
 def test_real_photographs_are_recognized(real: tuple[ZooModel, ir.Model]) -> None:
     entry, model = real
     data = get_dataset("imagenet_photos")

@@ -103,6 +103,7 @@ def test_pairs_are_as_many_alike_as_not_each_once_and_never_of_one_speaker_in_tw
     assert all(a != b for a, b in pairs)
 
 
+@pytest.mark.slow
 def test_the_pairs_of_real_windows_are_even_and_calibration_has_others() -> None:
     scored, calibrating = get_dataset("voice_pairs"), get_dataset("voice_pairs_calibration")
     assert scored.labels == ((1,),) * 810 + ((0,),) * 810

@@ -225,6 +225,7 @@ def test_voices_are_many_and_apart_from_those_that_calibrate() -> None:
     assert scored.load(0).shape == (12_800,)
 
 
+@pytest.mark.slow
 def test_real_voices_are_told_apart_as_measured() -> None:
     model, data = get_model("resemblyzer"), get_dataset("voices")
     samples = prepare_samples(data, model.preprocess, Cache.default())

@@ -96,6 +96,7 @@ def test_a_folder_that_is_only_worked_in_hides_no_modules(levels, monkeypatch, t
     assert one.crash == "ArithmeticError: no such window"  # told by the worker: here it would be raised
 
 
+@pytest.mark.slow
 def test_where_no_worker_starts_any_more_sessions_go_on_here(levels, monkeypatch, tmp_path):
     sessions = [alone("pool", Broken("none", "")) for _ in range(2)]
     for one in sessions:
