@@ -8,6 +8,7 @@ from xml.etree.ElementTree import Element, SubElement, indent, tostring
 
 from qbench.errors import unknown_name
 from qbench.judging import Outcome, paired_interval
+from qbench.reporting.columns import CSV
 from qbench.storage import csv_text as table_text
 from qbench.storage import neutral_json, neutral_text
 from qbench.tracking import CellRecord, MetricRecord, MetricRow, Run, metric_rows
@@ -19,7 +20,7 @@ _AT_ONCE = 1000
 
 def csv_text(runs: Iterable[Run]) -> Iterator[str]:
     """``runs`` as CSV, first the names of the columns."""
-    yield table_text([MetricRow._fields])
+    yield table_text([CSV])
     for run in runs:
         yield table_text(metric_rows([run]))
 

@@ -7,6 +7,7 @@ from importlib import resources
 from typing import TYPE_CHECKING
 
 from qbench import number_text
+from qbench.reporting import columns
 from qbench.reporting import format as words
 from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_svg
 from qbench.reporting.findings_view import Found, decibels, found_text, node_of
@@ -194,6 +195,7 @@ _WORDS = (
     words.counted,
     words.red_age,
     words.common_lead,
+    columns.words_instead,
     decibels,
     found_text,
     node_of,
@@ -290,7 +292,9 @@ def _environment() -> "Environment":
     )
     for function in (*_WORDS, *own):
         made.globals[function.__name__.lstrip("_")] = function
-    made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES, "TABS": TABS}
+    made.filters["breakable"] = _breakable
+    made.globals |= {"MEANINGS": words.MEANINGS, "STATES": words.STATES, "TABS": TABS, "columns": columns.COLUMNS}
+    made.globals |= {"ATTENTION": columns.ATTENTION, "CELLS": columns.CELLS, "KNOWN": columns.KNOWN}
     return made
 
 

@@ -3,23 +3,22 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 
+from qbench.reporting.columns import MARKDOWN, words_instead
 from qbench.reporting.findings_view import found_text
 from qbench.reporting.format import (
     STATES,
     cell_text,
     change_text,
     common_lead,
-    count_text,
     counted,
-    margin_text,
     parts_text,
-    red_age,
     symbol_of,
     value_text,
 )
 from qbench.reporting.report import Cause, Matrix, Report
 from qbench.reporting.terminal import Step, next_steps
 from qbench.reporting.trends import alert_rows
+from qbench.reporting.view import CellView
 from qbench.storage import visible
 
 ROWS_SHOWN = 30
@@ -96,22 +95,7 @@ def _table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> s
 
 def _cause(cause: Cause) -> Iterable[str]:
     yield f"### {symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})"
-    rows = []
-    for cell in cause.cells[:ROWS_SHOWN]:
-        if cell.lead and not cell.is_unequal:
-            numbers = [
-                f"{value_text(cell.lead)} ({count_text(cell.lead)})",
-                value_text(cell.lead, cell.lead.reference),
-                f"**{change_text(cell.lead)}**" + (f"<br>{parts_text(cell)}" if parts_text(cell) else ""),
-                margin_text(cell.lead),
-                f"{cell.lead.losses} / {cell.lead.gains}",
-            ]
-            words = escaped(cell.lead.name)
-        else:
-            told = cell.equality.detail if cell.is_unequal and cell.equality else cell.headline
-            numbers, words = [""] * 5, escaped(told)
-        rows.append([code(cell.key.name), words, escaped(red_age(cell)), *numbers])
-    yield _table(["Cell", "Metric", "Red", "Now", "fp32", "Change", "Margin", "Losses / gains"], 3, rows)
+    yield _table(MARKDOWN.headings, 3, (tuple(_cell_row(cell)) for cell in cause.cells[:ROWS_SHOWN]))
     if len(cause.cells) > ROWS_SHOWN:
         yield f"and {len(cause.cells) - ROWS_SHOWN} more"
     rules = dict.fromkeys(cell.rule for cell in cause.cells if cell.rule)
@@ -119,6 +103,18 @@ def _cause(cause: Cause) -> Iterable[str]:
         yield f"Rule: {escaped('; '.join(list(rules)[:3]))}"
     if cause.remedies:
         yield "Next:\n\n" + "\n".join(f"- {_step(step)}" for step in next_steps(cause.remedies)[:3])
+
+
+def _cell_row(cell: CellView) -> Iterable[str]:
+    """The fields of ``cell``; what is said in place of its numbers is in the first field about its metric."""
+    words = words_instead(cell)
+    for place in MARKDOWN.places:
+        if words is not None and place.column.of_metric:
+            yield escaped(words) if place.key == MARKDOWN.of_metric[0] else ""
+            continue
+        text = place.column.text(cell)
+        text = code(text) if place.key == "cell" else text if place.column.is_number else escaped(text)
+        yield "<br>".join([f"**{text}**" if place.style == "strong" else text, *place.lines_below(cell)])
 
 
 def _step(step: Step) -> str:

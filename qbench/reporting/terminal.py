@@ -8,13 +8,11 @@ from itertools import groupby
 from typing import TYPE_CHECKING
 
 from qbench.reporting.assembly import build_report
+from qbench.reporting.columns import TERMINAL
 from qbench.reporting.format import (
     cell_text,
     common_lead,
     counted,
-    course_text,
-    is_distance,
-    margin_text,
     red_age,
     shown_as,
     symbol_of,
@@ -368,13 +366,8 @@ def _facts(cell: CellView) -> str:
     first = next(moved, None)
     if first is not None and cell.outcome == "drifted":
         return ", ".join(filter(None, [first.detail, red_age(cell)]))
-    lead = cell.lead
     parts = [
-        course_text(lead),
-        margin_text(lead),
-        f"{counted(lead.losses, 'loss', 'losses')}, {counted(lead.gains, 'gain')}"
-        if (lead.losses or lead.gains) and not is_distance(lead)
-        else "",
+        *(place.column.text(cell) for place in TERMINAL.places),
         _wanting(cell).partition(": ")[2] if cell.outcome == "inconclusive" else "",
         red_age(cell),
     ]

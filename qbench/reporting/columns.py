@@ -1,0 +1,214 @@
+"""The columns of the tables of cells, for HTML, Markdown, the terminal and CSV.
+
+A column is one row of ``COLUMNS``: its key, its heading, and how the field of a cell is written. A table names the keys
+of its columns in order. So a new column is a row here, its key in the tables that show it and, where no property of
+the cell has its value yet, a property in ``view.py``.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+
+from qbench.number_text import percent, thousands
+from qbench.reporting.format import (
+    change_text,
+    count_text,
+    counted,
+    course_text,
+    is_distance,
+    margin_text,
+    parts_text,
+    red_age,
+    symbol_of,
+    value_text,
+)
+from qbench.reporting.view import CellView, MetricView
+from qbench.tracking import MetricRow
+
+Text = Callable[[CellView], str]
+
+
+def _nothing(cell: CellView) -> str:  # noqa: ARG001 - what most columns have to say
+    return ""
+
+
+def _lead(text: Callable[[MetricView], str]) -> Text:
+    """``text`` of the first metric of a cell; empty where it has none."""
+    return lambda cell: "" if cell.lead is None else text(cell.lead)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One fact of a cell: ``text`` writes it, ``sort_key`` is the number to sort by where the text does not sort.
+
+    ``of_metric``: it is about the first metric; ``is_number``: it is aligned to the right. ``special`` columns hold
+    links, charts or commands on pages: ``parts.html.j2`` draws them by their key.
+    """
+
+    key: str
+    heading: str
+    text: Text = _nothing
+    sort_key: Text = _nothing
+    of_metric: bool = True
+    is_number: bool = True
+    special: bool = False
+
+
+def _flips_words(metric: MetricView) -> str:
+    if is_distance(metric) or not (metric.losses or metric.gains):
+        return ""
+    return f"{counted(metric.losses, 'loss', 'losses')}, {counted(metric.gains, 'gain')}"
+
+
+def _moved(cell: CellView) -> str:
+    return f"{change_text(cell.lead, cell.moved)} since last run" if cell.lead and cell.moved else ""
+
+
+def _why(cell: CellView) -> str:
+    return cell.rule if cell.outcome == "quarantined" else cell.headline
+
+
+def _fact(key: str, heading: str, text: Text = _nothing, *, is_number: bool = False, special: bool = False) -> Column:
+    return Column(key=key, heading=heading, text=text, of_metric=False, is_number=is_number, special=special)
+
+
+_ALL = (
+    _fact("cell", "Cell", lambda cell: cell.key.name, special=True),
+    _fact("model", "Model", lambda cell: cell.key.model, special=True),
+    _fact("backend", "Backend", lambda cell: cell.key.backend),
+    _fact("schema", "Schema", lambda cell: cell.key.column),
+    _fact("outcome", "Outcome", lambda cell: f"{symbol_of(cell.outcome)} {cell.outcome}", special=True),
+    _fact("red", "Red", red_age),
+    _fact("moved", "Moved", _moved),
+    _fact("why", "Why", _why, special=True),
+    _fact("finding", "Finding", lambda cell: cell.found, special=True),
+    _fact("history", "History", special=True),
+    Column(key="metric", heading="Metric", text=_lead(lambda lead: lead.name), is_number=False),
+    Column(key="now", heading="Now", text=_lead(value_text)),
+    Column(key="count", heading="Count", text=_lead(count_text)),
+    Column(key="metric_count", heading="Count", text=_lead(lambda lead: f"{lead.name}, {count_text(lead)}")),
+    Column(key="now_count", heading="Now", text=_lead(lambda lead: f"{value_text(lead)} ({count_text(lead)})")),
+    Column(key="fp32", heading="fp32", text=_lead(lambda lead: value_text(lead, lead.reference))),
+    Column(
+        key="change",
+        heading="Change",
+        text=_lead(change_text),
+        sort_key=_lead(lambda lead: f"{-lead.worse:.6g}" if lead.lower_is_better else ""),
+    ),
+    Column(key="parts", heading="Parts", text=parts_text),
+    Column(key="course", heading="Now", text=_lead(course_text)),
+    Column(key="margin", heading="Margin", text=_lead(margin_text)),
+    Column(
+        key="margin_size",
+        heading="Margin",
+        text=_lead(lambda lead: margin_text(lead).removeprefix("may lose ").removeprefix("may rise ")),
+    ),
+    Column(key="losses", heading="Losses", text=_lead(lambda lead: thousands(lead.losses))),
+    Column(key="gains", heading="Gains", text=_lead(lambda lead: thousands(lead.gains))),
+    Column(
+        key="flips",
+        heading="Losses / gains",
+        text=_lead(lambda lead: f"{thousands(lead.losses)} / {thousands(lead.gains)}"),
+    ),
+    Column(key="flips_words", heading="Losses, gains", text=_lead(_flips_words)),
+    Column(
+        key="integers",
+        heading="Integers",
+        text=lambda cell: percent(cell.integer_macs, 0) if cell.integer_macs else "",
+    ),
+    Column(
+        key="seconds",
+        heading="Seconds",
+        text=lambda cell: "" if cell.seconds is None else f"{cell.seconds:.2f}",
+    ),
+)
+COLUMNS: Mapping[str, Column] = MappingProxyType({column.key: column for column in _ALL})
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A column in a table; ``below``: columns in smaller letters under its text; ``style`` and ``width`` on a page."""
+
+    key: str
+    below: tuple[str, ...] = ()
+    style: str = ""
+    width: str = ""
+
+    @property
+    def column(self) -> Column:
+        """The column."""
+        return COLUMNS[self.key]
+
+    def lines_below(self, cell: CellView) -> tuple[str, ...]:
+        """What is written below the text of ``cell``; only what is known."""
+        return tuple(text for key in self.below if (text := COLUMNS[key].text(cell)))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """The columns of one table in order. ``sorts``: a reader can sort it, so that fields have keys to sort by."""
+
+    places: tuple[Place, ...]
+    sorts: bool = False
+
+    def without(self, *keys: str) -> "Table":
+        """The table without the columns ``keys``."""
+        return Table(tuple(place for place in self.places if place.key not in keys), self.sorts)
+
+    @property
+    def headings(self) -> tuple[str, ...]:
+        """The heading of each column."""
+        return tuple(place.column.heading for place in self.places)
+
+    @property
+    def of_metric(self) -> tuple[str, ...]:
+        """The keys of the columns about a metric: those for which a cell without numbers has one field of words."""
+        return tuple(place.key for place in self.places if place.column.of_metric)
+
+
+CELLS = Table(
+    (
+        *(Place("model"), Place("backend"), Place("schema"), Place("outcome"), Place("metric"), Place("now")),
+        *(Place("count"), Place("fp32"), Place("change", below=("parts",)), Place("margin_size"), Place("losses")),
+        *(Place("gains"), Place("integers"), Place("seconds"), Place("finding")),
+    ),
+    sorts=True,
+)
+"""Every cell of a run, on a page."""
+
+ATTENTION = Table(
+    (
+        Place("cell", below=("finding",), width="28%"),
+        Place("now", below=("metric_count",), style="b", width="17%"),
+        Place("fp32", width="9%"),
+        Place("change", below=("margin", "parts"), style="strong", width="12%"),
+        Place("flips", width="11%"),
+        Place("red", below=("moved",), width="16%"),
+        Place("history", width="7.5rem"),
+    )
+)
+"""The red cells of one cause, on a page."""
+
+KNOWN = Table((Place("cell"), Place("now", below=("metric",)), Place("change"), Place("why")))
+"""Cells that are not judged like the others, on a page."""
+
+MARKDOWN = Table(
+    (
+        *(Place("cell"), Place("metric"), Place("red"), Place("now_count"), Place("fp32")),
+        *(Place("change", below=("parts",), style="strong"), Place("margin"), Place("flips")),
+    )
+)
+"""The red cells of one cause, in Markdown."""
+
+TERMINAL = Table((Place("course"), Place("margin"), Place("flips_words")))
+"""What the line of a red cell on a terminal says of its first metric, behind the name and before the age."""
+
+CSV = MetricRow._fields
+"""One row a metric of each cell: the names of a published file, those of the data frame."""
+
+
+def words_instead(cell: CellView) -> str | None:
+    """What is said of a red cell that has no numbers, or whose numbers do not tell why it is red; else None."""
+    if cell.is_unequal and cell.equality is not None:
+        return cell.equality.detail
+    return None if cell.lead else cell.headline
