@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from qbench.backends.ort import Level as Level
     from qbench.backends.ort import Optimization as Optimization
     from qbench.backends.ort import OrtBackend as OrtBackend
-    from qbench.backends.ort import SessionOptimizer as SessionOptimizer
-    from qbench.backends.ort import session_optimizers as session_optimizers
     from qbench.backends.partitioned import PartitionedBackend as PartitionedBackend
     from qbench.backends.protocol import Array as Array
     from qbench.backends.protocol import Backend as Backend
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
     from qbench.backends.protocol import RemoteBackend as RemoteBackend
     from qbench.backends.protocol import Unoptimized as Unoptimized
     from qbench.backends.protocol import arithmetic_of as arithmetic_of
+    from qbench.backends.protocol import engine_sentence as engine_sentence
     from qbench.backends.protocol import executed_by as executed_by
     from qbench.backends.protocol import for_many_sessions as for_many_sessions
     from qbench.backends.protocol import in_slices as in_slices
@@ -43,7 +42,15 @@ if TYPE_CHECKING:
     from qbench.backends.venv.another_python import offered_versions as offered_versions
     from qbench.backends.venv.another_python import program_in as program_in
     from qbench.backends.venv.another_python import python_backend as python_backend
+    from qbench.backends.venv.client import FIRST_MESSAGE_S as FIRST_MESSAGE_S
+    from qbench.backends.venv.client import Child as Child
+    from qbench.backends.venv.client import ChildError as ChildError
+    from qbench.backends.venv.client import EngineError as EngineError
+    from qbench.backends.venv.client import Worker as Worker
+    from qbench.backends.venv.client import own_environment as own_environment
+    from qbench.backends.venv.client import own_python as own_python
     from qbench.backends.venv.creator import EnvironmentMaker as EnvironmentMaker
+    from qbench.backends.venv.worker import serve as serve
 else:
     __getattr__, __dir__, __all__ = open_on_use(
         __name__,
@@ -63,6 +70,7 @@ else:
                 "RemoteBackend",
                 "Unoptimized",
                 "arithmetic_of",
+                "engine_sentence",
                 "executed_by",
                 "for_many_sessions",
                 "in_slices",
@@ -81,8 +89,6 @@ else:
                 "Level",
                 "Optimization",
                 "OrtBackend",
-                "SessionOptimizer",
-                "session_optimizers",
             ),
             "partitioned": ("PartitionedBackend",),
             "venv.another_python": (
@@ -94,6 +100,16 @@ else:
                 "program_in",
                 "python_backend",
             ),
+            "venv.client": (
+                "FIRST_MESSAGE_S",
+                "Child",
+                "ChildError",
+                "EngineError",
+                "Worker",
+                "own_environment",
+                "own_python",
+            ),
             "venv.creator": ("EnvironmentMaker",),
+            "venv.worker": ("serve",),
         },
     )

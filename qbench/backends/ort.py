@@ -2,9 +2,6 @@
 
 import enum
 import os
-import re
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,7 +24,7 @@ from qbench.backends.protocol import (
     refusal,
     with_taps,
 )
-from qbench.errors import InputError, QbenchError, UnavailableError
+from qbench.errors import QbenchError, UnavailableError
 from qbench.graph import (
     MESSAGE_LIMIT,
     Capabilities,
@@ -41,7 +38,6 @@ from qbench.graph import (
 )
 from qbench.host import processor_class
 from qbench.passes import NameScope, lower_to_qoperator
-from qbench.storage import current_factor
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -318,6 +314,20 @@ class OrtBackend:
         """The entries of a session's configuration."""
         return _ENTRIES | ({"session.x64quantprecision": "1"} if self.precise else {})
 
+    @property
+    def _log_level(self) -> int:
+        return _EVERYTHING if self.optimization.told else _FATAL_ONLY
+
+    def session_settings(self, threads: int) -> dict[str, object]:
+        """The options of a session in plain values, for one in another process."""
+        return {
+            "level": self.level_name,
+            "threads": threads,
+            "without": sorted(self.optimization.without),
+            "entries": dict(self.session_entries),
+            "log": self._log_level,
+        }
+
     def _session(self, runtime: Any, model: ir.Model, threads: int) -> "onnxruntime.InferenceSession":  # noqa: ANN401 - a module without types
         options = self._options(runtime, threads)
         given = {"providers": list(_PROVIDERS), "disabled_optimizers": set(self.optimization.without)}
@@ -344,7 +354,7 @@ class OrtBackend:
         options.intra_op_num_threads = threads
         options.inter_op_num_threads = 1
         options.execution_mode = runtime.ExecutionMode.ORT_SEQUENTIAL
-        options.log_severity_level = _EVERYTHING if self.optimization.told else _FATAL_ONLY
+        options.log_severity_level = self._log_level
         options.use_deterministic_compute = True
         options.enable_cpu_mem_arena = self.arena
         options.enable_mem_pattern = False  # it keeps a plan per input shape: memory that grows, no time that shrinks
@@ -463,66 +473,3 @@ class LoweredOrtBackend:
             InputError: a tap names no value of it.
         """
         return lower_to_qoperator(with_taps(model, taps))
-
-
-# The optimizers that ONNX Runtime really has, and which of them found something to rewrite in a model.
-
-_LEVEL = re.compile(r"Applying \d+ graph transformer\(s\) for level (\d+)")
-_LEVEL_ENDS = re.compile(r"Stopping graph transformer iteration")
-_APPLIED = re.compile(r"GraphTransformer (\S+) modified: ([01]) with status")
-_LONGEST = 600
-"""Seconds; a session that takes longer to make is stuck."""
-
-
-@dataclass(frozen=True, slots=True)
-class SessionOptimizer:
-    """One optimizer of a session: its name, the level (1, 2, …) at which it ran, whether it ``modified`` the graph."""
-
-    name: str
-    level: int
-    modified: bool
-
-
-def session_optimizers(model: ir.Model, backend: OrtBackend) -> tuple[SessionOptimizer, ...]:
-    """Every optimizer that a session of ``backend`` over ``model`` asks, in order, once a level.
-
-    Rewrites that run at every level and cannot be left out (casts, copies between devices) are not among them. The
-    rules inside ``Level1_RuleBasedTransformer`` and ``Level2_RuleBasedTransformer`` have no line of their own.
-
-    Raises:
-        InputError: no session can be made of it.
-    """
-    with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
-        path = Path(folder) / "model.onnx"
-        save_model(model, path)
-        optimization = backend.optimization
-        command = [sys.executable, "-m", "qbench.backends.session_log", str(path), optimization.level.value]
-        command += [str(backend.precise), str(current_factor()), *sorted(optimization.without)]
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=_LONGEST, check=False)
-    if done.returncode:
-        raise _failed(model, done.stderr)
-    return _read(done.stderr)
-
-
-def _read(log: str) -> tuple[SessionOptimizer, ...]:
-    found: dict[tuple[str, int], bool] = {}
-    level = None
-    for line in log.splitlines():
-        if begun := _LEVEL.search(line):
-            level = int(begun[1])
-        elif _LEVEL_ENDS.search(line):
-            level = None
-        elif (applied := _APPLIED.search(line)) and level is not None:
-            key = applied[1], level
-            found[key] = found.get(key, False) or applied[2] == "1"
-    return tuple(SessionOptimizer(name, level, modified) for (name, level), modified in found.items())
-
-
-def _failed(model: ir.Model, log: str) -> QbenchError:
-    lines = log.strip().splitlines() or ["nothing"]
-    return InputError(
-        f"Asking ONNX Runtime what it rewrites of '{model.graph.name}'",
-        found=lines[-1][:300],
-        expected="a session",
-        remedy="Run it on the backend ort-cpu first.",
-    )

@@ -225,7 +225,7 @@ def executed_as_written(model: ir.Model, device: str) -> dict[str, Executed]:
 
 def _precision(node: ir.Node) -> str:
     first = next((value for value in node.inputs if value is not None), None)
-    return "" if first is None or first.dtype is None else first.dtype.name.lower()
+    return "" if first is None or first.dtype is None else np.dtype(first.dtype.numpy()).name
 
 
 __all__ = ["Array", "Backend", "Counting", "Executed", "Executor", "Feeds", "HasRuleDigests", "RemoteBackend"]

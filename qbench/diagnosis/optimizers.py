@@ -1,6 +1,7 @@
 """What each graph optimization of ONNX Runtime changes in a quantized model."""
 
 import enum
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -12,12 +13,77 @@ import numpy as np
 import numpy.typing as npt
 import onnx_ir as ir
 
-from qbench.backends import Executor, Feeds, Level, Optimization, OrtBackend, SessionOptimizer, session_optimizers
+from qbench.backends import (
+    EngineError,
+    Executor,
+    Feeds,
+    Level,
+    Optimization,
+    OrtBackend,
+    Worker,
+    engine_sentence,
+)
 from qbench.diagnosis.units import QuantizedUnit, StepCauses, count_causes, quantized_units
 from qbench.errors import InputError
 from qbench.graph import Form, form_of, values_by_name
 from qbench.metrics import Differences, count_differences
 from qbench.storage import read_toml, value_from_table
+
+# The optimizers that ONNX Runtime really has, and which of them found something to rewrite in a model.
+
+_LEVEL = re.compile(r"Applying \d+ graph transformer\(s\) for level (\d+)")
+_LEVEL_ENDS = re.compile(r"Stopping graph transformer iteration")
+_APPLIED = re.compile(r"GraphTransformer (\S+) modified: ([01]) with status")
+_LONGEST = 600
+"""Seconds; a session that takes longer to make is stuck."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptimizer:
+    """One optimizer of a session: its name, the level (1, 2, …) at which it ran, whether it ``modified`` the graph."""
+
+    name: str
+    level: int
+    modified: bool
+
+
+def session_optimizers(model: ir.Model, backend: OrtBackend) -> tuple[SessionOptimizer, ...]:
+    """Every optimizer that a session of ``backend`` over ``model`` asks, in order, once a level.
+
+    Rewrites that run at every level and cannot be left out (casts, copies between devices) are not among them. The
+    rules inside ``Level1_RuleBasedTransformer`` and ``Level2_RuleBasedTransformer`` have no line of their own.
+
+    Raises:
+        InputError: no session can be made of it.
+    """
+    doing = f"Asking ONNX Runtime what it rewrites of '{model.graph.name}'"
+    telling = replace(backend, optimization=replace(backend.optimization, told=True))
+    with Worker() as worker:  # a process of its own: the engine writes its log to standard error
+        try:
+            worker.load(telling.fitted(model), telling.session_settings(threads=1), doing=doing, seconds=_LONGEST)
+        except EngineError as error:
+            raise InputError(
+                doing,
+                found=engine_sentence(str(error)),
+                expected="a session",
+                remedy="Run it on the backend ort-cpu first.",
+            ) from error
+        return _read(worker.printed())
+
+
+def _read(log: str) -> tuple[SessionOptimizer, ...]:
+    found: dict[tuple[str, int], bool] = {}
+    level = None
+    for line in log.splitlines():
+        if begun := _LEVEL.search(line):
+            level = int(begun[1])
+        elif _LEVEL_ENDS.search(line):
+            level = None
+        elif (applied := _APPLIED.search(line)) and level is not None:
+            key = applied[1], level
+            found[key] = found.get(key, False) or applied[2] == "1"
+    return tuple(SessionOptimizer(name, level, modified) for (name, level), modified in found.items())
+
 
 # What one difference in ONNX Runtime's optimizations changes: the graph, the levels of its values, its outputs.
 #

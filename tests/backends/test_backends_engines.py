@@ -7,7 +7,17 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from qbench.backends import Backend, Executor, OrtBackend, catalogue, get_backend, integer_machines
+from qbench.backends import (
+    Backend,
+    Executor,
+    OrtBackend,
+    arithmetic_of,
+    catalogue,
+    executed_by,
+    get_backend,
+    integer_machines,
+    runs_as_written,
+)
 from qbench.errors import InputError, UnsupportedError
 from qbench.extension import Extension
 from qbench.graph import check_convention, graph_digest, save_model
@@ -110,6 +120,38 @@ def test_the_protocol_and_paths(name, tmp_path):
     np.testing.assert_array_equal(run(name, str(tmp_path / "net.onnx"))["y"], from_path["y"])
     with pytest.raises(RuntimeError, match="closed"):
         executor.run({"x": batch()})
+
+
+@pytest.mark.parametrize(
+    ("name", "integers"), [(name, name != "onnx-reference" and "noopt" not in name) for name in NAMES]
+)
+def test_executors_report_the_nodes_that_really_run(name, integers):
+    with get_backend(name).prepare(float_net()) as executor:
+        assert {one.precision for one in executor.executed().values()} <= {"float32", ""}
+    with get_backend(name).prepare(qdq_net()) as executor:
+        found = executor.executed()
+        run_before = executor.run({"x": batch()})
+    assert {one.device for one in found.values()} == {"cpu"}
+    convolutions = {found[node].precision for node in found if node.startswith("conv") and "." not in node}
+    assert ("uint8" in convolutions) == integers
+    np.testing.assert_array_equal(run_before["y"], run(name, qdq_net())["y"])
+
+
+def test_islands_run_on_the_device():
+    with get_backend("partitioned-conv-engine").prepare(qdq_net()) as executor:
+        found = {(one.precision, one.device) for one in executor.executed().values()}
+    assert ("uint8", "conv-engine") in found
+    assert ("float32", "cpu") in found
+
+
+def test_backends_and_executors_from_before_arithmetic_and_executed_were_declared():
+    class Old:
+        name, capabilities, packages = "old", get_backend("ort-cpu").capabilities, ()
+
+    assert arithmetic_of(Old()) is None
+    assert executed_by(Old()) == {}
+    assert not runs_as_written(Old())
+    assert arithmetic_of(get_backend("onnx-reference")).name == "ideal"
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -6,7 +6,8 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from qbench.backends import Level, Optimization, OrtBackend, session_optimizers
+from qbench.backends import Level, Optimization, OrtBackend
+from qbench.diagnosis.optimizers import session_optimizers
 from qbench.errors import InputError
 
 TEXT = """<ir_version: 10, opset_import: ["" : 21]>

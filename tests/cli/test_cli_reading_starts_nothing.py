@@ -69,7 +69,7 @@ def test_a_run_starts_what_its_suite_names_and_nothing_else(started, qbench):
     code, out, err = qbench("run", "suites/tiny.qbench.toml")
     assert started.exists()
     assert code == 1
-    assert "its worker ended with status 0" in out + err
+    assert "its worker ended with exit code 0" in out + err
 
 
 def test_doctor_knows_no_class_of_what_it_does_not_start(started, qbench):

@@ -6,9 +6,9 @@ import numpy as np
 import onnx_ir as ir
 import pytest
 
-from qbench.backends import Level, Optimization, OrtBackend, SessionOptimizer, get_backend, session_optimizers
+from qbench.backends import Level, Optimization, OrtBackend, get_backend
 from qbench.diagnosis import StepCauses, examine_optimizers, measure_case, optimizer_cases
-from qbench.diagnosis.optimizers import OptimizationTrial, known_optimizers
+from qbench.diagnosis.optimizers import OptimizationTrial, SessionOptimizer, known_optimizers, session_optimizers
 from qbench.diagnosis.units import quantized_units
 from qbench.errors import InputError
 from qbench.host import DotProduct, architecture, probe_dot_product

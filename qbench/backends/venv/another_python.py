@@ -190,15 +190,8 @@ class AnotherPython:
             taps = ()
         worker = Worker(self.python)
         try:
-            settings = {
-                "do": "prepare",
-                "level": engine.level_name,
-                "threads": threads,
-                "without": sorted(engine.optimization.without),
-                "entries": dict(engine.session_entries),
-            }
             fitted = engine.fitted(graph, taps)
-            self._prepared(worker, fitted, settings)
+            self._prepared(worker, fitted, engine.session_settings(threads))
         except BaseException:
             worker.close()
             raise
@@ -209,7 +202,7 @@ class AnotherPython:
         """Have ``worker`` load ``model``, stamped older as long as it asks for that."""
         while True:
             try:
-                _send(worker, model, settings, f"Preparing '{model.graph.name}' on '{self.name}'")
+                worker.load(model, settings, doing=f"Preparing '{model.graph.name}' on '{self.name}'")
             except EngineError as error:
                 older = stamped_older(model, Limits.told_by(str(error)))
                 if older is None:
@@ -320,18 +313,6 @@ class _FarExecutor(Closing):
         if self._worker is not None:
             self._worker.close()
         self._worker = None
-
-
-def _send(worker: Worker, model: ir.Model, settings: Mapping[str, object], doing: str) -> None:
-    """Send ``model`` as bytes, or beyond 2 GB as a file that is removed once it is read."""
-    if constant_bytes(model) < MESSAGE_LIMIT:
-        data = np.frombuffer(model_bytes(model), np.uint8)
-        worker.ask({**settings, "path": None}, {"model": data}, doing=doing)
-        return
-    with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
-        path = Path(folder) / "model.onnx"
-        save_model(model, path)
-        worker.ask({**settings, "path": os.fspath(path)}, {}, doing=doing)
 
 
 # Which versions of a package there are for a Python: what ``pip index versions`` lists, and the one that is installed.

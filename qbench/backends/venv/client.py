@@ -1,31 +1,37 @@
 """The parent's end of a worker process."""
 
+import math
 import os
 import select
 import signal
 import subprocess
+import sys
 import tempfile
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
+
+import numpy as np
+import onnx_ir as ir
 
 from qbench.backends.protocol import Array, Closing
 from qbench.backends.venv import worker
 from qbench.errors import InputError, UnavailableError
+from qbench.graph import MESSAGE_LIMIT, constant_bytes, model_bytes, save_model
 
 _SCRIPT = Path(worker.__file__)
 _COUNTS = {"numpy", "onnxruntime"}
 """What a worker names the versions of."""
-_FIRST_WORD_S = 120
-"""How long a Python may take until its packages are imported."""
+FIRST_MESSAGE_S = 120
+"""How long a process may take until its packages are imported, on a busy computer."""
 _LAST_WORDS_S = 5
-"""How long a worker that closed its pipe may take to be gone."""
+"""How long a process that closed its pipe may take to be gone."""
 _CRASHED = (
     "The engine over there crashed or was killed, for want of memory perhaps: try a smaller batch, or another version."
 )
 _QUOTED = 200
-"""Bytes of the end of what a worker printed that are looked at."""
+"""Bytes of the end of what a process printed that are looked at."""
 _LONGEST = 4000
 """Characters of an error over there that are passed on."""
 _SILENCE_S = 3600
@@ -33,68 +39,94 @@ _SILENCE_S = 3600
 
 
 class EngineError(Exception):
-    """What was raised over there: ``kind`` is its type there."""
+    """What was raised over there: ``kind`` is its type there, ``parts`` the four parts of an error of qbench's."""
 
-    def __init__(self, kind: str, text: str) -> None:
+    def __init__(self, kind: str, text: str, parts: Sequence[str] = ()) -> None:
         super().__init__(text)
         self.kind = kind
+        self.parts = tuple(parts)
 
 
-class Worker(Closing):
-    """A running worker of the Python ``python``; ``versions`` says what counts there.
+class ChildError(Exception):
+    """A child process gives no answer, and was ended.
 
-    Raises:
-        InputError: there is no such Python.
-        UnavailableError: it does not start, or numpy or onnxruntime is missing there or broken.
+    Args:
+        found: how it ended or broke the protocol. said: the last line that it printed. silent, garbled: which of the
+            ways it is; neither: it ended.
     """
 
-    def __init__(self, python: Path) -> None:
-        self._python = python
-        self._said = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the worker
+    def __init__(self, found: str, said: str, *, silent: bool = False, garbled: bool = False) -> None:
+        super().__init__(found)
+        self.found, self.said, self.silent, self.garbled = found, said, silent, garbled
+
+
+class Child(Closing):
+    """A process that answers messages (``worker.serve``), which dies with this value.
+
+    Args:
+        command: its program; the two descriptors of its pipes come behind.
+        environment: its variables; None: ours.
+
+    Raises:
+        OSError, ValueError: it does not start.
+    """
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str] | None = None) -> None:
+        self._printed = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         theirs_in, ours_out = os.pipe()
         ours_in, theirs_out = os.pipe()
         try:
             self._process = subprocess.Popen(
-                # -I: no variable, no user folder and no working folder of ours decides what is imported there
-                [os.fspath(python), "-I", os.fspath(_SCRIPT), str(theirs_in), str(theirs_out)],
+                [*command, str(theirs_in), str(theirs_out)],
                 stdin=subprocess.DEVNULL,
-                stdout=self._said,
-                stderr=self._said,
+                stdout=self._printed,
+                stderr=self._printed,
                 pass_fds=(theirs_in, theirs_out),
+                env=environment,
             )
-        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+        except BaseException:
             for one in (ours_in, ours_out):
                 os.close(one)
-            self._said.close()
-            raise _no_python(python, error) from error
+            self._printed.close()
+            raise
         finally:
             for one in (theirs_in, theirs_out):
                 os.close(one)
-        self._out, self._in = _Patient(ours_out, "wb"), _Patient(ours_in, "rb")
-        self._end = weakref.finalize(self, _end, self._process, self._out, self._in, self._said)
-        try:
-            self.versions: Mapping[str, str] = self._greeting()
-        except BaseException:
-            self.close()
-            raise
+        self._out, self._in = _TimedPipe(ours_out, "wb"), _TimedPipe(ours_in, "rb")
+        self._end = weakref.finalize(self, _end, self._process, self._out, self._in, self._printed)
 
-    def ask(
-        self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, doing: str
-    ) -> tuple[Mapping[str, Any], dict[str, Array]]:
-        """Send one message and wait for its answer; ``doing`` is for the error.
+    def receive(self, seconds: float, *, since: int = 0) -> worker.Message:
+        """The next message, which may pause for ``seconds``; its last line is looked for ``since`` that byte.
 
         Raises:
-            EngineError: something was raised over there; the worker goes on.
-            UnavailableError: the worker died, which closes it.
+            EngineError: something was raised over there; the process goes on.
+            ChildError: it gives no answer, and was ended.
         """
+        return self._exchanged(None, seconds, since)
+
+    def ask(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, seconds: float, since: int = 0
+    ) -> worker.Message:
+        """Send one message and wait for its answer, as ``receive`` does."""
+        return self._exchanged((header, arrays), seconds, since)
+
+    def _exchanged(
+        self, sent: tuple[Mapping[str, Any], Mapping[str, Array]] | None, seconds: float, since: int
+    ) -> worker.Message:
+        self._in.seconds = self._out.seconds = seconds
         try:
-            worker.write_message(self._out, header, arrays)
+            if sent is not None:
+                worker.write_message(self._out, *sent)
             answer, results = worker.read_message(self._in)
             problem = _error_in(answer)
+        except worker.UnsendableError as error:
+            raise EngineError(type(error).__name__, str(error)) from error
         except (EOFError, OSError) as error:
-            raise self._died(doing, silent=isinstance(error, TimeoutError)) from error
+            raise self._ended(since, silent=isinstance(error, TimeoutError)) from error
         except worker.GarbledError as error:
-            raise self._garbled(doing, str(error)) from error
+            said = self.last_line(since)
+            self.close()
+            raise ChildError(str(error), said, garbled=True) from error
         except BaseException:  # an interrupt: the answer that is under way would be taken for the next one
             self.close()
             raise
@@ -102,77 +134,164 @@ class Worker(Closing):
             raise problem
         return answer, results
 
-    def close(self) -> None:
-        """End the worker now, whatever it does."""
-        self._end()
-
-    def _greeting(self) -> Mapping[str, str]:
-        doing = f"Starting the Python '{self._python}'"
-        self._in.seconds = _FIRST_WORD_S
-        try:
-            greeting, _ = worker.read_message(self._in)
-            problem = _error_in(greeting)
-        except TimeoutError as error:
-            raise UnavailableError(
-                doing,
-                found=f"that it says nothing in {_FIRST_WORD_S} s",
-                expected="a worker that answers",
-                remedy="Try it by hand: is it a Python?",
-            ) from error
-        except (EOFError, OSError) as error:
-            raise self._died(doing, "Try it by hand: is it a Python, of 3.8 or later?") from error
-        except worker.GarbledError as error:
-            raise self._garbled(doing, str(error)) from error
-        self._in.seconds = _SILENCE_S
-        if problem is not None:
-            raise UnavailableError(
-                doing,
-                found=f"{problem.kind}: {' '.join(str(problem).split())[:_QUOTED] or self._last_line()}",
-                expected="numpy and onnxruntime that go together",
-                remedy=f"Install them there: {self._python} -m pip install onnxruntime; a release from before numpy 2 "
-                "needs 'numpy<2' beside it.",
-            )
-        versions = greeting.get("versions")
-        if not isinstance(versions, dict) or not _COUNTS <= versions.keys():
-            raise self._garbled(doing, "a greeting without the versions of numpy and onnxruntime")
-        return {name: str(version)[:_QUOTED] for name, version in versions.items()}
-
-    def _garbled(self, doing: str, found: str) -> UnavailableError:
-        said = self._last_line()
-        self.close()
-        return UnavailableError(
-            doing,
-            found=f"an answer that breaks the protocol: {found}" + (f"; its last words: {said}" if said else ""),
-            expected="a message as qbench's worker writes it",
-            remedy="Check what program that is, and that nothing in it writes to the pipe of the worker.",
-        )
-
-    def _died(self, doing: str, remedy: str = _CRASHED, *, silent: bool = False) -> UnavailableError:
+    def _ended(self, since: int, *, silent: bool) -> ChildError:
         if silent:
             self._process.kill()
         try:
-            status = self._process.wait(_LAST_WORDS_S)
+            found = f"ended with {_ending(self._process.wait(_LAST_WORDS_S))}"
         except subprocess.TimeoutExpired:
-            found = "a worker that closed its pipe and went on"
-        else:
-            found = f"that it does nothing for {_SILENCE_S} s" if silent else f"its worker ended {_by(status)}"
-        said = self._last_line()
+            found = "closed its pipe and went on"
+        said = self.last_line(since)
         self.close()
+        return ChildError(found, said, silent=silent)
+
+    @property
+    def printed_bytes(self) -> int:
+        """How much it has printed."""
+        return self._printed.seek(0, os.SEEK_END)
+
+    def printed(self) -> str:
+        """All that it has printed."""
+        self._printed.seek(0)
+        return self._printed.read().decode("utf-8", errors="replace")
+
+    def last_line(self, since: int = 0) -> str:
+        """The last line that it printed behind byte ``since``, cut to a sentence."""
+        self._printed.seek(max(since, self.printed_bytes - _QUOTED))
+        lines = self._printed.read().decode("utf-8", errors="replace").split("\n")
+        return next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "")
+
+    def close(self) -> None:
+        """End the process now, whatever it does."""
+        self._end()
+
+
+def own_python(module: str) -> list[str]:
+    """The command that runs ``module`` under this Python; ``own_environment`` belongs to it."""
+    return [sys.executable, "-P", "-m", module]  # -P: the working folder comes before all others only where it does here
+
+
+def own_environment(paths: Sequence[str] | None = None) -> dict[str, str]:
+    """Our variables, with ``paths`` as the places where modules are found; None: those of this process."""
+    found = [path or os.getcwd() for path in sys.path] if paths is None else paths
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
+
+
+class Worker(Closing):
+    """A running worker with one ONNX Runtime session; ``versions`` says what counts there.
+
+    Args:
+        python: a Python with numpy and onnxruntime; None: this one.
+
+    Raises:
+        InputError: there is no such Python.
+        UnavailableError: it does not start, or numpy or onnxruntime is missing there or broken.
+    """
+
+    def __init__(self, python: Path | None = None) -> None:
+        self._python = Path(sys.executable) if python is None else python
+        # -I: no variable, no user folder and no working folder of ours decides what is imported there
+        command = own_python(worker.__name__) if python is None else [os.fspath(python), "-I", os.fspath(_SCRIPT)]
+        try:
+            self._child = Child(command, own_environment() if python is None else None)
+        except (OSError, ValueError) as error:  # ValueError: a path with a zero byte
+            raise _no_python(self._python, error) from error
+        try:
+            self.versions: Mapping[str, str] = self._greeting()
+        except BaseException:
+            self.close()
+            raise
+
+    def ask(
+        self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, doing: str, seconds: float | None = None
+    ) -> worker.Message:
+        """Send one message and wait for its answer.
+
+        Args:
+            header, arrays: the message. doing: for the error. seconds: it may neither read nor write; None: an hour.
+
+        Raises:
+            EngineError: something was raised over there; the worker goes on.
+            UnavailableError: the worker died, which closes it.
+        """
+        seconds = _SILENCE_S if seconds is None else seconds
+        try:
+            return self._child.ask(header, arrays, seconds=seconds)
+        except ChildError as error:
+            raise _unavailable(doing, error, f"does nothing for {seconds} s") from error
+
+    def load(
+        self, model: ir.Model, settings: Mapping[str, object], *, doing: str, seconds: float | None = None
+    ) -> None:
+        """Make its session of ``model``, sent as bytes, or beyond 2 GB as a file that is removed once it is read.
+
+        Args:
+            settings: ``OrtBackend.session_settings``.
+
+        Raises:
+            EngineError, UnavailableError: as ``ask``.
+        """
+        question = {"do": "prepare", **settings}
+        if constant_bytes(model) < MESSAGE_LIMIT:
+            data = np.frombuffer(model_bytes(model), np.uint8)
+            self.ask({**question, "path": None}, {"model": data}, doing=doing, seconds=seconds)
+            return
+        with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
+            path = Path(folder) / "model.onnx"
+            save_model(model, path)
+            self.ask({**question, "path": os.fspath(path)}, {}, doing=doing, seconds=seconds)
+
+    def printed(self) -> str:
+        """All that it has printed."""
+        return self._child.printed()
+
+    def close(self) -> None:
+        """End the worker now, whatever it does."""
+        self._child.close()
+
+    def _greeting(self) -> Mapping[str, str]:
+        doing = f"Starting the Python '{self._python}'"
+        try:
+            greeting, _ = self._child.receive(FIRST_MESSAGE_S)
+        except EngineError as error:
+            raise UnavailableError(
+                doing,
+                found=f"{error.kind}: {' '.join(str(error).split())[:_QUOTED] or self._child.last_line()}",
+                expected="numpy and onnxruntime that go together",
+                remedy=f"Install them there: {self._python} -m pip install onnxruntime; a release from before numpy 2 "
+                "needs 'numpy<2' beside it.",
+            ) from error
+        except ChildError as error:
+            if error.silent:
+                raise UnavailableError(
+                    doing,
+                    found=f"that it says nothing in {FIRST_MESSAGE_S} s",
+                    expected="a worker that answers",
+                    remedy="Try it by hand: is it a Python?",
+                ) from error
+            raise _unavailable(doing, error, "", "Try it by hand: is it a Python, of 3.8 or later?") from error
+        versions = greeting.get("versions")
+        if not isinstance(versions, dict) or not _COUNTS <= versions.keys():
+            said = self._child.last_line()
+            wrong = ChildError("a greeting without the versions of numpy and onnxruntime", said, garbled=True)
+            raise _unavailable(doing, wrong)
+        return {name: str(version)[:_QUOTED] for name, version in versions.items()}
+
+
+def _unavailable(doing: str, error: ChildError, silent: str = "", remedy: str = _CRASHED) -> UnavailableError:
+    last = f"; its last words: {error.said}" if error.said else ""
+    if error.garbled:
         return UnavailableError(
             doing,
-            found=found + (f"; its last words: {said}" if said else ""),
-            expected="an answer",
-            remedy=remedy,
+            found=f"an answer that breaks the protocol: {error.found}{last}",
+            expected="a message as qbench's worker writes it",
+            remedy="Check what program that is, and that nothing in it writes to the pipe of the worker.",
         )
-
-    def _last_line(self) -> str:
-        """The end of what was printed there."""
-        self._said.seek(max(0, self._said.seek(0, os.SEEK_END) - _QUOTED))
-        lines = self._said.read().decode("utf-8", errors="replace").split("\n")
-        return next((line.strip() for line in reversed(lines) if line.strip()), "")
+    how = f"that it {silent}" if error.silent else f"that its worker {error.found}"
+    return UnavailableError(doing, found=how + last, expected="an answer", remedy=remedy)
 
 
-class _Patient:
+class _TimedPipe:
     """One end of a pipe; what takes longer than ``seconds`` without a byte is an error."""
 
     def __init__(self, descriptor: int, mode: str) -> None:
@@ -187,7 +306,7 @@ class _Patient:
             TimeoutError: none came.
         """
         while True:
-            if not select.select([self._file], [], [], self.seconds)[0]:
+            if not select.select([self._file], [], [], _limit(self.seconds))[0]:
                 raise TimeoutError
             count = self._file.readinto(view)
             if count is not None:
@@ -201,7 +320,7 @@ class _Patient:
         """
         view = memoryview(data)
         while view:
-            if not select.select([], [self._file], [], self.seconds)[1]:
+            if not select.select([], [self._file], [], _limit(self.seconds))[1]:
                 raise TimeoutError
             view = view[self._file.write(view) or 0 :]
 
@@ -225,17 +344,24 @@ def _error_in(answer: Mapping[str, Any]) -> EngineError | None:
     kind, text = (error.get("kind"), error.get("text")) if isinstance(error, dict) else (None, None)
     if not isinstance(kind, str) or not isinstance(text, str):
         raise worker.GarbledError("an error without its kind or text")
-    return EngineError(kind[:_QUOTED], text[:_LONGEST])
+    parts = error.get("parts", [])
+    if not isinstance(parts, list) or any(not isinstance(part, str) for part in parts):
+        raise worker.GarbledError("an error whose parts are not texts")
+    return EngineError(kind[:_QUOTED], text[:_LONGEST], [part[:_LONGEST] for part in parts])
 
 
-def _by(status: int) -> str:
+def _ending(status: int) -> str:
     if status >= 0:
-        return f"with status {status}"
+        return f"exit code {status}"
     known = {one.value: one.name for one in signal.Signals}
-    return f"by {known.get(-status, f'signal {-status}')}"
+    return f"signal {known.get(-status, -status)}"
 
 
-def _end(process: "subprocess.Popen[bytes]", *files: "IO[bytes] | _Patient") -> None:
+def _limit(seconds: float) -> float | None:
+    return None if math.isinf(seconds) else seconds
+
+
+def _end(process: "subprocess.Popen[bytes]", *files: "IO[bytes] | _TimedPipe") -> None:
     """Nothing of a worker is worth waiting for: it writes nothing but answers."""
     process.kill()
     process.wait()

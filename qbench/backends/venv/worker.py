@@ -1,4 +1,8 @@
-"""The stand-alone program that runs a model under another Python."""
+"""The child's end of a worker process: messages, and the stand-alone program that runs a model under another Python.
+
+A message is a header in JSON and arrays; what it declares is checked before memory is taken. ``serve`` answers messages for
+any handler; under another Python the handler is one ONNX Runtime session, and nothing of qbench is needed there.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ import struct
 import sys
 import threading
 import time
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 TEXT = "text"
 NUMBERS = frozenset("|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8 <c8 <c16".split())
@@ -21,7 +25,6 @@ MOST_BYTES = 1 << 34
 """Of a header, and of all arrays of a message."""
 MOST_DIMENSIONS = 32
 _LENGTH = struct.Struct("<Q")
-_FATAL_ONLY = 4
 _LOOK_AGAIN = 0.5
 """Seconds between two looks whether the parent is still there."""
 
@@ -37,6 +40,10 @@ class GarbledError(Exception):
     """The bytes received are not a message."""
 
 
+class UnsendableError(Exception):
+    """An array has a dtype that no message holds; nothing was sent."""
+
+
 def write_message(file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
     """Send one message.
 
@@ -44,6 +51,7 @@ def write_message(file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any
 
     Raises:
         OSError: the other end was closed.
+        UnsendableError: no message holds such an array.
     """
     bodies = {name: _body(array) for name, array in arrays.items()}
     listed = [[name, dtype, list(shape), len(body)] for name, (dtype, shape, body) in bodies.items()]
@@ -113,6 +121,8 @@ def _body(array: Any) -> Tuple[str, Tuple[int, ...], Any]:  # noqa: ANN401, UP00
         body = json.dumps([str(one) for one in array.ravel()]).encode("utf-8")
         return TEXT, array.shape, body
     little = np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("<"))
+    if little.dtype.str not in NUMBERS:
+        raise UnsendableError("an array of dtype %s" % array.dtype)
     return little.dtype.str, array.shape, little.reshape(-1).view(np.uint8).data
 
 
@@ -162,7 +172,7 @@ def _session(settings: Mapping[str, Any], model: Any) -> Any:  # noqa: ANN401
     options.intra_op_num_threads = settings["threads"]
     options.inter_op_num_threads = 1
     options.execution_mode = onnxruntime.ExecutionMode.ORT_SEQUENTIAL
-    options.log_severity_level = _FATAL_ONLY
+    options.log_severity_level = settings["log"]
     options.enable_mem_pattern = False
     if hasattr(options, "use_deterministic_compute"):
         options.use_deterministic_compute = True
@@ -199,32 +209,39 @@ def _leave_with_parent() -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _refused(error: BaseException) -> Message:
-    return {"error": {"kind": type(error).__name__, "text": str(error)}}, {}
+def _reply(answer: Callable[..., Message], *question: Any) -> Message:  # noqa: ANN401
+    """What ``answer`` makes of ``question``, or the error that it raised."""
+    try:
+        return answer(*question)
+    except Exception as error:  # onnxruntime's exceptions share no public parent; a broken installation raises all kinds
+        return {"error": {"kind": type(error).__name__, "text": str(error)}}, {}
 
 
-def main(descriptors: Any) -> None:  # noqa: ANN401
-    """Answer what comes in on the first of the two descriptors, on the second, until the first is closed."""
+def serve(descriptors: Any, greet: Callable[[], Message], answer: Callable[..., Message]) -> None:  # noqa: ANN401
+    """Send what ``greet`` gives, then for each message (header, arrays) what ``answer`` gives, until the parent goes.
+
+    ``descriptors`` are two ends of pipes, as texts: messages come in on the first and go out on the second.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the parent, which ends us
     _leave_with_parent()
     reading, writing = descriptors
     incoming, outgoing = open(int(reading), "rb"), open(int(writing), "wb")  # noqa: SIM115 - for as long as we live
-    engine = _Engine()
-    try:
-        answer: Message = {"versions": {**_versions(), "python": platform.python_version()}}, {}
-    except Exception as error:  # a broken installation raises all kinds
-        answer = _refused(error)
+    reply = _reply(greet)
     while True:
         try:
-            write_message(outgoing, *answer)
+            try:
+                write_message(outgoing, *reply)
+            except UnsendableError as error:
+                write_message(outgoing, {"error": {"kind": type(error).__name__, "text": str(error)}}, {})
             header, arrays = read_message(incoming)
         except (EOFError, OSError, GarbledError):
             return
-        try:
-            answer = engine.answer(header, arrays)
-        except Exception as error:  # onnxruntime's exceptions share no public parent
-            answer = _refused(error)
+        reply = _reply(answer, header, arrays)
+
+
+def _greeting() -> Message:
+    return {"versions": {**_versions(), "python": platform.python_version()}}, {}
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    serve(sys.argv[1:], _greeting, _Engine().answer)

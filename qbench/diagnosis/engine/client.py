@@ -4,25 +4,23 @@ import functools
 import math
 import os
 import pickle
-import signal
-import subprocess
 import sys
-import tempfile
-import weakref
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from functools import partial
-from multiprocessing.connection import wait
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import (
+    FIRST_MESSAGE_S,
     Array,
     Backend,
+    Child,
+    ChildError,
     Closing,
+    EngineError,
     Executed,
     Executor,
     Feeds,
@@ -31,9 +29,10 @@ from qbench.backends import (
     executed_by,
     for_many_sessions,
     in_slices,
+    own_environment,
+    own_python,
 )
 from qbench.calibration import Rows
-from qbench.diagnosis.engine.worker import receive_frame, send_frame
 from qbench.diagnosis.target import watches_itself
 from qbench.diagnosis.units import QuantizedUnit
 from qbench.errors import QbenchError
@@ -52,12 +51,8 @@ from qbench.storage import current_factor
 # places.
 
 _WORKER = "qbench.diagnosis.engine.worker"
-_FIRST_WORD_S = 120
-"""Seconds until a worker has imported what it needs, on a machine that is busy."""
-_LAST_WORDS_S = 5
-"""Seconds that a worker that closed its pipe may take to be gone."""
 _LONGEST = 200
-"""Characters of a worker's last words."""
+"""Characters of a strange error that are quoted."""
 
 
 class EngineCrashError(QbenchError):
@@ -84,10 +79,8 @@ class EngineWorker:
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
-        self._child: subprocess.Popen[bytes] | None = None
-        self._errors: IO[bytes] | None = None
-        self._end: weakref.finalize[..., EngineWorker] | None = None
-        self._said = self._keys = 0
+        self._child: Child | None = None
+        self._keys = 0
         self.life = 0
 
     def new_key(self) -> int:
@@ -95,135 +88,88 @@ class EngineWorker:
         self._keys += 1
         return self._keys
 
-    def ask(self, name: str, arguments: tuple[Any, ...], doing: str, seconds: float) -> Any:  # noqa: ANN401 - as the question is
+    def ask(
+        self, question: Mapping[str, Any], arrays: Mapping[str, Array], doing: str, seconds: float
+    ) -> tuple[Mapping[str, Any], dict[str, Array]]:
         """The answer of the worker.
 
         Args:
-            name, arguments: the question. doing: for errors. seconds: how long to wait for it; may be endless.
+            question, arrays: the message. doing: for errors. seconds: how long to wait for it; may be endless.
 
         Raises:
             EngineCrashError: the worker died at it or gave no answer in time, or an engine raised what is no error of
                 ours.
-            NotReceivedError: no worker starts, or it cannot take the backend.
+            NotReceivedError: no worker starts, it cannot take the backend, or no message holds an array.
             QbenchError: what the backend raises.
         """
-        answer: Any
         child = self._started()
-        assert self._errors is not None
-        self._said = self._errors.seek(0, os.SEEK_END)
         try:
-            send_frame(_pipe(child.stdin), (name, arguments, current_factor()))
-            spoke = _speaks(child, seconds)
-            kind, answer = receive_frame(_pipe(child.stdout)) if spoke else ("silence", "")
-        except (EOFError, BrokenPipeError) as error:
-            raise self._crash(doing, "", child) from error
-        except BaseException:  # an interrupt: the answer that is under way would be taken for the next one
+            message = {**question, "factor": current_factor()}
+            return child.ask(message, arrays, seconds=seconds, since=child.printed_bytes)
+        except ChildError as error:
+            self.close()
+            silent = f"no answer in {seconds:.3g} s, and its process was ended"
+            found = silent if error.silent else f"a process that {error.found}"
+            raise EngineCrashError(
+                doing,
+                found=found + (f" ({error.said})" if error.said else ""),
+                expected="an engine that goes on",
+                remedy="Report it to the engine's authors, with the test case that can be saved of it.",
+            ) from error
+        except EngineError as error:
+            if error.kind in _NOT_TAKEN:
+                raise NotReceivedError(str(error)) from error
+            if len(error.parts) == _PARTS:
+                doing, found, expected, remedy = error.parts
+                raise _kind(error.kind)(doing, found=found, expected=expected, remedy=remedy) from error
+            raise EngineCrashError(
+                doing,
+                found=f"{error.kind}: {' '.join(str(error).split())[:_LONGEST]}",
+                expected="an answer, or an error of qbench",
+                remedy="Mend the backend.",
+            ) from error
+        except BaseException:  # an interrupt, which has ended the process
             self.close()
             raise
-        if kind == "silence":
-            child.kill()
-            raise self._crash(doing, f"no answer in {seconds:.3g} s, and its process was ended", child)
-        if kind == "answer":
-            return answer
-        if kind == "refused":
-            raise NotReceivedError(answer)
-        if kind == "error":
-            its, *words = answer
-            raise its(words[0], found=words[1], expected=words[2], remedy=words[3])
-        raise EngineCrashError(
-            doing, found=answer, expected="an answer, or an error of qbench", remedy="Mend the backend."
-        )
 
-    def _started(self) -> "subprocess.Popen[bytes]":
+    def _started(self) -> Child:
         if self._child is not None:
             return self._child
-        errors = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the worker
         try:
-            child = subprocess.Popen(
-                # -P: the working folder comes before all others only where it does so here
-                [sys.executable, "-P", "-m", _WORKER],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=_environment(self._paths),
-            )
+            child = Child(own_python(_WORKER), own_environment(self._paths))
         except OSError as error:
-            errors.close()
             raise NotReceivedError(str(error)) from error
-        self._child, self._errors = child, errors
-        self._end = weakref.finalize(self, _end, child, errors)
+        self._child = child
         try:
-            if _speaks(child, _FIRST_WORD_S):
-                receive_frame(_pipe(child.stdout))
-                return child
-        except EOFError:
-            pass
-        except BaseException:  # an interrupt: its first word would be taken for an answer
+            child.receive(FIRST_MESSAGE_S)
+        except (ChildError, EngineError) as error:
+            said = child.last_line() if isinstance(error, EngineError) else error.said
+            self.close()
+            raise NotReceivedError(said) from error
+        except BaseException:  # an interrupt, which has ended the process
             self.close()
             raise
-        said = _tail(errors, 0)
-        self.close()
-        raise NotReceivedError(said)
-
-    def _crash(self, doing: str, found: str, child: "subprocess.Popen[bytes]") -> EngineCrashError:
-        """How the worker ended, and what it said last; it is forgotten."""
-        with suppress(subprocess.TimeoutExpired):
-            child.wait(_LAST_WORDS_S)
-        said = _tail(self._errors, self._said)
-        self.close()
-        return EngineCrashError(
-            doing,
-            found=(found or f"a process that ended with {_ending(child.returncode)}") + (f" ({said})" if said else ""),
-            expected="an engine that goes on",
-            remedy="Report it to the engine's authors, with the test case that can be saved of it.",
-        )
+        return child
 
     def close(self) -> None:
         """End the worker, whatever it does; the next question starts another."""
-        if self._end is not None:
-            self._end()
-        self._child = self._errors = self._end = None
+        if self._child is not None:
+            self._child.close()
+        self._child = None
         self.life += 1
 
 
-def _pipe(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None
-    return stream
+_NOT_TAKEN = frozenset({"NotReceivedError", "UnsendableError"})
+"""Errors over there after which the backend runs here."""
+_PARTS = 4
+"""Of an error of qbench's: doing, found, expected and remedy."""
 
 
-def _speaks(child: "subprocess.Popen[bytes]", seconds: float) -> bool:
-    """Whether it says anything in that time; its end is a word, too."""
-    return bool(wait([_pipe(child.stdout).fileno()], None if math.isinf(seconds) else seconds))
-
-
-def _end(child: "subprocess.Popen[bytes]", errors: IO[bytes]) -> None:
-    """Nothing of a worker is worth waiting for: it writes nothing but answers."""
-    child.kill()
-    child.wait()
-    for file in (child.stdin, child.stdout, errors):
-        with suppress(OSError):  # what was still to be sent to it
-            _pipe(file).close()
-
-
-def _ending(code: int | None) -> str:
-    if code is None:
-        return "its answers, and goes on"
-    known = {one.value: one.name for one in signal.Signals}
-    return f"signal {known.get(-code, -code)}" if code < 0 else f"exit code {code}"
-
-
-def _environment(paths: Sequence[str]) -> Mapping[str, str]:
-    """Ours, so that the worker finds the modules that we find."""
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
-
-
-def _tail(stream: IO[bytes] | None, start: int) -> str:
-    """The last line that was written from ``start`` on, cut to a sentence."""
-    if stream is None:
-        return ""
-    stream.seek(start)
-    lines = stream.read().decode("utf-8", "replace").split("\n")
-    return next((" ".join(line.split())[:_LONGEST] for line in reversed(lines) if line.strip()), "")
+def _kind(spelled: str) -> type[QbenchError]:
+    """The class ``module:name``, where this process knows it."""
+    module, _, name = spelled.partition(":")
+    found = getattr(sys.modules.get(module), name, None)
+    return found if isinstance(found, type) and issubclass(found, QbenchError) else QbenchError
 
 
 # A backend whose sessions live in another process, so that an engine that ends its process does not end ours.
@@ -321,7 +267,10 @@ class _ContainedExecutor(Closing):
     def prepare(self) -> None:
         """Have it prepared in the process that there is now, or here from now on."""
         try:
-            self._workshop.ask("prepare", (self._key, *self._made_of), f"Preparing {self._what}", self._patience())
+            sent, model, taps, threads = self._made_of
+            question = {"do": "prepare", "key": self._key, "taps": taps, "threads": threads}
+            arrays = {"backend": np.frombuffer(sent, np.uint8), "model": np.frombuffer(model, np.uint8)}
+            self._workshop.ask(question, arrays, f"Preparing {self._what}", self._patience())
             self._life = self._workshop.life
         except NotReceivedError:  # its modules are found here only, or no worker starts
             self._ours = self._here()
@@ -337,9 +286,12 @@ class _ContainedExecutor(Closing):
             self.prepare()
         if self._ours is not None:
             return self._ours.run(feeds)
-        doing = f"Running {self._what}"
-        found: dict[str, Array] = self._workshop.ask("run", (self._key, dict(feeds)), doing, self._patience())
-        return found
+        question = {"do": "run", "key": self._key}
+        try:
+            return self._workshop.ask(question, feeds, f"Running {self._what}", self._patience())[1]
+        except NotReceivedError:  # numbers of a type that no message holds
+            self._ours = self._here()
+            return self._ours.run(feeds)
 
     def executed(self) -> Mapping[str, Executed]:
         """As the executor over there reports it."""
@@ -347,10 +299,9 @@ class _ContainedExecutor(Closing):
             self.prepare()
         if self._ours is not None:
             return executed_by(self._ours)
-        found: Mapping[str, Executed] = self._workshop.ask(
-            "executed", (self._key,), f"Asking {self._what} how it runs", self._patience()
-        )
-        return found
+        question = {"do": "executed", "key": self._key}
+        answer, _ = self._workshop.ask(question, {}, f"Asking {self._what} how it runs", self._patience())
+        return {node: Executed(*how) for node, how in answer["executed"].items()}
 
     def close(self) -> None:
         """Let the session go."""
@@ -358,7 +309,8 @@ class _ContainedExecutor(Closing):
             self._ours.close()
         elif self._life == self._workshop.life:
             try:
-                self._workshop.ask("close", (self._key,), f"Closing {self._what}", self._patience())
+                question = {"do": "close", "key": self._key}
+                self._workshop.ask(question, {}, f"Closing {self._what}", self._patience())
             except QbenchError:  # it is gone with its process
                 self._life = -1
 

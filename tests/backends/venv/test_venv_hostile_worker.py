@@ -58,7 +58,7 @@ ANSWERS = {
     "an error without words": (message({"arrays": [], "error": 5}), "an error without"),
     "arrays of other names": (listed(["z", "<f4", [0], 0]), "other names"),
     "no arrays at all": (PREPARED, "other names"),
-    "half a message": (message({"arrays": [["y", "<f4", [2], 8]]}, b"1234"), "its worker ended with status 0"),
+    "half a message": (message({"arrays": [["y", "<f4", [2], 8]]}, b"1234"), "its worker ended with exit code 0"),
 }
 
 
@@ -133,7 +133,7 @@ def test_one_that_says_no_more_is_ended(program, monkeypatch, answers):
 
 
 def test_one_that_begins_a_greeting_and_goes_on_is_ended(program, monkeypatch):
-    monkeypatch.setattr(client, "_FIRST_WORD_S", 0.5)
+    monkeypatch.setattr(client, "FIRST_MESSAGE_S", 0.5)
     with pytest.raises(UnavailableError, match="says nothing"):
         python_backend(program(greeting=b"\x08\x00", at_end="time.sleep(600)\n"))
 

@@ -116,6 +116,8 @@ class Breaking(Closing):
             real_abort()
         while self.how == "hang":
             time.sleep(60)
+        if self.how == "widen":
+            return {name: array.astype(np.longdouble) for name, array in self.executor.run(feeds).items()}
         if self.how == "raise":
             raise ArithmeticError("no such window")
         outputs = self.executor.run(feeds)

@@ -78,7 +78,7 @@ def test_an_interrupt_while_a_worker_starts_shifts_no_answers(levels):
     one = alone("pool", Broken("none", ""))
     workshop().close()
     with (
-        patch("qbench.diagnosis.engine.client.wait", side_effect=KeyboardInterrupt),
+        patch("qbench.backends.venv.client.select.select", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
     ):
         run(one, levels)
@@ -169,22 +169,33 @@ def test_an_error_says_what_was_run_where(levels):
 
 
 def test_the_other_process_has_the_same_size_limits():
-    from qbench.diagnosis.engine.worker import _answer
+    from qbench.diagnosis.engine.worker import Handler
     from qbench.storage import current_limits, limits_times
 
-    class Desk:
-        def nodes(self):
-            return current_limits().nodes
+    class Limits(Handler):
+        def nodes(self, header, arrays):
+            return {"nodes": current_limits().nodes}, {}
 
-    assert _answer(Desk(), "nodes", (), 3) == ("answer", 3 * current_limits().nodes)
-    sent = []
-    place = "qbench.diagnosis.engine.client"
+    assert Limits().answer({"do": "nodes", "factor": 3}, {}) == ({"nodes": 3 * current_limits().nodes}, {})
     with (
-        patch(f"{place}.send_frame", lambda _, frame: sent.append(frame)),
-        patch(f"{place}.receive_frame", return_value=("answer", 1)),
-        patch(f"{place}._speaks", return_value=True),
+        patch("qbench.backends.venv.client.Child.ask", return_value=({"nodes": 1}, {})) as ask,
         limits_times(3),
     ):
-        assert workshop().ask("nodes", (), "Asking", 60.0) == 1
+        assert workshop().ask({"do": "nodes"}, {}, "Asking", 60.0) == ({"nodes": 1}, {})
     workshop().close()
-    assert sent == [("nodes", (), 3)]
+    assert ask.call_args.args == ({"do": "nodes", "factor": 3}, {})
+
+
+def test_numbers_that_no_message_holds_run_here(levels):
+    unit = alone("pool", None).unit
+    with contained(Broken("GlobalAveragePool", "widen")).prepare(unit.graph) as executor:
+        found = executor.run({name: levels[name] for name in unit.feeds})
+    assert found[unit.value].dtype == np.longdouble
+
+
+def test_the_other_process_reports_how_nodes_run():
+    unit = alone("pool", None).unit
+    engine = get_backend("ort-cpu-noopt")
+    with contained(engine).prepare(unit.graph) as there, engine.prepare(unit.graph) as here:
+        assert there.executed() == here.executed()
+        assert here.executed()["pool"].precision == "float32"
