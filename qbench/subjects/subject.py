@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn, Protocol
 
@@ -49,7 +50,7 @@ class Preprocess(Protocol):
 # Raw samples with stable names: what a subject is scored or calibrated on, before any model's preprocessing.
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
     """n raw samples.
 
@@ -91,9 +92,12 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.sample_ids)
 
-    @property
+    @cached_property
     def digest(self) -> str:
-        """The identity of the data: content, sample names in order, labels."""
+        """The identity of the data: content, sample names in order, labels.
+
+        Kept: a cell asks for it about ten times, and it walks every name and label.
+        """
         return digest_plain([self.content, list(self.sample_ids), self.labels])
 
     def take(self, count: int) -> "Dataset":

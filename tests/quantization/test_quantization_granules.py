@@ -11,7 +11,7 @@ from quantization_subjects import fake_quantized, feeds_of, model_of, weights
 
 from qbench.backends import get_backend
 from qbench.calibration import calibrate, units_of
-from qbench.graph import weight_summed_axis
+from qbench.graph import OpSpec, weight_summed_axis
 from qbench.numerics import choose_qparams, fake_quantize
 from qbench.quantization import (
     BiasKind,
@@ -29,7 +29,7 @@ from qbench.quantization import (
     make_plan,
     quantize_model,
 )
-from qbench.quantization.candidates import Candidate, Demand
+from qbench.quantization.candidates import Candidate
 from qbench.quantization.constant_qparams import constant_qparams, plan_constants
 
 
@@ -182,7 +182,7 @@ def test_recurrent_weights_have_a_scale_for_every_gate_of_a_unit(operator: str, 
     )
     (unit,) = units_of(model.graph)
     weight = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNEL)
-    decided = plan_constants(Candidate(unit, Demand(), SlotOptions(weight=weight)), None)
+    decided = plan_constants(Candidate(unit, OpSpec(data=(0,)), SlotOptions(weight=weight)), None)
     assert [(slot.role, slot.index, slot.value) for slot in decided] == [(Role.WEIGHT, 1, "w"), (Role.WEIGHT, 2, "r")]
     for decision, array in zip(decided.values(), (w, r), strict=True):
         assert isinstance(decision, Static)
@@ -192,7 +192,7 @@ def test_recurrent_weights_have_a_scale_for_every_gate_of_a_unit(operator: str, 
             one = choose_qparams(low, high, weight.kind.qtype, symmetry="symmetric")
             assert decision.qparams.scale[row] == one.scale
     blocks = Spec(qtype="int4", symmetry="symmetric", granularity=Granularity.BLOCK, block_size=4)
-    decided = plan_constants(Candidate(unit, Demand(), SlotOptions(weight=blocks)), None)
+    decided = plan_constants(Candidate(unit, OpSpec(data=(0,)), SlotOptions(weight=blocks)), None)
     shapes = [d.qparams.scale.shape for d in decided.values() if isinstance(d, Static)]
     assert shapes == [(directions, gates * 5, 2), (directions, gates * 5, 2)]
 
