@@ -14,6 +14,7 @@ from qbench.storage.serialize import (
     table_from_value,
     toml_text,
     value_from_table,
+    value_of_plain,
 )
 from qbench.storage.size_limits import (
     LimitName,
@@ -60,6 +61,7 @@ __all__ = [
     "toml_text",
     "too_large",
     "value_from_table",
+    "value_of_plain",
     "visible",
     "work_folder",
     "write_bytes",

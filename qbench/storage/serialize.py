@@ -227,6 +227,22 @@ def toml_text(value: object) -> str:
     return "".join(f"{name} = {_spelled(held)}\n" for name, held in table_from_value(value).items())
 
 
+def value_of_plain(cls: type[T], value: object) -> T:
+    """A ``cls`` (dataclasses, enums, tuples, mappings) from plain values, as JSON has them.
+
+    Unlike ``value_from_table``, which reads what a user wrote, it ignores unknown keys: those of a newer version.
+
+    Raises:
+        ValueError: a key is missing, or a value has another type; the place of it is named.
+    """
+    import msgspec  # only a process that reads stored values needs it
+
+    try:
+        return msgspec.convert(value, cls)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error)) from error
+
+
 def _default(one: "Field[Any]") -> object:
     return one.default if one.default_factory is MISSING else one.default_factory()
 

@@ -20,16 +20,17 @@ is still the same is the baseline damaged. What cannot be read (no permission, a
 """
 
 import contextlib
-import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from qbench.errors import DamagedError, InputError, StoreError
+import msgspec
+
+from qbench.errors import DamagedError, StoreError
 from qbench.metrics import Answers
-from qbench.storage import json_text, plain, sync_folder, value_from_table, work_folder, write_bytes
+from qbench.storage import json_text, plain, sync_folder, table_from_value, value_of_plain, work_folder, write_bytes
 from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers, StoredData
 from qbench.tracking.calibrations import Calibrations, range_of_word, range_word
 from qbench.tracking.stored_arrays import (
@@ -279,7 +280,14 @@ def _named_kept(
 
 
 def _table(baseline: Baseline) -> dict[str, Any]:
-    cells = {slug: _cell(cell) for slug, cell in baseline.cells.items()}
+    cells = {
+        slug: {
+            "floors": cell.floors,
+            **table_from_value(cell),
+            "accepted": {name: table_from_value(one) for name, one in cell.accepted.items()},
+        }
+        for slug, cell in baseline.cells.items()
+    }
     words = {
         key: {value: range_word(ends) for value, ends in ranges.items()}
         for key, ranges in baseline.calibrations.items()
@@ -305,27 +313,18 @@ def _calibrations(path: Path, words: Mapping[str, Mapping[str, str]]) -> Calibra
         raise damaged(path, f"a calibrated range in another form ({error})", "two numbers, the lower first") from error
 
 
-def _cell(cell: AcceptedCell) -> dict[str, Any]:
-    table = {"accepted": {name: _short(plain(a)) for name, a in cell.accepted.items()}, "floors": plain(cell.floors)}
-    return table | ({"former": list(cell.former)} if cell.former else {})
-
-
-def _short(accepted: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in accepted.items() if key not in ("reason", "arithmetic", "kept") or value}
-
-
 def _parsed(path: Path, text: bytes) -> _File:
     try:
-        table = json.loads(text)
-    except (ValueError, RecursionError) as error:
+        table = msgspec.json.decode(text)
+    except (msgspec.DecodeError, ValueError, RecursionError) as error:
         raise damaged(path, f"text that is not JSON ({error})", "a baseline file") from error
     if not isinstance(table, dict) or table.get("format") != FORMAT:
         found = table.get("format") if isinstance(table, dict) else type(table).__name__
         raise damaged(path, f"the format {found!r}", f"'{FORMAT}'")
     try:
-        return value_from_table(_File, table, f"baseline '{path.name}'")
-    except InputError as error:
-        raise damaged(path, f"{error.found} ({error.doing})", error.expected) from error
+        return value_of_plain(_File, table)
+    except ValueError as error:
+        raise damaged(path, str(error), "what a baseline holds") from error
 
 
 def _baseline(path: Path, text: bytes, *, keep_whole_parts: bool) -> Baseline:

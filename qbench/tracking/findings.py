@@ -7,16 +7,12 @@ and this one does not know: keys without a field, and suspects for a cause witho
 """
 
 import math
-import types
-import typing
 from collections.abc import Mapping
-from dataclasses import fields, is_dataclass
-from enum import Enum
 from typing import Any
 
 from qbench.errors import InputError
 from qbench.judging import Cause, Cell, Finding
-from qbench.storage import table_from_value
+from qbench.storage import table_from_value, value_of_plain
 from qbench.tracking.record import cell_of_line
 
 _DIGITS = 6
@@ -40,7 +36,7 @@ def finding_of_line(line: Mapping[str, Any]) -> tuple[Cell, Finding]:
         later = [one for one in table.get("suspects", ()) if one["cause"] not in _CAUSES]
         table["suspects"] = [one for one in table.get("suspects", ()) if one["cause"] in _CAUSES]
         table["notes"] = [*table.get("notes", ()), *(_as_note(one) for one in later)]
-        finding = _value(Finding, table)
+        finding = value_of_plain(Finding, table)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"Reading the finding of '{line.get('model')}::{line.get('backend')}+{line.get('schema')}' of a run file",
@@ -61,25 +57,3 @@ def _short(value: Any) -> Any:  # noqa: ANN401 - a plain value, of whatever kind
     if isinstance(value, Mapping):
         return {name: _short(one) for name, one in value.items()}
     return [_short(one) for one in value] if isinstance(value, list) else value
-
-
-def _value(hint: Any, value: Any) -> Any:  # noqa: ANN401 - a type, and what is to be of it
-    """``value`` as a ``hint``: a dataclass by the keys that it knows, a tuple, an enum, or a plain value."""
-    if typing.get_origin(hint) in (types.UnionType, typing.Union):
-        (inner,) = (one for one in typing.get_args(hint) if one is not types.NoneType)
-        return None if value is None else _value(inner, value)
-    if typing.get_origin(hint) is tuple:
-        if not isinstance(value, list | tuple):
-            raise TypeError(f"{value!r} is no list")
-        return tuple(_value(typing.get_args(hint)[0], one) for one in value)
-    if is_dataclass(hint):
-        hints = typing.get_type_hints(hint)
-        known = {one.name: value[one.name] for one in fields(hint) if one.name in value}
-        return typing.cast(type[Any], hint)(**{name: _value(hints[name], one) for name, one in known.items()})
-    if issubclass(hint, Enum):
-        return hint(value)
-    if hint is float and type(value) is int:
-        return float(value)
-    if type(value) is not hint:
-        raise TypeError(f"{value!r} is no {hint.__name__}")
-    return value
