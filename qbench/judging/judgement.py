@@ -99,7 +99,8 @@ def judge(
     share = _integer_gate(measurement, rules)
     if share is not None and share.state is GateState.BROKEN:
         return _too_little(measurement, expectation, share)
-    beside = _equality_gates(measurement, criterion)
+    compared = measurement.compared
+    beside = () if compared is None or criterion is None else (equality_gate(compared, criterion),)
     if expectation.state is not State.KNOWN:
         verdict = _without_reference(expectation, (*([] if share is None else [share]), *beside), node_id)
         return _unequal(verdict, measurement) if _are_broken(beside) else verdict
@@ -117,12 +118,6 @@ def judge(
     if not expectation.cell_known and not _are_broken(beside):
         return _unknown_cell(verdict, measurement, node_id)
     return verdict
-
-
-def _equality_gates(measurement: Measurement, criterion: Criterion | None) -> tuple[Gate, ...]:
-    if measurement.compared is None or criterion is None:
-        return ()
-    return (equality_gate(measurement.compared, criterion),)
 
 
 def _are_broken(gates: tuple[Gate, ...]) -> bool:

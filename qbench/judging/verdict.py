@@ -144,19 +144,13 @@ def move(score: Score) -> str:
     return f"{score.metric} {100 * score.reference_value:.2f} → {100 * score.value:.2f} %"
 
 
-def integer_share(measurement: Measurement) -> str:
-    """The planned share of multiply-accumulates; empty for an fp32 cell."""
-    if measurement.cell.is_fp32:
-        return ""
-    return f"{100 * measurement.planned_share:.0f} % of MACs {measurement.planned_words}"
-
-
 def numbers(measurement: Measurement) -> str:
     """The line of a cell that holds: its scores, as many as fit, its planned share in integers, and whom it equals."""
     parts = [move(score) for score in measurement.scores]
     compared = measurement.compared
     beside = "" if compared is None else f"{'close to' if compared.differing else 'equals'} {compared.backend}"
-    facts = [text for text in (integer_share(measurement), beside) if text]
+    share = f"{100 * measurement.planned_share:.0f} % of MACs {measurement.planned_words}"
+    facts = [text for text in ("" if measurement.cell.is_fp32 else share, beside) if text]
     while len(parts) > 1 and len(", ".join([*parts, *facts])) > WIDTH:
         parts.pop()
     return ", ".join([*parts, *facts])

@@ -44,16 +44,20 @@ class CellItem(pytest.Item):
 
     def runtest(self) -> None:
         """Measure, judge, and raise what pytest should make of it."""
+        from qbench.judging import Outcome
         from qbench.suite import JudgedCell
 
         tagged = self.stash[TAGGED]
         try:
             judged = self._opened.bench.run(self.planned)
         except Exception as error:
-            tagged.record = finished_record(self, JudgedCell.unmeasured(self.planned, error).line)
+            tagged.record = finished_record(self, JudgedCell.unmeasured(self.planned, error).record.line())
             raise
         missing = self.config.stash[OPTIONS].missing
-        tagged.record = finished_record(self, judged.line | excused(judged.verdict, missing))
+        line = judged.record.line()
+        if judged.verdict.outcome is Outcome.MISSING and missing != "fail":
+            line["excused"] = f"--qbench-missing={missing}"
+        tagged.record = finished_record(self, line)
         if judged.verdict.outcome.is_red:
             tagged.finding = finding_of(self._opened, judged, self.config)
         conclude(judged.verdict, str(self.planned.cell), missing)
@@ -98,14 +102,6 @@ def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:
 
         item.user_properties.extend(cell_facts(record_of_line(record)).items())
     return record
-
-
-def excused(verdict: "Verdict", missing: str) -> dict[str, Any]:
-    """What a record says of a cell without anything accepted where the option ``missing`` lets that be green."""
-    from qbench.judging import Outcome
-
-    is_green = verdict.outcome is Outcome.MISSING and missing != "fail"
-    return {"excused": f"--qbench-missing={missing}"} if is_green else {}
 
 
 def conclude(verdict: "Verdict", cell: str, missing: str) -> None:

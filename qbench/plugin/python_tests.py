@@ -63,7 +63,7 @@ class QbenchCell:
         return judged
 
     def _keep(self, judged: "JudgedCell") -> None:
-        self._item.stash[TAGGED].record = finished_record(self._item, judged.line)
+        self._item.stash[TAGGED].record = finished_record(self._item, judged.record.line())
 
 
 def cell_of(request: pytest.FixtureRequest) -> QbenchCell:

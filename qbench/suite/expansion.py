@@ -45,6 +45,7 @@ class PlannedCell:
 
     Args:
         model: its table. partner: the float model that this one, which came quantized, is judged against.
+        recalibrated: its variant, where that has calibration samples of its own; else empty.
         passes: what rewrites its graphs, as ``suite.passes`` says. line: zero-based, of the model in the suite file.
         rules: floors, limits, decision, allowance and equivalent classes.
         tolerances: (condition on the environment class, tolerance); the first that holds wins, the last always holds.
@@ -57,16 +58,12 @@ class PlannedCell:
     calibration: CalibrationChoice
     rules: Rules
     tolerances: tuple[tuple[When, Tolerance], ...]
+    recalibrated: str = ""
     passes: str = NONE
     line: int = 0
     partner: ModelTable | None = None
     criterion: Criterion | None = None
     quarantine: tuple[QuarantineEntry, ...] = ()
-
-    @property
-    def recalibrated(self) -> str:
-        """Its variant, where that has calibration samples of its own; else empty."""
-        return "" if self.calibration == self.model.calibration else self.cell.variant
 
     def tolerance(self, environment: EnvironmentClass) -> Tolerance:
         """The tolerance in ``environment``: default < suite < model < cell."""
@@ -144,6 +141,7 @@ class _Planner:
             cell=cell,
             model=model,
             calibration=calibration or model.calibration,
+            recalibrated="" if calibration in (None, model.calibration) else cell.variant,
             rules=rules_for(cell, self._rules, self._layers),
             tolerances=(
                 *((when, tolerance) for pattern, when, tolerance in self._tolerances if cell.is_named_by(pattern)),

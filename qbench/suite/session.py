@@ -95,11 +95,6 @@ class JudgedCell:
         record = CellRecord.of(self.planned.cell, self.verdict, self.measurement)
         return msgspec.structs.replace(record, unfetched=self.unfetched)
 
-    @property
-    def line(self) -> dict[str, Any]:
-        """The record as a plain line of a run file."""
-        return self.record.line()
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
@@ -148,7 +143,7 @@ class Bench:
         """Measure and judge one cell; what has a sentence becomes its outcome, anything else passes through."""
         try:
             measurement = self.measure(planned)
-            verdict = self._accepted(planned, measurement, self.judge(planned, measurement))
+            verdict = self.judge(planned, measurement)
         except QbenchError as error:
             judged = JudgedCell.unmeasured(planned, error)
             unsupported = judged.verdict.outcome is Outcome.UNSUPPORTED and not judged.unfetched
@@ -177,35 +172,46 @@ class Bench:
 
     def request(self, planned: PlannedCell) -> Request:
         """All that measuring one cell takes."""
-        cell = planned.cell
+        cell, criterion, known = planned.cell, planned.criterion, self._catalogues
+        shared = self.shared(planned)
+        beside = None
+        if criterion is not None:
+            other = known.backends.get(criterion.backend)
+            beside = Beside(backend=other, criterion=criterion, environment=self.environment(criterion.backend))
         return Request(
             cell=cell,
-            shared=self.shared(planned),
-            backend=self._catalogues.backends.get(cell.backend),
-            schema=None if cell.is_fp32 or cell.is_given else self._catalogues.schemas.get(cell.schema),
-            reference=self.reference(planned),
+            shared=shared,
+            backend=known.backends.get(cell.backend),
+            schema=None if cell.is_fp32 or cell.is_given else known.schemas.get(cell.schema),
+            reference=self._reference(planned, shared),
             environment=self.environment(cell.backend),
-            rewriting=rewriting_of(planned.passes, self._catalogues.passes, f"Running '{cell}'"),
+            rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
-            beside=self._beside(planned),
+            beside=beside,
             keeps_answers=planned.rules.allowance.keeps_answers,
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,
         )
 
-    def _beside(self, planned: PlannedCell) -> Beside | None:
-        """The backend that the cell is compared with."""
-        if planned.criterion is None:
-            return None
-        other = planned.criterion.backend
-        return Beside(
-            backend=self._catalogues.backends.get(other),
-            criterion=planned.criterion,
-            environment=self.environment(other),
-        )
+    def _reference(self, planned: PlannedCell, shared: SharedWork) -> Mapping[str, Answers]:
+        """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.
+
+        Of a model that has no float one: what the backend that the cell is compared with answers.
+        """
+        if planned.model.is_alone and planned.criterion is not None:
+            other = self._catalogues.backends.get(planned.criterion.backend)
+            return shared.given_answers(other, threads=self.suite.table.threads)
+        # Read even where it is about to be replaced: what cannot be read is an error before anything is measured.
+        baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
+        if baseline is not None and not self._accepts_reference and not baseline.stale(shared.identity()):
+            return baseline.answers()
+        return shared.reference()
 
     def judge(self, planned: PlannedCell, measurement: Measurement) -> Verdict:
-        """The verdict on ``measurement`` under this suite's rules."""
+        """The verdict on ``measurement``: by the settings of its cell, what is stored, and what this run accepts.
+
+        ACCEPTED where this run takes over what was new or had changed; a loss beyond its rule stays red.
+        """
         expectation = self.expectation(planned, measurement)
         # What is missing then is the partner's reference: the remedy names the node that makes it.
         borrows = expectation.state is not State.KNOWN and planned.partner is not None
@@ -220,7 +226,11 @@ class Bench:
             today=self._settings.today,
             node_id=f"{self._settings.suite_path}::{cell}",
         )
-        return replace(verdict, notices=(*verdict.notices, *self._settings.cache.take_notices()))
+        verdict = replace(verdict, notices=(*verdict.notices, *self._settings.cache.take_notices()))
+        if self._settings.accepting is None or verdict.outcome not in APPROVABLE:
+            return verdict
+        acceptance = self.acceptance(planned, [measurement])
+        return verdict if acceptance is None or not is_taken(acceptance, measurement, verdict) else approved(verdict)
 
     def expectation(self, planned: PlannedCell, measurement: Measurement) -> Expectation:
         """What the baseline expects of this cell; a reference this run accepts counts as known."""
@@ -229,7 +239,7 @@ class Bench:
         if self._settings.limit is not None:
             return Expectation(whole=False)
         model = planned.model.id
-        baseline = self.baseline(model)
+        baseline = self._baselines.get(model)
         if baseline is not None:
             counts = {name: len(dataset) for name, dataset in self.shared(planned).subject.data.items()}
             expected = baseline.expectation(
@@ -242,14 +252,6 @@ class Bench:
         reference = model if planned.partner is None else planned.partner.id
         return Expectation.missing(f"no baseline of '{reference}' in suite '{self.suite.name}'")
 
-    def baseline(self, model: str) -> Baseline | None:
-        """The stored baseline of ``model``, or None when there is none.
-
-        Raises:
-            StoreError: its file is damaged, and this run does not accept a new one.
-        """
-        return self._baselines.get(model)
-
     def acceptance(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
         """What this run's accepting would make of the baseline of ``planned``'s model; None: it cannot have any.
 
@@ -259,7 +261,7 @@ class Bench:
         Raises:
             InputError: something would be replaced without a reason.
         """
-        accepting, baseline = self._settings.accepting, self.baseline(planned.model.id)
+        accepting, baseline = self._settings.accepting, self._baselines.get(planned.model.id)
         if accepting is None or not measurements or planned.model.is_alone:
             return None
         replaced = self._replaced(planned, measurements[0], accepting, baseline) if accepting.fp32 else None
@@ -327,20 +329,6 @@ class Bench:
             notices.append(f"Not taken into '{model}', which another process changed meanwhile: {', '.join(missed)}")
         return replace(done, notices=(*done.notices, *notices))
 
-    def reference(self, planned: PlannedCell) -> Mapping[str, Answers]:
-        """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.
-
-        Of a model that has no float one: what the backend that the cell is compared with answers.
-        """
-        shared = self.shared(planned)
-        if planned.model.is_alone and planned.criterion is not None:
-            other = self._catalogues.backends.get(planned.criterion.backend)
-            return shared.given_answers(other, threads=self.suite.table.threads)
-        baseline = None if self._settings.limit is not None else self.baseline(planned.model.id)
-        if baseline is not None and not self._accepts_reference and not baseline.stale(shared.identity()):
-            return baseline.answers()
-        return shared.reference()
-
     def shared(self, planned: PlannedCell) -> SharedWork:
         """What the cells of this model (and calibration) share; the former model's is let go."""
         key = (planned.model.id, planned.calibration)
@@ -371,18 +359,11 @@ class Bench:
     def _was_accepted(self, planned: PlannedCell) -> bool:
         """Whether a result of this cell was ever accepted on this class of processor; no in a run over few samples."""
         try:
-            baseline = None if self._settings.limit is not None else self.baseline(planned.model.id)
+            baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
         except StoreError:  # damaged: the cells that can be measured say so
             return False
         known = None if baseline is None else baseline.cells.get(planned.cell.slug)
         return known is not None and accepted_on(known.accepted, self.processor)
-
-    def _accepted(self, planned: PlannedCell, measurement: Measurement, verdict: Verdict) -> Verdict:
-        """ACCEPTED where this run takes over what was new or had changed; a loss beyond its rule stays red."""
-        if self._settings.accepting is None or verdict.outcome not in APPROVABLE:
-            return verdict
-        acceptance = self.acceptance(planned, [measurement])
-        return verdict if acceptance is None or not is_taken(acceptance, measurement, verdict) else approved(verdict)
 
 
 # Accepting at the end of a run: what was measured becomes what is expected, one model's baseline at a time.

@@ -35,7 +35,7 @@ def planned(tmp_path_factory):
     ],
 )
 def test_what_kept_it_is_its_outcome(planned, error, outcome, headline, remedy):
-    line = JudgedCell.unmeasured(planned, error).line
+    line = JudgedCell.unmeasured(planned, error).record.line()
     verdict = JudgedCell.unmeasured(planned, error).verdict
     assert (line["outcome"], line["headline"], verdict.remedy) == (outcome, headline, remedy)
     assert (line["model"], line["backend"], line["schema"]) == ("digits_cnn", "ort-cpu", "fp32")
