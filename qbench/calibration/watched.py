@@ -10,7 +10,16 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Feeds
 from qbench.errors import InputError, unknown_name
-from qbench.graph import constant_value, is_constant, is_pinned, node_key, only_consumer, op_spec, with_shapes
+from qbench.graph import (
+    PRODUCTS,
+    constant_value,
+    is_constant,
+    is_pinned,
+    node_key,
+    only_consumer,
+    op_spec,
+    with_shapes,
+)
 from qbench.passes import bias_split_from, is_product
 
 # Units: the operators of a graph as a quantizer sees them, an operator with the bias and the clip it carries.
@@ -21,7 +30,7 @@ from qbench.passes import bias_split_from, is_product
 # such a chain in one accumulator, so no value inside it is on a grid of its own: inner values are neither watched nor
 # quantized, unless the graph's canonical passes split biases off for the very purpose.
 
-_CARRIES_A_CLIP = frozenset({"Add", "Conv", "ConvTranspose", "Gemm", "MatMul", "Mul", "Sub"})
+_CARRIES_A_CLIP = PRODUCTS | {"Add", "Mul", "Sub"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

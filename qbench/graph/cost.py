@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
+from qbench.graph.ops import OPERATORS, PRODUCTS, Kind
 from qbench.graph.query import node_key
 from qbench.graph.shapes import fixed_batch, shapes_alone
 
@@ -23,8 +24,9 @@ def node_macs(model: ir.Model) -> dict[str, int]:
     return counts
 
 
-_RECURRENT = frozenset({"LSTM", "GRU", "RNN", "DynamicQuantizeLSTM"})
-_COUNTED = frozenset({"Conv", "ConvInteger", "ConvTranspose", "Gemm", "MatMul", "MatMulInteger", "LSTM", "GRU", "RNN"})
+_RECURRENCES = frozenset(row.name for row in OPERATORS.values() if row.kind is Kind.RECURRENCE)
+_RECURRENT = _RECURRENCES | {"DynamicQuantizeLSTM"}
+_COUNTED = PRODUCTS | _RECURRENCES | {row.dynamic for row in OPERATORS.values() if row.dynamic}
 _OF_THE_ENGINE = frozenset({("com.microsoft", "DynamicQuantizeLSTM"), ("com.microsoft", "MatMulNBits")})
 
 

@@ -515,7 +515,7 @@ def _dequantized_bias(node: ir.Node, bias: ir.Value, layout: IntegerForm, writer
 # So a product of ONNX Runtime's dynamic quantization is recognised by what it computes. Sources: ONNX MatMulInteger-10,
 # ConvInteger-10, DynamicQuantizeLinear-11; contrib operators of ONNX Runtime 1.24.
 
-_PRODUCTS = {("", "MatMulInteger"): "MatMul", ("", "ConvInteger"): "Conv"}
+_PRODUCTS = frozenset(key for key, form in INTEGER_FORMS.items() if form.is_scaled_behind and not form.domain)
 _FUSED = frozenset({"MatMulIntegerToFloat", "DynamicQuantizeMatMul"})
 
 
@@ -554,7 +554,7 @@ def _raised_product(node: ir.Node, writer: PairWriter) -> bool:
     flat = scales[1] if scale.ndim < 2 else _flattened(scales[1], scale, writer)
     data = writer.dequantized(multiply, [node.inputs[0], scales[0], input_at(node, 2)], None, f"{node_key(node)}.0")
     grid = writer.dequantized(multiply, [weight, flat, input_at(node, 3)], axis, f"{node_key(node)}.1")
-    operator, name = _PRODUCTS[node.domain, node.op_type], node_key(node)
+    operator, name = float_name(node.op_type), node_key(node)
     node.name = f"{name}_of_integers"
     real = writer.before(multiply, operator, [data, grid], list(node.attributes.values()), name=name)
     writer.take_place(multiply, real)
