@@ -20,8 +20,8 @@ COUNTS = (64, 256)
 CHILD = """
 import os, resource, sys, time
 from qbench.backends import get_backend
-from qbench.diagnosis import Budget, LocalizeWishes, RepeatableCell, localize
-from qbench.diagnosis.engine.client import workshop
+from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize
+from qbench.diagnosis.engine.client import engine_worker
 from qbench.evaluation import MetricUse, Request, SharedWork, Subject
 from qbench.judging import Cell, EnvironmentClass, Expectation, Outcome, Rules, Tolerance, Verdict
 from qbench.metrics import get_metric
@@ -59,9 +59,9 @@ request = Request(
 verdict = Verdict(outcome=Outcome.PASSED, headline="", rule="", gates=())
 cell = RepeatableCell(request=request, judge=lambda _: verdict, rules="cost")
 started = sum(os.times()[:4])
-wishes = LocalizeWishes(samples=count, repairs=False)
-found = localize(cell, verdict, Budget.begin(None, time.perf_counter), wishes=wishes)
-workshop().close()
+options = LocalizeOptions(samples=count, repairs=False)
+found = localize(cell, verdict, Budget.begin(None, time.perf_counter), options=options)
+engine_worker().close()
 spent = sum(os.times()[:4]) - started
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(evaluation, spent, peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6, found.samples)

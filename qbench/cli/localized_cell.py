@@ -43,7 +43,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
     refuse_idle_rules(cell.schema.name, arguments.model, measurement.idle_rules)
     _require_quantized(arguments, cell)
     verdict = cell.judge(measurement)
-    wishes = LocalizeOptions(
+    options = LocalizeOptions(
         samples=arguments.samples,
         first=samples_that_moved(measurement),
         suspects=arguments.top,
@@ -51,7 +51,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
         override=Path(arguments.overrides).stem if arguments.overrides else "",
     )
     budget = Budget.begin(arguments.budget, time.perf_counter)  # what the cell itself took is not of it
-    finding = localize(cell, verdict, budget, wishes=wishes, told=told)
+    finding = localize(cell, verdict, budget, options=options, progress=told)
     return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
 
 

@@ -29,8 +29,8 @@ class Capturing(Closing):
     """The runs that nodes are captured in; a context manager that closes its engines.
 
     Args:
-        patient: what is examined. units: its pieces. nodes: what was counted of those that may be asked for.
-        feeds: a few samples of its float graph. patience: how long the patient's backend is waited for at a unit alone.
+        target: what is examined. units: its pieces. nodes: what was counted of those that may be asked for.
+        feeds: a few samples of its float graph. patience: how long the target's backend is waited for at a unit alone.
 
     Raises:
         QbenchError: a backend does not run the graph.
@@ -38,26 +38,26 @@ class Capturing(Closing):
 
     def __init__(
         self,
-        patient: Target,
+        target: Target,
         units: Units,
         nodes: Collection[NodeErrors],
         feeds: Feeds,
         patience: Patience = endless,
     ) -> None:
-        feeds = filled_up(patient.original, feeds)
+        feeds = filled_up(target.original, feeds)
         asked = {node.levels for node in nodes}
         chosen = [unit for unit in units.units if unit.value in asked]
         around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
-        inputs = {str(value.name) for value in patient.original.graph.inputs}
-        outputs = {str(value.name) for value in patient.original.graph.outputs}
+        inputs = {str(value.name) for value in target.original.graph.inputs}
+        outputs = {str(value.name) for value in target.original.graph.outputs}
         floats = {units.stands_for[name] for name in around if name in units.aligned} - inputs - outputs
         levels = sorted(name for name in around if name in units.by_value and name not in outputs)
         with ExitStack() as stack:
-            float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(patient.original, taps=sorted(floats)))
-            watched = stack.enter_context(patient.watched.prepare(patient.quantized, taps=levels))
-            self._exact = {**feeds, **in_slices(float_run, patient.original).run(feeds)}
-            self._seen = {**feeds, **in_slices(watched, patient.quantized).run(feeds)}
-        self._patient, self._units, self._is_fixed = patient, units, fixed_batch(patient.original) is not None
+            float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(target.original, taps=sorted(floats)))
+            watched = stack.enter_context(target.watched.prepare(target.quantized, taps=levels))
+            self._exact = {**feeds, **in_slices(float_run, target.original).run(feeds)}
+            self._seen = {**feeds, **in_slices(watched, target.quantized).run(feeds)}
+        self._target, self._units, self._is_fixed = target, units, fixed_batch(target.original) is not None
         self._patience, self._stack = patience, ExitStack()
 
     def of(self, node: NodeErrors) -> Captured:
@@ -66,9 +66,9 @@ class Capturing(Closing):
         Raises:
             QbenchError: a backend does not run its piece.
         """
-        patient, units, exact, seen = self._patient, self._units, self._exact, self._seen
+        target, units, exact, seen = self._target, self._units, self._exact, self._seen
         unit = units.by_value[node.levels]
-        runner = UnitRunner(patient, unit, units.fresh.get(unit.value), self._stack, self._patience)
+        runner = UnitRunner(target, unit, units.fresh.get(unit.value), self._stack, self._patience)
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
         kept = _whole if self._is_fixed else _kept(unit, [*own.values(), there, real])
@@ -81,7 +81,7 @@ class Capturing(Closing):
             unit=unit,
             errors=node,
             feeds=own,
-            found=there if patient.is_watched_itself or again is None else again,
+            found=there if target.is_watched_itself or again is None else again,
             again=again,
             crash=runner.crash,
             real=real.astype(np.float64),
@@ -96,17 +96,17 @@ class Capturing(Closing):
         self._stack.close()
 
 
-def capture(patient: Target, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> tuple[Captured, ...]:
-    """``nodes`` of ``patient`` at work, in their order.
+def capture(target: Target, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> tuple[Captured, ...]:
+    """``nodes`` of ``target`` at work, in their order.
 
     Args:
-        patient: what is examined. units: its pieces. nodes: what was counted of those that are asked for.
+        target: what is examined. units: its pieces. nodes: what was counted of those that are asked for.
         feeds: a few samples of its float graph.
 
     Raises:
         QbenchError: a backend does not run the graph.
     """
-    with Capturing(patient, units, nodes, feeds) as capturing:
+    with Capturing(target, units, nodes, feeds) as capturing:
         return tuple(capturing.of(node) for node in nodes)
 
 
@@ -252,35 +252,34 @@ class Budget:
 
 
 def samples_that_passes_move(
-    patients: Mapping[str, Target], task: Task, samples: Samples, *, count: int, budget: Budget
+    targets: Mapping[str, Target], task: Task, samples: Samples, *, count: int, budget: Budget
 ) -> tuple[str, ...]:
     """Names of up to ``count`` of ``samples``, in their order; none where no pass ran, or where that cannot be told.
 
     Args:
-        patients: of the cell, by the names of their graphs. task: drives them. budget: for looking.
+        targets: of the cell, by the names of their graphs. task: drives them. budget: for looking.
     """
-    if count < 1 or not any(_promises(one) for one in patients.values()):
+    if count < 1 or not any(_promises(one) for one in targets.values()):
         return ()
     moved = _Moved(count, budget)
     with ExitStack() as stack, suppress(Exception):  # without its passes a graph may not run at all, nor a task
-        pairs = {name: _Pair(moved, *_both(one, stack)) for name, one in patients.items()}
+        pairs = {name: _Pair(moved, *_both(one, stack)) for name, one in targets.items()}
         task.answer(pairs, NotedSamples.of(samples, moved.begin))
     return tuple(moved.names)[:count]
 
 
-def _promises(patient: Target) -> bool:
+def _promises(target: Target) -> bool:
     """Whether a pass ran that may not move every number."""
-    if patient.written is None or patient.rewriting is None:
+    if target.written is None or target.rewriting is None:
         return False
-    return any(one.effect.kind is not EffectKind.LOSSY for one in patient.rewriting.pipeline.passes)
+    return any(one.effect.kind is not EffectKind.LOSSY for one in target.rewriting.pipeline.passes)
 
 
-def _both(patient: Target, stack: ExitStack) -> tuple[Executor, Executor]:
+def _both(target: Target, stack: ExitStack) -> tuple[Executor, Executor]:
     """With the passes, and without."""
-    models = patient.quantized, patient.written or patient.quantized
+    models = target.quantized, target.written or target.quantized
     ours, theirs = (
-        in_slices(stack.enter_context(patient.backend.prepare(model, threads=patient.threads)), model)
-        for model in models
+        in_slices(stack.enter_context(target.backend.prepare(model, threads=target.threads)), model) for model in models
     )
     return ours, theirs
 

@@ -24,11 +24,11 @@ from qbench.metrics import Differences, count_differences
 # Every node of a quantized graph in numbers: its error in the run, alone, and what its grids explain of it.
 #
 # An ``Examination`` is an executor of the float graph: a task drives it as it drives any, so that loops that decode are
-# examined by being run. A few samples at a time are taken through the float graph, through the patient's watched run,
+# examined by being run. A few samples at a time are taken through the float graph, through the target's watched run,
 # and through each unit alone; only sums are kept (``tallies``).
 
 ALONE = 8
-"""Samples on which units are run alone; the patient's own run is looked at on all."""
+"""Samples on which units are run alone; the target's own run is looked at on all."""
 _SMALL = 1 << 20
 """Bytes of fp32 values a sample, up to which units are run alone on all."""
 _AT_ONCE = 1 << 25
@@ -45,7 +45,7 @@ class Examined:
         samples: looked at. nodes: in the order of the graph.
         unaligned: values that are not compared with fp32, and why.
         outputs: the watched run beside the untouched engine's; None: they are the same machine.
-        crashes: levels → how the patient's backend fails to make them alone.
+        crashes: levels → how the target's backend fails to make them alone.
         moved: levels → constants in front of them that are not what rounding makes of fp32's, with their distance
             (``FreshUnit``).
         broken: levels → steps (rms) by which a pass moved them though it promised not to.
@@ -60,18 +60,18 @@ class Examined:
     broken: Mapping[str, float] = field(default_factory=dict)
 
 
-def examine(patient: Target, batches: Iterable[Feeds], *, float_backend: Backend | None = None) -> Examined:
-    """The nodes of ``patient`` on ``batches``.
+def examine(target: Target, batches: Iterable[Feeds], *, float_backend: Backend | None = None) -> Examined:
+    """The nodes of ``target`` on ``batches``.
 
     Args:
-        patient: what is examined. batches: of its float graph.
+        target: what is examined. batches: of its float graph.
         float_backend: runs that graph; None: ONNX Runtime.
 
     Raises:
         InputError: its graph means nothing, its outputs are others than the float graph's, or feeds do not fit.
         QbenchError: a backend does not run it.
     """
-    with Examination(patient, float_backend=float_backend) as examination:
+    with Examination(target, float_backend=float_backend) as examination:
         for feeds in batches:
             examination.run(feeds)
         return examination.examined()
@@ -81,32 +81,32 @@ class Examination(Closing):
     """An executor of the float graph whose every run is examined; a context manager that closes its engines.
 
     Args:
-        patient: what is examined. float_backend: runs its float graph; None: ONNX Runtime.
-        patience: how long the patient's backend is waited for at a unit alone.
+        target: what is examined. float_backend: runs its float graph; None: ONNX Runtime.
+        patience: how long the target's backend is waited for at a unit alone.
     """
 
-    def __init__(self, patient: Target, *, float_backend: Backend | None = None, patience: Patience = endless) -> None:
-        _require_same_outputs(patient)
-        self.units = Units.of(patient)
+    def __init__(self, target: Target, *, float_backend: Backend | None = None, patience: Patience = endless) -> None:
+        _require_same_outputs(target)
+        self.units = Units.of(target)
         self.samples = 0
-        self._patient = patient
-        self._rows = Rows.of(patient.original)
+        self._target = target
+        self._rows = Rows.of(target.original)
         self._size, self._runs_alone = 1, True
         self._tallies = {unit.value: NodeTally() for unit in self.units.units}
-        self._outputs = tuple(str(value.name) for value in patient.original.graph.outputs)
-        self._steps = {str(value.name): steps_of(value) for value in patient.quantized.graph.outputs}
+        self._outputs = tuple(str(value.name) for value in target.original.graph.outputs)
+        self._steps = {str(value.name): steps_of(value) for value in target.quantized.graph.outputs}
         self._differences = Differences()
         self._stack = ExitStack()
         with ExitStack() as stack:
             engine = float_backend or get_backend(FLOAT_BACKEND)
-            self._float = self._whole(stack, engine, patient, taps=self._float_taps())
-            self._watched = self._whole(stack, patient.watched, patient, taps=self._levels(), quantized=True)
+            self._float = self._whole(stack, engine, target, taps=self._float_taps())
+            self._watched = self._whole(stack, target.watched, target, taps=self._levels(), quantized=True)
             self._engine: Executor | None = None
-            if not patient.is_watched_itself:
-                self._engine = self._whole(stack, patient.backend, patient, quantized=True)
+            if not target.is_watched_itself:
+                self._engine = self._whole(stack, target.backend, target, quantized=True)
             self._alone = stack.enter_context(ExitStack())
             self._runners = [
-                UnitRunner(patient, unit, self.units.fresh.get(unit.value), self._alone, patience)
+                UnitRunner(target, unit, self.units.fresh.get(unit.value), self._alone, patience)
                 for unit in self.units.units
             ]
             self._stack = stack.pop_all()
@@ -115,21 +115,21 @@ class Examination(Closing):
         self,
         stack: ExitStack,
         backend: Backend,
-        patient: Target,
+        target: Target,
         *,
         taps: tuple[str, ...] = (),
         quantized: bool = False,
     ) -> Executor:
-        model = patient.quantized if quantized else patient.original
-        return in_slices(stack.enter_context(backend.prepare(model, taps=taps, threads=patient.threads)), model)
+        model = target.quantized if quantized else target.original
+        return in_slices(stack.enter_context(backend.prepare(model, taps=taps, threads=target.threads)), model)
 
     def _float_taps(self) -> tuple[str, ...]:
-        given = {str(value.name) for value in self._patient.original.graph.inputs}
+        given = {str(value.name) for value in self._target.original.graph.inputs}
         wanted = dict.fromkeys(unit.stands_for for unit in self.units.units if unit.value in self.units.aligned)
         return tuple(name for name in wanted if name not in given and name not in self._outputs)
 
     def _levels(self) -> tuple[str, ...]:
-        graph = self._patient.quantized.graph
+        graph = self._target.quantized.graph
         known = {str(value.name) for value in (*graph.inputs, *graph.outputs)}
         wanted = dict.fromkeys(name for unit in self.units.units for name in (*unit.feeds, unit.value))
         return tuple(name for name in wanted if name not in known)
@@ -141,7 +141,7 @@ class Examination(Closing):
             InputError: feeds that do not fit the graph.
         """
         count = self._rows.count(feeds)
-        is_free = fixed_batch(self._patient.original) is None and self._rows.size == 1
+        is_free = fixed_batch(self._target.original) is None and self._rows.size == 1
         rows = replace(self._rows, size=self._size) if is_free else self._rows
         results = [self._fold(part) for _, _, part in rows.parts(feeds, count)]
         joined: dict[str, Array] = rows.joined(results, self._outputs)
@@ -149,7 +149,7 @@ class Examination(Closing):
 
     def _fold(self, part: dict[str, Array]) -> dict[str, Array]:
         rows = self._rows.count(part)
-        part = filled_up(self._patient.original, part)
+        part = filled_up(self._target.original, part)
         floats: dict[str, Array] = {**part, **self._float.run(part)}
         seen: dict[str, Array] = {**part, **self._watched.run(part)}
         held = sum(array.nbytes for array in floats.values())
@@ -177,7 +177,7 @@ class Examination(Closing):
             self._differences = self._differences.joined(count_differences(ours, theirs, steps.broadcast(ours.ndim)))
 
     def _fold_run(self, unit: QuantizedUnit, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> None:
-        """What the patient's own run made of ``unit``, beside fp32."""
+        """What the target's own run made of ``unit``, beside fp32."""
         if unit.value in self.units.aligned:
             tally, expected = self._tallies[unit.value], floats[unit.stands_for].astype(np.float32, copy=False)
             tally.cumulative.add(expected, unit.reals(seen[unit.value]))
@@ -192,7 +192,7 @@ class Examination(Closing):
         tally.ties.add(steps)
         # a machine that is watched in an engine's place is what the engine claims to be
         ours, other = (
-            (found, runner.claimed(feeds)) if self._patient.is_watched_itself else (runner.counted(feeds), found)
+            (found, runner.claimed(feeds)) if self._target.is_watched_itself else (runner.counted(feeds), found)
         )
         if ours is not None and other is not None and not unit.has_real_products:
             tally.claimed.add(ours, other, steps)
@@ -211,12 +211,12 @@ class Examination(Closing):
 
     def _is_fed_by_fp32(self, unit: QuantizedUnit) -> bool:
         """Whether the value and all in front of it have counterparts in fp32."""
-        inputs = {value.name for value in self._patient.quantized.graph.inputs}
+        inputs = {value.name for value in self._target.quantized.graph.inputs}
         return all(name in self.units.aligned or name in inputs for name in (unit.value, *unit.feeds))
 
     def examined(self) -> Examined:
         """Everything run so far."""
-        macs = node_macs(self._patient.original)
+        macs = node_macs(self._target.original)
         return Examined(
             samples=self.samples,
             nodes=tuple(self._node(unit, macs) for unit in self.units.units),
@@ -259,13 +259,11 @@ def _counted(tally: NodeTally) -> CountingErrors | None:
     return tally.claimed.errors() if tally.claimed.elements else None
 
 
-def _require_same_outputs(patient: Target) -> None:
-    ours, theirs = (
-        [str(value.name) for value in model.graph.outputs] for model in (patient.original, patient.quantized)
-    )
+def _require_same_outputs(target: Target) -> None:
+    ours, theirs = ([str(value.name) for value in model.graph.outputs] for model in (target.original, target.quantized))
     if ours != theirs:
         raise InputError(
-            f"Examining '{patient.model}'",
+            f"Examining '{target.model}'",
             found=f"a quantized graph with the outputs {', '.join(theirs)}",
             expected=f"those of the float graph: {', '.join(ours)}",
             remedy="Compare it with the float graph that it was made from.",
@@ -278,33 +276,33 @@ def _require_same_outputs(patient: Target) -> None:
 #
 # In float the node is what fp32 has there, with real weights, and hands its real result on: to nodes that read it,
 # whose own result is put on their grids as ever, and through those that only move numbers and keep their grid. The run
-# is taken up behind them: what lies before is remembered, what lies behind is counted by the patient.
+# is taken up behind them: what lies before is remembered, what lies behind is counted by the target.
 
 
-def output_gains(patient: Target, units: Units, feeds: Feeds) -> dict[str, float]:
+def output_gains(target: Target, units: Units, feeds: Feeds) -> dict[str, float]:
     """Value → gain in dB, of every unit with a counterpart in fp32: all that ``each_gain`` gives."""
-    return dict(each_gain(patient, units, feeds))
+    return dict(each_gain(target, units, feeds))
 
 
-def each_gain(patient: Target, units: Units, feeds: Feeds) -> Generator[tuple[str, float], None, None]:
+def each_gain(target: Target, units: Units, feeds: Feeds) -> Generator[tuple[str, float], None, None]:
     """(value, gain in dB) of one unit after the other that has a counterpart in fp32; whoever asks may stop.
 
     Args:
-        patient: whose watched machine can be stood around; of any other nothing is known. units: its pieces.
+        target: whose watched machine can be stood around; of any other nothing is known. units: its pieces.
         feeds: a few samples: every unit costs a part of a run of them.
 
     Raises:
         QbenchError: a backend does not run the graph.
     """
-    machine = patient.watched
+    machine = target.watched
     if not isinstance(machine, Watchable):
         return
-    feeds = filled_up(patient.original, feeds)
-    memory, names = _Memory(), [str(value.name) for value in patient.original.graph.outputs]
+    feeds = filled_up(target.original, feeds)
+    memory, names = _Memory(), [str(value.name) for value in target.original.graph.outputs]
     levels = tuple(unit.value for unit in units.units if unit.value not in names)
-    with get_backend(FLOAT_BACKEND).prepare(patient.original) as run:
-        wanted = in_slices(run, patient.original).run(feeds)
-    with machine.surrounded(memory.around).prepare(patient.quantized, taps=levels) as executor:
+    with get_backend(FLOAT_BACKEND).prepare(target.original) as run:
+        wanted = in_slices(run, target.original).run(feeds)
+    with machine.surrounded(memory.around).prepare(target.quantized, taps=levels) as executor:
         seen = {**feeds, **executor.run(feeds)}
         before = _noise(wanted, seen, names)
         memory.keep()

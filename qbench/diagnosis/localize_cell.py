@@ -12,7 +12,7 @@ from qbench.diagnosis.hypotheses import OF_GRIDS, remedy_of
 from qbench.diagnosis.localize_graph import LocalizedGraph
 from qbench.diagnosis.repair.cell import RepeatableCell, is_restored, repair_cell
 from qbench.diagnosis.repair.search import owners_of, repair_candidates
-from qbench.diagnosis.target import patients_of, quantized_of
+from qbench.diagnosis.target import quantized_of, targets_of
 from qbench.errors import QbenchError
 from qbench.graph import node_key, producer, values_by_name
 from qbench.judging import Cause, Finding, Measurement, MovedRange, Repair, Suspect, Verdict
@@ -76,7 +76,7 @@ def _told(suspect: Suspect) -> str:
 
 # Where a cell went wrong, why, and what repairs it, within a budget: nodes first, then causes, then the repair.
 #
-#     patients → examined on samples, driven by the task → ranked → the first few captured, and their causes named
+#     targets → examined on samples, driven by the task → ranked → the first few captured, and their causes named
 #              → the smallest set of nodes in float that restores the verdict
 #
 # A node's numbers take half of the budget at most, and causes a quarter of what is left then; what is not spent there
@@ -125,46 +125,46 @@ def localize(
     verdict: Verdict,
     budget: Budget,
     *,
-    wishes: LocalizeOptions | None = None,
-    told: Callable[[str], None] = _say_nothing,
+    options: LocalizeOptions | None = None,
+    progress: Callable[[str], None] = _say_nothing,
 ) -> Finding:
     """Where ``cell`` went wrong, why, and what repairs it.
 
     Args:
         cell: as it was run. verdict: what came of it.
-        budget: for all of it. wishes: how much is asked. told: hears what is being done, a few words at a time.
+        budget: for all of it. options: how much is asked. progress: receives what is being done, a few words at a time.
 
     Raises:
         QbenchError: the cell is float, or one of its graphs cannot be examined at all.
     """
-    wishes = wishes or LocalizeOptions()
+    options = options or LocalizeOptions()
     with ExitStack() as stack:
-        told("examining the nodes")
-        patients = patients_of(cell.request)
-        several = len(patients) > 1
+        progress("examining the nodes")
+        targets = targets_of(cell.request)
+        several = len(targets) > 1
         graphs = [
             stack.enter_context(LocalizedGraph(one, several=several, patience=lambda: _patience(budget)))
-            for one in patients.values()
+            for one in targets.values()
         ]
         share = budget.share(_NODES)
         moved = samples_that_passes_move(
-            patients,
+            targets,
             cell.request.subject.model.task,
             _main(cell),
-            count=wishes.samples // 2,
+            count=options.samples // 2,
             budget=share.share(_MOVED),
         )
-        first = (*wishes.first[: wishes.samples // 4], *moved, *wishes.first)
-        enough = _examine(cell, graphs, _few(cell, wishes.samples, first), share)
-        told("naming causes")
-        named = _name_causes(graphs, budget.share(_CAUSES), wishes.suspects)
+        first = (*options.first[: options.samples // 4], *moved, *options.first)
+        enough = _examine(cell, graphs, _few(cell, options.samples, first), share)
+        progress("naming causes")
+        named = _name_causes(graphs, budget.share(_CAUSES), options.suspects)
         ranked = [one for graph in graphs for one in graph.likeliest]
         notes = [note for graph in graphs for note in (*graph.strays, *graph.notes)]
         finding = Finding(
             model=cell.request.cell.model,
             backend=cell.request.cell.backend,
             schema=cell.request.cell.schema,
-            graph=", ".join(patients),
+            graph=", ".join(targets),
             samples=max(graph.samples for graph in graphs),
             matched="; ".join(dict.fromkeys(graph.matched for graph in graphs)),
             nodes=tuple(node for graph in graphs for node in graph.nodes),
@@ -178,16 +178,16 @@ def localize(
     repair: Repair | None = None
     more: tuple[str, ...] = ()
     finished = True
-    if wishes.repairs and not is_restored(verdict):
-        told("looking for a repair")
-        repair, more, finished = _repaired(cell, verdict, ranked, budget, wishes)
+    if options.repairs and not is_restored(verdict):
+        progress("looking for a repair")
+        repair, more, finished = _repaired(cell, verdict, ranked, budget, options)
     return replace(
         finding,
         suspects=recalibrated_first(
             _proven_first(graphs, finding.suspects, repair),
             verdict.moved,
-            {name: patient.original for name, patient in patients.items()},
-            most=wishes.suspects,
+            {name: target.original for name, target in targets.items()},
+            most=options.suspects,
         ),
         repair=repair,
         notes=tuple(sorted((*notes, *more), key=lambda note: not note.startswith(OUT_OF_BUDGET))),
@@ -227,7 +227,7 @@ def _examine(cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Sample
         if budget.is_over:
             raise _EnoughError
 
-    runners = {graph.patient.graph: graph.driven(pace) for graph in graphs}
+    runners = {graph.target.graph: graph.driven(pace) for graph in graphs}
     try:
         cell.request.subject.model.task.answer(runners, samples)
     except _EnoughError:
@@ -264,7 +264,7 @@ def _proven_first(
 
 
 def _repaired(
-    cell: RepeatableCell, verdict: Verdict, ranked: list[tuple[str, str]], budget: Budget, wishes: LocalizeOptions
+    cell: RepeatableCell, verdict: Verdict, ranked: list[tuple[str, str]], budget: Budget, options: LocalizeOptions
 ) -> tuple[Repair | None, tuple[str, ...], bool]:
     """The repair, notes on it, and whether the budget sufficed."""
     if cell.request.schema is None:
@@ -273,10 +273,10 @@ def _repaired(
     candidates = repair_candidates(cell.request.shared.planned(cell.schema.canonical), plans, ranked)
     try:
         found = repair_cell(
-            cell, candidates, budget, before=verdict.headline, name=wishes.override, replay=wishes.replay
+            cell, candidates, budget, before=verdict.headline, name=options.override, replay=options.replay
         )
     except QbenchError as error:
-        if wishes.replay is not None:
+        if options.replay is not None:
             raise  # a file of another search is the user's to know
         return None, (f"no repair was found: {error}",), False
     return found.repair, found.notes, found.finished

@@ -40,7 +40,7 @@ class BrokenPass:
 
     Args:
         name, effect: of the pass. region: both ways to make the value. feeds: the levels in front of it.
-        before, after: what the patient's machine makes of them, either way. counted: how they differ.
+        before, after: what the target's machine makes of them, either way. counted: how they differ.
     """
 
     name: str
@@ -91,68 +91,68 @@ class BrokenPass:
         )
 
 
-def broken_passes(patient: Target, feeds: Feeds, budget: Budget) -> Mapping[str, BrokenPass]:
+def broken_passes(target: Target, feeds: Feeds, budget: Budget) -> Mapping[str, BrokenPass]:
     """Levels → the pass that broke its promise there; none where no pass ran, or where no output feels any.
 
     Args:
-        patient: whose watched machine answers. feeds: samples of its float graph.
+        target: whose watched machine answers. feeds: samples of its float graph.
         budget: when it is over, passes that are left are not looked at.
 
     Raises:
         QbenchError: a backend does not run a graph, or a pass is stopped.
     """
-    if patient.written is None or patient.rewriting is None:
+    if target.written is None or target.rewriting is None:
         return {}
-    feeds = filled_up(patient.original, feeds)
-    if _agree(patient, patient.written, feeds):
+    feeds = filled_up(target.original, feeds)
+    if _agree(target, target.written, feeds):
         return {}
     found: dict[str, BrokenPass] = {}
-    for pass_, before, after in _changes(patient):
+    for pass_, before, after in _changes(target):
         if pass_.effect.kind is EffectKind.LOSSY or budget.is_over:
             continue
-        for region in broken_regions(pass_.effect, before, after, partial(_seen, patient, before, feeds)):
-            one = _broken(patient, pass_, region)
+        for region in broken_regions(pass_.effect, before, after, partial(_seen, target, before, feeds)):
+            one = _broken(target, pass_, region)
             if one is not None:
                 found.setdefault(one.levels, one)
     return found
 
 
-def _changes(patient: Target) -> list[tuple[Pass, ir.Model, ir.Model]]:
+def _changes(target: Target) -> list[tuple[Pass, ir.Model, ir.Model]]:
     """Every change of a graph by a pass, in their order, with the graphs before and after it."""
     found: list[tuple[Pass, ir.Model, ir.Model]] = []
 
     def note(one: Pass, before: ir.Model, after: ir.Model, _: bool) -> None:
         found.append((one, before, after.clone()))
 
-    assert patient.written is not None
-    assert patient.rewriting is not None
-    run_pipeline(patient.written, patient.rewriting.pipeline, patient.rewriting.policy, note)
+    assert target.written is not None
+    assert target.rewriting is not None
+    run_pipeline(target.written, target.rewriting.pipeline, target.rewriting.policy, note)
     return found
 
 
-def _agree(patient: Target, written: ir.Model, feeds: Feeds) -> bool:
+def _agree(target: Target, written: ir.Model, feeds: Feeds) -> bool:
     """Whether the outputs are the same bit for bit, with the passes and without."""
     with ExitStack() as stack:
         ours, theirs = (
-            in_slices(stack.enter_context(patient.watched.prepare(model, threads=patient.threads)), model).run(feeds)
-            for model in (patient.quantized, written)
+            in_slices(stack.enter_context(target.watched.prepare(model, threads=target.threads)), model).run(feeds)
+            for model in (target.quantized, written)
         )
     return not any(unequal(ours[name], theirs[name]).any() for name in ours)
 
 
-def _seen(patient: Target, model: ir.Model, feeds: Feeds, names: tuple[str, ...]) -> dict[str, Array]:
+def _seen(target: Target, model: ir.Model, feeds: Feeds, names: tuple[str, ...]) -> dict[str, Array]:
     known = {*feeds, *(str(value.name) for value in model.graph.outputs)}
     taps = tuple(name for name in names if name not in known)
-    with patient.watched.prepare(model, taps=taps, threads=patient.threads) as executor:
+    with target.watched.prepare(model, taps=taps, threads=target.threads) as executor:
         return {**feeds, **in_slices(executor, model).run(feeds)}
 
 
-def _broken(patient: Target, pass_: Pass, broken: BrokenRegion) -> BrokenPass | None:
-    """None where the patient's own machine does not tell the two apart, or they are of other shapes."""
+def _broken(target: Target, pass_: Pass, broken: BrokenRegion) -> BrokenPass | None:
+    """None where the target's own machine does not tell the two apart, or they are of other shapes."""
     region, feeds = broken.region, broken.feeds
     with ExitStack() as stack:
         before, after = (
-            stack.enter_context(patient.watched.prepare(model, threads=patient.threads)).run(feeds)[region.output]
+            stack.enter_context(target.watched.prepare(model, threads=target.threads)).run(feeds)[region.output]
             for model in (region.before, region.after)
         )
     if before.shape != after.shape:
@@ -182,15 +182,15 @@ class LocalizedGraph(Closing):
     nodes begin with that of the graph. ``patience`` is how long its backend is waited for at a unit alone.
     """
 
-    def __init__(self, patient: Target, *, several: bool, patience: Patience = endless) -> None:
-        self.patient = patient
+    def __init__(self, target: Target, *, several: bool, patience: Patience = endless) -> None:
+        self.target = target
         self._patience = patience
         self.suspects: tuple[Suspect, ...] = ()
         self.notes: list[str] = []
-        self._prefix = f"{patient.graph}::" if several else ""
+        self._prefix = f"{target.graph}::" if several else ""
         self._stack = ExitStack()
-        self._examination = self._stack.enter_context(Examination(patient, patience=patience))
-        self._kept = KeptFeeds(Rows.of(patient.original))
+        self._examination = self._stack.enter_context(Examination(target, patience=patience))
+        self._kept = KeptFeeds(Rows.of(target.original))
         self._batches = 0
         self._gains: dict[str, float] = {}
         self._broken: Mapping[str, BrokenPass] = {}
@@ -231,11 +231,11 @@ class LocalizedGraph(Closing):
         """(graph, node): the ranked ones, then the others by what the outputs gain and by how noisy they are alone."""
         ranked = [one.node for one in self.ranked]
         others = sorted(self._examined.nodes, key=_noisiness)
-        return tuple(dict.fromkeys((self.patient.graph, node.node) for node in (*ranked, *others)))
+        return tuple(dict.fromkeys((self.target.graph, node.node) for node in (*ranked, *others)))
 
     def carried_by(self, operators: Collection[str]) -> Iterator[str]:
         """The nodes that ``operators`` are or carry, by their names in ``nodes``."""
-        owners = owners_of(self.patient.original)
+        owners = owners_of(self.target.original)
         return (self._prefix + node for node, owner in owners.items() if owner in operators)
 
     @property
@@ -254,8 +254,8 @@ class LocalizedGraph(Closing):
         """How the watched run relates to the untouched engine's."""
         outputs, samples = self._counted.outputs, self.samples
         return Matched(
-            engine=self.patient.backend.name,
-            watched=self.patient.watched.name,
+            engine=self.target.backend.name,
+            watched=self.target.watched.name,
             samples=0 if outputs is None else samples,
             found=outputs or Differences(),
         )
@@ -307,10 +307,10 @@ class LocalizedGraph(Closing):
         named: list[NamedCause] = []
         if not chosen or budget.is_over:
             return named
-        healthy, nodes = arithmetic_of(self.patient.claims or self.patient.backend), [one.node for one in chosen]
+        healthy, nodes = arithmetic_of(self.target.claims or self.target.backend), [one.node for one in chosen]
         try:
             units, feeds, crashes = self._examination.units, self._kept.joined, self._counted.crashes
-            with Capturing(self.patient, units, nodes, feeds, self._patience) as capturing:
+            with Capturing(self.target, units, nodes, feeds, self._patience) as capturing:
                 for node in nodes:
                     if budget.is_over:
                         break
@@ -323,7 +323,7 @@ class LocalizedGraph(Closing):
 
     def _cause(self, node: NodeErrors, capturing: Capturing, healthy: Arithmetic | None) -> NamedCause:
         try:
-            named = name_cause(capturing.of(node), healthy, original=self.patient.original)
+            named = name_cause(capturing.of(node), healthy, original=self.target.original)
             if node.levels in self._broken and not named.is_mistake:
                 named = self._by_pass(node, healthy) or named
         except Exception as error:  # one piece that fails must not take the others' causes with it
@@ -340,10 +340,10 @@ class LocalizedGraph(Closing):
 
     def _try_passes(self, budget: Budget) -> None:
         """Hold the passes of the cell, where there are any, to what they promise."""
-        if self.patient.rewriting is None or budget.is_over:
+        if self.target.rewriting is None or budget.is_over:
             return
         try:
-            self._broken = broken_passes(self.patient, self._kept.joined, budget)
+            self._broken = broken_passes(self.target, self._kept.joined, budget)
         except Exception as error:  # what else is known is worth saying
             self.notes.append(f"what passes changed could not be looked at: {_failure(error)}")
 
@@ -352,7 +352,7 @@ class LocalizedGraph(Closing):
         if budget.is_over:
             return False
         try:
-            with closing(each_gain(self.patient, self._examination.units, self._few())) as gains:
+            with closing(each_gain(self.target, self._examination.units, self._few())) as gains:
                 for value, gain in gains:
                     self._gains[value] = gain
                     if budget.is_over:
@@ -363,7 +363,7 @@ class LocalizedGraph(Closing):
 
     def _few(self) -> Feeds:
         """Some samples of what is kept."""
-        rows = Rows.of(self.patient.original)
+        rows = Rows.of(self.target.original)
         rows, feeds = rows if rows.size > 1 else replace(rows, size=_SAMPLES), self._kept.joined
         _, _, first = next(rows.parts(feeds, rows.count(feeds)))
         return first

@@ -143,16 +143,16 @@ def bound_of(found: Differences) -> str:
     return f"by at most {steps}{rough_percent(found.relative)} of the largest"
 
 
-def match_outputs(patient: Target, batches: Iterable[Feeds]) -> Matched:
-    """How the outputs of the patient's watched run relate to those of its untouched engine.
+def match_outputs(target: Target, batches: Iterable[Feeds]) -> Matched:
+    """How the outputs of the target's watched run relate to those of its untouched engine.
 
     Raises:
         QbenchError: one of the two does not run the graph.
     """
-    engine, watched = patient.backend.name, patient.watched.name
-    if patient.is_watched_itself:
+    engine, watched = target.backend.name, target.watched.name
+    if target.is_watched_itself:
         return Matched(engine=engine, watched=watched)
-    found, samples = compare_outputs(patient.quantized, (patient.watched, patient.backend), batches, patient.threads)
+    found, samples = compare_outputs(target.quantized, (target.watched, target.backend), batches, target.threads)
     return Matched(engine=engine, watched=watched, samples=samples, found=found)
 
 
@@ -180,7 +180,7 @@ def sample_count(feeds: Feeds) -> int:
     return max((len(feed) for feed in feeds.values() if feed.ndim), default=1)
 
 
-# The patients of a cell: its quantized graphs, each with the float graph that it was written from.
+# The targets of a cell: its quantized graphs, each with the float graph that it was written from.
 
 AS_WRITTEN = "ort-cpu-noopt"
 """Is watched in place of an engine whose arithmetic nobody has written down: it counts in reals, and fuses nothing."""
@@ -211,8 +211,8 @@ def _written(request: Request) -> Quantized:
     return request.shared.quantized(request.schema, request.backend.capabilities)
 
 
-def patients_of(request: Request) -> Mapping[str, Target]:
-    """Graph → patient, in the order of the model's graphs.
+def targets_of(request: Request) -> Mapping[str, Target]:
+    """Graph → target, in the order of the model's graphs.
 
     Raises:
         InputError: the cell runs the float model.

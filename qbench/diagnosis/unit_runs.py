@@ -20,7 +20,7 @@ from qbench.numerics import QParams, quantize
 #     y = round(f(round(x), round(w)))        f, x, w of fp32; the rounding is that of the quantized graph's own grids
 #
 # The quantized graph holds weights, limits, attributes and operators that a pass or an exporter may have got wrong.
-# None of them is used here but its grids, so what the patient's node is further from fp32 than this one is no grid's
+# None of them is used here but its grids, so what the target's node is further from fp32 than this one is no grid's
 # fault.
 
 _WEIGHT_BITS = 16
@@ -141,7 +141,7 @@ def _dequantized(levels: Array, grid: QParams) -> Array:
     return np.asarray((levels.astype(np.int64) - point) * scale.astype(np.float64), np.float32)
 
 
-# The runs of one unit: by the patient's backend, by real arithmetic, as its grids alone would have it, as claimed.
+# The runs of one unit: by the target's backend, by real arithmetic, as its grids alone would have it, as claimed.
 
 FLOAT_BACKEND = "ort-cpu"
 """Runs the float graph beside the quantized one."""
@@ -151,7 +151,7 @@ EXACT = "ort-cpu-noopt"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """The pieces of a patient, in the order of its graph.
+    """The pieces of a target, in the order of its graph.
 
     Args:
         units: all of them; those with real results last. by_value: the same by what they make.
@@ -169,18 +169,18 @@ class Units:
     original: ir.Model
 
     @classmethod
-    def of(cls, patient: Target) -> "Units":
-        """Those of ``patient``.
+    def of(cls, target: Target) -> "Units":
+        """Those of ``target``.
 
         Raises:
             InputError: a Q or DQ of its graph means nothing.
         """
-        original = with_shapes(patient.original)
+        original = with_shapes(target.original)
         known, results = values_by_name(original), _results(original)
-        found = (*quantized_units(patient.quantized), *real_units(patient.quantized))
+        found = (*quantized_units(target.quantized), *real_units(target.quantized))
         units = tuple(replace(unit, stands_for=results.get(unit.origin, unit.stands_for)) for unit in found)
         by_value = {unit.value: unit for unit in units}
-        stands_for = {str(value.name): str(value.name) for value in patient.quantized.graph.inputs}
+        stands_for = {str(value.name): str(value.name) for value in target.quantized.graph.inputs}
         stands_for |= {unit.value: unit.stands_for for unit in units}
         fresh, unaligned = (
             {},
@@ -188,7 +188,7 @@ class Units:
                 Unaligned(
                     value=name, reason="an operator in front of it has a graph of its own, or nothing is fed to it"
                 )
-                for name in levels_without_unit(patient.quantized, found)
+                for name in levels_without_unit(target.quantized, found)
             ],
         )
         for unit in units:
@@ -256,13 +256,13 @@ class UnitRunner:
     """A unit prepared on all that run it alone.
 
     Args:
-        patient: whose. unit: to be run. fresh: its counterpart in fp32; None: it has none.
-        stack: closes what is prepared here. patience: how long an answer of the patient's backend is waited for.
+        target: whose. unit: to be run. fresh: its counterpart in fp32; None: it has none.
+        stack: closes what is prepared here. patience: how long an answer of the target's backend is waited for.
     """
 
     def __init__(
         self,
-        patient: Target,
+        target: Target,
         unit: QuantizedUnit,
         fresh: FreshUnit | None,
         stack: ExitStack,
@@ -273,15 +273,15 @@ class UnitRunner:
         made = {str(value.name) for node in unit.graph.graph for value in node.outputs}
         self._exact = stack.enter_context(exact.prepare(unit.graph, taps=(name,) if name in made else ()))
         self._fresh = None if fresh is None else stack.enter_context(exact.prepare(fresh.graph))
-        claims = patient.claims if patient.is_watched_itself else None
+        claims = target.claims if target.is_watched_itself else None
         self._claimed = None if claims is None else stack.enter_context(Alone(unit, claims))
-        self._patient = stack.enter_context(Alone(unit, patient.backend, patience=patience))
-        self._engine = patient.backend.name
+        self._target = stack.enter_context(Alone(unit, target.backend, patience=patience))
+        self._engine = target.backend.name
 
     @property
     def crash(self) -> str:
-        """How the patient's backend fails on the unit, in a sentence; empty: it did not."""
-        found = self._patient.crash
+        """How the target's backend fails on the unit, in a sentence; empty: it did not."""
+        found = self._target.crash
         return f"'{self._engine}' fails on it alone: {found}" if found else ""
 
     def steps(self, feeds: Feeds) -> Array:
@@ -290,11 +290,11 @@ class UnitRunner:
         return np.asarray(np.divide(values[self.unit.real], self.unit.scale, dtype=np.float32))
 
     def counted(self, feeds: Feeds) -> Array | None:
-        """What the patient's backend makes of ``feeds``; None where it fails, and ``crash`` says how."""
-        return self._patient.run(feeds)
+        """What the target's backend makes of ``feeds``; None where it fails, and ``crash`` says how."""
+        return self._target.run(feeds)
 
     def claimed(self, feeds: Feeds) -> Array | None:
-        """What the machine that a watched patient claims to be makes of ``feeds``; None: it claims none, or fails."""
+        """What the machine that a watched target claims to be makes of ``feeds``; None: it claims none, or fails."""
         return None if self._claimed is None else self._claimed.run(feeds)
 
     def explained(self, feeds: Feeds) -> Array | None:

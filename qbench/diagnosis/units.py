@@ -411,9 +411,9 @@ class Captured:
     Args:
         unit: the piece of the quantized graph; without a grid its result is real, as ``found`` and ``again`` then are.
         errors: what was counted of it over all samples.
-        feeds: levels in front of it in the patient's own run, by name.
-        found: levels that the patient had behind it there.
-        again: levels that the patient's backend makes of ``feeds`` with the piece alone; None: it fails on it.
+        feeds: levels in front of it in the target's own run, by name.
+        found: levels that the target had behind it there.
+        again: levels that the target's backend makes of ``feeds`` with the piece alone; None: it fails on it.
         crash: why it does, in a sentence; empty otherwise.
         real: the number in front of rounding by real arithmetic on ``feeds``, in steps, zero point left out: float64.
         fed: fp32 numbers in front, rounded to the grids there. isolated: levels that the backend makes of ``fed``.

@@ -261,10 +261,10 @@ class Ward:
     def _localized(
         self, trial: Trial, placed: Placed, cell: RepeatableCell, measured: Measurement, samples: int
     ) -> Trial:
-        wishes = LocalizeOptions(samples=samples, first=samples_that_moved(measured), repairs=False)
+        options = LocalizeOptions(samples=samples, first=samples_that_moved(measured), repairs=False)
         budget = Budget.begin(None, self.timer)
         try:
-            finding = localize(cell, self._verdict(measured), budget, wishes=wishes)
+            finding = localize(cell, self._verdict(measured), budget, options=options)
         except Exception as error:  # whatever it is: a user would have no finding
             return replace(trial, unlocalized=f"{type(error).__name__}: {error}", seconds=budget.spent)
         return _with_finding(trial, placed, finding)

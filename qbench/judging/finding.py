@@ -53,13 +53,13 @@ class NodeErrors:
         node: the operator, by the name that it has in fp32. operators: all of them, in order. value: the fp32 value.
         levels: what the quantized graph calls its levels, which are nobody else's; empty in older records.
         macs: multiply-accumulates of one sample. elements: of the value, over all samples.
-        cumulative: of the patient's own run, everything before it included; None: the value has no counterpart in fp32.
-        isolated: of the patient fed with fp32 numbers, rounded to the grids in front: this node's own error.
+        cumulative: of the target's own run, everything before it included; None: the value has no counterpart in fp32.
+        isolated: of the target fed with fp32 numbers, rounded to the grids in front: this node's own error.
         explained: what the grids alone cost: the fp32 operators themselves, with inputs, weights and result rounded to
             the grids of this node. What ``isolated`` has beyond is a fault of the graph or of the engine.
         unexplained: how far the isolated result is off the explained one.
-        counting: the patient's levels in its own run beside real arithmetic on the levels that it had there.
-        claimed: the same beside the arithmetic that the patient claims to count by; None: it claims none, or is that.
+        counting: the target's levels in its own run beside real arithmetic on the levels that it had there.
+        claimed: the same beside the arithmetic that the target claims to count by; None: it claims none, or is that.
         clipped_low, clipped_high: shares of fp32's numbers beyond either end of the grid.
         ties: share of the values whose real number lies halfway between two levels.
         gain_db: what the graph's outputs gain in SQNR when this node alone is kept in float; None: not tried.

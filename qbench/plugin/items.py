@@ -199,8 +199,8 @@ def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Fi
 
     cell = repeatable_cell(opened.bench, judged.planned)
     moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
-    wishes = LocalizeOptions(first=moved, suspects=3, override=_name(_axes(judged)))
-    return localize(cell, judged.verdict, budget, wishes=wishes)
+    options = LocalizeOptions(first=moved, suspects=3, override=_name(_axes(judged)))
+    return localize(cell, judged.verdict, budget, options=options)
 
 
 def _axes(judged: "JudgedCell") -> Mapping[str, str]:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 import onnx_ir as ir
 import pytest
-from digits_patients import batches, constant_behind, digits, patient, put, quantized
+from digits_targets import batches, constant_behind, digits, put, quantized, target
 
 from qbench.diagnosis import localize_graph as localized_graph
 from qbench.diagnosis.capture import Budget, samples_that_passes_move
@@ -50,7 +50,7 @@ def rewritten(*passes: Wrong, policy: Policy = Policy.EXACT) -> Target:
 def with_pipeline(pipeline: Pipeline, policy: Policy = Policy.EXACT) -> Target:
     written = quantized()
     graph = run_pipeline(written, pipeline, policy).model
-    return replace(patient(model=graph), written=written, rewriting=Rewriting(pipeline, policy))
+    return replace(target(model=graph), written=written, rewriting=Rewriting(pipeline, policy))
 
 
 def suspects(*passes: Wrong):
@@ -105,7 +105,7 @@ def test_passes_that_keep_their_word_are_no_suspects():
 def test_of_a_pass_that_promises_nothing_nothing_is_said():
     made = rewritten(replace(COARSE, effect=LOSSY), policy=Policy.FAST)
     assert broken_passes(made, batches(1, 8)[0], budget()) == {}
-    assert broken_passes(patient(), batches(1, 8)[0], budget()) == {}
+    assert broken_passes(target(), batches(1, 8)[0], budget()) == {}
 
 
 def test_no_pass_is_looked_at_when_the_budget_is_over():
@@ -138,4 +138,4 @@ def test_samples_that_passes_move_are_named_in_their_order():
     assert asked(made, len(samples.ids)) == tuple(moved)
     assert asked(made, 3) == tuple(moved[:3])
     assert asked(made, 3, 0.5) == ()
-    assert asked(patient(), 3) == ()
+    assert asked(target(), 3) == ()

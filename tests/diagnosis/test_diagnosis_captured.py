@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 import pytest
-from digits_patients import batches, machine, patient, quantized
+from digits_targets import batches, machine, quantized, target
 
 from qbench.calibration import Rows
 from qbench.diagnosis.capture import KeptFeeds, capture
@@ -68,7 +68,7 @@ def captured(of):
 
 
 def test_replays_show_what_a_kernel_remembers():
-    healthy, remembering = captured(patient()), captured(patient(machine(stale), claims=machine()))
+    healthy, remembering = captured(target()), captured(target(machine(stale), claims=machine()))
     assert all(np.array_equal(one.levels, healthy.again) for one in healthy.replays)
     assert len(healthy.replays) == 2
     assert not np.array_equal(remembering.replays[0].levels, remembering.again)

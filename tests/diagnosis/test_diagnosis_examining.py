@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 import pytest
-from digits_patients import batches, constant_behind, digits, machine, patient, put, quantized
+from digits_targets import batches, constant_behind, digits, machine, put, quantized, target
 
 from qbench.backends import Closing, get_backend
 from qbench.calibration import calibrate
@@ -39,7 +39,7 @@ def skips_last_row(name):
 
 
 def test_a_healthy_machine_exceeds_nothing():
-    found = examine(patient(), batches(3))
+    found = examine(target(), batches(3))
     assert [node.node for node in found.nodes] == NODES
     assert found.samples == 48
     assert not found.unaligned
@@ -55,12 +55,12 @@ def test_a_healthy_machine_exceeds_nothing():
 
 def test_the_cumulative_error_is_that_of_the_run_beside_fp32():
     (feeds,) = batches(1)
-    node = next(one for one in examine(patient(), [feeds]).nodes if one.node == "conv2")
+    node = next(one for one in examine(target(), [feeds]).nodes if one.node == "conv2")
     with get_backend("ort-cpu").prepare(digits().planned()["model"], taps=("relu2",)) as run:
         x = run.run(feeds)["relu2"].astype(np.float64)
     with machine().prepare(quantized(), taps=("relu2_quantized",)) as run:
         levels = run.run(feeds)["relu2_quantized"].astype(np.float64)
-    unit = Units.of(patient()).by_value["relu2_quantized"]
+    unit = Units.of(target()).by_value["relu2_quantized"]
     y = (levels - unit.zero_point) * unit.scale
     noise = np.square(x - y)
     assert node.value == "relu2"
@@ -71,13 +71,13 @@ def test_the_cumulative_error_is_that_of_the_run_beside_fp32():
 
 
 def test_the_input_has_the_error_of_ideal_rounding_or_less():
-    node = examine(patient(), batches(1)).nodes[0]
+    node = examine(target(), batches(1)).nodes[0]
     assert node.cumulative.steps <= 0.2887 + 0.02
     assert node.isolated.steps == node.cumulative.steps
 
 
 def test_numbers_do_not_depend_on_how_samples_are_batched():
-    whole, parts = (examine(patient(), batches(count, size)) for count, size in ((1, 32), (8, 4)))
+    whole, parts = (examine(target(), batches(count, size)) for count, size in ((1, 32), (8, 4)))
     for one, other in zip(whole.nodes, parts.nodes, strict=True):
         assert one.cumulative.sqnr_db == pytest.approx(other.cumulative.sqnr_db, abs=1e-6)
         assert one.counting == other.counting
@@ -88,14 +88,14 @@ def test_numbers_do_not_depend_on_how_samples_are_batched():
 @pytest.mark.parametrize("name", ["conv1", "conv2"])
 def test_a_kernel_that_skips_a_row_is_the_first_suspect(name, claims):
     sick = machine(skips_last_row(name))
-    first, *others = rank_nodes(examine(patient(sick, claims=machine() if claims else None), batches(1)))
+    first, *others = rank_nodes(examine(target(sick, claims=machine() if claims else None), batches(1)))
     assert first.node.node == name
     assert first.excess is AnomalyKind.COUNTING
     assert all(one.excess is not AnomalyKind.COUNTING for one in others)
 
 
 def test_another_machine_than_claimed_is_seen_at_every_node_where_it_counts_otherwise():
-    found = examine(patient(machine(arithmetic="glow-cpu"), claims=machine()), batches(1))
+    found = examine(target(machine(arithmetic="glow-cpu"), claims=machine()), batches(1))
     differing = {node.node for node in found.nodes if node.claimed.differing}
     assert differing
     assert differing <= {"conv1", "conv2", "dense1", "dense2"}
@@ -105,7 +105,7 @@ def test_weights_that_rounding_does_not_explain_are_a_matter_of_the_graph():
     model = quantized()
     value, levels = constant_behind(model, "conv2", 1, 0)
     put(value, np.roll(levels, 1, axis=0))
-    found = examine(patient(model=model), batches(1))
+    found = examine(target(model=model), batches(1))
     first = rank_nodes(found)[0]
     assert (first.node.node, first.excess) == ("conv2", AnomalyKind.GRAPH)
     assert list(found.moved) == ["relu2_quantized"]
@@ -118,7 +118,7 @@ def test_a_range_that_cuts_off_what_matters_is_a_matter_of_the_grid():
     scales = {value.name: value for value in model.graph.initializers.values() if "relu2" in value.name}
     (scale,) = (value for name, value in scales.items() if "scale" in name)
     put(scale, scale.const_value.numpy() / np.float32(8))
-    sick = patient(model=model)
+    sick = target(model=model)
     found = examine(sick, batches(1))
     units = Units.of(sick)
     first = rank_nodes(with_gains(found, output_gains(sick, units, batches(1)[0])))[0]
@@ -129,7 +129,7 @@ def test_a_range_that_cuts_off_what_matters_is_a_matter_of_the_grid():
 
 def test_a_gain_is_what_a_run_with_that_result_exchanged_has():
     (feeds,) = batches(1, 4)
-    sick = patient()
+    sick = target()
     units = Units.of(sick)
     gains = output_gains(sick, units, feeds)
     unit, last = units.by_value["relu_dense1_quantized"], units.by_value["logits"]
@@ -158,14 +158,14 @@ def _operands(sick, name):
 
 
 def test_a_real_engine_is_not_tapped_and_its_answers_stand_beside_the_watched_ones():
-    found = examine(patient(get_backend("ort-cpu-precise")), batches(1))
+    found = examine(target(get_backend("ort-cpu-precise")), batches(1))
     assert found.outputs.elements == 160
     assert found.outputs.differing == 0
     assert all(node.claimed.differing == 0 for node in found.nodes)
 
 
 def test_captured_numbers_are_those_of_the_run():
-    sick = patient(machine(skips_last_row("conv2")), claims=machine())
+    sick = target(machine(skips_last_row("conv2")), claims=machine())
     (feeds,) = batches(1, 4)
     nodes = [node for node in examine(sick, [feeds]).nodes if node.node == "conv2"]
     (one,) = capture(sick, Units.of(sick), nodes, feeds)
@@ -202,7 +202,7 @@ def test_an_engine_that_fails_on_a_node_alone_is_the_first_suspect():
         def prepare(self, model, *, taps=(), threads=1):
             return Crashing(engine.prepare(model, taps=taps, threads=threads), model)
 
-    found = examine(patient(Sick()), batches(1))
+    found = examine(target(Sick()), batches(1))
     assert found.crashes == {"relu2_quantized": "'ort-cpu-precise' fails on it alone: a broken kernel"}
     first = rank_nodes(found)[0]
     assert (first.node.node, first.excess) == ("conv2", AnomalyKind.CRASH)
@@ -212,11 +212,11 @@ def test_other_outputs_than_the_float_graph_are_refused():
     model = quantized()
     model.graph.outputs[0].name = "scores"
     with pytest.raises(InputError, match="outputs scores"):
-        examine(patient(model=model), batches(1))
+        examine(target(model=model), batches(1))
 
 
 def test_a_value_that_fp32_has_not_is_listed():
-    sick = patient()
+    sick = target()
     original = sick.original.clone()
     for node in original.graph:
         if node.name == "pool":
@@ -236,7 +236,7 @@ def test_a_task_drives_it_as_any_executor():
     (data,) = subject.data.values()
     samples = digits().samples(data)
     few = replace(samples, ids=samples.ids[:20], labels=samples.labels[:20])
-    with Examination(patient()) as examination, get_backend("ort-cpu").prepare(digits().planned()["model"]) as run:
+    with Examination(target()) as examination, get_backend("ort-cpu").prepare(digits().planned()["model"]) as run:
         answers = subject.model.task.answer({"model": examination}, few)
         plain = subject.model.task.answer({"model": run}, few)
         assert examination.examined().samples == 20
@@ -364,12 +364,12 @@ def test_of_several_ruined_nodes_each_is_a_suspect():
         put(value, np.sign(levels).astype(levels.dtype) * 4)
         scale, sizes = constant_behind(model, node, 1, 1)
         put(scale, sizes / np.float32(8))
-    found = examine(patient(model=model), batches(1))
+    found = examine(target(model=model), batches(1))
     assert {one.node.node for one in rank_nodes(found)} >= {"conv1", "conv2", "dense1"}
 
 
 def test_a_unit_whose_grids_are_computed_at_run_time_is_not_explained():
-    found = examine(patient(schema="w8a8_asym_pc_dyn"), batches(1))
+    found = examine(target(schema="w8a8_asym_pc_dyn"), batches(1))
     (reason,) = {one.reason for one in found.unaligned}
     assert "computed at run time" in reason
     assert not rank_nodes(found)

@@ -1,7 +1,7 @@
 """A node of few bits is coarse, and the bits are said."""
 
 import pytest
-from digits_patients import batches, patient
+from digits_targets import batches, target
 
 from qbench.diagnosis.capture import capture
 from qbench.diagnosis.examine import examine
@@ -13,7 +13,7 @@ from qbench.numerics import get_arithmetic
 
 @pytest.mark.parametrize(("schema", "bits"), [("w4a8_sym_pc", 4), ("w3a8_sym_pc", 3)])
 def test_weights_of_few_bits_are_said(schema, bits):
-    of = patient(schema=schema)
+    of = target(schema=schema)
     (feeds,) = batches(1, 8)
     nodes = [node for node in examine(of, [feeds]).nodes if node.node in ("conv1", "conv2")]
     found = [

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from digits_patients import batches, constant_behind, machine, patient, put, quantized
+from digits_targets import batches, constant_behind, machine, put, quantized, target
 
 from qbench.diagnosis import localize_cell as localizing
 from qbench.diagnosis import localize_graph as localized_graph
@@ -26,7 +26,7 @@ def graph():
     for node in ("conv2", "dense1"):
         value, levels = constant_behind(model, node, 1, 0)
         put(value, np.clip(levels, -20, 20))
-    with LocalizedGraph(patient(model=model), several=False) as made:
+    with LocalizedGraph(target(model=model), several=False) as made:
         made.run(batches(1, 8)[0], lambda: None)
         yield made
 
@@ -97,7 +97,7 @@ def test_an_engine_that_is_not_what_is_watched_is_warned_of(graph):
     assert graph.parted == frozenset()
     model = quantized()
     for relative, warned in ((0.01, False), (0.44, True)):
-        with LocalizedGraph(patient(machine(), model=model), several=False) as other:
+        with LocalizedGraph(target(machine(), model=model), several=False) as other:
             other.run(batches(1, 8)[0], lambda: None)
             apart = Differences(elements=8000, differing=7999, relative=relative)
             other._counted = replace(other._counted, outputs=apart)

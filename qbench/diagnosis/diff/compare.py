@@ -100,7 +100,7 @@ def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | 
     if side.quantized is None or form_of(side.quantized) is Form.FLOAT:
         values, unaligned = _float_values(side, wanted), ()
         return _tapping(side, stack, values, unaligned, tuple(name for name, _ in values))
-    units = Units.of(side.patient)
+    units = Units.of(side.target)
     values = dict(_keyed(units))
     if side.tapped is not None:
         return _tapping(side, stack, values, units.unaligned, tuple(unit.value for unit in units.units))
@@ -442,8 +442,8 @@ def first_failing_case(left: Side, right: Side, batches: Iterable[Feeds]) -> Fai
     left_counts, right_counts = watches_itself(left.backend), watches_itself(right.backend)
     engine, other = (left, right) if right_counts and not left_counts else (right, left)
     machine: Backend = other.backend if watches_itself(other.backend) else claimed_machine(engine.backend)
-    patient = replace(engine.patient, claims=machine)
-    partings = engine_partings(patient, batches)
+    target = replace(engine.target, claims=machine)
+    partings = engine_partings(target, batches)
     if not partings:
         return None
     return smallest_case(partings[0], contained(engine.backend), machine, threads=engine.threads)

@@ -30,7 +30,7 @@ class Side:
         return self.original if self.quantized is None else self.quantized
 
     @property
-    def patient(self) -> Target:
+    def target(self) -> Target:
         """The side as what is examined, by whoever may be tapped."""
         return Target(
             model=self.name,

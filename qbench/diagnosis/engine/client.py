@@ -63,13 +63,13 @@ class NotReceivedError(Exception):
     """No worker can take the backend: its modules are not found over there, or no worker starts."""
 
 
-def workshop() -> "EngineWorker":
+def engine_worker() -> "EngineWorker":
     """That of this process."""
-    return _workshop(tuple(path or os.getcwd() for path in sys.path))
+    return _engine_worker(tuple(path or os.getcwd() for path in sys.path))
 
 
 @functools.lru_cache(maxsize=1)
-def _workshop(paths: tuple[str, ...]) -> "EngineWorker":
+def _engine_worker(paths: tuple[str, ...]) -> "EngineWorker":
     """One for each way in which modules are found: a name must not be another module over there."""
     return EngineWorker(paths)
 
@@ -187,7 +187,7 @@ def endless() -> float:
 
 
 def contained(backend: Backend, patience: Patience = endless) -> Backend:
-    """``backend`` with its sessions in the ``workshop``; itself where it is a machine of ours, or cannot be sent.
+    """``backend`` with its sessions in the engine worker; itself where it is a machine of ours, or cannot be sent.
 
     Args:
         backend: to be contained. patience: how long an answer is waited for.
@@ -203,7 +203,7 @@ def contained(backend: Backend, patience: Patience = endless) -> Backend:
 
 
 class ContainedBackend:
-    """A backend whose sessions live in the workshop.
+    """A backend whose sessions live in the engine worker.
 
     Args:
         engine: the backend inside. sent: the same as it is sent. patience: how long an answer is waited for.
@@ -260,8 +260,8 @@ class _ContainedExecutor(Closing):
     ) -> None:
         self._made_of, self._here, self._what, self._patience = made_of, here, what, patience
         self._ours: Executor | None = None
-        self._workshop: EngineWorker = workshop()
-        self._key = self._workshop.new_key()
+        self._worker: EngineWorker = engine_worker()
+        self._key = self._worker.new_key()
         self._life = -1
 
     def prepare(self) -> None:
@@ -270,8 +270,8 @@ class _ContainedExecutor(Closing):
             sent, model, taps, threads = self._made_of
             question = {"do": "prepare", "key": self._key, "taps": taps, "threads": threads}
             arrays = {"backend": np.frombuffer(sent, np.uint8), "model": np.frombuffer(model, np.uint8)}
-            self._workshop.ask(question, arrays, f"Preparing {self._what}", self._patience())
-            self._life = self._workshop.life
+            self._worker.ask(question, arrays, f"Preparing {self._what}", self._patience())
+            self._life = self._worker.life
         except NotReceivedError:  # its modules are found here only, or no worker starts
             self._ours = self._here()
 
@@ -282,35 +282,35 @@ class _ContainedExecutor(Closing):
             EngineCrashError: the engine ends its process, gives no answer in time, or raises what is no error of ours.
             InputError: an input does not fit the graph.
         """
-        if self._ours is None and self._life != self._workshop.life:  # another session ended the process of this one
+        if self._ours is None and self._life != self._worker.life:  # another session ended the process of this one
             self.prepare()
         if self._ours is not None:
             return self._ours.run(feeds)
         question = {"do": "run", "key": self._key}
         try:
-            return self._workshop.ask(question, feeds, f"Running {self._what}", self._patience())[1]
+            return self._worker.ask(question, feeds, f"Running {self._what}", self._patience())[1]
         except NotReceivedError:  # numbers of a type that no message holds
             self._ours = self._here()
             return self._ours.run(feeds)
 
     def executed(self) -> Mapping[str, Executed]:
         """As the executor over there reports it."""
-        if self._ours is None and self._life != self._workshop.life:
+        if self._ours is None and self._life != self._worker.life:
             self.prepare()
         if self._ours is not None:
             return executed_by(self._ours)
         question = {"do": "executed", "key": self._key}
-        answer, _ = self._workshop.ask(question, {}, f"Asking {self._what} how it runs", self._patience())
+        answer, _ = self._worker.ask(question, {}, f"Asking {self._what} how it runs", self._patience())
         return {node: Executed(*how) for node, how in answer["executed"].items()}
 
     def close(self) -> None:
         """Let the session go."""
         if self._ours is not None:
             self._ours.close()
-        elif self._life == self._workshop.life:
+        elif self._life == self._worker.life:
             try:
                 question = {"do": "close", "key": self._key}
-                self._workshop.ask(question, {}, f"Closing {self._what}", self._patience())
+                self._worker.ask(question, {}, f"Closing {self._what}", self._patience())
             except QbenchError:  # it is gone with its process
                 self._life = -1
 

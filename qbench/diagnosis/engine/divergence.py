@@ -64,28 +64,26 @@ class Parting:
 
 
 def engine_partings(
-    patient: Target, feeds: Feeds | Iterable[Feeds], *, machine: Backend | None = None
+    target: Target, feeds: Feeds | Iterable[Feeds], *, machine: Backend | None = None
 ) -> tuple[Parting, ...]:
-    """The units of the patient that its backend does not count as it claims, in the order of the graph.
+    """The units of the target that its backend does not count as it claims, in the order of the graph.
 
     Args:
-        patient: its ``backend`` replays the units.
+        target: its ``backend`` replays the units.
         feeds: one batch, or several: they are used one by one.
-        machine: what it claims to be; None: what the patient says, or what is known of its backend.
+        machine: what it claims to be; None: what the target says, or what is known of its backend.
 
     Raises:
         InputError: nothing is known of it, and no machine is named.
         QbenchError: the machine does not run the graph.
     """
-    claimed = machine or patient.claims or claimed_machine(patient.backend)
-    units = (*quantized_units(patient.quantized), *real_units(patient.quantized))
+    claimed = machine or target.claims or claimed_machine(target.backend)
+    units = (*quantized_units(target.quantized), *real_units(target.quantized))
     taps = [unit.value for unit in units]
     with ExitStack() as stack:
-        watched = stack.enter_context(claimed.prepare(patient.quantized, taps=taps))
-        whole = in_slices(watched, patient.quantized)
-        replays = [
-            _Replay(stack.enter_context(Alone(unit, patient.backend, threads=patient.threads))) for unit in units
-        ]
+        watched = stack.enter_context(claimed.prepare(target.quantized, taps=taps))
+        whole = in_slices(watched, target.quantized)
+        replays = [_Replay(stack.enter_context(Alone(unit, target.backend, threads=target.threads))) for unit in units]
         for batch in [feeds] if isinstance(feeds, Mapping) else feeds:
             values = {**batch, **whole.run(batch)}
             for replay in replays:

@@ -29,19 +29,19 @@ class Pairs:
     name: str = "pairs of products"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of products only; where the machine itself sums pairs, that it does not."""
-        if not scene.is_product:
+        if not facts.is_product:
             return None
-        own = scene.machine.accumulator
+        own = facts.machine.accumulator
         if own.pair_bits:
             other, words = Accumulator(bits=own.bits), "summing products one by one, where the machine sums pairs,"
         else:
             other = Accumulator(bits=own.bits, overflow=own.overflow, pair_bits=PAIR_BITS)
             words = f"summing pairs of products in {PAIR_BITS} bits"
-        machine = replace(scene.machine, accumulator=other, overrides=_without_accumulators(scene.machine))
-        levels = counted(scene.captured, machine, scene.feeds)
-        return None if levels is None else scene.weigh_levels(Cause.PAIR_SATURATION, words, levels)
+        machine = replace(facts.machine, accumulator=other, overrides=_without_accumulators(facts.machine))
+        levels = counted(facts.captured, machine, facts.feeds)
+        return None if levels is None else facts.weigh_levels(Cause.PAIR_SATURATION, words, levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +51,21 @@ class OwnPairs:
     name: str = "the machine's own pairs"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of the error beside fp32, what is gone when products are summed one by one."""
-        captured, own = scene.captured, scene.machine.accumulator
-        cost = Cost.of(scene) if own.pair_bits and scene.claimed and scene.is_product else None
+        captured, own = facts.captured, facts.machine.accumulator
+        cost = Cost.of(facts) if own.pair_bits and facts.claimed and facts.is_product else None
         if cost is None or not cost.is_high:
             return None
         machine = replace(
-            scene.machine, accumulator=Accumulator(bits=own.bits), overrides=_without_accumulators(scene.machine)
+            facts.machine, accumulator=Accumulator(bits=own.bits), overrides=_without_accumulators(facts.machine)
         )
         levels = counted(captured, machine, captured.fed)
         if levels is None or levels.shape != cost.x.shape:
             return None
         share = 1 - float(((levels - cost.x) ** 2).sum()) / cost.error
         evidence = (
-            f"'{scene.machine.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without, "
+            f"'{facts.machine.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without, "
             f"{share:.0%} of the error is gone"
         )
         return Explanation(cause=Cause.PAIR_SATURATION, evidence=evidence, weight=max(share, 0.0))
@@ -78,27 +78,27 @@ class Registers:
     name: str = "a narrow accumulator"
     by_element: bool = True
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """The width from the largest sum that there is downwards."""
-        product = Product.of(scene)
+        product = Product.of(facts)
         if product is None:
             return None
-        sums = np.rint((scene.real / product.unit).astype(np.float64)).astype(np.int64)
+        sums = np.rint((facts.real / product.unit).astype(np.float64)).astype(np.int64)
         bias = np.rint(product.bias / product.unit).astype(np.int64) if product.bias is not None else None
-        return heaviest(self._tried(scene, product, sums, bias))
+        return heaviest(self._tried(facts, product, sums, bias))
 
     def _tried(
-        self, scene: UnitEvidence, product: Product, sums: np.ndarray, bias: np.ndarray | None
+        self, facts: UnitEvidence, product: Product, sums: np.ndarray, bias: np.ndarray | None
     ) -> Iterator[Explanation | None]:
         widest = int(np.abs(sums).max(initial=0)).bit_length()
         for bits in range(min(widest, 31), 7, -1):
             for overflow in Overflow:
                 words = f"sums that {overflow.value} in {bits} bits (the largest needs {widest + 1})"
                 register = Accumulator(bits=bits, overflow=overflow)
-                yield scene.weigh_reals(Cause.ACCUMULATOR, words, held(sums, register) * product.unit)
+                yield facts.weigh_reals(Cause.ACCUMULATOR, words, held(sums, register) * product.unit)
                 if bias is not None:
                     behind = (held(sums - bias, register) + bias) * product.unit
-                    yield scene.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added behind,", behind)
+                    yield facts.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added behind,", behind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,20 +108,20 @@ class Rules:
     name: str = "rules of another machine"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Only where the backend says by which arithmetic it counts: ties are nobody's fault otherwise."""
-        if not scene.claimed or scene.interior is None:
+        if not facts.claimed or facts.interior is None:
             return None
-        if scene.found.size > 2 * MOST and 2 * scene.hard_count > scene.count:
+        if facts.found.size > 2 * MOST and 2 * facts.hard_count > facts.count:
             return None  # too many to count so often: no ties are at stake, so roundings of real numbers tell as much
-        return heaviest(self._tried(scene, scene.interior.node.op_type, str(scene.interior.node.name)))
+        return heaviest(self._tried(facts, facts.interior.node.op_type, str(facts.interior.node.name)))
 
-    def _tried(self, scene: UnitEvidence, operator: str, name: str) -> Iterator[Explanation | None]:
-        own = scene.machine.at(operator, name)
+    def _tried(self, facts: UnitEvidence, operator: str, name: str) -> Iterator[Explanation | None]:
+        own = facts.machine.at(operator, name)
         for words, other in (*other_rules(own, operator), *_twice(own)):
             cause = _cause(own, other)
-            if cause is not None and (levels := counted(scene.captured, other, scene.feeds)) is not None:
-                yield scene.weigh_levels(cause, words, levels)
+            if cause is not None and (levels := counted(facts.captured, other, facts.feeds)) is not None:
+                yield facts.weigh_levels(cause, words, levels)
 
 
 def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
@@ -133,24 +133,24 @@ def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
         yield words, replace(own, scaling=scaling, multiplying=None)
 
 
-def multipliers(scene: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
+def multipliers(facts: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
     """What multipliers of few bits would give."""
     exact = np.asarray(product.unit, np.float64)
     fraction, exponent = np.frexp(exact)
     for bits in (*range(1, 13), 14, 15, 16):
         for rule, words in ((np.rint, "rounded to"), (np.floor, "cut to")):
             kept = np.ldexp(np.maximum(rule(np.ldexp(fraction, bits)), 1), exponent - bits)
-            yield _scaled(scene, exact, kept, f"a multiplier {words} {bits} significant bits")
+            yield _scaled(facts, exact, kept, f"a multiplier {words} {bits} significant bits")
             steps = np.ldexp(rule(np.ldexp(exact, bits)), -bits)
-            yield _scaled(scene, exact, steps, f"a multiplier {words} steps of 2^-{bits}")
+            yield _scaled(facts, exact, steps, f"a multiplier {words} steps of 2^-{bits}")
     power = np.exp2(np.rint(np.log2(exact)))
-    yield _scaled(scene, exact, power, "a multiplier rounded to a power of two")
+    yield _scaled(facts, exact, power, "a multiplier rounded to a power of two")
 
 
-def _scaled(scene: UnitEvidence, exact: Floats, kept: Floats, words: str) -> Explanation | None:
+def _scaled(facts: UnitEvidence, exact: Floats, kept: Floats, words: str) -> Explanation | None:
     if np.allclose(kept, exact, rtol=1e-6, atol=0) or (kept <= 0).any():  # none would give nothing at all
         return None
-    return scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * (kept / exact))
+    return facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * (kept / exact))
 
 
 def _cause(own: Arithmetic, other: Arithmetic) -> Cause | None:
@@ -185,40 +185,40 @@ class Tables:
     name: str = "tables"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """What was found as a table over the levels in front, beside the right one."""
-        return heaviest(self._tried(scene))
+        return heaviest(self._tried(facts))
 
-    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
-        operators = set(scene.captured.unit.operators)
+    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+        operators = set(facts.captured.unit.operators)
         if not operators & _FUNCTIONS:
             return
-        feed = next(iter(scene.feeds.values()))
-        pointwise = len(scene.feeds) == 1 and feed.shape == scene.found.shape and not operators & {"Softmax"}
-        if pointwise and not scene.is_product:
-            yield from _entries(scene, feed.astype(np.int64))
-        steps = np.abs(scene.found - scene.healthy)[scene.differing]
+        feed = next(iter(facts.feeds.values()))
+        pointwise = len(facts.feeds) == 1 and feed.shape == facts.found.shape and not operators & {"Softmax"}
+        if pointwise and not facts.is_product:
+            yield from _entries(facts, feed.astype(np.int64))
+        steps = np.abs(facts.found - facts.healthy)[facts.differing]
         if steps.size:
             names = " and ".join(sorted(operators & _FUNCTIONS))
-            evidence = f"{names} is off by {steps.mean():.2f} steps on {scene.count} levels, by {steps.max():g} at most"
+            evidence = f"{names} is off by {steps.mean():.2f} steps on {facts.count} levels, by {steps.max():g} at most"
             yield Explanation(cause=Cause.TABLE, evidence=evidence, weight=_REST)
 
 
-def _entries(scene: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Explanation | None]:
-    right = _table(levels, scene.healthy)
+def _entries(facts: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Explanation | None]:
+    right = _table(levels, facts.healthy)
     for by in (1, -1, 2, -2):
         shifted = np.array([right.get(level + by, right[level]) for level in levels.reshape(-1).tolist()])
         words = f"a table read {abs(by)} {'entry' if abs(by) == 1 else 'entries'} {'up' if by > 0 else 'down'}"
-        yield scene.weigh_levels(Cause.TABLE, words, shifted.reshape(levels.shape))
-    found = _table(levels, scene.found)
-    flat, every = scene.found.reshape(-1), levels.reshape(-1)
+        yield facts.weigh_levels(Cause.TABLE, words, shifted.reshape(levels.shape))
+    found = _table(levels, facts.found)
+    flat, every = facts.found.reshape(-1), levels.reshape(-1)
     if not np.array_equal(np.array([found[level] for level in every.tolist()]), flat):
         return  # no function of the level alone
     off = [level for level in sorted(found) if found[level] != right[level]]
     coarse = _coarseness(found, right)
     words = f"a table with {coarse} neighbouring levels to an entry" if coarse > 1 else "a table"
     evidence = f"{words}, wrong for {len(off)} of {len(found)} levels (the first {off[0]}), explains all"
-    yield Explanation(cause=Cause.TABLE, evidence=f"{evidence} {scene.count} levels that differ", weight=0.95)
+    yield Explanation(cause=Cause.TABLE, evidence=f"{evidence} {facts.count} levels that differ", weight=0.95)
 
 
 def _table(levels: np.ndarray[Any, Any], results: np.ndarray[Any, Any]) -> dict[int, float]:
@@ -258,25 +258,25 @@ class Roundings:
     name: str = "roundings"
     by_element: bool = True
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of levels only: a real result is not rounded."""
-        return None if scene.captured.unit.grid is None else heaviest(self._tried(scene))
+        return None if facts.captured.unit.grid is None else heaviest(self._tried(facts))
 
-    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
-        grid = scene.captured.unit.grid
+    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+        grid = facts.captured.unit.grid
         zero = 0 if grid is None else int(grid.zero_point)
-        snapped, cause = _snapped(scene.real), Cause.ROUNDING
-        yield _constant(scene, zero)
+        snapped, cause = _snapped(facts.real), Cause.ROUNDING
+        yield _constant(facts, zero)
         for words, rule in _RULES.items():
-            yield scene.weigh_levels(cause, words, _moved(scene, rule(snapped)))
+            yield facts.weigh_levels(cause, words, _moved(facts, rule(snapped)))
             if zero:
                 early = rule(snapped + zero) - zero
-                yield scene.weigh_levels(cause, f"{words} behind the zero point", _moved(scene, early))
+                yield facts.weigh_levels(cause, f"{words} behind the zero point", _moved(facts, early))
         for bits in range(1, 5):
             for words in ("half up", "half to even", "truncation"):
-                twice = np.floor(_RULES[words](_snapped(scene.real * 2**bits)) / 2**bits + 0.5)
+                twice = np.floor(_RULES[words](_snapped(facts.real * 2**bits)) / 2**bits + 0.5)
                 said = f"rounding twice, first by {words} to {bits} more bits,"
-                yield scene.weigh_levels(cause, said, _moved(scene, twice))
+                yield facts.weigh_levels(cause, said, _moved(facts, twice))
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,43 +286,43 @@ class ZeroPoints:
     name: str = "zero points of operands"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """One step more in an operand moves the result by R; the zero point is off by the δ that fits best."""
-        return heaviest(self._tried(scene))
+        return heaviest(self._tried(facts))
 
-    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
-        inner = scene.interior
+    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+        inner = facts.interior
         if inner is None:
             return
         for name, one in inner.operands.items():
             if one.grid is None or np.size(one.grid.scale) != 1 or one.grid.qtype.bits > 16:
                 continue
             scale, zero = float(one.grid.scale), int(one.grid.zero_point)
-            if not scene.is_product:
+            if not facts.is_product:
                 if zero:
-                    moved = inner.run({**scene.operands, name: scene.operands[name] + np.float32(scale * zero)})
-                    yield scene.weigh_reals(Cause.ROUNDING, f"zero point {zero} of '{name}' left out", moved)
+                    moved = inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale * zero)})
+                    yield facts.weigh_reals(Cause.ROUNDING, f"zero point {zero} of '{name}' left out", moved)
                 continue
-            response = inner.run({**scene.operands, name: scene.operands[name] + np.float32(scale)}) - scene.real
-            inside = scene.inside & (response != 0)
+            response = inner.run({**facts.operands, name: facts.operands[name] + np.float32(scale)}) - facts.real
+            inside = facts.inside & (response != 0)
             if not inside.any():
                 continue
-            step = solved(scene, response)
+            step = solved(facts, response)
             for off in dict.fromkeys((zero, round(step))):
                 if off:
                     words = f"zero point {zero - off} in place of {zero} for '{name}'"
-                    yield scene.weigh_reals(Cause.ROUNDING, words, scene.real + off * response)
+                    yield facts.weigh_reals(Cause.ROUNDING, words, facts.real + off * response)
 
 
-def solved(scene: UnitEvidence, response: Floats) -> float:
+def solved(facts: UnitEvidence, response: Floats) -> float:
     """By how many times ``response`` the found levels are off, by least squares where nothing is clamped."""
-    inside = scene.inside & np.isfinite(response)
+    inside = facts.inside & np.isfinite(response)
     energy = float((response[inside] ** 2).sum())
-    return float(((scene.found - scene.real) * response)[inside].sum()) / energy if energy else 0.0
+    return float(((facts.found - facts.real) * response)[inside].sum()) / energy if energy else 0.0
 
 
-def _constant(scene: UnitEvidence, zero: int) -> Explanation | None:
-    off = (scene.found - scene.healthy)[scene.differing & (scene.found > scene.lowest) & (scene.found < scene.highest)]
+def _constant(facts: UnitEvidence, zero: int) -> Explanation | None:
+    off = (facts.found - facts.healthy)[facts.differing & (facts.found > facts.lowest) & (facts.found < facts.highest)]
     if not off.size:
         return None
     values, counts = np.unique(off, return_counts=True)
@@ -332,16 +332,16 @@ def _constant(scene: UnitEvidence, zero: int) -> Explanation | None:
         words = f"a zero point of {zero} that is not added"
     elif zero and step == zero:
         words = f"a zero point of {zero} that is added twice"
-    behind = scene.weigh_levels(Cause.ROUNDING, words, scene.rounded(scene.healthy + step))
-    clamped = (scene.healthy <= scene.lowest) | (scene.healthy >= scene.highest)
-    free = np.where(clamped & np.isfinite(scene.real), np.rint(scene.real), scene.healthy)
-    before = scene.weigh_levels(Cause.ROUNDING, f"{words}, in front of its limits,", scene.rounded(free + step))
+    behind = facts.weigh_levels(Cause.ROUNDING, words, facts.rounded(facts.healthy + step))
+    clamped = (facts.healthy <= facts.lowest) | (facts.healthy >= facts.highest)
+    free = np.where(clamped & np.isfinite(facts.real), np.rint(facts.real), facts.healthy)
+    before = facts.weigh_levels(Cause.ROUNDING, f"{words}, in front of its limits,", facts.rounded(free + step))
     return heaviest((behind, before))
 
 
-def _moved(scene: UnitEvidence, rounded: Floats) -> Floats:
+def _moved(facts: UnitEvidence, rounded: Floats) -> Floats:
     """What the machine has, moved as the rule moves real arithmetic's."""
-    return scene.rounded(np.where(scene.differing, rounded, scene.healthy + rounded - np.rint(_snapped(scene.real))))
+    return facts.rounded(np.where(facts.differing, rounded, facts.healthy + rounded - np.rint(_snapped(facts.real))))
 
 
 def _snapped(real: Floats) -> Floats:

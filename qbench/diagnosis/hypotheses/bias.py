@@ -21,15 +21,15 @@ class Biases:
     name: str = "biases"
     by_element: bool = True
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of a product with a bias."""
-        product = Product.of(scene)
+        product = Product.of(facts)
         if product is None or product.bias is None:
             return None
-        return heaviest(self._tried(scene, product, product.bias))
+        return heaviest(self._tried(facts, product, product.bias))
 
-    def _tried(self, scene: UnitEvidence, product: Product, bias: Floats) -> Iterator[Explanation | None]:
-        sums, cause = scene.real - bias, Cause.WRONG_BIAS
+    def _tried(self, facts: UnitEvidence, product: Product, bias: Floats) -> Iterator[Explanation | None]:
+        sums, cause = facts.real - bias, Cause.WRONG_BIAS
         flat = bias.reshape(-1)
         others = {
             "a bias that is left out": 0 * flat,
@@ -42,35 +42,35 @@ class Biases:
             "biases in the opposite order": flat[::-1],
         }
         for words, other in others.items():
-            yield scene.weigh_reals(cause, words, sums + scene.along(other))
+            yield facts.weigh_reals(cause, words, sums + facts.along(other))
         units = bias / product.unit
         for words, shift in (("next channel", -1), ("channel before", 1)):
             rolled = np.roll(np.broadcast_to(units, bias.shape).reshape(-1), shift)
             said = f"the integers of the bias of the {words}"
-            yield scene.weigh_reals(cause, said, sums + scene.along(rolled) * product.unit)
+            yield facts.weigh_reals(cause, said, sums + facts.along(rolled) * product.unit)
         first = np.full_like(flat, units.reshape(-1)[0])
         words = "the integer of the first channel's bias in all"
-        yield scene.weigh_reals(cause, words, sums + scene.along(first) * product.unit)
+        yield facts.weigh_reals(cause, words, sums + facts.along(first) * product.unit)
         scales = product.scales
         if scales.size > 1:
             for words, one in (("first", scales[0]), ("last", scales[-1]), ("largest", scales.max())):
-                yield scene.weigh_reals(
-                    cause, f"a bias at the {words} channel's scale", sums + scene.along(flat * one / scales)
+                yield facts.weigh_reals(
+                    cause, f"a bias at the {words} channel's scale", sums + facts.along(flat * one / scales)
                 )
-                yield scene.weigh_reals(
-                    cause, f"a bias counted at the {words} channel's scale", sums + scene.along(flat * scales / one)
+                yield facts.weigh_reals(
+                    cause, f"a bias counted at the {words} channel's scale", sums + facts.along(flat * scales / one)
                 )
         if flat.any():
-            factor = 1 + solved(scene, np.broadcast_to(bias, scene.found.shape))
-            yield scene.weigh_reals(cause, f"a bias {factor:.4g} times as large", sums + factor * bias, _FITTED)
-        yield from _narrow(scene, product, bias)
+            factor = 1 + solved(facts, np.broadcast_to(bias, facts.found.shape))
+            yield facts.weigh_reals(cause, f"a bias {factor:.4g} times as large", sums + factor * bias, _FITTED)
+        yield from _narrow(facts, product, bias)
 
 
-def _narrow(scene: UnitEvidence, product: Product, bias: Floats) -> Iterator[Explanation | None]:
+def _narrow(facts: UnitEvidence, product: Product, bias: Floats) -> Iterator[Explanation | None]:
     levels = np.rint(bias / product.unit).astype(np.int64)
     widest = int(np.abs(levels).max(initial=0)).bit_length()
     for bits in range(min(widest, 31), 6, -1):
         for overflow in Overflow:
             other = held(levels, Accumulator(bits=bits, overflow=overflow)) * product.unit
             words = f"a bias of {widest + 1} bits that {overflow.value} in {bits}"
-            yield scene.weigh_reals(Cause.BIAS_SATURATION, words, scene.real - bias + other)
+            yield facts.weigh_reals(Cause.BIAS_SATURATION, words, facts.real - bias + other)

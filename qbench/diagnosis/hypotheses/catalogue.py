@@ -11,7 +11,7 @@ from qbench.diagnosis.hypotheses.arithmetic import OwnPairs, Pairs, Registers, R
 from qbench.diagnosis.hypotheses.bias import Biases
 from qbench.diagnosis.hypotheses.clip import Chains, FloatLimits, Limits
 from qbench.diagnosis.hypotheses.graph import Lines, Misplaced, Written
-from qbench.diagnosis.hypotheses.hypothesis import SURE, Explanation, Hypothesis, NamedCause, UnitEvidence, scene_of
+from qbench.diagnosis.hypotheses.hypothesis import SURE, Explanation, Hypothesis, NamedCause, UnitEvidence, evidence_of
 from qbench.diagnosis.hypotheses.layout import OperandOrders, Paddings, ResultOrders
 from qbench.diagnosis.hypotheses.memory import Repeating, Unread, Unwritten
 from qbench.diagnosis.hypotheses.range import Cost, GridCosts, WeightCosts, coarse
@@ -77,9 +77,9 @@ def name_cause(
         changing = _changing(captured)
         if changing is not None:
             return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
-        scene, notes = scene_of(captured, healthy, original)
-        with nullcontext() if scene.interior is None else closing(scene.interior):
-            return _named(scene, list(notes))
+        facts, notes = evidence_of(captured, healthy, original)
+        with nullcontext() if facts.interior is None else closing(facts.interior):
+            return _named(facts, list(notes))
     except Exception as error:  # a piece that nobody foresaw must not take the finding with it
         return NamedCause(
             cause=None,
@@ -92,18 +92,18 @@ def _failure(what: str, done: str, error: Exception) -> str:
     return f"{what} could not be {done}: {type(error).__name__}: {' '.join(str(error).split())[:200]}"
 
 
-def _named(scene: UnitEvidence, notes: list[str]) -> NamedCause:
-    counting = _tried(COUNTING, scene, notes) if scene.count else _tried(COUNTING[:1], scene, notes)
-    if scene.count and (not counting or counting[0].weight < _CLEAR) and (narrow := scene.narrowed()) is not None:
+def _named(facts: UnitEvidence, notes: list[str]) -> NamedCause:
+    counting = _tried(COUNTING, facts, notes) if facts.count else _tried(COUNTING[:1], facts, notes)
+    if facts.count and (not counting or counting[0].weight < _CLEAR) and (narrow := facts.narrowed()) is not None:
         local = [replace(one, weight=_LOCAL * one.weight) for one in _tried(COUNTING[1:], narrow, notes)]
         counting = sorted([*counting, *local], key=lambda one: -one.weight)
-    if scene.count and (not counting or counting[0].weight < LEAST):
-        counting = [_unnamed(scene), *counting]
-    costs = [] if counting and counting[0].weight >= SURE else _tried(COSTS, scene, notes)
+    if facts.count and (not counting or counting[0].weight < LEAST):
+        counting = [_unnamed(facts), *counting]
+    costs = [] if counting and counting[0].weight >= SURE else _tried(COSTS, facts, notes)
     if not costs or costs[0].weight < LEAST:
-        rest = coarse(scene)
+        rest = coarse(facts)
         costs = [*([] if rest is None else [rest]), *costs]
-    first, second = (costs, counting) if not counting or _is_small(scene, counting, costs) else (counting, costs)
+    first, second = (costs, counting) if not counting or _is_small(facts, counting, costs) else (counting, costs)
     if not first:
         return NamedCause(
             cause=None, evidence="the node counts as it should, at the cost of its grid", notes=tuple(notes)
@@ -113,13 +113,13 @@ def _named(scene: UnitEvidence, notes: list[str]) -> NamedCause:
     return NamedCause(cause=one.cause, evidence=one.evidence, weight=one.weight, others=others, notes=tuple(notes))
 
 
-def _tried(hypotheses: Sequence[Hypothesis], scene: UnitEvidence, notes: list[str]) -> list[Explanation]:
+def _tried(hypotheses: Sequence[Hypothesis], facts: UnitEvidence, notes: list[str]) -> list[Explanation]:
     """What each explains, the heaviest first; of equal ones in their order."""
     found: list[Explanation] = []
-    thin = scene.thinned()
+    thin = facts.thinned()
     for hypothesis in hypotheses:
         try:
-            one = hypothesis.explain(thin if hypothesis.by_element else scene)
+            one = hypothesis.explain(thin if hypothesis.by_element else facts)
         except Exception as error:  # one that fails must not take the finding with it
             notes.append(_failure(hypothesis.name, "tried", error))
             continue
@@ -130,20 +130,20 @@ def _tried(hypotheses: Sequence[Hypothesis], scene: UnitEvidence, notes: list[st
     return sorted(found, key=lambda one: -one.weight)
 
 
-def _is_small(scene: UnitEvidence, counting: Sequence[Explanation], costs: Sequence[Explanation]) -> bool:
+def _is_small(facts: UnitEvidence, counting: Sequence[Explanation], costs: Sequence[Explanation]) -> bool:
     """Whether what the engine counts otherwise is a tenth of the error or less, and no rule explains it."""
-    cost = Cost.of(scene)
+    cost = Cost.of(facts)
     if not costs or cost is None or (counting[0].weight >= LEAST and counting[0].cause is not Cause.WRONG_KERNEL):
         return False
-    share = float(((scene.found - scene.healthy) ** 2).mean()) / max(cost.steps**2, 1e-30)
+    share = float(((facts.found - facts.healthy) ** 2).mean()) / max(cost.steps**2, 1e-30)
     return share < 0.1
 
 
-def _unnamed(scene: UnitEvidence) -> Explanation:
-    steps = (scene.found - scene.healthy)[scene.differing]
-    machine = f"'{scene.machine.name}'" if scene.claimed else "real arithmetic"
+def _unnamed(facts: UnitEvidence) -> Explanation:
+    steps = (facts.found - facts.healthy)[facts.differing]
+    machine = f"'{facts.machine.name}'" if facts.claimed else "real arithmetic"
     evidence = (
-        f"{scene.count} of {scene.found.size} levels are not those of {machine}, by {np.abs(steps).max():g} steps at "
+        f"{facts.count} of {facts.found.size} levels are not those of {machine}, by {np.abs(steps).max():g} steps at "
         f"most and {steps.mean():+.2f} in the mean, by no rule that is known"
     )
     return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)

@@ -21,58 +21,58 @@ class Limits:
     name: str = "limits"
     by_element: bool = True
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of a value on a grid."""
-        return heaviest(self._tried(scene))
+        return heaviest(self._tried(facts))
 
-    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
-        grid = scene.captured.unit.grid
+    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+        grid = facts.captured.unit.grid
         if grid is None:
             return
         zero = int(grid.zero_point)
         low, high = grid.qtype.qmin - zero, grid.qtype.qmax - zero
-        free = np.where(np.isfinite(scene.real), np.rint(scene.real), scene.found)
-        if scene.lowest > low or scene.highest < high:
+        free = np.where(np.isfinite(facts.real), np.rint(facts.real), facts.found)
+        if facts.lowest > low or facts.highest < high:
             for words, ends in {
                 "no limits at all": (low, high),
-                f"no upper limit of {scene.highest:g} steps": (scene.lowest, high),
-                f"no lower limit of {scene.lowest:g} steps": (low, scene.highest),
+                f"no upper limit of {facts.highest:g} steps": (facts.lowest, high),
+                f"no lower limit of {facts.lowest:g} steps": (low, facts.highest),
                 "a limit at 0 and no upper one": (0, high),
             }.items():
-                yield _clamped(scene, words, free, *ends)
-        yield from self._others(scene, free)
+                yield _clamped(facts, words, free, *ends)
+        yield from self._others(facts, free)
         for bits in dict.fromkeys((8, grid.qtype.bits)):
             size = 1 << bits
             wrapped = (free - low) % size + low
-            for beyond, where in ((free != scene.rounded(free), ""), (free > high, " above"), (free < low, " below")):
+            for beyond, where in ((free != facts.rounded(free), ""), (free > high, " above"), (free < low, " below")):
                 words = f"levels that wrap at {bits} bits{where} in place of being clamped"
-                yield _levels(scene, words, np.where(beyond, wrapped, scene.healthy), Cause.ACCUMULATOR)
+                yield _levels(facts, words, np.where(beyond, wrapped, facts.healthy), Cause.ACCUMULATOR)
 
-    def _others(self, scene: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
+    def _others(self, facts: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
         """A limit where the found levels end; it takes more than one level there to tell it from chance."""
-        inside = scene.found[np.isfinite(scene.found)]
+        inside = facts.found[np.isfinite(facts.found)]
         if not inside.size:
             return
         least, most = float(inside.min()), float(inside.max())
         for words, end, ends in (
-            ("an upper limit of {:g} steps", most, (scene.lowest, most)),
-            ("a lower limit of {:g} steps", least, (least, scene.highest)),
+            ("an upper limit of {:g} steps", most, (facts.lowest, most)),
+            ("a lower limit of {:g} steps", least, (least, facts.highest)),
         ):
-            if int((scene.found == end).sum()) > 1 and end not in (scene.lowest, scene.highest):
-                yield _clamped(scene, words.format(end), free, *ends)
+            if int((facts.found == end).sum()) > 1 and end not in (facts.lowest, facts.highest):
+                yield _clamped(facts, words.format(end), free, *ends)
 
 
-def _clamped(scene: UnitEvidence, words: str, free: Floats, low: float, high: float) -> Explanation | None:
+def _clamped(facts: UnitEvidence, words: str, free: Floats, low: float, high: float) -> Explanation | None:
     """What lies inside stays what the machine makes of it."""
-    within = (free > scene.lowest) & (free < scene.highest)
-    return _levels(scene, words, np.clip(np.where(within, scene.healthy, free), low, high))
+    within = (free > facts.lowest) & (free < facts.highest)
+    return _levels(facts, words, np.clip(np.where(within, facts.healthy, free), low, high))
 
 
-def _levels(scene: UnitEvidence, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP) -> Explanation | None:
+def _levels(facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP) -> Explanation | None:
     """By rounded numbers: at ties the machine may have the neighbour."""
-    near = np.abs(levels - scene.found) <= 1
-    tied = near & (np.abs(scene.real - np.floor(scene.real) - 0.5) <= scene.slack)
-    return scene.weigh_levels(cause, words, np.where(tied & ~scene.differing, scene.found, levels))
+    near = np.abs(levels - facts.found) <= 1
+    tied = near & (np.abs(facts.real - np.floor(facts.real) - 0.5) <= facts.slack)
+    return facts.weigh_levels(cause, words, np.where(tied & ~facts.differing, facts.found, levels))
 
 
 # A chain of grids that became one: levels in between that are not rounded any more, or not limited either.
@@ -87,23 +87,23 @@ class Chains:
     name: str = "grids inside"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Where there is one."""
-        return heaviest(self._tried(scene))
+        return heaviest(self._tried(facts))
 
-    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
-        inside = [str(node.outputs[0].name) for node in _inside(scene.captured.unit.graph.graph)]
+    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+        inside = [str(node.outputs[0].name) for node in _inside(facts.captured.unit.graph.graph)]
         for names in dict.fromkeys((*((name,) for name in inside), tuple(inside)) if inside else ()):
             where = ", ".join(names)
             for is_limited, cause, words in (
                 (True, Cause.ROUNDING, f"numbers that are not rounded to '{where}' in between"),
                 (False, Cause.ABSORBED_CLIP, f"numbers that '{where}' does not hold back in between"),
             ):
-                unit = scene.captured.unit
+                unit = facts.captured.unit
                 edited = replace(unit, graph=_without(unit.graph, names, is_limited))
-                levels = counted(replace(scene.captured, unit=edited), scene.machine, scene.feeds)
+                levels = counted(replace(facts.captured, unit=edited), facts.machine, facts.feeds)
                 if levels is not None:
-                    yield scene.weigh_levels(cause, words, levels)
+                    yield facts.weigh_levels(cause, words, levels)
 
 
 def _inside(graph: ir.Graph) -> list[ir.Node]:
@@ -161,21 +161,21 @@ class FloatLimits:
     name: str = "limits of the float graph"
     by_element: bool = True
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Where the value is that of a Relu or Clip with constant ends in the float graph, and on a grid."""
-        clip = _clip(scene)
-        limits = None if clip is None else limits_of(clip, scene.captured.unit.scale)
-        return None if limits is None else heaviest(self._tried(scene, *limits))
+        clip = _clip(facts)
+        limits = None if clip is None else limits_of(clip, facts.captured.unit.scale)
+        return None if limits is None else heaviest(self._tried(facts, *limits))
 
-    def _tried(self, scene: UnitEvidence, low: float, high: float) -> Iterator[Explanation | None]:
-        grid = scene.captured.unit.grid
+    def _tried(self, facts: UnitEvidence, low: float, high: float) -> Iterator[Explanation | None]:
+        grid = facts.captured.unit.grid
         assert grid is not None
         lowest, highest = (end - int(grid.zero_point) for end in (grid.qmin, grid.qmax))
         for side, here, there in (
-            ("lower", scene.low, max(low, lowest - 0.5)),
-            ("upper", scene.high, min(high, highest + 0.5)),
+            ("lower", facts.low, max(low, lowest - 0.5)),
+            ("upper", facts.high, min(high, highest + 0.5)),
         ):
-            between = (scene.real > min(here, there)) & (scene.real < max(here, there))
+            between = (facts.real > min(here, there)) & (facts.real < max(here, there))
             if abs(here - there) > _STEP and between.any():
                 evidence = (
                     f"the {side} limit is {here:.4g} steps in the quantized graph and {there:.4g} in the float graph: "
@@ -184,8 +184,8 @@ class FloatLimits:
                 yield Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=_WEIGHT)
 
 
-def _clip(scene: UnitEvidence) -> ir.Node | None:
-    unit = scene.captured.unit
-    if scene.original is None or unit.grid is None:
+def _clip(facts: UnitEvidence) -> ir.Node | None:
+    unit = facts.captured.unit
+    if facts.original is None or unit.grid is None:
         return None
-    return producer(values_by_name(scene.original).get(unit.stands_for))
+    return producer(values_by_name(facts.original).get(unit.stands_for))

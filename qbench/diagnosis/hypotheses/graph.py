@@ -45,32 +45,32 @@ class Written:
     name: str = "the graph that was written"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Where the float graph is at hand and has a node of this name and operator."""
-        inner = scene.interior
-        node = None if inner is None else _counterpart(scene, inner)
+        inner = facts.interior
+        node = None if inner is None else _counterpart(facts, inner)
         if inner is None or node is None:
             return None
-        return heaviest(self._tried(scene, inner, node))
+        return heaviest(self._tried(facts, inner, node))
 
-    def _tried(self, scene: UnitEvidence, inner: Interior, node: ir.Node) -> Iterator[Explanation | None]:
+    def _tried(self, facts: UnitEvidence, inner: Interior, node: ir.Node) -> Iterator[Explanation | None]:
         yield _attributes(inner, node)
-        if scene.is_product:
+        if facts.is_product:
             weight = constant_value(node.inputs[1]) if len(node.inputs) > 1 else None
             if weight is not None:
                 yield _weights(inner, weight.astype(np.float64))
             bias = constant_value(node.inputs[2]) if len(node.inputs) > 2 else None
             if bias is not None:
-                yield _bias(scene, inner, bias.astype(np.float64).reshape(-1))
+                yield _bias(facts, inner, bias.astype(np.float64).reshape(-1))
 
 
-def _counterpart(scene: UnitEvidence, inner: Interior) -> ir.Node | None:
-    if scene.original is None:
+def _counterpart(facts: UnitEvidence, inner: Interior) -> ir.Node | None:
+    if facts.original is None:
         return None
-    for node in scene.original.graph:
+    for node in facts.original.graph:
         if node_key(node) == node_key(inner.node) and node.op_type == inner.node.op_type:
             return node
-    made = next((v for n in scene.original.graph for v in n.outputs if v.name == inner.output), None)
+    made = next((v for n in facts.original.graph for v in n.outputs if v.name == inner.output), None)
     maker = None if made is None else made.producer()
     return maker if maker is not None and maker.op_type == inner.node.op_type else None
 
@@ -168,7 +168,7 @@ def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:
     return np.asarray((written * weight).sum(axis=every, keepdims=True) / energy)
 
 
-def _bias(scene: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | None:
+def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | None:
     """A corrected bias is another one by design: a small change is wrong where it brings the result no nearer to fp32.
 
     ``explained`` has fp32's own bias on the same grids, so that its error tells what the written one does.
@@ -181,7 +181,7 @@ def _bias(scene: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
     said = f"the bias is off by up to {off.max(initial=0) / inner.scale:.3g} steps of the result"
     if off.max(initial=0) <= inner.scale or float((off**2).sum()) < 0.04 * float((bias**2).sum()):
         step = None if operand is None or operand.grid is None else np.asarray(operand.grid.scale, np.float64)
-        if step is None or scene.captured.errors.explained is None or is_corrected(scene.captured.errors):
+        if step is None or facts.captured.errors.explained is None or is_corrected(facts.captured.errors):
             return None
         own = float((off / step).max())
         if own <= _ROUNDED:
@@ -222,9 +222,9 @@ class Misplaced:
     name: str = "the result beside fp32"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Only where the cost is high."""
-        cost = Cost.of(scene)
+        cost = Cost.of(facts)
         return None if cost is None or not cost.is_high else heaviest(self._tried(cost))
 
     def _tried(self, cost: Cost) -> Iterator[Explanation | None]:
@@ -313,37 +313,37 @@ class Lines:
     name: str = "lines"
     by_element: bool = True
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Where enough levels lie inside the ends."""
-        return heaviest(self._tried(scene)) if int(scene.inside.sum()) > 2 * _LEAST and scene.found.ndim else None
+        return heaviest(self._tried(facts)) if int(facts.inside.sum()) > 2 * _LEAST and facts.found.ndim else None
 
-    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
-        slope, offset = _line(scene.real, scene.found, scene.inside)
-        if not scene.is_product or abs(slope - 1) > 1e-3:
+    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+        slope, offset = _line(facts.real, facts.found, facts.inside)
+        if not facts.is_product or abs(slope - 1) > 1e-3:
             words = f"a line of slope {slope:.4g} and offset {offset:+.3g} steps"
             cause = Cause.WRONG_SCALE if abs(slope - 1) > 1e-3 else Cause.ROUNDING
-            yield scene.weigh_reals(cause, words, slope * scene.real + offset, _SHARE)
-        count = scene.found.shape[scene.axis]
-        if count < 2 or int(scene.inside.sum()) < _LEAST * count:
+            yield facts.weigh_reals(cause, words, slope * facts.real + offset, _SHARE)
+        count = facts.found.shape[facts.axis]
+        if count < 2 or int(facts.inside.sum()) < _LEAST * count:
             return
-        lines = [self._channel(scene, channel) for channel in range(count)]
+        lines = [self._channel(facts, channel) for channel in range(count)]
         means, plain, slopes, offsets = (np.array(column) for column in zip(*lines, strict=True))
         off = int((np.abs(means) > 0.01).sum())
-        fitted = int(scene.differing.any(axis=tuple(a for a in range(scene.found.ndim) if a != scene.axis)).sum())
-        worth = _SHARE * max(0.0, 1 - fitted / max(scene.hard_count, 1))  # as many numbers as levels explain nothing
+        fitted = int(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != facts.axis)).sum())
+        worth = _SHARE * max(0.0, 1 - fitted / max(facts.hard_count, 1))  # as many numbers as levels explain nothing
         words = f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
         if off:
-            yield scene.weigh_reals(Cause.WRONG_BIAS, words, scene.real + scene.along(means), worth)
+            yield facts.weigh_reals(Cause.WRONG_BIAS, words, facts.real + facts.along(means), worth)
         words = f"slopes of {plain.min():.4g} … {plain.max():.4g} over {count} channels"
-        yield scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * scene.along(plain), worth)
+        yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * facts.along(plain), worth)
         words = f"slopes of {slopes.min():.4g} … {slopes.max():.4g} and offsets over {count} channels"
-        both = scene.real * scene.along(slopes) + scene.along(offsets)
-        yield scene.weigh_reals(Cause.WRONG_SCALE, words, both, _SHARE * worth)
+        both = facts.real * facts.along(slopes) + facts.along(offsets)
+        yield facts.weigh_reals(Cause.WRONG_SCALE, words, both, _SHARE * worth)
 
-    def _channel(self, scene: UnitEvidence, channel: int) -> tuple[float, float, float, float]:
+    def _channel(self, facts: UnitEvidence, channel: int) -> tuple[float, float, float, float]:
         """Of one channel: its offset alone, its slope alone, both; (0, 1, 1, 0) where nothing in it differs."""
         real, found, inside, differing = (
-            np.take(a, channel, scene.axis) for a in (scene.real, scene.found, scene.inside, scene.differing)
+            np.take(a, channel, facts.axis) for a in (facts.real, facts.found, facts.inside, facts.differing)
         )
         if not differing.any() or int(inside.sum()) < _LEAST:
             return 0.0, 1.0, 1.0, 0.0

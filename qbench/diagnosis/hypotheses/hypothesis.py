@@ -209,7 +209,7 @@ def _operand(pair: ir.Node) -> Operand:
 
 # The levels of one unit beside those that it should have, and how much of the difference a mistake would explain.
 #
-# Everything is in steps above the zero point. An element differs where the patient has another level than the
+# Everything is in steps above the zero point. An element differs where the target has another level than the
 # arithmetic that the backend claims; where it claims none, another one than any rounding of real arithmetic, ties of
 # 2⁻¹⁰ both ways.
 
@@ -228,7 +228,7 @@ class UnitEvidence:
         captured: where they come from.
         machine: how the backend counts. claimed: whether it says so; else this is the yardstick, ``ideal``.
         feeds: levels in front.
-        found: the patient's. again: by the piece alone, None: it fails. healthy: what the machine makes of ``feeds``.
+        found: the target's. again: by the piece alone, None: it fails. healthy: what the machine makes of ``feeds``.
         real: the number in front of rounding.
         differing: where ``found`` is not as it should be. hard: of these, where no rounding of ``real`` gives it.
         low, high: between which ``real`` is clamped by a Relu, a Clip or the grid. lowest, highest: the levels there.
@@ -382,7 +382,7 @@ def _spread(places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     return places[np.linspace(0, len(places) - 1, max(count, 1)).astype(np.int64)]
 
 
-# What every family of mistakes can be asked: how well it explains a scene.
+# What every family of mistakes can be asked: how well it explains a facts.
 
 
 class Hypothesis(Protocol):
@@ -396,8 +396,8 @@ class Hypothesis(Protocol):
     def by_element(self) -> bool:
         """Whether it looks at each level by itself, so that a few of very many will do."""
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
-        """The mistake of this family that explains most of ``scene``; None: it has none that could be."""
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
+        """The mistake of this family that explains most of ``facts``; None: it has none that could be."""
 
 
 # The convolution or matrix product of a unit: its weights, bias and scales, and what one unit of its sums is in steps.
@@ -427,10 +427,10 @@ class Product:
     x_zero: int
 
     @classmethod
-    def of(cls, scene: UnitEvidence) -> "Product | None":
+    def of(cls, facts: UnitEvidence) -> "Product | None":
         """None where there is no product by constant weights, or an operator between it and the grid."""
-        inner = scene.interior
-        if inner is None or not scene.is_product or inner.node.outputs[0].name != inner.output:
+        inner = facts.interior
+        if inner is None or not facts.is_product or inner.node.outputs[0].name != inner.output:
             return None
         x, weight = inner.operand(0), inner.operand(1)
         if x is None or weight is None or x.grid is None or weight.grid is None or weight.levels is None:
@@ -438,16 +438,16 @@ class Product:
         if np.size(x.grid.scale) != 1 or weight.grid.block_size:
             return None
         scales = np.asarray(weight.grid.scale, np.float64).reshape(-1)
-        if scales.size not in (1, scene.found.shape[scene.axis]):
+        if scales.size not in (1, facts.found.shape[facts.axis]):
             return None
         bias = inner.constant(2)
         return cls(
             weight=weight.name,
-            values=scene.operands[weight.name],
+            values=facts.operands[weight.name],
             scales=scales,
             zero_point=np.asarray(weight.grid.zero_point, np.float64).reshape(-1),
-            unit=scene.along(float(x.grid.scale) * scales / inner.scale),
-            bias=None if bias is None else scene.along(bias.astype(np.float64) / inner.scale),
+            unit=facts.along(float(x.grid.scale) * scales / inner.scale),
+            bias=None if bias is None else facts.along(bias.astype(np.float64) / inner.scale),
             x=x.name,
             x_scale=float(x.grid.scale),
             x_zero=int(x.grid.zero_point),
@@ -537,14 +537,14 @@ def _weighted(value: ir.Value) -> Iterator[str]:
                 asked.update(fresh)
 
 
-# From what was captured to a scene: few enough samples, what the claimed machine makes of them, what differs.
+# From what was captured to a facts: few enough samples, what the claimed machine makes of them, what differs.
 
 OFTEN = 0.01
 """Share of levels that may be a step off real arithmetic where no arithmetic is claimed: machines round otherwise."""
 _REAL_TOLERANCE = 1e-4
 
 
-def scene_of(
+def evidence_of(
     captured: Captured, healthy: Arithmetic | None, original: ir.Model | None = None
 ) -> tuple[UnitEvidence, tuple[str, ...]]:
     """``captured`` in steps, and notes on what could not be done."""
@@ -576,7 +576,7 @@ def scene_of(
     if unit.grid is None:
         slack = float(np.max(width)) - 0.5  # a real result is compared without rounding
     interior = Interior.of(unit)
-    scene = UnitEvidence(
+    facts = UnitEvidence(
         captured=captured,
         machine=machine,
         claimed=levels is not None,
@@ -597,7 +597,7 @@ def scene_of(
         original=original,
         result_axis=axis_of_channels(found.ndim, interior, original, unit.stands_for),
     )
-    return scene, tuple(notes)
+    return facts, tuple(notes)
 
 
 def counted(captured: Captured, machine: Arithmetic, feeds: Mapping[str, npt.NDArray[Any]]) -> Floats | None:

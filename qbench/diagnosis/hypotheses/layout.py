@@ -30,43 +30,43 @@ class Paddings:
     name: str = "padding"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """With the input padded by hand, and the operator without pads."""
-        inner = scene.interior
+        inner = facts.interior
         if inner is None or inner.node.op_type not in _PADDED:
             return None
         pads = pads_of(inner.node)
         if pads is None or not any(pads):
             return None
-        return heaviest(self._tried(scene, inner, pads))
+        return heaviest(self._tried(facts, inner, pads))
 
-    def _tried(self, scene: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Iterator[Explanation | None]:
+    def _tried(self, facts: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Iterator[Explanation | None]:
         operand = inner.operand(0)
         if operand is None or operand.grid is None or np.size(operand.grid.scale) != 1:
             return
         step, zero = float(operand.grid.scale), int(operand.grid.zero_point)
         lowest, highest = (end - zero for end in (operand.grid.qtype.qmin, operand.grid.qtype.qmax))
         if inner.node.op_type == "AveragePool":
-            yield _divided(scene, inner)
+            yield _divided(facts, inner)
         if inner.node.op_type != "MaxPool":
-            response = _edged(scene, inner, pads, step) - _edged(scene, inner, pads, 0.0)
-            fitted = round(solved(scene, response))
+            response = _edged(facts, inner, pads, step) - _edged(facts, inner, pads, 0.0)
+            fitted = round(solved(facts, response))
             for value in dict.fromkeys((-zero, lowest, highest, fitted)):
                 if value:
                     words = f"padding with level {value + zero} in place of {zero}"
-                    real = scene.real + value * response
-                    yield scene.weigh_reals(Cause.PADDING, words, real, _FITTED if value == fitted != -zero else 1.0)
+                    real = facts.real + value * response
+                    yield facts.weigh_reals(Cause.PADDING, words, real, _FITTED if value == fitted != -zero else 1.0)
         else:
             for value in dict.fromkeys((0, -zero)):
                 words = f"padding with level {value + zero} in place of nothing"
-                yield scene.weigh_reals(Cause.PADDING, words, _edged(scene, inner, pads, value * step))
+                yield facts.weigh_reals(Cause.PADDING, words, _edged(facts, inner, pads, value * step))
         for mode, words in (
             ("edge", "the edge repeated"),
             ("reflect", "the edge mirrored"),
             ("wrap", "the other edge"),
         ):
-            yield scene.weigh_reals(Cause.PADDING, f"{words} as padding", _edged(scene, inner, pads, mode))
-        yield from _moved(scene, inner, pads)
+            yield facts.weigh_reals(Cause.PADDING, f"{words} as padding", _edged(facts, inner, pads, mode))
+        yield from _moved(facts, inner, pads)
 
 
 def pads_of(node: ir.Node) -> tuple[int, ...] | None:
@@ -80,7 +80,7 @@ def pads_of(node: ir.Node) -> tuple[int, ...] | None:
     return tuple(ints_attribute(node, "pads", (0,) * 2 * rank))
 
 
-def _moved(scene: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Iterator[Explanation | None]:
+def _moved(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Iterator[Explanation | None]:
     half = len(pads) // 2
     shifts = [*np.eye(half, dtype=int), *-np.eye(half, dtype=int), np.ones(half, int), -np.ones(half, int)]
     tried = {(*pads[half:], *pads[:half])}
@@ -89,23 +89,23 @@ def _moved(scene: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Itera
     for other in sorted(tried - {pads}):
         if min(other) >= 0:
             words = f"pads {list(other)} in place of {list(pads)}"
-            yield scene.weigh_reals(Cause.PADDING, words, _edged(scene, inner, other, 0.0))
+            yield facts.weigh_reals(Cause.PADDING, words, _edged(facts, inner, other, 0.0))
 
 
-def _divided(scene: UnitEvidence, inner: Interior) -> Explanation | None:
+def _divided(facts: UnitEvidence, inner: Interior) -> Explanation | None:
     """By the whole window where only what is there counts, or the reverse."""
     whole = int_attribute(inner.node, "count_include_pad", 0)
     words = "a mean divided by " + ("what lies inside the edge" if whole else "the full window at the edge")
     try:
-        real = inner.run(scene.operands, count_include_pad=1 - whole)
+        real = inner.run(facts.operands, count_include_pad=1 - whole)
     except QbenchError:
         return None
-    return scene.weigh_reals(Cause.PADDING, words, real)
+    return facts.weigh_reals(Cause.PADDING, words, real)
 
 
-def _edged(scene: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: float | str) -> Floats:
+def _edged(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: float | str) -> Floats:
     """The result with the input padded by hand; of what ``numpy.pad`` cannot do, what there is without an edge."""
-    x, half = scene.operands[inner.main[0]], len(pads) // 2
+    x, half = facts.operands[inner.main[0]], len(pads) // 2
     width = [(0, 0), (0, 0), *zip(pads[:half], pads[half:], strict=True)]
     at_edge = any(pad >= size for pad, size in zip(pads, (*x.shape[2:], *x.shape[2:]), strict=True))
     if isinstance(value, str):
@@ -113,10 +113,10 @@ def _edged(scene: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: f
     else:
         # An average without the edge counts what was padded by hand as it would the rest.
         padded = np.pad(x, width, constant_values=np.float32(value))
-    real = inner.run({**scene.operands, inner.main[0]: padded}, pads=[0] * len(pads))
+    real = inner.run({**facts.operands, inner.main[0]: padded}, pads=[0] * len(pads))
     if inner.node.op_type == "AveragePool" and not int_attribute(inner.node, "count_include_pad", 0):
         ones = np.pad(np.ones_like(x), width)
-        share = inner.run({**scene.operands, inner.main[0]: ones}, pads=[0] * len(pads)) * inner.scale
+        share = inner.run({**facts.operands, inner.main[0]: ones}, pads=[0] * len(pads)) * inner.scale
         real = np.where(share > 0, real / np.maximum(share, 1e-9), real)
     return real
 
@@ -138,16 +138,16 @@ class ResultOrders:
     name: str = "orders of the result"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of a result with at least two dimensions."""
-        return heaviest(self._tried(scene)) if scene.found.ndim > 1 else None
+        return heaviest(self._tried(facts)) if facts.found.ndim > 1 else None
 
-    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
-        for axis in range(scene.found.ndim):
-            yield _permuted(scene, axis)
-        for words, levels in orders(scene.healthy):
-            if levels.shape == scene.found.shape:
-                yield scene.weigh_levels(Cause.LAYOUT, f"the result {words}", levels)
+    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+        for axis in range(facts.found.ndim):
+            yield _permuted(facts, axis)
+        for words, levels in orders(facts.healthy):
+            if levels.shape == facts.found.shape:
+                yield facts.weigh_levels(Cause.LAYOUT, f"the result {words}", levels)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,49 +157,49 @@ class OperandOrders:
     name: str = "orders of operands"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """With every edit run in float."""
-        inner = scene.interior
-        return None if inner is None else heaviest(self._tried(scene, inner))
+        inner = facts.interior
+        return None if inner is None else heaviest(self._tried(facts, inner))
 
-    def _tried(self, scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
-        places = [place for place, name in enumerate(inner.main) if name in scene.operands]
+    def _tried(self, facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+        places = [place for place, name in enumerate(inner.main) if name in facts.operands]
         if inner.node.op_type in _BINARY and len(places) >= 2:
             first, second = (inner.main[place] for place in places[:2])
-            swapped = {**scene.operands, first: scene.operands[second], second: scene.operands[first]}
-            yield _run(scene, inner, swapped, "operands exchanged")
-        if scene.is_product or inner.node.op_type == "MatMul":
+            swapped = {**facts.operands, first: facts.operands[second], second: facts.operands[first]}
+            yield _run(facts, inner, swapped, "operands exchanged")
+        if facts.is_product or inner.node.op_type == "MatMul":
             for name in (inner.main[place] for place in places[:2]):
-                yield from _reordered(scene, inner, name)
+                yield from _reordered(facts, inner, name)
         if inner.node.op_type in _WITH_AXIS:
-            for axis in range(scene.found.ndim):
-                yield _run(scene, inner, scene.operands, f"axis {axis}", axis=axis)
+            for axis in range(facts.found.ndim):
+                yield _run(facts, inner, facts.operands, f"axis {axis}", axis=axis)
         if inner.node.op_type == "Conv":
-            yield from _spread(scene, inner)
+            yield from _spread(facts, inner)
         if inner.node.op_type == "Resize":
-            yield from _neighbours(scene, inner)
+            yield from _neighbours(facts, inner)
 
 
-def _reordered(scene: UnitEvidence, inner: Interior, name: str) -> Iterator[Explanation | None]:
+def _reordered(facts: UnitEvidence, inner: Interior, name: str) -> Iterator[Explanation | None]:
     """The operand ``name`` in other orders; of constant weights their integers as well."""
-    plain = scene.operands[name]
+    plain = facts.operands[name]
     constant = not inner.operands[name].feed
     word = "weights" if constant else "the input"
     for words, array in orders(plain, weights=constant):
         if array.shape == plain.shape:
-            yield _run(scene, inner, {**scene.operands, name: array}, f"{word} {words}")
+            yield _run(facts, inner, {**facts.operands, name: array}, f"{word} {words}")
     for words, array in _integers(inner, name):
-        yield _run(scene, inner, {**scene.operands, name: array}, words)
+        yield _run(facts, inner, {**facts.operands, name: array}, words)
 
 
-def _neighbours(scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+def _neighbours(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
     """The nearest pixel by every rule of coordinates."""
     if word_attribute(inner.node, "mode", "nearest") != "nearest":
         return
     for mode, nearest in product(_COORDINATES, _NEAREST):
         words = f"the nearest by '{mode}' and '{nearest}'"
         changed = {"coordinate_transformation_mode": mode, "nearest_mode": nearest}
-        yield _run(scene, inner, scene.operands, words, **changed)
+        yield _run(facts, inner, facts.operands, words, **changed)
 
 
 def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Floats]]:
@@ -245,9 +245,9 @@ def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
                 yield f"the weights' integers {words}", array
 
 
-def _permuted(scene: UnitEvidence, axis: int) -> Explanation | None:
+def _permuted(facts: UnitEvidence, axis: int) -> Explanation | None:
     """Slices of the found result that are other slices of the healthy one."""
-    found, healthy = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (scene.found, scene.healthy))
+    found, healthy = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (facts.found, facts.healthy))
     places: dict[bytes, int] = {}
     for index, row in enumerate(healthy):
         places.setdefault(np.ascontiguousarray(row).tobytes(), index)
@@ -260,14 +260,14 @@ def _permuted(scene: UnitEvidence, axis: int) -> Explanation | None:
         return None
     shown = ", ".join(f"{index} ← {order[index]}" for index in changed[:3]) + (" …" if len(changed) > 3 else "")
     words = f"{len(changed)} slices of axis {axis} in another order ({shown})"
-    return scene.weigh_levels(Cause.LAYOUT, words, np.take(scene.healthy, order, axis))
+    return facts.weigh_levels(Cause.LAYOUT, words, np.take(facts.healthy, order, axis))
 
 
-def _spread(scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+def _spread(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
     """Other dilations with the pads that keep the size."""
     pads, kernel = (
         pads_of(inner.node),
-        scene.operands[inner.main[1]].shape[2:] if inner.main[1] in scene.operands else (),
+        facts.operands[inner.main[1]].shape[2:] if inner.main[1] in facts.operands else (),
     )
     if pads is None or not kernel or len(pads) != 2 * len(kernel):
         return
@@ -282,24 +282,24 @@ def _spread(scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None
             moved = np.array(pads) + np.concatenate([before, more - before])
             if (moved >= 0).all():
                 attributes: Mapping[str, Attribute] = {"dilations": list(spread), "pads": moved.tolist()}
-                yield _run(scene, inner, scene.operands, f"dilation {other} in place of {list(own)}", **attributes)
+                yield _run(facts, inner, facts.operands, f"dilation {other} in place of {list(own)}", **attributes)
     group = int_attribute(inner.node, "group", 1)
-    if group > 1 and (swapped := _other_groups(scene, inner, group)) is not None:
-        yield _run(scene, inner, swapped, "the groups' filters in the opposite order")
+    if group > 1 and (swapped := _other_groups(facts, inner, group)) is not None:
+        yield _run(facts, inner, swapped, "the groups' filters in the opposite order")
 
 
-def _other_groups(scene: UnitEvidence, inner: Interior, group: int) -> dict[str, Floats] | None:
-    weight = scene.operands[inner.main[1]]
+def _other_groups(facts: UnitEvidence, inner: Interior, group: int) -> dict[str, Floats] | None:
+    weight = facts.operands[inner.main[1]]
     if weight.shape[0] % group:
         return None
-    return {**scene.operands, inner.main[1]: np.flip(weight.reshape(group, -1), 0).reshape(weight.shape)}
+    return {**facts.operands, inner.main[1]: np.flip(weight.reshape(group, -1), 0).reshape(weight.shape)}
 
 
 def _run(
-    scene: UnitEvidence, inner: Interior, operands: Mapping[str, Floats], words: str, **attributes: Attribute
+    facts: UnitEvidence, inner: Interior, operands: Mapping[str, Floats], words: str, **attributes: Attribute
 ) -> Explanation | None:
     try:
         real = inner.run(operands, **attributes)
     except QbenchError:  # shapes that the operator does not take
         return None
-    return scene.weigh_reals(Cause.LAYOUT, words, real)
+    return facts.weigh_reals(Cause.LAYOUT, words, real)

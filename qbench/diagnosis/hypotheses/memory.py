@@ -19,30 +19,30 @@ _LONG = 8
 
 @dataclass(frozen=True, slots=True)
 class Repeating:
-    """The patient's own run beside the piece alone."""
+    """The target's own run beside the piece alone."""
 
     name: str = "another answer to the same levels"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Only levels that differ from the healthy ones in one of the two runs count: engines fuse otherwise alone."""
-        again = scene.again
-        if again is None or again.shape != scene.found.shape:
+        again = facts.again
+        if again is None or again.shape != facts.found.shape:
             return None
-        alone_off = np.abs(again - scene.clipped(scene.real)) > 0.5 + scene.slack
-        if scene.claimed:
-            alone_off = again != scene.healthy
-        moved = (scene.found != again) & (scene.differing | alone_off)
+        alone_off = np.abs(again - facts.clipped(facts.real)) > 0.5 + facts.slack
+        if facts.claimed:
+            alone_off = again != facts.healthy
+        moved = (facts.found != again) & (facts.differing | alone_off)
         count = int(moved.sum())
         if not count:
             return None
-        weight = count / int((scene.differing | alone_off).sum())
+        weight = count / int((facts.differing | alone_off).sum())
         both = f"{count} levels are others in the graph than alone on the same levels in front"
         if (moved & alone_off).any():
             return Explanation(
                 cause=Cause.NONDETERMINISM, evidence=f"{both}, and alone not right either", weight=weight
             )
-        older = _older(scene, moved)
+        older = _older(facts, moved)
         if older:
             return Explanation(cause=Cause.NOT_WRITTEN, evidence=f"{both}, {older}; alone all are right", weight=weight)
         return Explanation(
@@ -50,10 +50,10 @@ class Repeating:
         )
 
 
-def _older(scene: UnitEvidence, moved: Mask) -> str:
+def _older(facts: UnitEvidence, moved: Mask) -> str:
     """Where what moved stands as a block, or is what belongs elsewhere, in words."""
-    for sample in range(scene.found.shape[0] if scene.found.ndim > 1 else 0):
-        here = moved & (scene.found == scene.healthy[sample])
+    for sample in range(facts.found.shape[0] if facts.found.ndim > 1 else 0):
+        here = moved & (facts.found == facts.healthy[sample])
         here[sample] = False
         if here.sum() > max(_LONG, 0.9 * moved.sum()):
             return f"and hold what belongs to sample {sample}"
@@ -87,32 +87,32 @@ class Unwritten:
     name: str = "elements that are not computed"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Where all that differs lies in few slices of one axis, at an end of it or next to each other."""
-        return heaviest(self._tried(scene)) if scene.found.ndim and scene.count else None
+        return heaviest(self._tried(facts)) if facts.found.ndim and facts.count else None
 
-    def _tried(self, scene: UnitEvidence) -> Iterator[Explanation | None]:
-        for axis in range(scene.found.ndim):
-            lines = np.flatnonzero(scene.differing.any(axis=tuple(a for a in range(scene.found.ndim) if a != axis)))
-            size = scene.found.shape[axis]
-            yield _block(scene, axis, lines)
+    def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
+        for axis in range(facts.found.ndim):
+            lines = np.flatnonzero(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != axis)))
+            size = facts.found.shape[axis]
+            yield _block(facts, axis, lines)
             contiguous = int(lines[-1] - lines[0]) + 1 == len(lines)
             if contiguous and len(lines) <= max(1, _FEW * size) and size > 1:
                 where = _where(lines, size)
-                region = np.zeros(scene.found.shape, bool)
+                region = np.zeros(facts.found.shape, bool)
                 region[(slice(None),) * axis + (lines,)] = True
-                yield _held(scene, region, f"{len(lines)} {where} of {size} slices of axis {axis}")
-        flat = np.flatnonzero(scene.differing)
+                yield _held(facts, region, f"{len(lines)} {where} of {size} slices of axis {axis}")
+        flat = np.flatnonzero(facts.differing)
         first = int(flat[0])
-        if scene.found.size - first <= _FEW * scene.found.size:
-            tail = np.arange(scene.found.size).reshape(scene.found.shape) >= first
-            yield _held(scene, tail, f"the last {scene.found.size - first} of {scene.found.size} elements")
-        rows = scene.found.reshape(scene.found.shape[0], -1)
+        if facts.found.size - first <= _FEW * facts.found.size:
+            tail = np.arange(facts.found.size).reshape(facts.found.shape) >= first
+            yield _held(facts, tail, f"the last {facts.found.size - first} of {facts.found.size} elements")
+        rows = facts.found.reshape(facts.found.shape[0], -1)
         if len(rows) > 1 and (rows == rows[0]).all():
-            levels = np.broadcast_to(scene.healthy[:1], scene.found.shape)
+            levels = np.broadcast_to(facts.healthy[:1], facts.found.shape)
             words = f"the first of {len(rows)} samples in place of all"
-            yield scene.weigh_levels(Cause.NOT_WRITTEN, words, levels)
-        yield _constants(scene)
+            yield facts.weigh_levels(Cause.NOT_WRITTEN, words, levels)
+        yield _constants(facts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +122,15 @@ class Unread:
     name: str = "inputs that are not read"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of the first operand, of products also its last summed slices."""
-        inner = scene.interior
-        if inner is None or not inner.main or inner.main[0] not in scene.operands:
+        inner = facts.interior
+        if inner is None or not inner.main or inner.main[0] not in facts.operands:
             return None
-        return heaviest(self._tried(scene, inner))
+        return heaviest(self._tried(facts, inner))
 
-    def _tried(self, scene: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
-        x, most = scene.operands[inner.main[0]], 10 if scene.found.size <= 2 * MOST else 1
+    def _tried(self, facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
+        x, most = facts.operands[inner.main[0]], 10 if facts.found.size <= 2 * MOST else 1
         for axis in range(1, x.ndim):
             size = x.shape[axis]
             for left_out in dict.fromkeys((1, 2, 3, 4, 8, 16, size % 4, size % 8, size % 16, size % 32)[:most]):
@@ -140,16 +140,16 @@ class Unread:
                     silent = x.copy()
                     silent[(slice(None),) * axis + (part,)] = 0
                     try:
-                        real = inner.run({**scene.operands, inner.main[0]: silent})
+                        real = inner.run({**facts.operands, inner.main[0]: silent})
                     except QbenchError:
                         return
                     said = f"the {words} {left_out} of {size} slices of the input's axis {axis} not read"
-                    yield scene.weigh_reals(Cause.NOT_WRITTEN, said, real)
+                    yield facts.weigh_reals(Cause.NOT_WRITTEN, said, real)
 
 
-def _block(scene: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Explanation | None:
+def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Explanation | None:
     """One value throughout, from the first slice that differs to the last: slices may be right there by chance."""
-    rows = np.moveaxis(scene.found, axis, 0).reshape(scene.found.shape[axis], -1)
+    rows = np.moveaxis(facts.found, axis, 0).reshape(facts.found.shape[axis], -1)
     value = rows[lines[0], 0]
     same = (rows == value).all(axis=1)
     first, last = int(lines[0]), int(lines[-1])
@@ -159,42 +159,42 @@ def _block(scene: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Expl
         first -= 1
     while last + 1 < len(same) and same[last + 1]:
         last += 1
-    region = np.zeros(scene.found.shape, bool)
+    region = np.zeros(facts.found.shape, bool)
     region[(slice(None),) * axis + (slice(first, last + 1),)] = True
     where = _where(np.arange(first, last + 1), len(rows))
     words = f"{last + 1 - first} {where} of {len(rows)} slices of axis {axis} holding {value:g} steps throughout"
-    return scene.weigh_levels(Cause.NOT_WRITTEN, words, np.where(region, value, scene.healthy))
+    return facts.weigh_levels(Cause.NOT_WRITTEN, words, np.where(region, value, facts.healthy))
 
 
-def _held(scene: UnitEvidence, region: Mask, words: str) -> Explanation | None:
+def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
     """What stands in ``region``: one value, what belongs to a neighbour, or something unknown."""
-    inside = scene.found[region]
+    inside = facts.found[region]
     value = float(np.median(inside))
-    constant = np.where(region, value, scene.healthy)
-    found = scene.weigh_levels(Cause.NOT_WRITTEN, f"{words} holding {value:g} steps throughout", constant)
+    constant = np.where(region, value, facts.healthy)
+    found = facts.weigh_levels(Cause.NOT_WRITTEN, f"{words} holding {value:g} steps throughout", constant)
     if found is not None and found.weight > _UNKNOWN and (inside == value).mean() > 0.9:
         return found
-    for axis in range(scene.found.ndim):
+    for axis in range(facts.found.ndim):
         for by in (1, -1, 2, -2):
-            other = np.where(region, np.roll(scene.healthy, by, axis), scene.healthy)
-            copied = scene.weigh_levels(
+            other = np.where(region, np.roll(facts.healthy, by, axis), facts.healthy)
+            copied = facts.weigh_levels(
                 Cause.NOT_WRITTEN, f"{words} holding what belongs {abs(by)} slices away along axis {axis}", other
             )
             if copied is not None and copied.weight > _UNKNOWN:
                 return copied
-    share = float(scene.differing[region].mean())
-    evidence = f"all {scene.count} levels that differ lie in {words}, {share:.0%} of what is there"
+    share = float(facts.differing[region].mean())
+    evidence = f"all {facts.count} levels that differ lie in {words}, {share:.0%} of what is there"
     return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * min(1.0, share * 1.25))
 
 
-def _constants(scene: UnitEvidence) -> Explanation | None:
+def _constants(facts: UnitEvidence) -> Explanation | None:
     """One value wherever something differs, at scattered places."""
-    values, counts = np.unique(scene.found[scene.differing], return_counts=True)
+    values, counts = np.unique(facts.found[facts.differing], return_counts=True)
     value = float(values[counts.argmax()])
-    if counts.max() < 8 or counts.max() < 0.95 * scene.count or value in (scene.lowest, scene.highest):
+    if counts.max() < 8 or counts.max() < 0.95 * facts.count or value in (facts.lowest, facts.highest):
         return None
-    share = float(counts.max()) / scene.count
-    evidence = f"{int(counts.max())} of {scene.count} levels that differ hold {value:g} steps"
+    share = float(counts.max()) / facts.count
+    evidence = f"{int(counts.max())} of {facts.count} levels that differ hold {value:g} steps"
     return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=_UNKNOWN * share)
 
 

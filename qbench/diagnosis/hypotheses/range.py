@@ -36,9 +36,9 @@ class Cost:
     bits: int
 
     @classmethod
-    def of(cls, scene: UnitEvidence) -> "Cost | None":
+    def of(cls, facts: UnitEvidence) -> "Cost | None":
         """None where there is no grid or nothing to compare."""
-        captured = scene.captured
+        captured = facts.captured
         grid = captured.unit.grid
         levels = captured.found if captured.isolated is None else captured.isolated
         if grid is None or levels.shape != captured.expected.shape or not levels.size:
@@ -46,7 +46,7 @@ class Cost:
         x = captured.expected.astype(np.float64) / float(grid.scale)
         kept = np.where(np.isfinite(x), x, 0.0)
         y = np.where(np.isfinite(x), levels.astype(np.float64) - captured.unit.zero_point, 0.0)
-        return cls(x=kept, y=y, low=scene.lowest, high=scene.highest, axis=scene.axis, bits=grid.qtype.bits)
+        return cls(x=kept, y=y, low=facts.lowest, high=facts.highest, axis=facts.axis, bits=grid.qtype.bits)
 
     @property
     def error(self) -> float:
@@ -110,9 +110,9 @@ class GridCosts:
     name: str = "costs of the grid"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Only where the cost is high."""
-        cost = Cost.of(scene)
+        cost = Cost.of(facts)
         return None if cost is None or not cost.is_high else heaviest(self._tried(cost))
 
     def _tried(self, cost: Cost) -> Iterator[Explanation | None]:
@@ -154,10 +154,10 @@ class WeightCosts:
     name: str = "costs of the weights' grid"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Where weights with one scale have rows of unlike ranges, or a few large ones; its share of E by a run."""
-        cost, inner = Cost.of(scene), scene.interior
-        if cost is None or inner is None or not cost.is_high or not scene.is_product:
+        cost, inner = Cost.of(facts), facts.interior
+        if cost is None or inner is None or not cost.is_high or not facts.is_product:
             return None
         operand, weight = inner.operand(1), inner.constant(1)
         if operand is None or operand.grid is None or weight is None or not weight.size:
@@ -167,7 +167,7 @@ class WeightCosts:
             axis = weight.ndim - 1
         rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).astype(np.float64)
         step = float(np.max(operand.grid.scale))
-        share = self._share(scene, cost, step)
+        share = self._share(facts, cost, step)
         _, apart = _apart(rows.max(axis=1))
         if np.size(operand.grid.scale) == 1 and apart >= _APART:
             evidence = (
@@ -189,11 +189,11 @@ class WeightCosts:
             return Explanation(cause=Cause.GRID, evidence=evidence, weight=share)
         return None
 
-    def _share(self, scene: UnitEvidence, cost: Cost, step: float) -> float:
+    def _share(self, facts: UnitEvidence, cost: Cost, step: float) -> float:
         """Of E, what rounded weights cost: by what evenly spread errors of half a step would move the result."""
-        inner = scene.interior
+        inner = facts.interior
         assert inner is not None
-        values = inner.values(scene.captured.fed)
+        values = inner.values(facts.captured.fed)
         name = inner.main[1]
         noise = np.random.default_rng(0).uniform(-0.5, 0.5, values[name].shape) * step
         moved = inner.run({**values, name: values[name] + noise.astype(np.float32)}) - inner.run(values)
@@ -201,9 +201,9 @@ class WeightCosts:
         return min(1.0, float((moved.reshape(cost.x.shape)[within] ** 2).sum()) / cost.error)
 
 
-def coarse(scene: UnitEvidence) -> Explanation | None:
+def coarse(facts: UnitEvidence) -> Explanation | None:
     """What is left when nothing else is wrong with the grid."""
-    cost = Cost.of(scene)
+    cost = Cost.of(facts)
     if cost is None or not cost.is_high:
         return None
     evidence = (

@@ -24,12 +24,12 @@ class Scales:
     name: str = "scales"
     by_element: bool = True
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of a product with constant weights."""
-        product = Product.of(scene)
-        return None if product is None else heaviest(self._tried(scene, product))
+        product = Product.of(facts)
+        return None if product is None else heaviest(self._tried(facts, product))
 
-    def _tried(self, scene: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
+    def _tried(self, facts: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
         scales = product.scales
         if scales.size > 1:
             for words, other in {
@@ -41,26 +41,26 @@ class Scales:
                 "the mean scale in all channels": np.full_like(scales, scales.mean()),
                 "the scales in the opposite order": scales[::-1],
             }.items():
-                yield from self._scaled(scene, product, scene.along(other / scales), words)
+                yield from self._scaled(facts, product, facts.along(other / scales), words)
         for words, held in _stored(scales):
-            yield from self._scaled(scene, product, scene.along(held / scales), words)
-        factor = ratio(scene, scene.real)
+            yield from self._scaled(facts, product, facts.along(held / scales), words)
+        factor = ratio(facts, facts.real)
         yield from self._scaled(
-            scene, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one", fitted=True
+            facts, product, np.asarray(factor), f"a multiplier {factor:.4g} times the right one", fitted=True
         )
-        yield from multipliers(scene, product)
+        yield from multipliers(facts, product)
 
     def _scaled(
-        self, scene: UnitEvidence, product: Product, by: Floats, words: str, *, fitted: bool = False
+        self, facts: UnitEvidence, product: Product, by: Floats, words: str, *, fitted: bool = False
     ) -> Iterator[Explanation | None]:
         """Sums with their bias, or without where that is a real number."""
         if np.allclose(by, 1, rtol=1e-6, atol=0):
             return
         share = _FITTED if fitted else 1.0
-        yield scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * by, share)
+        yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * by, share)
         if product.bias is not None:
-            beside = (scene.real - product.bias) * by + product.bias
-            yield scene.weigh_reals(Cause.WRONG_SCALE, f"{words} (not of the bias)", beside, share * _FITTED)
+            beside = (facts.real - product.bias) * by + product.bias
+            yield facts.weigh_reals(Cause.WRONG_SCALE, f"{words} (not of the bias)", beside, share * _FITTED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,41 +70,41 @@ class OperandScales:
     name: str = "scales of operands"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Each operand's part of the result is what it gives when the others are 0."""
-        inner = scene.interior
-        if inner is None or scene.is_product:
+        inner = facts.interior
+        if inner is None or facts.is_product:
             return None
         feeds = [name for name, one in inner.operands.items() if one.feed and one.grid is not None]
         if not feeds or inner.node.op_type not in _LINEAR | _LINEAR_TOO or len(feeds) > 8:
             return None
         if inner.node.op_type == "Mul":
-            return heaviest((_whole(scene), *self._on_other_grids(scene, feeds)))
-        silent = {name: scene.operands[name] * 0 for name in feeds}
-        parts = [inner.run({**scene.operands, **silent, name: scene.operands[name]}) for name in feeds]
-        return heaviest((*self._tried(scene, feeds, parts), *self._on_other_grids(scene, feeds)))
+            return heaviest((_whole(facts), *self._on_other_grids(facts, feeds)))
+        silent = {name: facts.operands[name] * 0 for name in feeds}
+        parts = [inner.run({**facts.operands, **silent, name: facts.operands[name]}) for name in feeds]
+        return heaviest((*self._tried(facts, feeds, parts), *self._on_other_grids(facts, feeds)))
 
-    def _on_other_grids(self, scene: UnitEvidence, feeds: list[str]) -> Iterator[Explanation | None]:
+    def _on_other_grids(self, facts: UnitEvidence, feeds: list[str]) -> Iterator[Explanation | None]:
         """Levels of one operand, or of all, read on the grid of another."""
-        inner = scene.interior
+        inner = facts.interior
         assert inner is not None
         for of in feeds:
             grid = inner.operands[of].grid
             assert grid is not None
             others = {
-                name: dequantize(scene.feeds[inner.operands[name].feed], grid)
+                name: dequantize(facts.feeds[inner.operands[name].feed], grid)
                 for name in feeds
                 if not _same(grid, inner.operands[name].grid)
             }
             for name, array in others.items():
-                real = inner.run({**scene.operands, name: array})
-                yield scene.weigh_reals(Cause.WRONG_SCALE, f"'{name}' read on the grid of '{of}'", real)
+                real = inner.run({**facts.operands, name: array})
+                yield facts.weigh_reals(Cause.WRONG_SCALE, f"'{name}' read on the grid of '{of}'", real)
             if len(others) > 1:
-                real = inner.run({**scene.operands, **others})
-                yield scene.weigh_reals(Cause.WRONG_SCALE, f"all operands read on the grid of '{of}'", real)
+                real = inner.run({**facts.operands, **others})
+                yield facts.weigh_reals(Cause.WRONG_SCALE, f"all operands read on the grid of '{of}'", real)
 
-    def _tried(self, scene: UnitEvidence, feeds: list[str], parts: Sequence[Floats]) -> Iterator[Explanation | None]:
-        inner = scene.interior
+    def _tried(self, facts: UnitEvidence, feeds: list[str], parts: Sequence[Floats]) -> Iterator[Explanation | None]:
+        inner = facts.interior
         assert inner is not None
         for name, part in zip(feeds, parts, strict=True):
             grid = inner.operands[name].grid
@@ -112,23 +112,23 @@ class OperandScales:
             raw = inner.scale / float(grid.scale)
             if abs(raw - 1) > 1e-6:
                 words = f"'{name}' taken over without being brought to the scale of the result"
-                yield scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real + (raw - 1) * part)
-                zero, own = int(grid.zero_point), scene.captured.unit.zero_point
+                yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (raw - 1) * part)
+                zero, own = int(grid.zero_point), facts.captured.unit.zero_point
                 mask = part != 0
-                taken = scene.real + np.where(mask, (raw - 1) * part + zero - own, 0)
-                yield scene.weigh_reals(Cause.WRONG_SCALE, f"levels of {words}", taken)
-        inside = scene.inside
+                taken = facts.real + np.where(mask, (raw - 1) * part + zero - own, 0)
+                yield facts.weigh_reals(Cause.WRONG_SCALE, f"levels of {words}", taken)
+        inside = facts.inside
         if int(inside.sum()) <= 2 * len(parts):
             return
         system = np.stack([part[inside] for part in parts], axis=1)
-        factors, *_ = np.linalg.lstsq(system, scene.found[inside], rcond=None)
+        factors, *_ = np.linalg.lstsq(system, facts.found[inside], rcond=None)
         for name, part, factor in zip(feeds, parts, factors, strict=True):
             if abs(factor - 1) > 1e-3:
                 words = f"'{name}' counted {factor:.4g} times"
-                yield scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real + (factor - 1) * part, _FITTED)
-        every = scene.real + sum((factor - 1) * part for factor, part in zip(factors, parts, strict=True))
+                yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (factor - 1) * part, _FITTED)
+        every = facts.real + sum((factor - 1) * part for factor, part in zip(factors, parts, strict=True))
         words = f"operands counted {', '.join(f'{factor:.4g}' for factor in factors)} times"
-        yield scene.weigh_reals(Cause.WRONG_SCALE, words, every, _FITTED**2)
+        yield facts.weigh_reals(Cause.WRONG_SCALE, words, every, _FITTED**2)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,13 +138,13 @@ class StoredScales:
     name: str = "scales in a shorter type"
     by_element: bool = False
 
-    def explain(self, scene: UnitEvidence) -> Explanation | None:
+    def explain(self, facts: UnitEvidence) -> Explanation | None:
         """Of a product, where the backend says by which arithmetic it counts."""
-        product = Product.of(scene) if scene.claimed else None
-        return None if product is None else heaviest(self._tried(scene, product))
+        product = Product.of(facts) if facts.claimed else None
+        return None if product is None else heaviest(self._tried(facts, product))
 
-    def _tried(self, scene: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
-        unit = scene.captured.unit
+    def _tried(self, facts: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
+        unit = facts.captured.unit
         for words, held in _stored(product.scales):
             if np.array_equal(held, product.scales):
                 continue
@@ -158,9 +158,9 @@ class StoredScales:
             tensor = ir.tensor(held.reshape(array.shape).astype(np.float32), name=name)
             model.graph.initializers[name] = value = ir.Value(name=name, const_value=tensor)
             pair.replace_input_with(1, value)
-            levels = counted(replace(scene.captured, unit=replace(unit, graph=model)), scene.machine, scene.feeds)
+            levels = counted(replace(facts.captured, unit=replace(unit, graph=model)), facts.machine, facts.feeds)
             if levels is not None:
-                yield scene.weigh_levels(Cause.WRONG_SCALE, words, levels)
+                yield facts.weigh_levels(Cause.WRONG_SCALE, words, levels)
 
 
 def _same(one: QParams, other: QParams | None) -> bool:
@@ -180,16 +180,16 @@ def _kept_bits(scales: Floats, bits: int) -> Floats:
     return np.asarray(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits))
 
 
-def ratio(scene: UnitEvidence, real: Floats) -> float:
+def ratio(facts: UnitEvidence, real: Floats) -> float:
     """The factor of ``real`` that fits what was found, where nothing is clamped."""
-    inside = scene.inside & (np.abs(real) > 1)
+    inside = facts.inside & (np.abs(real) > 1)
     energy = float((real[inside] ** 2).sum())
-    return float((scene.found * real)[inside].sum()) / energy if energy else 1.0
+    return float((facts.found * real)[inside].sum()) / energy if energy else 1.0
 
 
-def _whole(scene: UnitEvidence) -> Explanation | None:
-    factor = ratio(scene, scene.real)
+def _whole(facts: UnitEvidence) -> Explanation | None:
+    factor = ratio(facts, facts.real)
     if abs(factor - 1) < 1e-3:
         return None
     words = f"a multiplier {factor:.4g} times the right one"
-    return scene.weigh_reals(Cause.WRONG_SCALE, words, scene.real * factor, _FITTED)
+    return facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * factor, _FITTED)

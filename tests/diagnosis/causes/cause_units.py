@@ -9,7 +9,7 @@ import pytest
 
 from qbench.backends import IntegerBackend, get_backend
 from qbench.diagnosis.hypotheses import name_cause
-from qbench.diagnosis.hypotheses.hypothesis import scene_of
+from qbench.diagnosis.hypotheses.hypothesis import evidence_of
 from qbench.diagnosis.units import Captured, QuantizedUnit, quantized_units
 from qbench.judging import Errors, NodeErrors
 from qbench.numerics import get_arithmetic
@@ -44,7 +44,7 @@ class Made:
         return self.unit.rounded(steps).astype(self.unit.grid.qtype.storage_dtype)
 
     def captured(self, found=None, again=None, **changed):
-        """The unit with ``found`` in the patient's run; alone it gives ``again``, or the same."""
+        """The unit with ``found`` in the target's run; alone it gives ``again``, or the same."""
         healthy = self.levels()
         found = healthy if found is None else np.asarray(found).astype(healthy.dtype)
         none = Errors(sqnr_db=0.0, relative=0.0)
@@ -73,10 +73,10 @@ class Made:
         assert not named.notes, named.notes
         return named
 
-    def scene(self, found=None, machine=MACHINE):
-        """The scene that hypotheses see; its sessions are the test's to close."""
-        scene, _ = scene_of(self.captured(found), machine)
-        return scene, nullcontext() if scene.interior is None else closing(scene.interior)
+    def facts(self, found=None, machine=MACHINE):
+        """The facts that hypotheses see; its sessions are the test's to close."""
+        facts, _ = evidence_of(self.captured(found), machine)
+        return facts, nullcontext() if facts.interior is None else closing(facts.interior)
 
 
 def grid_over(values, *, zero=None, levels="uint8", share=1.0):

@@ -229,7 +229,7 @@ class Broken:
     name = "a broken one"
     by_element = False
 
-    def explain(self, scene):
+    def explain(self, facts):
         raise ZeroDivisionError("by nothing")
 
 
@@ -292,7 +292,7 @@ def test_channels_of_three_axes_are_the_last_where_no_convolution_is_near():
     isolated[..., [c for c in range(8) if c != 3]] = one.unit.zero_point
     named = one.cause(isolated=isolated)
     assert named.cause is Cause.CHANNELS_DIFFER
-    assert conv().scene()[0].axis == 1
+    assert conv().facts()[0].axis == 1
 
 
 def test_the_axis_is_that_of_the_nearest_weights():

@@ -175,7 +175,7 @@ def test_a_piece_that_nobody_foresaw_is_a_note_and_no_crash(monkeypatch):
     def broken(*_):
         raise KeyError("levels that nobody has")
 
-    monkeypatch.setattr(naming, "scene_of", broken)
+    monkeypatch.setattr(naming, "evidence_of", broken)
     named = name_cause(gemm().captured(), None)
     assert named.cause is None
     assert named.notes == ("its cause could not be looked for: KeyError: 'levels that nobody has'",)

@@ -1,4 +1,4 @@
-"""A small network under a schema, as a patient, and engines that break; importable by a child process."""
+"""A small network under a schema, as a target, and engines that break; importable by a child process."""
 
 import functools
 import os
@@ -55,7 +55,7 @@ def quantized(schema: str = "w8a8_asym_pc") -> tuple[ir.Model, ir.Model]:
     return model, quantize_model(model, plan)
 
 
-def patient(backend: Any, schema: str = "w8a8_asym_pc", **more: Any) -> Target:
+def target(backend: Any, schema: str = "w8a8_asym_pc", **more: Any) -> Target:
     """The network on ``backend``, a name or a value."""
     engine = get_backend(backend) if isinstance(backend, str) else backend
     original, written = quantized(schema)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from engine_graphs import SIGMOID, Broken, batches, machine, patient
+from engine_graphs import SIGMOID, Broken, batches, machine, target
 
 from qbench.backends import get_backend
 from qbench.diagnosis.engine.client import EngineCrashError, contained
@@ -26,7 +26,7 @@ def precise():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["ort-cpu", "ort-cpu-qoperator"])
 def test_the_machine_that_an_engine_claims_to_be_answers_as_it_does(name):
-    examined = patient(name)
+    examined = target(name)
     matched = match_outputs(examined, batches())
     assert matched.is_exact
     assert (matched.samples, matched.found.elements) == (8, 40)
@@ -39,18 +39,18 @@ def test_the_machine_that_an_engine_claims_to_be_answers_as_it_does(name):
 
 @on_x64
 def test_in_precise_mode_it_is_one_machine_on_every_processor_with_avx2(precise):
-    assert match_outputs(patient(precise), batches()).is_exact
-    assert engine_partings(patient(precise), batches()) == ()
+    assert match_outputs(target(precise), batches()).is_exact
+    assert engine_partings(target(precise), batches()) == ()
 
 
 def test_what_is_watched_itself_needs_no_match():
-    matched = match_outputs(patient("integer-gemmlowp"), [])
+    matched = match_outputs(target("integer-gemmlowp"), [])
     assert matched.is_exact
     assert matched.sentence == "'integer-gemmlowp' is watched itself: taps change nothing there"
 
 
 def test_another_machine_is_matched_within_a_bound_that_is_said():
-    matched = match_outputs(patient("ort-cpu-precise", watched=machine("gemmlowp")), batches())
+    matched = match_outputs(target("ort-cpu-precise", watched=machine("gemmlowp")), batches())
     assert not matched.is_exact
     assert 0 < matched.found.relative < 0.05
     assert matched.sentence.startswith(
@@ -60,7 +60,7 @@ def test_another_machine_is_matched_within_a_bound_that_is_said():
 
 
 def test_a_wrong_claim_parts_at_the_units_that_round_otherwise_and_at_no_other(precise):
-    partings = engine_partings(patient(precise, claims=machine("gemmlowp")), batches())
+    partings = engine_partings(target(precise, claims=machine("gemmlowp")), batches())
     assert [one.node for one in partings] == ["wide", "deep", "pool"]
     first = partings[0]
     assert (first.cause, first.repeats, first.largest) == (Cause.WRONG_KERNEL, True, 1.0)
@@ -74,13 +74,13 @@ def test_a_unit_is_fed_by_the_machine_so_that_a_fault_in_front_is_no_fault_of_it
         return run if node.name != "wide" else lambda inputs: tuple(one // 2 for one in run(inputs))
 
     faulty = replace(machine("gemmlowp"), around=doubled)
-    partings = engine_partings(patient(faulty), batches())
+    partings = engine_partings(target(faulty), batches())
     assert [one.node for one in partings] == ["wide"]
     assert partings[0].largest > 1
 
 
 def test_one_batch_is_as_good_as_several(precise):
-    (first, *_) = engine_partings(patient(precise, claims=machine("gemmlowp")), batches()[0])
+    (first, *_) = engine_partings(target(precise, claims=machine("gemmlowp")), batches()[0])
     assert first.elements == 4 * 6 * 8 * 8
 
 
@@ -90,7 +90,7 @@ def test_one_batch_is_as_good_as_several(precise):
     [("abort", "a process that ended with signal SIGABRT"), ("raise", "ArithmeticError: no such window")],
 )
 def test_an_engine_that_fails_on_a_unit_is_a_finding_and_the_others_are_replayed(how, words):
-    partings = engine_partings(patient(Broken("Conv", how), claims=machine("ort-x64")), batches())
+    partings = engine_partings(target(Broken("Conv", how), claims=machine("ort-x64")), batches())
     assert [(one.node, one.cause) for one in partings] == [("wide", Cause.CRASH), ("deep", Cause.CRASH)]
     for one in partings:
         assert words in one.crash
@@ -100,14 +100,14 @@ def test_an_engine_that_fails_on_a_unit_is_a_finding_and_the_others_are_replayed
 
 @pytest.mark.slow
 def test_an_engine_that_answers_otherwise_the_second_time_is_told_as_that():
-    (parting,) = engine_partings(patient(Broken("GlobalAveragePool", "drift"), claims=machine("ort-x64")), batches())
+    (parting,) = engine_partings(target(Broken("GlobalAveragePool", "drift"), claims=machine("ort-x64")), batches())
     assert (parting.node, parting.cause) == ("pool", Cause.NONDETERMINISM)
     assert parting.sentence == "two runs of the same input differ"
 
 
 def test_a_backend_of_unknown_arithmetic_needs_a_machine():
     with pytest.raises(InputError, match="arithmetic is not known here"):
-        engine_partings(patient(Broken("Conv", "raise")), batches())
+        engine_partings(target(Broken("Conv", "raise")), batches())
 
 
 def test_an_engine_that_ends_its_process_does_not_end_ours():
@@ -125,7 +125,7 @@ def test_an_engine_that_ends_its_process_does_not_end_ours():
 
 
 def test_errors_of_a_backend_come_back_as_they_are(precise):
-    with precise.prepare(patient("ort-cpu").quantized) as executor:
+    with precise.prepare(target("ort-cpu").quantized) as executor:
         with pytest.raises(InputError, match="x"):
             executor.run({"x": np.zeros((1, 2), np.float32)})
         assert executor.run(batches()[0])["y"].shape == (4, 5)

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import onnx
 import pytest
-from engine_graphs import Broken, batches, machine, patient
+from engine_graphs import Broken, batches, machine, target
 from hypothesis import given
 from hypothesis import strategies as st
 from onnx import numpy_helper
@@ -45,7 +45,7 @@ def test_a_spent_search_gives_the_smallest_seen():
 @pytest.fixture(scope="module")
 def partings():
     """Machines beside each other, which needs no other process: half to even beside twice half up."""
-    return engine_partings(patient(machine("ort-x64"), claims=machine("gemmlowp")), batches())
+    return engine_partings(target(machine("ort-x64"), claims=machine("gemmlowp")), batches())
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
@@ -114,7 +114,7 @@ def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_pat
     from qbench.diagnosis.engine.client import contained
 
     engine = contained(Broken("Conv", "raise"))
-    first = engine_partings(patient(engine, claims=machine("ort-x64")), batches())[0]
+    first = engine_partings(target(engine, claims=machine("ort-x64")), batches())[0]
     case = smallest_case(first, engine, machine("ort-x64"))
     assert (case.cause, case.found, case.changed) == (Cause.CRASH, None, 0)
     folder = save_test_case(case, tmp_path)

@@ -9,10 +9,10 @@ from unittest.mock import Mock, patch
 
 import numpy as np
 import pytest
-from engine_graphs import Broken, batches, machine, patient
+from engine_graphs import Broken, batches, machine, target
 
 from qbench.backends import get_backend
-from qbench.diagnosis.engine.client import Alone, EngineCrashError, contained, workshop
+from qbench.diagnosis.engine.client import Alone, EngineCrashError, contained, engine_worker
 from qbench.diagnosis.examine import Examination
 from qbench.diagnosis.rank import AnomalyKind, rank_nodes
 from qbench.diagnosis.units import quantized_units
@@ -21,7 +21,7 @@ from qbench.diagnosis.units import quantized_units
 @pytest.fixture(scope="module")
 def levels():
     """What stands in front of every unit of the network."""
-    examined = patient(machine("ort-x64"))
+    examined = target(machine("ort-x64"))
     names = [unit.value for unit in quantized_units(examined.quantized)]
     with examined.watched.prepare(examined.quantized, taps=names) as executor:
         feeds = batches(count=1)[0]
@@ -29,7 +29,7 @@ def levels():
 
 
 def alone(node, backend, **more):
-    unit = next(unit for unit in quantized_units(patient(machine("ort-x64")).quantized) if unit.node == node)
+    unit = next(unit for unit in quantized_units(target(machine("ort-x64")).quantized) if unit.node == node)
     return Alone(unit, backend, **more)
 
 
@@ -54,19 +54,19 @@ def sound(one, levels):
 def test_a_unit_that_ends_its_engine_is_told_and_not_run_again_and_others_go_on(levels, how, words):
     first = alone("pool", Broken("none", ""))
     before = run(first, levels)
-    life = workshop().life
+    life = engine_worker().life
     patience = iter((math.inf, 0.5 if how == "hang" else math.inf))  # for preparing it, and for running it
     sick = alone("wide", Broken("Conv", how), patience=patience.__next__)
     assert run(sick, levels) is None
     assert sick.crash.startswith(words)
     assert run(sick, levels) is None
-    assert workshop().life == life + 1
+    assert engine_worker().life == life + 1
     assert np.array_equal(run(first, levels), before)  # its session was made anew
     first.close()
 
 
 def test_a_worker_is_kept_for_the_next_who_asks(levels, monkeypatch):
-    workshop().close()
+    engine_worker().close()
     started = Mock(wraps=subprocess.Popen)
     monkeypatch.setattr(subprocess, "Popen", started)
     run(alone("pool", Broken("none", "")), levels)
@@ -76,7 +76,7 @@ def test_a_worker_is_kept_for_the_next_who_asks(levels, monkeypatch):
 
 def test_an_interrupt_while_a_worker_starts_shifts_no_answers(levels):
     one = alone("pool", Broken("none", ""))
-    workshop().close()
+    engine_worker().close()
     with (
         patch("qbench.backends.venv.client.select.select", side_effect=KeyboardInterrupt),
         pytest.raises(KeyboardInterrupt),
@@ -101,7 +101,7 @@ def test_where_no_worker_starts_any_more_sessions_go_on_here(levels, monkeypatch
     sessions = [alone("pool", Broken("none", "")) for _ in range(2)]
     for one in sessions:
         run(one, levels)
-    workshop().close()
+    engine_worker().close()
     monkeypatch.setattr(sys, "executable", str(tmp_path / "no_such_program"))
     assert np.array_equal(run(sessions[0], levels), sound(sessions[0], levels))
     silent = tmp_path / "silent"
@@ -112,9 +112,9 @@ def test_where_no_worker_starts_any_more_sessions_go_on_here(levels, monkeypatch
 
 
 def test_modules_that_are_found_elsewhere_are_another_worker_s(monkeypatch, tmp_path):
-    room = workshop()
+    room = engine_worker()
     monkeypatch.syspath_prepend(tmp_path)
-    assert workshop() is not room
+    assert engine_worker() is not room
 
 
 def test_a_backend_whose_module_is_not_found_over_there_runs_here(levels, monkeypatch):
@@ -142,7 +142,7 @@ def test_a_session_that_was_closed_leaves_the_others(levels):
     ],
 )
 def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examined(how, words):
-    sick = patient(Broken("GlobalAveragePool", how), watched=machine("ort-x64"))
+    sick = target(Broken("GlobalAveragePool", how), watched=machine("ort-x64"))
     with Examination(sick, patience=lambda: 8.0 if how == "hang" else math.inf) as examination:
         examination.run(batches(count=1)[0])
         found = examination.examined()
@@ -154,7 +154,7 @@ def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examine
 
 def test_what_a_worker_that_is_gone_had_kept_is_let_go_without_a_word(levels):
     executor = contained(Broken("none", "")).prepare(alone("pool", None).unit.graph)
-    workshop().close()
+    engine_worker().close()
     executor.close()
 
 
@@ -181,8 +181,8 @@ def test_the_other_process_has_the_same_size_limits():
         patch("qbench.backends.venv.client.Child.ask", return_value=({"nodes": 1}, {})) as ask,
         limits_times(3),
     ):
-        assert workshop().ask({"do": "nodes"}, {}, "Asking", 60.0) == ({"nodes": 1}, {})
-    workshop().close()
+        assert engine_worker().ask({"do": "nodes"}, {}, "Asking", 60.0) == ({"nodes": 1}, {})
+    engine_worker().close()
     assert ask.call_args.args == ({"do": "nodes", "factor": 3}, {})
 
 

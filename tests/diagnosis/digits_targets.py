@@ -39,7 +39,7 @@ def quantized(schema: str = "w8a8_asym_pc") -> ir.Model:
     return digits().quantized(get_schema(schema), machine().capabilities).models["model"].clone()
 
 
-def patient(
+def target(
     backend: Backend | None = None,
     *,
     claims: Backend | None = None,
