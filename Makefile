@@ -37,11 +37,12 @@ test-slow: $(STAMP)  ## run the tests that take minutes (pytest's code 5: there 
 test-oracles: $(ORACLES)  ## install the engines of the extra, and let them judge our arithmetics
 	$(PYTEST) -n $(WORKERS) -m oracle -rs
 
-lint: $(STAMP)  ## format check, lint, types, layers
+lint: $(STAMP)  ## format check, lint, types, layers, words
 	$(BIN)/python -m ruff format --check .
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m mypy
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python .ci/words.py
 
 format: $(STAMP)  ## format the code, and mend what ruff can mend by itself
 	$(BIN)/python -m ruff format .

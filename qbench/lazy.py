@@ -1,6 +1,6 @@
 """Front doors that load nothing: each name of a room comes out of its file when it is first asked for (PEP 562).
 
-A suite is expanded from names and small numbers; whoever does so must not pay for numpy, onnx and every engine.
+A suite is expanded from names and small numbers; the process that does so must not pay for numpy, onnx and engines.
 
 An interrupt, SIGTERM too, waits until a file is loaded: numpy and onnx that are loaded by half cannot be loaded again
 in the process, and what has to be written at the end of an interrupted run needs them.

@@ -235,7 +235,7 @@ __all__ = ["Array", "Backend", "Counting", "Executed", "Executor", "Feeds", "Has
 
 
 class Closing:
-    """A context manager over ``close``, which whoever inherits it defines."""
+    """A context manager over ``close``, which the subclass defines."""
 
     def close(self) -> None:
         """Free what is held."""

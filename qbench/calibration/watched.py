@@ -217,7 +217,7 @@ def _all_results(graph: ir.Graph) -> list[ir.Value]:
 #
 # Engines choose their kernels by the size of a batch, and with them the last bit of a sum; a profile that must not
 # depend on how its samples were batched cannot let them. It also keeps no more than one sample's values in memory.
-# Outputs whose free first axis bears another name are taken to run over samples too. A graph that leaves no first axis
+# Outputs whose free first axis has another name are taken to run over samples too. A graph that leaves no first axis
 # free to do so is run with whole batches; one of a fixed batch b with b samples at a time.
 
 _WHOLE = 1 << 62

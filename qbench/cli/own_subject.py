@@ -107,7 +107,7 @@ def read_graph(model: str) -> "ir.Model":
 
 
 def _usual(data: "Dataset") -> "Preprocess":
-    """What data of the zoo goes through when the model is somebody's file."""
+    """What data of the zoo goes through when the model is the user's file."""
     from qbench.subjects import Picture, ReadyArray
 
     usual: dict[str, Preprocess] = {"picture": Picture(), "array": ReadyArray()}

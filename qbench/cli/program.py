@@ -143,6 +143,6 @@ def _version() -> str:
 
 
 def _close_quietly() -> int:
-    """Whoever read our output has gone; Python would complain again when it flushes at exit."""
+    """The reader of our output has gone; Python would complain again when it flushes at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     return 128 + int(getattr(signal, "SIGPIPE", 13))

@@ -285,7 +285,7 @@ def output_gains(target: Target, units: Units, feeds: Feeds) -> dict[str, float]
 
 
 def each_gain(target: Target, units: Units, feeds: Feeds) -> Generator[tuple[str, float], None, None]:
-    """(value, gain in dB) of one unit after the other that has a counterpart in fp32; whoever asks may stop.
+    """(value, gain in dB) of one unit after the other that has a counterpart in fp32; the caller may stop.
 
     Args:
         target: whose watched machine can be stood around; of any other nothing is known. units: its pieces.

@@ -1,6 +1,6 @@
 """The usual sizes of a graph's free dimensions, read off the data that it is fed.
 
-A network for pictures of any size has no cost, and no share of it in integers, before somebody says which size is
+A network for pictures of any size has no cost, and no share of it in integers, before the user says which size is
 meant: where the graph does not declare one, the data does.
 """
 

@@ -14,7 +14,7 @@ from qbench.graph.query import read_entry
 
 # The usual sizes of a graph's free dimensions, written into the model: ``{"H": 224, "W": 224}``.
 #
-# A network that takes pictures of any size has no cost until somebody says which size is meant. The batch is never
+# A network that takes pictures of any size has no cost until the user says which size is meant. The batch is never
 # declared: costs are of one sample.
 
 _KEY = "qbench.dims"

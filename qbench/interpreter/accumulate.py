@@ -64,7 +64,7 @@ def risky_pairs(weight: Array, bits: int = PROCESSORS, *, compiled: bool = False
 
 
 def mender(weight: Array, bits: int, *, compiled: bool) -> Mend | None:
-    """What mends exact sums of unsigned levels times ``weight``; None where no pair can saturate.
+    """What corrects exact sums of unsigned levels times ``weight``; None where no pair can saturate.
 
     Args:
         weight: (K, N) signed levels.

@@ -9,7 +9,7 @@ from numba.extending import intrinsic
 # Inner loops compiled by numba: the same bits as their numpy twins, in one pass over memory.
 #
 # Importing this file needs numba (``program.best_means`` says whether it is there). Channels lie last everywhere, and
-# accumulators are int32 that cannot overflow: whoever calls has shown it by a bound.
+# accumulators are int32 that cannot overflow: the caller has shown it by a bound.
 
 _UNROLLED = 5
 """Taps along an axis up to which the compiler writes all of a window out, which vectors of channels need."""
@@ -106,7 +106,7 @@ def looked_up_pair(left, right, table, lows, out):  # type: ignore[no-untyped-de
 # From accumulators or reals to levels, compiled by numba: the same bits as ``numerics`` by numpy, in one pass.
 #
 # One loop a form of multiplier; rules and orders are closed over, registers are the dtypes of arguments. Sums are int32
-# that cannot overflow: whoever calls has shown it by a bound. Channels lie last. ``ends`` are what is added last, and
+# that cannot overflow: the caller has shown it by a bound. Channels lie last. ``ends`` are what is added last, and
 # the ends of the clamp before that (``epilogue.Ends``); ``out`` has as many bits as a level, whatever its sign.
 
 HALF_EVEN, HALF_AWAY, HALF_UP, TRUNCATE, FLOOR = range(5)

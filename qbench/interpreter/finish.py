@@ -108,7 +108,7 @@ class Ends:
 
 # The last step of one node as one compiled pass: the numbers that the loop of each form of multiplier is given.
 #
-# Whoever calls has shown that no sum, bias included, leaves an int32, and that a level has up to 16 bits.
+# The caller has shown that no sum, bias included, leaves an int32, and that a level has up to 16 bits.
 
 Pass = Callable[[npt.NDArray[np.int32], npt.NDArray[Any]], int | None]
 """Sums, and room for the bits of their levels → how many of them are in doubt (None: no level ever is)."""

@@ -209,7 +209,7 @@ def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_i
 
 
 def _unknown_cell(verdict: Verdict, measurement: Measurement, node_id: str) -> Verdict:
-    """A cell that was never accepted: its loss is shown, but somebody has to approve it first."""
+    """A cell that was never accepted: its loss is shown, but a user has to approve it first."""
     fails = verdict.headline if verdict.outcome is Outcome.FAILED else numbers(measurement)
     return replace(
         verdict,

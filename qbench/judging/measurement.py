@@ -194,7 +194,7 @@ class Measurement:
         raise KeyError(metric)
 
 
-# A loss in two parts: what the schema costs whoever counts, and what this backend's way of counting adds.
+# A loss in two parts: what the schema costs on any backend, and what this backend's way of counting adds.
 #
 #     fp32  ──schema──→  the quantized graph in exact arithmetic  ──counting──→  the same graph on the backend
 #     value − reference = (ideal − reference) + (value − ideal)

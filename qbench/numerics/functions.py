@@ -303,7 +303,7 @@ def _saturated(values: Ints) -> Ints:
 # From the sum of n levels to their mean on another grid: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
 #
 # The schemes are named in ``schemes.Averaging``. Those that need nothing but the sum are here; REAL, whose result
-# depends on the order in which floats are summed, belongs to whoever has the order.
+# depends on the order in which floats are summed, belongs to the code that has the order.
 
 Averager = Callable[[Ints], Ints]
 """Σ (x − z_x), int64 → levels, not yet clamped."""

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from qbench.graph import input_at
 
-# Fresh names: a pass that adds a value or a node asks here for one that nothing bears yet.
+# Fresh names: a pass that adds a value or a node asks here for an unused one.
 
 
 class NameScope:
@@ -52,7 +52,7 @@ class NameScope:
         return name
 
 
-# Putting new constants into a graph: an initializer with type and shape, under a name that nothing else bears.
+# Putting new constants into a graph: an initializer with type and shape, under an unused name.
 
 
 def add_constant(graph: ir.Graph, name: str, array: npt.NDArray[Any], names: NameScope) -> ir.Value:

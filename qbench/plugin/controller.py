@@ -174,7 +174,7 @@ def check_folders(options: Options) -> None:
 
 def has_cells(items: Iterable[pytest.Item]) -> bool:
     """Whether any of ``items`` measures a cell; asked without loading anything."""
-    if "qbench.plugin.opening" not in sys.modules:  # loaded by the first suite, whoever names it
+    if "qbench.plugin.opening" not in sys.modules:  # loaded by the first suite, whatever names it
         return False
     from qbench.plugin.items import CellItem
 

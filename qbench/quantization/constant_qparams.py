@@ -88,7 +88,7 @@ def _of_blocks(array: _Array, spec: Spec, axis: int, size: int) -> Interval:
 
 # What the model itself fixed before anything is planned: pinned values and constants, as decisions that stand.
 #
-# a value      Given, for whoever reads it; units around it live on that grid or stay float
+# a value      Given, for every reader; units around it live on that grid or stay float
 # a weight     Given: quantizing it again gives the integers that were stored
 # a bias       Given where its grid is that of the planned product; else the product's, on which it is rounded again,
 # because engines add a bias on no other grid

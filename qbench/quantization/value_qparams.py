@@ -129,7 +129,7 @@ def _touched(movers: Sequence[Candidate], wanted: set[ir.Value]) -> set[Candidat
 #
 #     leader(a) = leader(b)        a and b have one grid: an operator moves one into the other, or the schema says so
 #
-# Units are heard in graph order. The first claim on a grid decides, and a unit that asks for another one, or would join
+# Units are taken in graph order. The first claim on a grid decides, and a unit that asks for another one, or would join
 # two grids that differ, is refused whole: nothing of what it asked is kept.
 
 
@@ -277,7 +277,7 @@ def _grid(group: Group) -> object:
 
 # One grid for every value that integer units exchange.
 #
-# Claims are heard in graph order, values that share are grouped, a grid is chosen for every group. A unit whose claim
+# Claims are taken in graph order, values that share are grouped, a grid is chosen for every group. A unit whose claim
 # cannot be had is left out with the reason, and the rest is planned again without it. Graph outputs stay float.
 
 _COARSER = 2.0
@@ -321,7 +321,7 @@ def plan_values(
         wanted, dropped = exchanged_values([c for c in active if c.input is not None or c.output is not None], pinned)
         if not dropped:
             apart = _apart(active, ranges, fixed)
-            dropped = _heard(active, wanted, groups, apart)
+            dropped = _refused_claims(active, wanted, groups, apart)
         if not dropped:
             dropped = _decided(active, groups, ranges, capabilities, decisions)
         if not dropped:
@@ -366,7 +366,7 @@ def _note(active: Sequence[Candidate], apart: Mapping[str, str], decisions: dict
                 decisions[value.name or ""] = replace(decision, note="; ".join(filter(None, (decision.note, note))))
 
 
-def _heard(
+def _refused_claims(
     active: Sequence[Candidate], wanted: set[ir.Value], groups: Groups, apart: Mapping[str, str]
 ) -> dict[str, str]:
     """Let every unit claim what it wants; the units whose claims cannot be had, with the reason."""

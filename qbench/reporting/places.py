@@ -71,7 +71,7 @@ def anchor_of(*names: str) -> str:
 
 # Pages of an earlier report whose suite, model or cell has moved or is gone: they would be read as if they were new.
 #
-# Only what bears the mark of this package is removed, and only where its pages lie: in the folder of reports itself, in
+# Only what has the mark of this package is removed, and only where its pages lie: in the folder of reports itself, in
 # ``models/`` and ``findings/``, and the same below ``suites/<suite>/``. A compare page beside pages that stay is kept:
 # it may have been asked for by itself.
 

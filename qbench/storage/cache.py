@@ -49,7 +49,7 @@ _TRIES = 1000
 
 @contextlib.contextmanager
 def made_aside(folder: Path) -> Iterator[Path]:
-    """A new folder in ``folder``, held as long as somebody is inside and gone afterwards.
+    """A new folder in ``folder``, held as long as a process is inside and gone afterwards.
 
     Raises:
         OSError: ``folder`` cannot be written.

@@ -1,6 +1,6 @@
 """Writing a float ONNX graph node by node, every node and value named after its place in the network.
 
-Each node has one output, which bears the node's name; a constant is named after the node and its role
+Each node has one output, which has the node's name; a constant is named after the node and its role
 (``stem.conv.weight``). The opset is the one that QDQ is written at.
 """
 

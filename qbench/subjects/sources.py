@@ -148,7 +148,7 @@ def _negative(y: Array) -> str:
     return f" with a class {int(y.min())}" if y.dtype.kind == "i" and y.size and y.min() < 0 else ""
 
 
-# Pictures that somebody brings, in one folder for each class.
+# Pictures that a user brings, in one folder for each class.
 #
 # FOLDER/<class>/…/<picture>       labelled: the folder's number where all names are numbers, else its place in order
 # FOLDER/<picture>                 unlabelled, where there are no class folders

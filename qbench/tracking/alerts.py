@@ -247,7 +247,7 @@ def _slide(course: _Course, steps: Sequence[Alert], confirm: int) -> Alert | Non
 
 
 def _explaining(series: Series, steps: Sequence[Alert], loss: float) -> list[Alert]:
-    """The steps that are no stairs of a slide that lost so much: large ones, and those somebody has ruled on."""
+    """The steps that are no stairs of a slide that lost so much: large ones, and those with a manual annotation."""
     return [
         step
         for step in steps

@@ -117,7 +117,7 @@ class HistoryIndex:
             return wanted_runs(connection, wanted or Wanted(), self._now)
 
     def _runs_of(self, connection: "Connection") -> "Heads":
-        """The runs as they are now: read again where somebody has updated the index since."""
+        """The runs as they are now: read again where a process has updated the index since."""
         from qbench.tracking.index_queries import generation_of, heads_of
 
         generation = generation_of(connection)

@@ -22,7 +22,7 @@ from qbench.tracking.index_queries import generation_of, problems_of
 from qbench.tracking.index_rows import Results, Row, run_rows, storable
 
 _LOCK = 0x7162656E6368
-"""PostgreSQL's lock of whoever writes: an arbitrary number that nobody else takes (the letters of qbench)."""
+"""PostgreSQL's lock of the writer: an arbitrary number that no other program takes (the letters of qbench)."""
 
 _PREFIX = "qbench_"
 """What the names of our tables begin with."""

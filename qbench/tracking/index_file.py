@@ -1,7 +1,7 @@
 """The file of an SQLite index that is no database any more: told from other faults, and thrown away.
 
 It is derived from the run files, so that nothing is lost with it. Only under the name an index has by itself: a path
-that somebody named, ``--db notes.txt``, may hold something else.
+that a user named, ``--db notes.txt``, may hold something else.
 """
 
 import sqlite3
@@ -26,7 +26,7 @@ def is_damaged(error: Exception) -> bool:
 
 
 def damaged_index(doing: str, found: str, file: Path) -> DamagedIndexError:
-    """The error of the damaged ``file``, with what mends it."""
+    """The error of the damaged ``file``, with what repairs it."""
     again = "'qbench history index --rebuild' makes it anew"
     other = f"if it is nothing else that you want, delete it and run 'qbench history index --db {file}'"
     return DamagedIndexError(

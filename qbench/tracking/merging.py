@@ -2,7 +2,7 @@
 
 Copies of a run are the same when their bytes are, and one is an earlier copy of another when it is its beginning: the
 longest counts. One with torn lines is a copy of another that has all its other lines, each in its place. Two that are
-none of these are a conflict: somebody changed one. Then none is taken, whatever the order.
+none of these are a conflict: one was changed. Then none is taken, whatever the order.
 """
 
 import contextlib

@@ -105,7 +105,7 @@ class RunWriter:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Whoever did not close it himself was interrupted."""
+        """A run that did not close its file was interrupted."""
         self.abandon()
 
 

@@ -218,14 +218,14 @@ def test_a_part_of_its_cells_or_samples_does_not_tell_that_a_pattern_is_not_need
     assert project.run(*part).ret == pytest.ExitCode.OK
 
 
-def test_a_pattern_of_which_one_cell_fails_is_needed(project):
-    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.016"))
+def test_a_pattern_of_which_some_cells_fail_is_needed(project):
+    project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
     project.accept()
     quarantine(project, "tiny_*::*+w8a8*")
     result = project.run()
     assert result.ret == pytest.ExitCode.OK
-    assert sorted(project.outcomes().values()) == ["passed"] * 7 + ["quarantined"]
-    result.stdout.fnmatch_lines(["note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad (3 cells)"])
+    assert sorted(project.outcomes().values()) == ["passed"] * 6 + ["quarantined"] * 2
+    result.stdout.fnmatch_lines(["note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad (2 cells)"])
 
 
 def test_hooks_change_the_record(project):

@@ -31,7 +31,7 @@ class Side:
 
     @property
     def target(self) -> Target:
-        """The side as what is examined, by whoever may be tapped."""
+        """The side as what is examined, by an executor that may be tapped."""
         return Target(
             model=self.name,
             original=self.original,

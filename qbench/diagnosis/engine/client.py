@@ -45,8 +45,8 @@ from qbench.storage import current_factor
 #     question → worker → answer        worker dead, or silent for longer than it may take → EngineCrashError, a new
 # life
 #
-# All that is run alone goes there, whoever asks: sessions of several engines live side by side. After a death a new
-# worker is started by the next question, and whoever asks has his session prepared anew (``life`` tells). A worker
+# All that is run alone goes there, for every caller: sessions of several engines live side by side. After a death a new
+# worker is started by the next question, and the caller has its session prepared anew (``life`` tells). A worker
 # costs a second of imports, so it is kept for the next one who asks, for as long as modules are found in the same
 # places.
 

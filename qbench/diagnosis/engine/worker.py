@@ -41,7 +41,7 @@ class Handler:
         """Keep an executor under ``key``; ``backend`` is the pickled backend."""
         try:
             backend: Backend = pickle.loads(arrays["backend"].tobytes())
-        except Exception as error:  # whatever importing somebody's module raises
+        except Exception as error:  # whatever importing a user's module raises
             raise NotReceivedError(f"{type(error).__name__}: {error}") from error
         graph = ir.from_proto(onnx.ModelProto.FromString(arrays["model"].tobytes()))
         executor = backend.prepare(graph, taps=header["taps"], threads=header["threads"])

@@ -78,8 +78,8 @@ class Cost:
         if self.x.ndim > 1:
             x, y = (np.moveaxis(a, self.axis, 0).reshape(a.shape[self.axis], -1) for a in (self.x, self.y))
             sizes = np.abs(x).max(axis=1, initial=0.0)
-            heard = sizes > _NOTHING * sizes.max(initial=0.0)
-            channels = [_decibels(a, b) for a, b in zip(x[heard], y[heard], strict=True)]
+            present = sizes > _NOTHING * sizes.max(initial=0.0)
+            channels = [_decibels(a, b) for a, b in zip(x[present], y[present], strict=True)]
             found.append(float(np.median(channels)) if channels else found[0])
         return min(found)
 

@@ -162,17 +162,17 @@ def _type_name(operand: Operand) -> str:
 # Where each node of a quantized graph goes: onto the device, to its borders, or to the host, and why not the device.
 #
 # The device's share is lowered to operators on integers; everything else stays as it is between Q and DQ. A node is the
-# device's when it bears an operator of its target and all that it computes with and gives are integers.
+# device's when it has an operator of its target and all that it computes with and gives are integers.
 
 _ASIDE = "qbench.aside"
-"""The domain that what the device refuses bears while the rest is lowered: no rule knows it."""
+"""The domain that what the device refuses has while the rest is lowered: no rule knows it."""
 _CLIPS = frozenset({"Clip", "Relu"})
 
 
 class Place(enum.Enum):
     """Who computes a node.
 
-    STORED: nobody; it is made of constants alone and goes with whoever reads it.
+    STORED: neither; it is made of constants alone and goes with its readers.
     """
 
     DEVICE = "device"

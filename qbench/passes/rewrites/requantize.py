@@ -208,7 +208,7 @@ def _wanted(reads: set[Reads]) -> bool:
 # It is done where every level means one real before and behind, as float32 and exactly, and nowhere else: a requantize
 # that holds a level back keeps reals in its range, and one that rounds is what the graph says. The readers are
 # operators that stay in floats, and outputs of the graph; a product that reads levels counts in steps of their scale,
-# its bias too, and goes past none but one of the same scale. Whoever else reads the same levels goes past with them.
+# its bias too, and goes past none but one of the same scale. Other readers of the same levels go past with them.
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,43 @@
+"""The word check of ``make lint``: no banned word in qbench/; ``--open`` counts the words that are still to replace."""
+
+import re
+import sys
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+SUFFIXES = {".py", ".toml", ".j2", ".js", ".css"}
+# One word of prose, of snake_case or of camelCase: `SceneOfUnit`, `the_scene` and "the scene" all hold "scene".
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+
+
+def words_of(folder: Path) -> Iterator[tuple[str, int, str]]:
+    """(file, line, word in lower case) of every word in the files and the names of files below ``folder``."""
+    for path in sorted(folder.rglob("*")):
+        if path.suffix not in SUFFIXES:
+            continue
+        name = str(path.relative_to(folder.parent))
+        yield from ((name, 0, word.lower()) for word in WORD.findall(path.stem))
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            yield from ((name, number, word.lower()) for word in WORD.findall(line))
+
+
+def main(arguments: list[str]) -> int:
+    """Print the hits, as ``file:line: word: what to write``; 1 if there are any."""
+    lists = tomllib.loads((HERE / "words.toml").read_text(encoding="utf-8"))
+    found = list(words_of(HERE.parent / "qbench"))
+    if "--open" in arguments:
+        counts = Counter(word for _, _, word in found)
+        for word, instead in lists["open"].items():
+            print(f"{counts[word]:5} {word}: {instead}")
+        return 0
+    banned = lists["banned"]
+    hits = [f"{file}:{line}: '{word}': write {banned[word]}" for file, line, word in found if word in banned]
+    print("\n".join(hits) or f"none of {len(banned)} words is used")
+    return bool(hits)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
