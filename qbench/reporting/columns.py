@@ -15,7 +15,6 @@ from qbench.reporting.format import (
     count_text,
     counted,
     course_text,
-    is_distance,
     margin_text,
     parts_text,
     red_age,
@@ -55,7 +54,7 @@ class Column:
 
 
 def _flips_words(metric: MetricView) -> str:
-    if is_distance(metric) or not (metric.losses or metric.gains):
+    if metric.is_distance or not (metric.losses or metric.gains):
         return ""
     return f"{counted(metric.losses, 'loss', 'losses')}, {counted(metric.gains, 'gain')}"
 

@@ -50,14 +50,9 @@ def symbol_of(outcome: str) -> str:
     return SYMBOLS.get(outcome, "!")
 
 
-def is_distance(metric: MetricView) -> bool:
-    """Whether it tells how far from fp32 something is: fp32 itself then has no value to compare with."""
-    return not metric.against_labels and (not metric.proportion or metric.lower_is_better)
-
-
 def shown_as(lead: MetricView) -> str:
     """What a matrix shows of ``lead``."""
-    if is_distance(lead):
+    if lead.is_distance:
         return "distance to fp32"
     return f"change against fp32{' in pp' if lead.unit == '%' else f' in {lead.unit}' if lead.unit else ''}"
 
@@ -69,7 +64,7 @@ def value_text(metric: MetricView, value: float | None = None) -> str:
 
 def change_text(metric: MetricView, change: float | None = None, *, unit: bool = True) -> str:
     """A difference in values of ``metric`` (that to its reference when left out; a distance has none), signed."""
-    if change is None and is_distance(metric):
+    if change is None and metric.is_distance:
         return "—"
     shown = metric.change if change is None else change
     if metric.unit != "%":
@@ -80,13 +75,13 @@ def change_text(metric: MetricView, change: float | None = None, *, unit: bool =
 
 def _decimals(metric: MetricView) -> int:
     """The decimals that five digits of a value of ``metric`` have: its changes have no more."""
-    size = max(abs(metric.value), abs(metric.reference) if not is_distance(metric) else 0.0)
+    size = max(abs(metric.value), abs(metric.reference) if not metric.is_distance else 0.0)
     return 4 - math.floor(math.log10(size)) if size else 9
 
 
 def course_text(metric: MetricView) -> str:
     """``top1 71.10 % → 70.20 % (−0.90 pp)``: from fp32 to what was measured; of a distance its value."""
-    if is_distance(metric):
+    if metric.is_distance:
         return f"{metric.name} {value_text(metric)}"
     return f"{metric.name} {value_text(metric, metric.reference)} → {value_text(metric)} ({change_text(metric)})"
 
@@ -110,7 +105,7 @@ def margin_text(metric: MetricView) -> str:
     """``may lose 0.39 pp``: how much worse than the reference the value may be; empty without a limit."""
     if metric.margin is None:
         return ""
-    if is_distance(metric):
+    if metric.is_distance:
         return f"limit {value_text(metric, metric.limit)}"
     size = distance_text(metric.margin, metric.unit).replace("-", MINUS)
     return f"may {'rise' if metric.lower_is_better else 'lose'} {size}"
@@ -128,7 +123,7 @@ def margin_used(metric: MetricView) -> float:
 
 def margin_level(metric: MetricView) -> int:
     """How deep to shade a cell: −1 better than fp32, 0 equal, 1 to half the margin, 2 all of it, 3 twice, 4 beyond."""
-    if is_distance(metric):
+    if metric.is_distance:
         return 4 if metric.limit is not None and metric.excess > 0 else 0
     if metric.worse <= 0:
         return -1 if metric.worse < 0 else 0
@@ -149,7 +144,7 @@ def cell_text(cell: CellView | None) -> str:
         return ""
     if cell.lead is None or cell.outcome == ABSENT:
         return symbol_of(cell.outcome)
-    if is_distance(cell.lead) or (cell.key.schema == "fp32" and not cell.lead.change):
+    if cell.lead.is_distance or (cell.key.schema == "fp32" and not cell.lead.change):
         return f"{symbol_of(cell.outcome)} {value_text(cell.lead)}"
     return f"{symbol_of(cell.outcome)} {change_text(cell.lead, unit=cell.lead.unit != '%')}"
 

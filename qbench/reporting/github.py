@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from qbench.reporting.format import change_text, counted, is_distance
+from qbench.reporting.format import change_text, counted
 from qbench.reporting.markdown import markdown_text
 from qbench.reporting.report import Cause, Report
 from qbench.reporting.timeline import Step
@@ -84,7 +84,7 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
 
 def _is_loss(metric: MetricView, step: Step) -> bool:
     """Whether ``step`` is for the worse; a distance to fp32 is no score, and raises no alert over time either."""
-    return not is_distance(metric) and (step.after > step.before) is metric.lower_is_better
+    return not metric.is_distance and (step.after > step.before) is metric.lower_is_better
 
 
 def _size(metric: MetricView, step: Step) -> float:

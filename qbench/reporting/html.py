@@ -18,8 +18,9 @@ from qbench.reporting.run_comparison import Comparison
 from qbench.reporting.terminal import next_steps
 from qbench.reporting.timeline import StepGroup, Trend
 from qbench.reporting.trends import alert_rows, is_eventful
-from qbench.reporting.view import ABSENT, CellKey, CellView, GateView, MetricView
+from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView
 from qbench.storage import visible
+from qbench.tracking import GateRecord
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -116,7 +117,7 @@ class StillRow:
 class Said:
     """Something that is said of several cells, and what is said of each: (names of the cells, words)."""
 
-    what: GateView | None
+    what: GateRecord | None
     lines: tuple[tuple[tuple[str, ...], str], ...]
 
 
@@ -171,7 +172,7 @@ def _said(cells: Sequence[CellView]) -> tuple[Said, ...]:
         for text in (*cell.notices, *cell.refusals, *rest):
             notices.setdefault(text, []).append(f"{cell.key.backend} {cell.key.column}")
     said = [
-        Said(what=GateView(kind=kind, metric="", state=state, detail="", rule=rule), lines=_lines(words))
+        Said(what=GateRecord(kind=kind, metric="", state=state, detail="", rule=rule), lines=_lines(words))
         for (kind, state, rule), words in groups.items()
     ]
     return (*said, *([Said(what=None, lines=_lines(notices))] if notices else []))
@@ -186,7 +187,6 @@ def _lines(words: dict[str, list[str]]) -> tuple[tuple[tuple[str, ...], str], ..
 _WORDS = (
     words.symbol_of,
     words.value_text,
-    words.is_distance,
     words.change_text,
     words.count_text,
     words.parts_text,

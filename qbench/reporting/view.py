@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from msgspec import structs
+
 from qbench.judging import LossParts, Outcome
-from qbench.tracking import CellRecord, Run
+from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
 
 # One run and its cells, as a report shows them: values without a shape, no HTML, no Markdown, no colours.
 #
@@ -39,32 +41,21 @@ class CellKey:
         return f"{self.model}::{self.backend}+{self.column}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricView:
-    """One metric of one cell beside the fp32 reference: whole numbers, and the ``limit`` (a fraction) of its gate."""
+class MetricView(MetricRecord, frozen=True, kw_only=True, gc=False):
+    """One metric of one cell next to the fp32 reference: with its name, and the ``limit`` (a fraction) of its gate."""
 
     name: str
-    n: int
-    hits: int
-    out_of: int
-    reference_hits: int
-    losses: int = 0
-    gains: int = 0
-    unit: str = "%"
-    lower_is_better: bool = False
-    against_labels: bool = True
-    proportion: bool = True
     limit: float | None = None
 
     @property
-    def value(self) -> float:
-        """The value hits / out_of, a fraction."""
-        return self.hits / self.out_of
+    def against_labels(self) -> bool:
+        """Whether it counts right answers, not those that are the reference's."""
+        return self.against != "reference"
 
     @property
     def reference(self) -> float:
         """The fp32 reference's value, a fraction."""
-        return self.reference_hits / self.out_of
+        return self.reference_value
 
     @property
     def change(self) -> float:
@@ -88,17 +79,6 @@ class MetricView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GateView:
-    """What one gate said, in words; ``state`` is holds, broken, shown or incomparable."""
-
-    kind: str
-    metric: str
-    state: str
-    detail: str
-    rule: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class CellView:
     """One cell of the newest run.
 
@@ -117,7 +97,7 @@ class CellView:
     rule: str = ""
     remedy: str = ""
     notices: tuple[str, ...] = ()
-    gates: tuple[GateView, ...] = ()
+    gates: tuple[GateRecord, ...] = ()
     metrics: tuple[MetricView, ...] = ()
     lead: MetricView | None = None
     environment_class: str = ""
@@ -135,7 +115,7 @@ class CellView:
     parts: LossParts | None = None
 
     @property
-    def equality(self) -> GateView | None:
+    def equality(self) -> GateRecord | None:
         """What its comparison with another backend said, where one was asked for."""
         return next((gate for gate in self.gates if gate.kind == "equality"), None)
 
@@ -232,34 +212,21 @@ def read_metrics(record: CellRecord) -> tuple[MetricView, ...]:
         if gate.kind in ("loss", "floor", "limit") and real_of(gate.limit) is not None
     }
     return tuple(
-        MetricView(
-            name=text_of(name),
-            n=metric.n,
-            hits=metric.hits,
-            out_of=metric.out_of,
-            reference_hits=metric.reference_hits,
-            losses=metric.losses,
-            gains=metric.gains,
-            unit=text_of(metric.unit),
-            lower_is_better=metric.lower_is_better,
-            against_labels=metric.against != "reference",
-            proportion=metric.proportion,
-            limit=limits.get(text_of(name)),
-        )
+        MetricView(name=text_of(name), limit=limits.get(text_of(name)), **structs.asdict(metric))
         for name, metric in record.metrics.items()
         if metric.out_of > 0
     )
 
 
-def read_gates(record: CellRecord) -> tuple[GateView, ...]:
-    """The gates of a record."""
+def read_gates(record: CellRecord) -> tuple[GateRecord, ...]:
+    """The gates of a record, each text on one line."""
+    words = ("kind", "metric", "state", "detail", "rule")
     return tuple(
-        GateView(**{name: text_of(getattr(gate, name)) for name in ("kind", "metric", "state", "detail", "rule")})
-        for gate in record.gates
+        structs.replace(gate, **{name: text_of(getattr(gate, name)) for name in words}) for gate in record.gates
     )
 
 
-def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateView, ...]) -> MetricView | None:
+def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateRecord, ...]) -> MetricView | None:
     """The metric to show first: that of a broken gate, else of an undecided one, of the first that holds, the first."""
     named = {metric.name: metric for metric in metrics}
     for state in ("broken", "inconclusive", "holds"):

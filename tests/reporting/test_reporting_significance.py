@@ -2,7 +2,8 @@
 
 from qbench.reporting.assembly import significance_notice, significant_losses
 from qbench.reporting.report import cause_name
-from qbench.reporting.view import CellKey, CellView, GateView, MetricView
+from qbench.reporting.view import CellKey, CellView, MetricView
+from qbench.tracking import GateRecord
 
 
 def cell(schema, losses, gains=0, *, n=1000, **more):
@@ -27,7 +28,7 @@ def test_the_surest_first_and_adjusted_for_the_others():
 
 def test_gains_are_no_losses_and_floats_are_not_asked():
     assert significant_losses([cell("s1", 2, 30), cell("fp32", 30, 2)]) == ((), 1)
-    assert significant_losses([cell("s1", 30, proportion=False), cell("s2", 30, against_labels=False)]) == ((), 0)
+    assert significant_losses([cell("s1", 30, proportion=False), cell("s2", 30, against="reference")]) == ((), 0)
     assert significance_notice([cell("s1", 30)]) == ""
     assert significance_notice([]) == ""
 
@@ -41,7 +42,7 @@ def test_a_strict_cell_that_nothing_is_shown_of_has_a_cause_of_its_own():
                 outcome="failed",
                 is_red=True,
                 headline="",
-                gates=(GateView(kind="loss", metric="top1", state="broken", detail=f"drop; {word} (…)", rule=rule),),
+                gates=(GateRecord(kind="loss", metric="top1", state="broken", detail=f"drop; {word} (…)", rule=rule),),
             )
         )
         for word in ("INCONCLUSIVE", "FAIL")

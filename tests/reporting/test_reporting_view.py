@@ -39,7 +39,8 @@ BAD = CellKey("mobilenet_v2", "ort-cpu", "w8a8_sym_pc")
 
 
 def metric(hits: int, reference: int, out_of: int = 1000, **more) -> MetricView:
-    return MetricView(name="top1", n=out_of, hits=hits, out_of=out_of, reference_hits=reference, **more)
+    flips = {"losses": 0, "gains": 0} | more
+    return MetricView(name="top1", n=out_of, hits=hits, out_of=out_of, reference_hits=reference, **flips)
 
 
 def test_every_cell_is_there_once_and_counted(report):
@@ -178,7 +179,7 @@ def test_a_cell_measured_twice_counts_with_its_later_line():
 
 
 def test_worse_and_change_follow_the_direction():
-    fell, rose = metric(700, 720), metric(90, 80, lower_is_better=True)
+    fell, rose = metric(700, 720), metric(90, 80, direction="lower")
     assert (change_text(fell), fell.worse) == ("−2.00 pp", pytest.approx(0.02))
     assert (change_text(rose), rose.worse) == ("+1.00 pp", pytest.approx(0.01))
     assert value_text(fell) == "70.00 %"
