@@ -12,8 +12,7 @@ from qbench.reporting.findings_view import findings_of, with_findings
 from qbench.reporting.format import SYMBOLS, counted
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Matrix, Report, group_causes, headline_of
-from qbench.reporting.timeline import Trend
-from qbench.reporting.trends import group_steps, trend_of
+from qbench.reporting.trends import Trend, group_steps, trend_of
 from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView, read_cells, read_run
 from qbench.tracking import (
     TREND_KEYS,

@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from qbench.number_text import MINUS, percent, thousands
 from qbench.reporting.format import SYMBOLS, change_text, counted, value_text
-from qbench.reporting.timeline import Mark, Series, Step, Switch, Trend
-from qbench.reporting.trends import OTHER_SAMPLES, class_difference
+from qbench.reporting.trends import OTHER_SAMPLES, Mark, Series, Step, Switch, Trend, class_difference
 from qbench.reporting.view import CellView, MetricView, RunView
 
 # Where a value lies on the canvas of a chart.

@@ -5,9 +5,8 @@ from pathlib import Path
 
 from qbench.reporting.format import change_text, counted
 from qbench.reporting.markdown import markdown_text
-from qbench.reporting.report import Cause, Report
-from qbench.reporting.timeline import Step
-from qbench.reporting.trends import alert_rows
+from qbench.reporting.report import Cause, Report, alert_rows
+from qbench.reporting.trends import Step
 from qbench.reporting.view import MetricView
 from qbench.storage import visible
 

@@ -13,11 +13,10 @@ from qbench.reporting.chart import flips_svg, line_names, sparkline_svg, trend_s
 from qbench.reporting.findings_view import Found, decibels, found_text, node_of
 from qbench.reporting.node_chart import heat_map, nodes_svg
 from qbench.reporting.places import TABS, Places, anchor_of, link
-from qbench.reporting.report import Report
+from qbench.reporting.report import Report, alert_rows
 from qbench.reporting.run_comparison import Comparison
 from qbench.reporting.terminal import next_steps
-from qbench.reporting.timeline import StepGroup, Trend
-from qbench.reporting.trends import alert_rows, is_eventful
+from qbench.reporting.trends import StepGroup, Trend, is_eventful
 from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView
 from qbench.storage import visible
 from qbench.tracking import GateRecord

@@ -15,9 +15,8 @@ from qbench.reporting.format import (
     symbol_of,
     value_text,
 )
-from qbench.reporting.report import Cause, Matrix, Report
+from qbench.reporting.report import Cause, Matrix, Report, alert_rows
 from qbench.reporting.terminal import Step, next_steps
-from qbench.reporting.trends import alert_rows
 from qbench.reporting.view import CellView
 from qbench.storage import visible
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from qbench.reporting.chart import MAX_SWITCHES
 from qbench.reporting.format import cell_text, change_text, counted, margin_level, symbol_of, value_text
 from qbench.reporting.report import Matrix, Report
-from qbench.reporting.timeline import Trend
-from qbench.reporting.trends import is_eventful
+from qbench.reporting.trends import Trend, is_eventful
 from qbench.reporting.view import CellView, RunView
 
 if TYPE_CHECKING:

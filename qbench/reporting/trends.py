@@ -1,16 +1,12 @@
-"""The history of a cell as series with their steps, and alerts as a table."""
+"""The history of a cell as series: one for each metric and environment class, with its steps and what changed."""
 
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from qbench.judging import FP32, paired_interval
-from qbench.number_text import percent, points
-from qbench.reporting.format import change_text, value_text
-from qbench.reporting.report import Report
-from qbench.reporting.timeline import Mark, Series, Step, StepGroup, Switch, Trend
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
-from qbench.tracking import Alert, Regression, cut_levels
+from qbench.tracking import cut_levels, steps_between
 
 # The history of a cell as series: one a metric and environment class, with its steps and what else changed.
 #
@@ -19,7 +15,88 @@ from qbench.tracking import Alert, Regression, cut_levels
 # A step is a new level of ``tracking.cut_levels``, provisional until enough runs confirm it. Another environment
 # class or other samples are a labelled line and never a step.
 
+# Positions count the runs of a report, the oldest is 0; values, means, references and limits are fractions.
+
 OTHER_SAMPLES = "other samples"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """A new level of a series, first seen in run ``position``; means before and after, fractions.
+
+    ``since`` is the last run of the level before: on one of several machines that take turns not the one before.
+    ``provisional``: too few runs since to be sure. ``causes``: what else is new since the last run of the level before.
+    """
+
+    position: int
+    before: float
+    after: float
+    since: int = -1
+    provisional: bool = False
+    causes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Series:
+    """The values of one metric of one cell in one environment class: run positions, ascending, and fractions.
+
+    ``band``: the ends of the 95 % interval of each value; empty where the metric is no share of samples.
+    ``flips``: losses and gains of each run against fp32.
+    """
+
+    environment_class: str
+    positions: tuple[int, ...]
+    values: tuple[float, ...]
+    steps: tuple[Step, ...] = ()
+    band: tuple[tuple[float, float], ...] = ()
+    flips: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Switch:
+    """From run ``position`` on, another environment class or other samples: ``label`` says what is new."""
+
+    position: int
+    label: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mark:
+    """The reference and the limit (None: no gate) as they were in runs ``first`` … ``last``, fractions."""
+
+    first: int
+    last: int
+    reference: float
+    limit: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trend:
+    """The history of one metric of one cell: one series a class, with the reference and limit of each time.
+
+    ``accepted``: what people approved for the newest class, a fraction; None where that is not known.
+    """
+
+    key: CellKey
+    metric: MetricView
+    series: tuple[Series, ...]
+    switches: tuple[Switch, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    accepted: float | None = None
+
+    @property
+    def steps(self) -> tuple[Step, ...]:
+        """Every step of every series, oldest first."""
+        return tuple(sorted((s for line in self.series for s in line.steps), key=lambda s: s.position))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepGroup:
+    """Every step that was first seen in one run, or on another machine's first run after it: most likely one cause."""
+
+    position: int
+    run: RunView
+    steps: tuple[tuple[CellKey, MetricView, Step], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,8 +171,7 @@ def _series(points: Sequence[_Point], environment_class: str, runs: Sequence[Run
                 provisional=after.provisional,
                 causes=_causes(points[before.stop - 1], points[after.start], runs),
             )
-            for before, after in itertools.pairwise(levels)
-            if after.start not in breaks
+            for before, after in steps_between(breaks, levels)
         ),
         band=tuple(_band(point.metric) for point in points) if banded else (),
         flips=tuple((point.metric.losses, point.metric.gains) for point in points),
@@ -187,86 +263,3 @@ def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepG
 def is_eventful(cell: CellView, trends: Sequence[Trend]) -> bool:
     """Whether something is to be seen in the history of ``cell``: red, in quarantine, or with a step."""
     return cell.is_red or cell.outcome == "quarantined" or any(trend.steps for trend in trends)
-
-
-# What got worse and stayed, as rows of a table: what nobody has ruled on first, and within that the worst.
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AlertRow:
-    """One regression in words: its worst series, and how many more have the same cause.
-
-    ``place`` names the commit, the commits of which one did it, or the run; ``why`` says who ruled, or what tells the
-    state. ``lines`` has a line for each of its series, the worst first.
-    """
-
-    kind: str
-    place: str
-    among: int
-    state: str
-    is_new: bool
-    worst: Alert
-    before: str
-    after: str
-    change: str
-    lines: tuple[str, ...]
-
-    @property
-    def why(self) -> str:
-        """What is said of its worst series."""
-        return self.worst.why
-
-    @property
-    def title(self) -> str:
-        """``step at 1a2b3c4d5`` or ``slide since 1a2b3c4d5``."""
-        return f"{self.kind} {'at' if self.kind == 'step' else 'since'} {self.place}"
-
-
-def alert_rows(report: Report) -> tuple[AlertRow, ...]:
-    """The regressions of ``report``, the worst of what is new first, then the worst of the rest."""
-    metrics = _metrics(report)
-    ranked = sorted(report.regressions, key=lambda found: (not found.is_new, -found.alerts[0].loss))
-    return tuple(_row(found, metrics) for found in ranked)
-
-
-def _metrics(report: Report) -> dict[str, MetricView]:
-    """A metric of each name: what its values are does not depend on the cell."""
-    shown = (trend.metric for trends in report.trends.values() for trend in trends)
-    return {metric.name: metric for metric in shown}
-
-
-def _row(found: Regression, metrics: dict[str, MetricView]) -> AlertRow:
-    worst = found.alerts[0]
-    before, after, change = _values(worst, metrics)
-    return AlertRow(
-        kind=found.kind.value,
-        place=_place(found, worst),
-        among=len(found.suspects),
-        state=worst.state.value,
-        is_new=found.is_new,
-        worst=worst,
-        before=before,
-        after=after,
-        change=change,
-        lines=tuple(_line(alert, metrics) for alert in found.alerts),
-    )
-
-
-def _place(found: Regression, worst: Alert) -> str:
-    suspects = [commit[:9] for commit in found.suspects]
-    if len(suspects) > 2:
-        return f"{suspects[0]} … {suspects[-1]}"
-    return ", ".join(suspects) or worst.commit[:9] or f"run {worst.run}"
-
-
-def _line(alert: Alert, metrics: dict[str, MetricView]) -> str:
-    before, after, change = _values(alert, metrics)
-    return f"{alert.cell}, {alert.metric}: {before} → {after} ({change}), {alert.environment_class}"
-
-
-def _values(alert: Alert, metrics: dict[str, MetricView]) -> tuple[str, str, str]:
-    """(before, after, change) in the unit of the metric; one that no cell of the run has is taken for a share."""
-    metric, change = metrics.get(alert.metric), alert.after - alert.before
-    if metric is None:
-        return percent(alert.before), percent(alert.after), points(change)
-    return value_text(metric, alert.before), value_text(metric, alert.after), change_text(metric, change)

@@ -39,7 +39,7 @@ from qbench.tracking.regressions import Regression, group_alerts
 from qbench.tracking.runs import FORMAT, Run
 from qbench.tracking.scope import Scope
 from qbench.tracking.shards import joined_shards, lacking_shares, shard_groups
-from qbench.tracking.trend import TREND_KEYS, Point, Series, cut_levels, ordered_trends, trend_series
+from qbench.tracking.trend import TREND_KEYS, Point, Series, cut_levels, ordered_trends, steps_between, trend_series
 from qbench.tracking.wanted import Wanted
 from qbench.tracking.writing import RunWriter
 
@@ -124,6 +124,7 @@ __all__ = [
     "save_baseline",
     "shard_groups",
     "shown_path",
+    "steps_between",
     "trend_series",
     "without_collector",
 ]

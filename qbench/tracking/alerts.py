@@ -15,7 +15,7 @@ from qbench.judging import Cell
 from qbench.tracking.accepted_values import AcceptedLevels, accepted_value
 from qbench.tracking.annotations import Annotation, Ruling
 from qbench.tracking.change_points import Level
-from qbench.tracking.trend import CONFIRM, Series, least_step
+from qbench.tracking.trend import CONFIRM, Series, least_step, steps_between
 
 _STAIR = 1 / 3
 """A step that makes less than this share of a loss against the accepted result is a stair of a slide."""
@@ -201,9 +201,8 @@ def _kin(alert: Alert, stretches: _Stretches) -> Collection[str]:
 def _steps(course: _Course) -> Iterator[Alert]:
     """The steps for the worse, before anybody has said anything of them."""
     series = course.series
-    for before, after in itertools.pairwise(series.levels):
-        is_break = after.start in series.breaks
-        if not is_break and series.worsening(before.mean, after.mean) > 0:
+    for before, after in steps_between(series.breaks, series.levels):
+        if series.worsening(before.mean, after.mean) > 0:
             yield _step(course, before, after)
 
 

@@ -135,9 +135,8 @@ class Series:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """Indices of points at which a confirmed new level begins; a break is not one."""
-        breaks = {0, *self.breaks}
-        return tuple(level.start for level in self.levels if level.start not in breaks and not level.provisional)
+        """Indices of points at which a confirmed new level begins."""
+        return tuple(after.start for _, after in steps_between(self.breaks, self.levels) if not after.provisional)
 
     def worsening(self, before: float, after: float) -> float:
         """How much worse ``after`` is than ``before``, a fraction; negative where it is better."""
@@ -248,6 +247,11 @@ def cut_levels(
             for level in find_levels(stretch, min_effect=least_step(out_of[start]), confirm=confirm)
         ]
     return breaks, tuple(levels)
+
+
+def steps_between(breaks: Sequence[int], levels: Sequence[Level]) -> tuple[tuple[Level, Level], ...]:
+    """(level before, level after) of every step, provisional ones included; a break is not a step."""
+    return tuple(pair for pair in itertools.pairwise(levels) if pair[1].start not in breaks)
 
 
 def least_step(out_of: int) -> float:

@@ -9,7 +9,7 @@ from reporting_histories import make_cell, make_run
 from qbench.reporting import annotations, build_report, html_pages, markdown_text, remember, step_summary
 from qbench.reporting.github import GROUPS
 from qbench.reporting.markdown import ROWS_SHOWN
-from qbench.reporting.trends import alert_rows
+from qbench.reporting.report import alert_rows
 from qbench.tracking import Annotation, Ruling
 
 NIGHTS, STEP = 20, 10

@@ -10,7 +10,7 @@ from reporting_histories import NEW, OLD, make_cell, make_run
 from qbench.reporting import build_report, html_pages, markdown_text, remember, write_reports
 from qbench.reporting.chart import LETTER, RIGHT, WIDTH, _labels, _switch_labels, frame_of, trend_svg
 from qbench.reporting.png import run_labels
-from qbench.reporting.timeline import Mark, Step, Switch
+from qbench.reporting.trends import Mark, Step, Switch
 from qbench.reporting.view import CellKey
 from qbench.tracking import record_of_line
 
