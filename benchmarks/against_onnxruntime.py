@@ -27,7 +27,7 @@ import onnx_ir as ir
 from onnxruntime.quantization import CalibrationDataReader, quant_pre_process, quantize_static
 
 from qbench.backends import Executor, Feeds, get_backend, in_slices
-from qbench.evaluation import MetricUse, SharedWork, Subject
+from qbench.evaluation import MetricUse, Subject, SubjectArtifacts
 from qbench.graph import load_model, save_model
 from qbench.judging import paired_interval
 from qbench.metrics import Against, Answers, get_metric
@@ -162,14 +162,14 @@ def theirs(
         return load_model(done)
 
 
-def right(answers: Answers, shared: SharedWork, contest: Contest, reference: Answers) -> np.ndarray[Any, Any]:
+def right(answers: Answers, shared: SubjectArtifacts, contest: Contest, reference: Answers) -> np.ndarray[Any, Any]:
     """Which samples count as right, (n,) of 0 and 1."""
     metric, labels = get_metric(contest.metric), shared.samples(next(iter(shared.subject.data.values()))).labels
     against_labels = metric.against is Against.LABELS
     return metric.count(answers, labels if against_labels else None, None if against_labels else reference).hits
 
 
-def fed_by(shared: SharedWork) -> dict[str, list[dict[str, Any]]]:
+def fed_by(shared: SubjectArtifacts) -> dict[str, list[dict[str, Any]]]:
     """Graph → the batches that the task feeds it while the float model answers the calibration samples."""
     with ExitStack() as stack:
         fed = {
@@ -180,7 +180,7 @@ def fed_by(shared: SharedWork) -> dict[str, list[dict[str, Any]]]:
     return {name: runner.batches for name, runner in fed.items()}
 
 
-def work_of(name: str, contest: Contest) -> SharedWork:
+def work_of(name: str, contest: Contest) -> SubjectArtifacts:
     """The subject with its float graphs, samples and profiles, in the user's cache."""
     data = get_dataset(contest.data)
     calibration = get_dataset(contest.calibration)
@@ -190,7 +190,7 @@ def work_of(name: str, contest: Contest) -> SharedWork:
         metrics=(MetricUse(contest.metric, get_metric(contest.metric), data.id),),
         calibration=calibration.take(min(contest.calibrated, len(calibration))),
     )
-    return SharedWork(subject, Cache.default(), get_backend("ort-cpu"), "benchmark")
+    return SubjectArtifacts(subject, Cache.default(), get_backend("ort-cpu"), "benchmark")
 
 
 def compare(name: str, contest: Contest) -> Iterator[Result]:

@@ -19,8 +19,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Closing, Executor, Feeds
-from qbench.evaluation import SharedWork, Subject
-from qbench.faults.trial import Seen, Ward
+from qbench.evaluation import Subject, SubjectArtifacts
+from qbench.faults.trial import DetectedBy, FaultHarness
 from qbench.storage import Cache
 from qbench.subjects import Dataset
 from qbench.suite import gather, load_suite, make_subject
@@ -96,12 +96,12 @@ def _some(job: tuple[int, int]) -> Counter[str]:
     suite, catalogues = load_suite(SUITE), gather(suites=SUITE.parent)
     (written,) = (one for one in suite.models if one.id == MODEL)
     subject = make_subject(written, written.calibration, catalogues, limit=None)
-    wards: dict[tuple[str, str], Ward] = {}
+    wards: dict[tuple[str, str], FaultHarness] = {}
     for _ in range(count):
         backend, schema = str(random.choice(BACKENDS)), str(random.choice(SCHEMAS))
         if (backend, schema) not in wards:
-            wards[backend, schema] = Ward(
-                shared=SharedWork(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
+            wards[backend, schema] = FaultHarness(
+                shared=SubjectArtifacts(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
                 machine=catalogues.backends.get(backend),
                 schema=catalogues.schemas.get(schema),
                 agreement=suite.rules(MODEL).agreement,
@@ -116,7 +116,7 @@ def _some(job: tuple[int, int]) -> Counter[str]:
             metrics=subject.metrics,
             calibration=subject.calibration,
         )
-        shared = SharedWork(again, Cache.default(), catalogues.backends.get("ort-cpu"), "detection")
+        shared = SubjectArtifacts(again, Cache.default(), catalogues.backends.get("ort-cpu"), "detection")
         engine = _InParts(inner=catalogues.backends.get(backend), size=int(random.choice(SIZES)))
         twin = TWINS.get(backend)
         seen = wards[backend, schema].alarms(
@@ -148,7 +148,7 @@ def main() -> int:
     """Count and print; 1 when a gate that needs no accepted result raised an alarm."""
     reruns = count_alarms(int(sys.argv[1]) if len(sys.argv) > 1 else 500, seed=1)
     print(reruns.sentence)
-    return 1 if set(reruns.alarms) - {Seen.DRIFT.value} else 0
+    return 1 if set(reruns.alarms) - {DetectedBy.DRIFT.value} else 0
 
 
 if __name__ == "__main__":

@@ -20,10 +20,10 @@ from typing import Any
 
 from clean_reruns import Reruns, count_alarms
 
-from qbench.evaluation import SharedWork, Subject
+from qbench.evaluation import Subject, SubjectArtifacts
 from qbench.faults import CATALOGUE, Placed, Stage, many_operators
 from qbench.faults.detection import Rates, rates_of, table
-from qbench.faults.trial import Seen, Trial, Ward
+from qbench.faults.trial import DetectedBy, FaultHarness, Trial
 from qbench.storage import Cache
 from qbench.suite import gather, load_suite, make_subject
 
@@ -64,7 +64,7 @@ PUBLISHED = 2
 """The seed of the published table; rules were tuned on 1."""
 
 
-def ward_of(column: Column) -> Ward:
+def ward_of(column: Column) -> FaultHarness:
     """A subject of the smoke suite, healthy; the network of many operators stands in for ``digits_cnn`` there."""
     name = column.model
     suite, catalogues = load_suite(SUITE), gather(suites=SUITE.parent)
@@ -74,8 +74,8 @@ def ward_of(column: Column) -> Ward:
         subject = Subject(
             model=many_operators(), data=subject.data, metrics=subject.metrics, calibration=subject.calibration
         )
-    return Ward(
-        shared=SharedWork(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
+    return FaultHarness(
+        shared=SubjectArtifacts(subject, Cache.default(), catalogues.backends.get("ort-cpu"), "detection"),
         machine=catalogues.backends.get(MACHINE),
         schema=catalogues.schemas.get(column.schema),
         agreement=suite.rules(written.id).agreement,
@@ -113,7 +113,11 @@ class Kept:
 
 
 def _trial(line: dict[str, Any]) -> Trial:
-    more = {"sites": tuple(line["sites"]), "stage": Stage(line["stage"]), "seen": frozenset(map(Seen, line["seen"]))}
+    more = {
+        "sites": tuple(line["sites"]),
+        "stage": Stage(line["stage"]),
+        "seen": frozenset(map(DetectedBy, line["seen"])),
+    }
     return Trial(**(line | more | {"suspects": tuple((node, cause) for node, cause in line["suspects"])}))
 
 
@@ -141,13 +145,13 @@ def trials_of(column: Column, faults: list[str], seed: int, places: int, kept: K
 def rate_lines(rates: Rates) -> list[str]:
     """The rates as sentences."""
     words = {
-        Seen.RULE: "the relative 0.5 % rule on top-1 alone",
-        Seen.STATISTICS: "top-1 and top-5 with statistics",
-        Seen.AGREEMENT: "agreement with fp32",
-        Seen.DRIFT: "drift against an accepted result of the same class",
-        Seen.EQUALITY: "equality with an arithmetic",
-        Seen.EFFECT: "the tried effect of passes",
-        Seen.CALIBRATION: "calibrated ranges against those that were accepted on any class",
+        DetectedBy.RULE: "the relative 0.5 % rule on top-1 alone",
+        DetectedBy.STATISTICS: "top-1 and top-5 with statistics",
+        DetectedBy.AGREEMENT: "agreement with fp32",
+        DetectedBy.DRIFT: "drift against an accepted result of the same class",
+        DetectedBy.EQUALITY: "equality with an arithmetic",
+        DetectedBy.EFFECT: "the tried effect of passes",
+        DetectedBy.CALIBRATION: "calibrated ranges against those that were accepted on any class",
     }
     lines = [f"- ({gate.value}) {text}: {rates.by_gate[gate]} of {rates.faults} faults" for gate, text in words.items()]
     missed = f"; not seen: {', '.join(rates.missed)}" if rates.missed else ""
@@ -221,7 +225,7 @@ def main() -> int:
         print(reruns.sentence)
     if arguments.write:
         PAGE.write_text(page(rows, subjects, rates, reruns, arguments.seed), encoding="utf-8")
-    alarmed = reruns is not None and any(gate != Seen.DRIFT.value for gate in reruns.alarms)
+    alarmed = reruns is not None and any(gate != DetectedBy.DRIFT.value for gate in reruns.alarms)
     return 1 if rates.missed or alarmed else 0
 
 

@@ -19,9 +19,9 @@ from detection import OPERATORS, PUBLISHED, Column, ward_of
 from rival_esp_ppq import ESP_PPQ, ask_esp_ppq
 from rival_ort import ORT, Ranking, Sick, ask_ort, place_of
 
-from qbench.evaluation import SharedWork, prepare_runners, recorded_feeds
+from qbench.evaluation import SubjectArtifacts, prepare_runners, recorded_feeds
 from qbench.faults import CATALOGUE, FaultyWork, GraphEdit, Placed, ProfileFault, Stage, edited
-from qbench.faults.trial import Ward
+from qbench.faults.trial import FaultHarness
 
 COLUMNS = (
     Column("digits_cnn", "w8a8_asym_pc", 360, 64),
@@ -85,7 +85,7 @@ class Book:
         return all(one is not None and tuple(one.sites) == placed.sites for one in told)
 
 
-def small_ward(column: Column) -> Ward:
+def small_ward(column: Column) -> FaultHarness:
     """The subject whose small pictures come first, where it has such."""
     ward = ward_of(column)
     if column.model not in SMALL:
@@ -93,10 +93,10 @@ def small_ward(column: Column) -> Ward:
     subject, first = ward.shared.subject, SMALL[column.model]
     data = {first: subject.data[first]}
     data |= {name: dataset.take(_FEW_LARGE) for name, dataset in subject.data.items() if name != first}
-    return replace(ward, shared=SharedWork(replace(subject, data=data), *ward.shared.made_with))
+    return replace(ward, shared=SubjectArtifacts(replace(subject, data=data), *ward.shared.made_with))
 
 
-def sick_of(ward: Ward, placed: Placed) -> Sick:
+def sick_of(ward: FaultHarness, placed: Placed) -> Sick:
     """The graph that is right and the one that runs, of a fault in a graph or a range."""
     healthy, capabilities = ward.shared, ward.machine.capabilities
     (right,) = healthy.quantized(ward.schema, capabilities).models.values()
@@ -108,7 +108,7 @@ def sick_of(ward: Ward, placed: Placed) -> Sick:
     return Sick(original=original, right=right, wrong=wrong)
 
 
-def feeds_of(ward: Ward, samples: int) -> list[dict[str, object]]:
+def feeds_of(ward: FaultHarness, samples: int) -> list[dict[str, object]]:
     """What the graph is fed with the first ``samples`` of the main data."""
     shared = ward.shared
     main = next(iter(shared.subject.data.values())).take(samples)

@@ -22,7 +22,7 @@ import os, resource, sys, time
 from qbench.backends import get_backend
 from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize
 from qbench.diagnosis.engine.client import engine_worker
-from qbench.evaluation import MetricUse, Request, SharedWork, Subject
+from qbench.evaluation import MetricUse, Request, SubjectArtifacts, Subject
 from qbench.judging import Cell, EnvironmentClass, Expectation, Outcome, Rules, Tolerance, Verdict
 from qbench.metrics import get_metric
 from qbench.quantization import get_schema
@@ -37,7 +37,7 @@ subject = Subject(
     calibration=get_dataset("calibration_crops").take(32),
     metrics=(MetricUse("agreement", get_metric("agreement"), data.id),),
 )
-shared = SharedWork(subject, Cache.default(), get_backend("ort-cpu"), "benchmark")
+shared = SubjectArtifacts(subject, Cache.default(), get_backend("ort-cpu"), "benchmark")
 schema = get_schema("w8a8_asym_pc")
 model = shared.quantized(schema, backend.capabilities).models["model"]
 samples = shared.samples(data)

@@ -18,7 +18,7 @@ CHILD = """
 import resource, sys
 from pathlib import Path
 from qbench.backends import get_backend
-from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
+from qbench.evaluation import MetricUse, SubjectArtifacts, Subject, measure_cell
 from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
@@ -33,7 +33,7 @@ subject = Subject(
     calibration=get_dataset("calibration_crops").take(8),
 )
 backend = get_backend("ort-cpu")
-shared = SharedWork(subject, Cache(cache), backend, "benchmark")
+shared = SubjectArtifacts(subject, Cache(cache), backend, "benchmark")
 measure_cell(shared, backend, schema, environment=EnvironmentClass("benchmark"))
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 print(peak / 1e6 if sys.platform == "darwin" else peak * 1024 / 1e6)

@@ -1,7 +1,4 @@
-"""``qbench accept``: take the results of finished runs, made here or elsewhere, into the baselines; nothing runs again.
-
-The fp32 reference is not in a run file and never changes here: that is pytest's ``--qbench-accept-fp32``.
-"""
+"""qbench accept: results of finished runs into the baselines."""
 
 import argparse
 import fnmatch

@@ -1,7 +1,4 @@
-"""``qbench bisect commits``: which commit made a cell worse, by building and measuring half of what is left.
-
-It works in a second working tree of its own (``git worktree``); the user's checkout is never touched.
-"""
+"""qbench bisect commits."""
 
 import argparse
 import tempfile
@@ -10,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
-from qbench.cli.named_extensions import declare_extensions
+from qbench.cli.options import declare_extensions
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted, percent

@@ -1,4 +1,4 @@
-"""``qbench history check``: for continuous integration, red when something got worse and nobody has ruled on it."""
+"""qbench history check."""
 
 import argparse
 from collections import Counter
@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
+from qbench.cli.history_files import Trends, declare_trends, read_trends
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.cli.show_history import moved, valued
-from qbench.cli.trend_files import Trends, declare_trends, read_trends
 from qbench.number_text import counted
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""What a command of the ``qbench`` program is: a name, its arguments, and what it does; and the exit codes of all."""
+"""What a verb is, and the exit codes of all verbs."""
 
 import argparse
 import enum

@@ -1,13 +1,289 @@
-"""``qbench doctor``: what this computer and the suites are like, before anything is run or downloaded."""
+"""qbench doctor: what this computer and the suites are like."""
 
 import argparse
-from collections.abc import Iterator
+import datetime
+import math
+import os
+import shutil
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from statistics import NormalDist
+from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.named_extensions import declare_extensions, hinted, named_extensions
+from qbench.cli.options import declare_extensions, hinted, named_extensions
 from qbench.cli.printing import print_columns, print_json, put
+
+if TYPE_CHECKING:
+    from qbench.extension import Extension
+    from qbench.judging import EnvironmentClass, QuarantineEntry, Tolerance
+    from qbench.storage import Cache
+    from qbench.suite import Catalogues, PlannedCell, Suite
+    from qbench.tracking import Baseline
+
+
+# What ``qbench doctor`` says about this computer: its class, the installed packages, the cache, the extensions.
+
+
+def machine_facts(cache: "Cache", added: "Sequence[Extension]" = ()) -> dict[str, Any]:
+    """Plain facts, and under ``problems`` a sentence for each thing that would keep a run from working.
+
+    Args:
+        cache: whose folder is looked at. added: extensions beside the installed ones.
+
+    Raises:
+        InputError: an installed extension is not one.
+    """
+    from qbench.extension import installed_extensions
+    from qbench.host import describe_host
+
+    host: dict[str, Any] = {**describe_host()}
+    return {
+        "environment_class": host.pop("processor_class"),
+        "host": host,
+        "cache": _cache(cache.folder),
+        "extensions": [extension.name for extension in (*installed_extensions(), *added)],
+        "problems": list(_problems(cache.folder)),
+    }
+
+
+def _cache(folder: Path) -> dict[str, Any]:
+    kinds = (
+        {child.name: _bytes(child) for child in sorted(folder.iterdir()) if child.is_dir()} if folder.is_dir() else {}
+    )
+    free = shutil.disk_usage(_existing(folder)).free
+    return {"folder": str(folder), "bytes": sum(kinds.values()), "kinds": kinds, "free_bytes": free}
+
+
+def _problems(folder: Path) -> Iterable[str]:
+    if not os.access(_existing(folder), os.W_OK | os.X_OK):
+        yield f"the cache '{folder}' cannot be written: make it writable, or set QBENCH_CACHE to another folder"
+    if shutil.which("git") is None:
+        yield "git is not installed: runs will not know the commit they measured"
+
+
+def _existing(folder: Path) -> Path:
+    """The nearest folder above that is there: the one that decides whether ``folder`` can be made."""
+    while not folder.exists() and folder != folder.parent:
+        folder = folder.parent
+    return folder
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+# What ``qbench doctor`` says about one suite: its assets, what its samples can decide, its excuses.
+#
+# The smallest loss that n paired samples tell from chance, one-sided 5 % with 80 % power, when a share π of them flips:
+#
+#     m = (z₀.₉₅ + z₀.₈) · √(π / n)        (non-inferiority of paired proportions, true difference 0)
+
+FLIPS = 0.02
+"""The share of samples that changes sides between fp32 and a good int8 network: measured ones lie near it."""
+SOON = datetime.timedelta(days=30)
+MOST_EXCUSED = 0.25
+
+
+def decidable_drop(n: int, flips: float = FLIPS) -> float:
+    """The smallest loss (a fraction) that n samples can tell from chance; see the formula above."""
+    z = NormalDist().inv_cdf(0.95) + NormalDist().inv_cdf(0.8)
+    return min(1.0, z * math.sqrt(flips / n))
+
+
+def suite_facts(
+    path: Path,
+    baselines: Path,
+    cache: "Cache",
+    processor: str,
+    today: datetime.date,
+    *,
+    added: "Sequence[Extension]" = (),
+) -> dict[str, Any]:
+    """Plain facts about the suite at ``path``, and its ``problems``; nothing is downloaded.
+
+    Raises:
+        QbenchError: the suite is wrong, or a baseline is damaged.
+    """
+    from qbench.suite import expand, gather, load_suite
+    from qbench.tracking import baseline_path, find_baseline
+
+    suite = load_suite(path)
+    catalogues = gather(added, suites=path.parent)
+    planned = expand(suite, catalogues)
+    stored = {model.id: baseline_path(baselines, suite.name, model.id) for model in suite.models if not model.is_alone}
+    known = {name: find_baseline(file) for name, file in stored.items()}
+    entries = [_entry(entry, today) for entry in suite.quarantine]
+    places = _Places.of(suite, planned, catalogues, processor)
+    excused, gated = _excused(planned, known, places)
+    facts = {
+        "suite": suite.name,
+        "path": str(path),
+        "cells": len(planned),
+        "assets": _assets(suite, cache),
+        "models": [
+            _model(suite, name, baseline, catalogues, _tolerances(planned, name, baseline, places))
+            for name, baseline in known.items()
+        ],
+        "unknown_until_started": list(places.unknown),
+        "quarantine": entries,
+        "gated": gated,
+        "excused": excused,
+    }
+    return facts | {"problems": list(_suite_problems(facts, known))}
+
+
+def _assets(suite: "Suite", cache: "Cache") -> list[dict[str, Any]]:
+    from qbench.subjects import needed_packages
+
+    names = [name for model in suite.models for name in (model.id, model.data, model.calibration.data)]
+    names += [metric.partition("@")[2] for model in suite.models for metric in model.metrics if "@" in metric]
+    return [
+        {
+            "package": package.requirement,
+            "bytes": package.size,
+            "cached": (cache.folder / "packages" / package.file_name).exists(),
+        }
+        for package in needed_packages(names)
+    ]
+
+
+def _tolerances(
+    planned: "Sequence[PlannedCell]", name: str, baseline: "Baseline | None", places: "_Places"
+) -> "list[Tolerance]":
+    """Those of the quantized cells of the model ``name``: of those that ``baseline`` knows, where it knows any."""
+    own = [one for one in planned if one.cell.model == name and not one.cell.is_fp32]
+    judged = [one for one in own if baseline is not None and one.cell.slug in baseline.cells] or own
+    return [one.tolerance(environment) for one in judged for environment in places.of_backend[one.cell.backend]]
+
+
+def _model(
+    suite: "Suite",
+    name: str,
+    baseline: "Baseline | None",
+    catalogues: "Catalogues",
+    tolerances: "Sequence[Tolerance]",
+) -> dict[str, Any]:
+    """n, the margin in samples and what can be decided, for each proportion that the baseline holds.
+
+    The margin is that of the strictest of ``tolerances``, and ``largest_…`` that of the most lenient.
+    """
+    table = next(model for model in suite.models if model.id == name)
+    if baseline is None:
+        return {"model": name, "baseline": False, "classes": [], "metrics": []}
+    classes = sorted({one for cell in baseline.cells.values() for one in cell.accepted})
+    metrics = []
+    for metric, hits in baseline.metrics.items() if tolerances else ():  # without quantized cells nothing is judged
+        if not catalogues.metrics.get(metric.partition("@")[0]).proportion:
+            continue  # an error rate counts units, not samples
+        values = [tolerance.of(metric).value for tolerance in tolerances]
+        margins = [math.floor(value * hits + 1e-9) for value in values]
+        n = baseline.data[metric.partition("@")[2] or table.data].samples
+        metrics.append(
+            {
+                "metric": metric,
+                "n": n,
+                "fp32_hits": hits,
+                "margin_samples": min(margins),
+                "largest_margin_samples": max(margins),
+                "tolerance": min(values),
+                "largest_tolerance": max(values),
+                "decidable_pp": round(100 * decidable_drop(n), 2),
+            }
+        )
+    return {"model": name, "baseline": True, "classes": classes, "metrics": metrics}
+
+
+def _entry(entry: "QuarantineEntry", today: datetime.date) -> dict[str, Any]:
+    left = (datetime.date.fromisoformat(entry.expires) - today).days
+    return {"cell": entry.cell, "owner": entry.owner, "expires": entry.expires, "days_left": left, "when": entry.when}
+
+
+def _excused(
+    planned: "Sequence[PlannedCell]", known: "dict[str, Baseline | None]", places: "_Places"
+) -> tuple[int, int]:
+    """How many quantized cells carry their own tolerance or an entry here, and how many are gated at all.
+
+    Gated are those that a baseline knows (all, where there is none yet): unsupported cells must not thin out excuses.
+    An excuse with a ``when`` counts where it may hold, as far as is known before an engine is started.
+    """
+    excused = gated = 0
+    for one in planned:
+        if one.cell.is_fp32:
+            continue
+        has_excuse = any(_is_excused(one, environment) for environment in places.of_backend[one.cell.backend])
+        baseline = known.get(one.cell.model)
+        if has_excuse or baseline is None or one.cell.slug in baseline.cells:
+            gated += 1
+            excused += has_excuse
+    return excused, gated
+
+
+def _is_excused(planned: "PlannedCell", environment: "EnvironmentClass") -> bool:
+    own = not planned.tolerance(environment).rule.startswith(("suite ", "default"))
+    return own or planned.quarantine_entry(environment) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The environment classes in which cells may run on this computer.
+
+    Args:
+        of_backend: name → its class; of one in ``unknown`` all classes of this processor that a ``when`` of the suite
+            names, and one that none names.
+        unknown: the backends whose versions are not known until their Python is started.
+    """
+
+    of_backend: "Mapping[str, Sequence[EnvironmentClass]]"
+    unknown: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, suite: "Suite", planned: "Sequence[PlannedCell]", catalogues: "Catalogues", processor: str
+    ) -> "_Places":
+        from qbench.backends import RemoteBackend, versions_of
+        from qbench.judging import EnvironmentClass
+
+        named = {EnvironmentClass.parse(text) for text in _conditions(suite)} | {EnvironmentClass(processor)}
+        possible = sorted((one for one in named if one.processor == processor), key=str)
+        of_backend: dict[str, Sequence[EnvironmentClass]] = {}
+        unknown = []
+        for name in dict.fromkeys(one.cell.backend for one in planned):
+            backend = catalogues.backends.get(name)
+            if isinstance(backend, RemoteBackend) and not backend.has_started:
+                of_backend[name] = possible
+                unknown.append(name)
+            else:
+                packages = versions_of(backend)
+                of_backend[name] = [EnvironmentClass.of(processor, packages, threads=suite.table.threads)]
+        return cls(of_backend, tuple(unknown))
+
+
+def _conditions(suite: "Suite") -> Iterator[str]:
+    """Every environment class or processor that a ``when`` of ``suite`` names."""
+    tables = [model.tolerance for model in suite.models if isinstance(model.tolerance, Mapping)]
+    settings = [setting for table in tables for setting in table.values() if not isinstance(setting, float)]
+    conditions = [entry.when for entry in suite.quarantine] + [setting.when for setting in settings]
+    for when in conditions:
+        yield from (when,) if isinstance(when, str) else when or ()
+
+
+def _suite_problems(facts: dict[str, Any], known: "dict[str, Baseline | None]") -> Iterator[str]:
+    for name, baseline in known.items():
+        if baseline is None:
+            yield f'{name} has no baseline: pytest "{facts["path"]}::{name}" --qbench-accept-fp32 --qbench-accept=new'
+    for entry in facts["quarantine"]:
+        if entry["days_left"] < 0:
+            yield f"the quarantine of {entry['cell']} ended on {entry['expires']} ({entry['owner']})"
+    if facts["gated"] and facts["excused"] > MOST_EXCUSED * facts["gated"]:
+        yield (
+            f"{facts['excused']} of {facts['gated']} gated cells carry their own tolerance or a quarantine entry; "
+            f"at most {MOST_EXCUSED:.0%} should"
+        )
+
+
+# ``qbench doctor``: what this computer and the suites are like, before anything is run or downloaded.
 
 SUITES = "*.qbench.toml"
 
@@ -27,8 +303,6 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: a suite is wrong, or a baseline is damaged.
     """
-    from qbench.cli.machine_facts import machine_facts
-    from qbench.cli.suite_facts import suite_facts
     from qbench.host import utc_today
     from qbench.storage import Cache
 
@@ -109,7 +383,6 @@ def _model_rows(model: dict[str, Any]) -> Iterator[tuple[str, ...]]:
 
 
 def _soon_days() -> int:
-    from qbench.cli.suite_facts import SOON
 
     return SOON.days
 

@@ -1,4 +1,4 @@
-"""``qbench history index``: bring the index of a history up to date, in SQLite or PostgreSQL."""
+"""qbench history index."""
 
 import argparse
 

@@ -1,4 +1,4 @@
-"""``qbench list``: the names that suites and commands can use, each with its owner and what it is."""
+"""qbench list: the names that suites and commands can use."""
 
 import argparse
 import functools
@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.named_extensions import declare_extensions, named_extensions
+from qbench.cli.options import declare_extensions, named_extensions
 from qbench.cli.printing import print_columns, print_json, say
 from qbench.errors import QbenchError
 

@@ -1,4 +1,4 @@
-"""A subject out of what people bring: any ONNX file (or a model of the zoo), scored data, and data to calibrate on."""
+"""A subject from any ONNX file and the user's data."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Facts on standard output, as aligned columns for people or as JSON for programs; words on standard error."""
+"""Tables for people and JSON for programs on standard output, messages on standard error."""
 
 import shutil
 import sys
@@ -10,7 +10,6 @@ from qbench.storage import neutral_json, neutral_line, visible
 
 if TYPE_CHECKING:
     from qbench.reporting import Line
-
 
 _LEAST_ROOM = 20
 

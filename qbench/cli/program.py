@@ -1,4 +1,4 @@
-"""The ``qbench`` program: parse, run one command, turn what it raises into one sentence and an exit code."""
+"""The qbench program: parse, run one verb, turn an error into a sentence and an exit code."""
 
 import argparse
 import os
@@ -9,27 +9,22 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-from qbench.cli import (
-    accept_run,
-    bisect_actions,
-    compare_files,
-    diff_sides,
-    doctor,
-    draw_report,
-    evaluate_model,
-    export_runs,
-    history_actions,
-    lint_model,
-    list_names,
-    localize_model,
-    merge_histories,
-    partition_model,
-    profile_model,
-    quantize_file,
-    rewrite_model,
-    run,
-    try_optimizers,
-)
+from qbench.cli import accept_run, doctor, list_names, run
+from qbench.cli import bisect as bisect_actions
+from qbench.cli import compare_runs as compare_files
+from qbench.cli import diff as diff_sides
+from qbench.cli import evaluate as evaluate_model
+from qbench.cli import export as export_runs
+from qbench.cli import history as history_actions
+from qbench.cli import lint as lint_model
+from qbench.cli import localize as localize_model
+from qbench.cli import merge as merge_histories
+from qbench.cli import optimizers as try_optimizers
+from qbench.cli import partition as partition_model
+from qbench.cli import profile as profile_model
+from qbench.cli import quantize as quantize_file
+from qbench.cli import report as draw_report
+from qbench.cli import rewrite as rewrite_model
 from qbench.cli.command import Command, ExitCode, Parser, count_from_one
 from qbench.cli.printing import say
 from qbench.errors import QbenchError, refused_by_system

@@ -1,4 +1,4 @@
-"""``qbench run``: the cells of a suite as pytest measures and judges them, with progress and exit codes of its own."""
+"""qbench run: measure and judge the cells of a suite."""
 
 import argparse
 import os
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.draw_report import KINDS, declare_output
 from qbench.cli.history_files import declare_history
-from qbench.cli.named_extensions import declare_extensions, named_extensions, with_hint
+from qbench.cli.options import declare_extensions, named_extensions, with_hint
 from qbench.cli.printing import complain, print_json, print_tones, put, say
+from qbench.cli.report import KINDS, declare_output
 from qbench.errors import InputError
 from qbench.storage import neutral_line
 

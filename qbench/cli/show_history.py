@@ -1,12 +1,12 @@
-"""``qbench history show``: the values of one cell over commits, beside what was accepted, with the steps in them."""
+"""qbench history show."""
 
 import argparse
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
+from qbench.cli.history_files import Trends, declare_trends, read_trends
 from qbench.cli.printing import print_columns, print_json, put, say
-from qbench.cli.trend_files import Trends, declare_trends, read_trends
 from qbench.errors import unknown_name
 from qbench.number_text import value_text
 

@@ -1,19 +1,16 @@
 """One cell: its request, the road it takes, and what its subject's cells share."""
 
-from qbench.evaluation.feed_recorder import recorded_feeds
-from qbench.evaluation.kept_answers import KeptAnswers
-from qbench.evaluation.measure import FLOAT_BACKEND, environment_here, measure_cell, measure_request, shared_work
-from qbench.evaluation.noted_samples import NotedSamples
-from qbench.evaluation.output_steps import OutputSteps, steps_of
-from qbench.evaluation.request import Beside, Request
-from qbench.evaluation.rewriting import rewrite_quantized
-from qbench.evaluation.rewriting_value import Rewriting
-from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
+from qbench.evaluation.answer_cache import KeptAnswers
+from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners, recorded_feeds
+from qbench.evaluation.measure import FLOAT_BACKEND, environment_here, measure_cell, measure_request, subject_artifacts
+from qbench.evaluation.request import Comparator, Request
+from qbench.evaluation.rewriting import OutputSteps, Rewriting, rewrite_quantized, steps_of
 from qbench.evaluation.subject import MetricUse, Subject
+from qbench.evaluation.versus_backend import NotedSamples
 
 __all__ = [
     "FLOAT_BACKEND",
-    "Beside",
+    "Comparator",
     "KeptAnswers",
     "MetricUse",
     "NotedSamples",
@@ -21,14 +18,14 @@ __all__ = [
     "Quantized",
     "Request",
     "Rewriting",
-    "SharedWork",
     "Subject",
+    "SubjectArtifacts",
     "environment_here",
     "measure_cell",
     "measure_request",
     "prepare_runners",
     "recorded_feeds",
     "rewrite_quantized",
-    "shared_work",
     "steps_of",
+    "subject_artifacts",
 ]

@@ -1,4 +1,4 @@
-"""One cell from its subject, backend and schema to its measurement: quantize, prepare, answer, count."""
+"""One cell from its request to its measurement: quantize, prepare, answer, count."""
 
 import time
 from collections.abc import Callable, Mapping
@@ -8,12 +8,11 @@ from types import MappingProxyType
 
 from qbench.backends import Backend, Executor, HasRuleDigests, get_backend, versions_of
 from qbench.errors import InputError, UnsupportedError
-from qbench.evaluation.compared import Comparison
-from qbench.evaluation.request import Beside, Request
-from qbench.evaluation.rewriting import rewrite_note, rewrite_quantized
-from qbench.evaluation.rewriting_value import Rewriting
-from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
+from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners
+from qbench.evaluation.request import Comparator, Request
+from qbench.evaluation.rewriting import Rewriting, rewrite_note, rewrite_quantized
 from qbench.evaluation.subject import MetricUse, Subject
+from qbench.evaluation.versus_backend import Comparison
 from qbench.graph import Form, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement, RewriteNote
@@ -33,12 +32,12 @@ _RANGE_DIGITS = 5
 
 
 def measure_cell(
-    subject: Subject | SharedWork,
+    subject: Subject | SubjectArtifacts,
     backend: Backend | str,
     schema: Schema | str | None,
     *,
     passes: Rewriting | None = None,
-    beside: Beside | None = None,
+    beside: Comparator | None = None,
     cell: Cell | None = None,
     reference: Mapping[str, Answers] | None = None,
     environment: EnvironmentClass | None = None,
@@ -48,7 +47,7 @@ def measure_cell(
     """Measure one cell: ``subject`` under ``schema`` on ``backend``.
 
     Args:
-        subject: what is measured; ``SharedWork`` of it where several cells are, so that they share what they can.
+        subject: what is measured; ``SubjectArtifacts`` of it where several cells are, so that they share what they can.
         backend: it, or its name. schema: it, or its name; None: the model as it is, quantized if it came so.
         passes: what runs behind the quantizer. beside: another backend that the cell is compared with.
         cell: what the measurement calls itself; None: by the names of the three.
@@ -63,7 +62,7 @@ def measure_cell(
     """
     backend = get_backend(backend) if isinstance(backend, str) else backend
     schema = get_schema(schema) if isinstance(schema, str) else schema
-    shared = subject if isinstance(subject, SharedWork) else shared_work(subject, backend)
+    shared = subject if isinstance(subject, SubjectArtifacts) else subject_artifacts(subject, backend)
     as_it_is = FP32 if shared.subject.given is None else GIVEN
     name = as_it_is if schema is None else schema.name
     return measure_request(
@@ -87,14 +86,14 @@ def environment_here(backend: Backend, *, threads: int = 1) -> EnvironmentClass:
     return EnvironmentClass.of(processor_class(), versions_of(backend), threads=threads)
 
 
-def shared_work(subject: Subject, backend: Backend, cache: Cache | None = None) -> SharedWork:
+def subject_artifacts(subject: Subject, backend: Backend, cache: Cache | None = None) -> SubjectArtifacts:
     """What cells of ``subject`` on ``backend`` share.
 
     The fp32 reference is that of this very backend where it runs float models, so that losses and gains are those of
     quantization; else that of ``FLOAT_BACKEND``.
     """
     float_backend = backend if Form.FLOAT in backend.capabilities.forms else get_backend(FLOAT_BACKEND)
-    return SharedWork(subject, cache or Cache.default(), float_backend, str(environment_here(float_backend)))
+    return SubjectArtifacts(subject, cache or Cache.default(), float_backend, str(environment_here(float_backend)))
 
 
 def measure_request(request: Request) -> Measurement:
@@ -241,7 +240,10 @@ def _score(request: Request, use: MetricUse, answers: Answers, reference: Answer
 
 
 def _digests(
-    shared: SharedWork, quantized: Quantized | None, answers: Mapping[str, Answers], reference: Mapping[str, Answers]
+    shared: SubjectArtifacts,
+    quantized: Quantized | None,
+    answers: Mapping[str, Answers],
+    reference: Mapping[str, Answers],
 ) -> dict[str, str]:
     digests = shared.identity()
     if quantized is not None:

@@ -1,12 +1,12 @@
-"""A Request holds all that measuring one cell takes as a value, so that one part can be exchanged."""
+"""All that measuring one cell takes, as a value."""
 
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from qbench.backends import Backend
-from qbench.evaluation.rewriting_value import Rewriting
-from qbench.evaluation.shared import SharedWork
+from qbench.evaluation.artifacts import SubjectArtifacts
+from qbench.evaluation.rewriting import Rewriting
 from qbench.evaluation.subject import Subject
 from qbench.judging import Cell, Criterion, EnvironmentClass
 from qbench.metrics import Answers
@@ -14,7 +14,7 @@ from qbench.quantization import Schema
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Beside:
+class Comparator:
     """Another backend that runs a cell's quantized model too, its class here, and what the cell must be beside it."""
 
     backend: Backend
@@ -39,14 +39,14 @@ class Request:
     """
 
     cell: Cell
-    shared: SharedWork
+    shared: SubjectArtifacts
     backend: Backend
     schema: Schema | None
     reference: Mapping[str, Answers]
     environment: EnvironmentClass
     rewriting: Rewriting | None = None
     threads: int = 1
-    beside: Beside | None = None
+    beside: Comparator | None = None
     keeps_answers: bool = False
     recalibrated: str = ""
     timer: Callable[[], float] = time.perf_counter

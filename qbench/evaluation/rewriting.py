@@ -1,21 +1,72 @@
-"""A cell's quantized graphs after a pipeline of passes, and what each pass that is not exact did to their outputs.
-
-The drift of a pass is what it does here, to these outputs, beside all the others: the graphs of the whole pipeline and
-of the pipeline without it run the same batches.
-"""
+"""A cell's quantized graphs after a pipeline of passes, and what each pass did to outputs."""
 
 from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
+import numpy as np
+import onnx_ir as ir
+
 from qbench.backends import Array, Backend, Executor, Feeds
-from qbench.evaluation.output_steps import OutputSteps, steps_of
-from qbench.evaluation.rewriting_value import Rewriting
-from qbench.evaluation.shared import Quantized, SharedWork, prepare_runners
+from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners
+from qbench.graph import constant_value, int_attribute
 from qbench.judging import PassNote, RewriteNote
 from qbench.metrics import Differences, count_differences
-from qbench.passes import EffectKind, PassAccount, Pipeline, Rewritten, run_pipeline
+from qbench.passes import EffectKind, PassAccount, Pipeline, Policy, Rewritten, run_pipeline
+from qbench.storage import digest_plain
 from qbench.subjects import Samples
+
+# What runs behind the quantizer, as one replaceable part of a request.
+
+
+@dataclass(frozen=True, slots=True)
+class Rewriting:
+    """The pipeline that runs behind the quantizer, and what it may do to numbers."""
+
+    pipeline: Pipeline
+    policy: Policy
+
+    @property
+    def digest(self) -> str:
+        """Of the pipeline and the policy."""
+        return digest_plain([self.pipeline.digest, self.policy.value])
+
+
+# The size of an output's steps: the scale of the DequantizeLinear that gives it; 1 where it is integers.
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSteps:
+    """A graph output and the size of its steps: one, or one a slice of ``axis``; None: it has none."""
+
+    name: str
+    scale: Array | None
+    axis: int
+
+    def broadcast(self, rank: int) -> Array | None:
+        """Sizes that broadcast against an array of ``rank`` axes."""
+        if self.scale is None or not self.scale.ndim:
+            return self.scale
+        return self.scale.reshape([-1 if axis == self.axis % rank else 1 for axis in range(rank)])
+
+
+def steps_of(value: ir.Value) -> OutputSteps:
+    """``value`` with its steps."""
+    name, maker = str(value.name), value.producer()
+    if value.dtype is not None and value.dtype.is_integer():
+        return OutputSteps(name, np.ones(()), 0)
+    if maker is None or maker.op_type != "DequantizeLinear" or int_attribute(maker, "block_size", 0):
+        return OutputSteps(name, None, 0)
+    scale = constant_value(maker.inputs[1])
+    if scale is not None and scale.size == 1:
+        scale = scale.reshape(())
+    return OutputSteps(name, scale, int_attribute(maker, "axis", 1))
+
+
+# A cell's quantized graphs after a pipeline of passes, and what each pass that is not exact did to their outputs.
+#
+# The drift of a pass is what it does here, to these outputs, beside all the others: the graphs of the whole pipeline
+# and of the pipeline without it run the same batches.
 
 _SAMPLES = 64
 """That the drift of a pass is counted on."""
@@ -62,7 +113,7 @@ def rewrite_quantized(quantized: Quantized, rewriting: Rewriting) -> RewrittenGr
     return RewrittenGraphs(quantized, rewriting, done)
 
 
-def rewrite_note(graphs: RewrittenGraphs, shared: SharedWork, backend: Backend, *, threads: int) -> RewriteNote:
+def rewrite_note(graphs: RewrittenGraphs, shared: SubjectArtifacts, backend: Backend, *, threads: int) -> RewriteNote:
     """The account of a cell's rewriting, with the drift of every pass that is not exact and changed something.
 
     Args:
@@ -101,7 +152,7 @@ def _compared(
     ours: Mapping[str, Executor],
     theirs: Mapping[str, Executor],
     samples: Samples,
-    shared: SharedWork,
+    shared: SubjectArtifacts,
 ) -> Differences:
     """What all outputs differ while the task answers ``samples`` by ``ours``."""
     pairs = {}

@@ -1,4 +1,4 @@
-"""Faults of arithmetic: one node that is rounded, scaled or summed by other rules than the machine's."""
+"""Faults of rounding, scaling and summing."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -6,9 +6,18 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.faults.fault import ArithmeticFault, Fault, Stage, Story
-from qbench.faults.operators import grid_in_front, has_weight, is_requantized, of_type, reads_levels
-from qbench.faults.weight_axes import weight_levels
+from qbench.faults.fault import (
+    ArithmeticFault,
+    Fault,
+    Stage,
+    Story,
+    grid_in_front,
+    has_weight,
+    is_requantized,
+    of_type,
+    reads_levels,
+    weight_levels,
+)
 from qbench.judging import Cause
 from qbench.numerics import (
     Accumulator,

@@ -1,10 +1,21 @@
-"""Faults of biases: dropped, doubled, another channel's, at another scale, or cut to fewer bits."""
+"""Faults of biases."""
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.faults.fault import Fault, GraphEdit, Random, Stage, Story
-from qbench.faults.operators import Array, grid_behind, grid_in_front, has_bias, put_levels, stored
+from qbench.faults.fault import (
+    Array,
+    Fault,
+    GraphEdit,
+    Random,
+    Stage,
+    Story,
+    grid_behind,
+    grid_in_front,
+    has_bias,
+    put_levels,
+    stored,
+)
 from qbench.judging import Cause
 
 _INT16, _INT32 = np.iinfo(np.int16), np.iinfo(np.int32)

@@ -4,20 +4,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from qbench.errors import unknown_name
-from qbench.faults import (
-    arithmetics,
-    biases,
-    levels,
-    limits,
-    memory,
-    operands,
-    profiles,
-    small,
-    unwritten,
-    weight_grids,
-    weight_order,
-    windows,
-)
+from qbench.faults import arithmetics, biases, limits, memory, operands, profiles, small, weight_grids, windows
+from qbench.faults import kernels as unwritten
+from qbench.faults import values as levels
+from qbench.faults import weights as weight_order
 from qbench.faults.fault import Fault
 
 _FILES = (
@@ -47,3 +37,17 @@ def get_fault(name: str) -> Fault:
     if name not in CATALOGUE:
         raise unknown_name("Looking up a fault", "fault", name, CATALOGUE)
     return CATALOGUE[name]
+
+
+# The catalogue as rows of a Markdown table: what docs/faults.md shows.
+
+HEAD = ("| fault | stage | what it does | a right cause | where it happened |", "|---|---|---|---|---|")
+
+
+def fault_rows() -> tuple[str, ...]:
+    """One row a fault, in the order of the catalogue, below its head."""
+    return HEAD + tuple(
+        f"| `{fault.name}` | {fault.stage.value} | {fault.summary} | {' or '.join(one.value for one in fault.causes)} "
+        f"| {fault.story.thread}: {fault.story.sentence} |"
+        for fault in CATALOGUE.values()
+    )

@@ -1,14 +1,9 @@
-"""What many trials show: which gates see how much of the catalogue, and how often localisation names node and cause.
-
-A fault is detected when a gate that needs no accepted result of the same class sees it at one place at least; what
-changes nothing at any place is equivalent there and counts for nothing. hit@k and causes are counted over the trials
-that a gate sees, since nobody localises what looks healthy.
-"""
+"""Many trials: detection and localization rates."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from qbench.faults.trial import Seen, Trial
+from qbench.faults.trial import DetectedBy, Trial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +19,7 @@ class Rates:
 
     faults: int
     equivalent: tuple[str, ...]
-    by_gate: Mapping[Seen, int]
+    by_gate: Mapping[DetectedBy, int]
     found: int
     missed: tuple[str, ...]
     trials: int
@@ -46,7 +41,7 @@ def rates_of(trials: Iterable[Trial]) -> Rates:
     return Rates(
         faults=len(real),
         equivalent=equivalent,
-        by_gate={gate: sum(any(gate in one.seen for one in tries) for tries in real.values()) for gate in Seen},
+        by_gate={gate: sum(any(gate in one.seen for one in tries) for tries in real.values()) for gate in DetectedBy},
         found=len(real) - len(missed),
         missed=missed,
         trials=len(localized),

@@ -1,12 +1,22 @@
-"""Faults of limits: a clip that is gone or stands elsewhere, a chain of grids that keeps the last one's range alone."""
+"""Faults of clips and limits."""
 
 from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.faults.fault import Fault, GraphEdit, Random, Stage, Story
-from qbench.faults.operators import Array, grid_in_front, pair_in_front, put_constant, quantizer_behind
+from qbench.faults.fault import (
+    Array,
+    Fault,
+    GraphEdit,
+    Random,
+    Stage,
+    Story,
+    grid_in_front,
+    pair_in_front,
+    put_constant,
+    quantizer_behind,
+)
 from qbench.graph import clip_of_levels, constant_value, grid_of, only_consumer
 from qbench.judging import Cause
 from qbench.numerics import QParams

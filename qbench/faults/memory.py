@@ -1,4 +1,4 @@
-"""Faults of memory: another sample's result, an earlier one's, a buffer that is reused too early, a race."""
+"""Faults of memory: results of other samples, early reuse of buffers, races."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,9 +6,19 @@ from typing import Any
 import numpy as np
 import onnx_ir as ir
 
-from qbench.faults.fault import Fault, KernelFault, Random, Stage, Story
-from qbench.faults.kernel_at_work import Kernel, changed
-from qbench.faults.operators import MOVERS, Array, is_requantized, reads_levels
+from qbench.faults.fault import (
+    MOVERS,
+    Array,
+    Fault,
+    Kernel,
+    KernelFault,
+    Random,
+    Stage,
+    Story,
+    changed,
+    is_requantized,
+    reads_levels,
+)
 from qbench.interpreter import KernelFunction
 from qbench.judging import Cause
 

@@ -1,13 +1,17 @@
-"""Faults of operands and results: the grid of another one, a swapped order, another sign, another zero point."""
+"""Faults of operands: swapped order, other sign, other zero point."""
 
 from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.faults.fault import Fault, GraphEdit, Random, Stage, Story
-from qbench.faults.operators import (
+from qbench.faults.fault import (
     MOVERS,
+    Fault,
+    GraphEdit,
+    Random,
+    Stage,
+    Story,
     grid_behind,
     grid_in_front,
     has_weight,

@@ -1,9 +1,4 @@
-"""A small network of many operators on digits: where a fault of an operator that trained networks here lack is put.
-
-    features = random, fixed layers of ``x``        logits = W · features + b by ridge regression on training digits
-
-Random features are enough for digits (96 % right and more), so that nothing has to be trained or stored.
-"""
+"""A small network of many operators, for faults that trained networks do not have a place for."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -15,7 +10,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.backends import get_backend
-from qbench.faults.operators import Array
+from qbench.faults.fault import Array
 from qbench.subjects import GraphBuilder, ZooModel, digits_arrays, get_model
 
 NAME = "digits_many_operators"

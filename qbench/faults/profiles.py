@@ -1,4 +1,4 @@
-"""Faults of calibration: statistics that are stale, of too little, of something else, or poisoned."""
+"""Faults of calibration."""
 
 from collections.abc import Callable
 
@@ -6,8 +6,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.calibration import Profile, Statistics
-from qbench.faults.fault import Fault, ProfileFault, Random, Stage, Story
-from qbench.faults.operators import Array, is_requantized
+from qbench.faults.fault import Array, Fault, ProfileFault, Random, Stage, Story, is_requantized
 from qbench.graph import op_spec
 from qbench.judging import Cause
 

@@ -1,4 +1,4 @@
-"""Faults too small for the rule of half a point, several at once: what no single layer shows."""
+"""Faults of single quantized values, and faults too small for one layer to show."""
 
 from dataclasses import replace
 

@@ -1,31 +1,21 @@
-"""One fault in one subject: which gates see it, and what localisation makes of it.
-
-A healthy cell is a model under a schema on one of our integer machines. The fault takes the place of one part of its
-request, and the same road is run:
-
-    ENGINE        another backend, which must equal the healthy machine
-    PASS          a pass behind the quantizer that claims to be exact
-    CALIBRATION   another profile under the same schema
-
-Gates: (a) the relative 0.5 % rule on top-1, or what stands for it; (b) all metrics with labels, by Tango's interval or
-the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what was accepted on any class; (d) other
-predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the machine; (f)
-the effect that passes claim, tried; (g) the ranges that were calibrated, by those that were accepted on any class.
-"""
+"""One fault in one subject: which gates see it, and what localization reports."""
 
 import datetime
 import enum
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from qbench.backends import Backend
+import numpy as np
+import onnx_ir as ir
+
+from qbench.backends import Array, Backend, Feeds
 from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize, samples_that_moved
-from qbench.errors import QbenchError
-from qbench.evaluation import Beside, Request, SharedWork, measure_request
-from qbench.faults.fault import Fault, Placed, ProfileFault, Stage, draw_sites
-from qbench.faults.faulty_backend import with_fault
-from qbench.faults.faulty_work import FaultyWork
-from qbench.faults.wrong_pass import wrong_rewriting
+from qbench.errors import QbenchError, UnsupportedError
+from qbench.evaluation import Comparator, Request, Rewriting, SubjectArtifacts, measure_request
+from qbench.faults.catalogue import get_fault
+from qbench.faults.fault import Fault, GraphEdit, Placed, ProfileFault, Stage, draw_sites
+from qbench.faults.faulty_backend import FaultyWork, edit_at, with_fault
+from qbench.graph import node_key
 from qbench.judging import (
     Cell,
     Criterion,
@@ -44,15 +34,80 @@ from qbench.judging import (
     least_agreement,
 )
 from qbench.metrics import Answers
-from qbench.passes import assert_effect
+from qbench.passes import EXACT, Effect, Pipeline, Policy, assert_effect
 from qbench.quantization import Schema
+
+# A pass that claims to be exact and is not: a fault that everybody behind the quantizer gets to see.
+
+_MARK = "qbench.faults"
+
+
+@dataclass(frozen=True, slots=True)
+class WrongPass:
+    """Requires: QDQ. Ensures: nothing; the fault is in the graph, once.
+
+    Args:
+        fault: its name. sites: float operators. seed: of what it draws. name: of the pass.
+    """
+
+    fault: str
+    sites: tuple[str, ...]
+    seed: int = 0
+    name: str = "wrong-pass"
+
+    @property
+    def effect(self) -> Effect:
+        """What it claims."""
+        return EXACT
+
+    def run(self, model: ir.Model) -> bool:
+        """Put the fault where it was not put yet; True when it was put anywhere."""
+        nodes = {node_key(node): node for node in model.graph}
+        mark = f"{_MARK}.{self.fault}"
+        left = tuple(site for site in self.sites if site in nodes and mark not in nodes[site].metadata_props)
+        done = edit_at(model, Placed(fault=get_fault(self.fault), sites=left, seed=self.seed))
+        for site in done:
+            nodes[site].metadata_props[mark] = str(self.seed)
+        return bool(done)
+
+
+def wrong_rewriting(placed: Placed) -> Rewriting:
+    """The rewriting of a request whose only pass is this fault.
+
+    Raises:
+        UnsupportedError: it is no edit of a graph.
+    """
+    if not isinstance(placed.fault.injection, GraphEdit):
+        raise UnsupportedError(
+            f"Making a pass of the fault '{placed.fault.name}'",
+            found=f"a fault of kind {type(placed.fault.injection).__name__}",
+            expected="an edit of the graph",
+            remedy="Put it into a backend (with_fault), or into the calibration (FaultyWork).",
+        )
+    return Rewriting(Pipeline((WrongPass(placed.fault.name, placed.sites, placed.seed),)), Policy.EXACT)
+
+
+# One fault in one subject: which gates see it, and what localisation makes of it.
+#
+# A healthy cell is a model under a schema on one of our integer machines. The fault takes the place of one part of its
+# request, and the same road is run:
+#
+#     ENGINE        another backend, which must equal the healthy machine
+#     PASS          a pass behind the quantizer that claims to be exact
+#     CALIBRATION   another profile under the same schema
+#
+# Gates: (a) the relative 0.5 % rule on top-1, or what stands for it; (b) all metrics with labels, by Tango's interval
+# or the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what was accepted on any class; (d) other
+# predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the machine;
+# (f) the effect that passes claim, tried; (g) the ranges that were calibrated, by those that were accepted on any
+# class.
 
 SLACK = 0.02
 """Of all samples, how many fewer than accepted may agree with fp32 on another class."""
 _STATISTICS = Decision(DecisionRule.CI)
 
 
-class Seen(enum.Enum):
+class DetectedBy(enum.Enum):
     """By which gate."""
 
     RULE = "a"
@@ -84,7 +139,7 @@ class Trial:
     subject: str
     stage: Stage
     changes: bool
-    seen: frozenset[Seen] = frozenset()
+    seen: frozenset[DetectedBy] = frozenset()
     suspects: tuple[tuple[str, str], ...] = ()
     hit: int | None = None
     named: bool = False
@@ -95,11 +150,11 @@ class Trial:
     @property
     def found(self) -> bool:
         """Whether a gate that needs no accepted result of this class sees it; what does not run is seen by anybody."""
-        return bool(self.failed) or bool(self.seen - {Seen.DRIFT})
+        return bool(self.failed) or bool(self.seen - {DetectedBy.DRIFT})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Ward:
+class FaultHarness:
     """One subject, healthy, to put faults into.
 
     Args:
@@ -109,7 +164,7 @@ class Ward:
         timer: seconds on a monotonic clock.
     """
 
-    shared: SharedWork
+    shared: SubjectArtifacts
     machine: Backend
     schema: Schema
     agreement: float
@@ -156,8 +211,8 @@ class Ward:
         return self._localized(trial, placed, self._cell(request), measured, samples)
 
     def alarms(
-        self, shared: SharedWork, *, machine: Backend, twin: Backend | None, threads: int, in_order: bool = True
-    ) -> frozenset[Seen]:
+        self, shared: SubjectArtifacts, *, machine: Backend, twin: Backend | None, threads: int, in_order: bool = True
+    ) -> frozenset[DetectedBy]:
         """By which gates the healthy subject itself is called bad, run once more.
 
         Args:
@@ -173,11 +228,11 @@ class Ward:
         measured = measure_request(request)
         seen = self._by_verdict(measured)
         if threads > 1 and machine.packages:
-            return frozenset(seen - {Seen.DRIFT})  # several threads of an engine are a class of their own
+            return frozenset(seen - {DetectedBy.DRIFT})  # several threads of an engine are a class of their own
         if not in_order:
-            seen.discard(Seen.DRIFT)
+            seen.discard(DetectedBy.DRIFT)
             if measured.scores != self.healthy.scores:
-                seen.add(Seen.DRIFT)
+                seen.add(DetectedBy.DRIFT)
         return frozenset(seen)
 
     def _request(self, backend: Backend, *, beside: bool = False) -> Request:
@@ -199,31 +254,31 @@ class Ward:
             return replace(self._request(self.machine), shared=FaultyWork.beside(self.shared, placed))
         return replace(self._request(self.machine), rewriting=wrong_rewriting(placed))
 
-    def _seen(self, request: Request, measured: Measurement) -> set[Seen]:
+    def _seen(self, request: Request, measured: Measurement) -> set[DetectedBy]:
         seen = self._by_verdict(measured) - self._by_verdict(self.healthy)  # what is red anyway shows nothing
         if self.tries_effects and request.rewriting is not None and self._breaks_its_claim(request):
-            seen.add(Seen.EFFECT)
+            seen.add(DetectedBy.EFFECT)
         return seen
 
-    def _by_verdict(self, measured: Measurement) -> set[Seen]:
+    def _by_verdict(self, measured: Measurement) -> set[DetectedBy]:
         seen = set()
         point, statistics = self._verdict(measured), self._verdict(measured, _STATISTICS)
         labelled = [gate for gate in point.gates if gate.kind == "loss"]
         if labelled and labelled[0].state is GateState.BROKEN:
-            seen.add(Seen.RULE)
+            seen.add(DetectedBy.RULE)
         for gate in statistics.gates:
             if gate.kind == "loss" and (
                 gate.state is GateState.BROKEN or (gate.shown is not None and gate.shown.evidence is Evidence.FAIL)
             ):
-                seen.add(Seen.STATISTICS)
+                seen.add(DetectedBy.STATISTICS)
         if any(gate.kind == "floor" and gate.state is GateState.BROKEN for gate in point.gates):
-            seen.add(Seen.AGREEMENT)
+            seen.add(DetectedBy.AGREEMENT)
         if any(gate.kind == "equality" and gate.state is GateState.BROKEN for gate in point.gates):
-            seen.add(Seen.EQUALITY)
+            seen.add(DetectedBy.EQUALITY)
         if point.moved:
-            seen.add(Seen.CALIBRATION)
+            seen.add(DetectedBy.CALIBRATION)
         if _predictions(measured) != _predictions(self.healthy):
-            seen.add(Seen.DRIFT)
+            seen.add(DetectedBy.DRIFT)
         return seen
 
     def _verdict(self, measured: Measurement, decision: Decision | None = None) -> Verdict:
@@ -270,8 +325,8 @@ class Ward:
         return _with_finding(trial, placed, finding)
 
 
-def _beside(backend: Backend) -> Beside:
-    return Beside(backend=backend, criterion=Criterion(backend=backend.name), environment=_HERE)
+def _beside(backend: Backend) -> Comparator:
+    return Comparator(backend=backend, criterion=Criterion(backend=backend.name), environment=_HERE)
 
 
 def _with_finding(trial: Trial, placed: Placed, finding: Finding) -> Trial:
@@ -292,3 +347,29 @@ def _results(measured: Measurement) -> object:
 
 
 _HERE = EnvironmentClass("faults")
+
+
+# Whether a fault changes anything on given data: seen by running, never declared.
+
+
+def is_equivalent(
+    healthy: tuple[Backend, ir.Model], faulty: tuple[Backend, ir.Model], feeds: Sequence[Feeds], *, twice: bool = True
+) -> bool:
+    """Whether two pairs of a backend and its graph give the same outputs for all ``feeds``, to the last bit.
+
+    Args:
+        healthy, faulty: what runs what. feeds: batches, in order.
+        twice: run them all again, for faults that hold on to earlier results.
+
+    Raises:
+        QbenchError: one of the two does not run the graph, or a batch.
+    """
+    batches = [*feeds, *feeds[::-1]] if twice else list(feeds)
+    with healthy[0].prepare(healthy[1]) as right, faulty[0].prepare(faulty[1]) as wrong:
+        return all(_equal(right.run(batch), wrong.run(batch)) for batch in batches)
+
+
+def _equal(ours: dict[str, Array], theirs: dict[str, Array]) -> bool:
+    return ours.keys() == theirs.keys() and all(
+        np.array_equal(ours[name], theirs[name], equal_nan=ours[name].dtype.kind == "f") for name in ours
+    )

@@ -1,11 +1,24 @@
-"""Faults of a weight's scales and zero points: those of another channel, another axis, or a coarser type."""
+"""Faults of a weight's scales, zero points and order."""
 
 import numpy as np
 import onnx_ir as ir
 
-from qbench.faults.fault import Fault, GraphEdit, Random, Stage, Story
-from qbench.faults.operators import Array, grid_in_front, has_weight, pair_in_front, put_constant, put_point, put_scales
-from qbench.faults.weight_axes import channel_axis, weight_levels
+from qbench.faults.fault import (
+    Array,
+    Fault,
+    GraphEdit,
+    Random,
+    Stage,
+    Story,
+    channel_axis,
+    grid_in_front,
+    has_weight,
+    pair_in_front,
+    put_constant,
+    put_point,
+    put_scales,
+    weight_levels,
+)
 from qbench.graph import constant_value
 from qbench.judging import Cause
 

@@ -1,4 +1,4 @@
-"""Faults of windows: what lies beyond the edge, where they start, how far apart taps are, what a mean divides by."""
+"""Faults of padding, strides, dilations and averaging windows."""
 
 import math
 from collections.abc import Callable
@@ -6,8 +6,12 @@ from collections.abc import Callable
 import numpy as np
 import onnx_ir as ir
 
-from qbench.faults.fault import Fault, GraphEdit, Random, Stage, Story
-from qbench.faults.operators import (
+from qbench.faults.fault import (
+    Fault,
+    GraphEdit,
+    Random,
+    Stage,
+    Story,
     grid_behind,
     grid_in_front,
     has_weight,

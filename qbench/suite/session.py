@@ -19,7 +19,7 @@ import onnx_ir as ir
 from qbench.backends import versions_of
 from qbench.diagnosis import RepeatableCell
 from qbench.errors import DamagedError, InputError, NotFetchedError, QbenchError, StoreError, UnsupportedError
-from qbench.evaluation import Beside, MetricUse, Request, SharedWork, Subject, measure_request
+from qbench.evaluation import Comparator, MetricUse, Request, Subject, SubjectArtifacts, measure_request
 from qbench.extension import Catalogue
 from qbench.graph import Operator, with_operators
 from qbench.host import current_commit, describe_host, processor_class
@@ -126,7 +126,7 @@ class Bench:
         self.suite = suite
         self._catalogues = catalogues
         self._settings = settings
-        self._at_work: tuple[tuple[str, CalibrationChoice], SharedWork] | None = None
+        self._at_work: tuple[tuple[str, CalibrationChoice], SubjectArtifacts] | None = None
         self._baselines = StoredBaselines(settings.baselines, suite, replacing=self._accepts_reference)
 
     @cached_property
@@ -177,7 +177,7 @@ class Bench:
         beside = None
         if criterion is not None:
             other = known.backends.get(criterion.backend)
-            beside = Beside(backend=other, criterion=criterion, environment=self.environment(criterion.backend))
+            beside = Comparator(backend=other, criterion=criterion, environment=self.environment(criterion.backend))
         return Request(
             cell=cell,
             shared=shared,
@@ -193,7 +193,7 @@ class Bench:
             timer=self._settings.timer,
         )
 
-    def _reference(self, planned: PlannedCell, shared: SharedWork) -> Mapping[str, Answers]:
+    def _reference(self, planned: PlannedCell, shared: SubjectArtifacts) -> Mapping[str, Answers]:
         """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.
 
         Of a model that has no float one: what the backend that the cell is compared with answers.
@@ -329,13 +329,13 @@ class Bench:
             notices.append(f"Not taken into '{model}', which another process changed meanwhile: {', '.join(missed)}")
         return replace(done, notices=(*done.notices, *notices))
 
-    def shared(self, planned: PlannedCell) -> SharedWork:
+    def shared(self, planned: PlannedCell) -> SubjectArtifacts:
         """What the cells of this model (and calibration) share; the former model's is let go."""
         key = (planned.model.id, planned.calibration)
         if self._at_work is None or self._at_work[0] != key:
             self._at_work = None  # free before making: two large models need not fit at once
             backend = self.suite.table.reference
-            shared = SharedWork(
+            shared = SubjectArtifacts(
                 make_subject(
                     planned.model,
                     planned.calibration,

@@ -42,7 +42,7 @@ def test_list_and_doctor_know_it(uninstalled, qbench):
     assert "blobs " in qbench("list", "models", "--extension", HOOK)[1]
     code, out, _ = qbench("doctor", "--extension", HOOK, "--json")
     assert code == 1
-    assert json.loads(out)["machine"]["extensions"] == ["shapes"]
+    assert "shapes" in json.loads(out)["machine"]["extensions"]  # the zoo may be installed, too
 
 
 @pytest.mark.parametrize("command", ["run", "doctor"])

@@ -8,7 +8,7 @@ import onnx_ir as ir
 import pytest
 
 from qbench import save_model
-from qbench.cli.localize_model import _row
+from qbench.cli.localize import _row
 from qbench.judging import NodeErrors
 from qbench.subjects import digits_arrays
 

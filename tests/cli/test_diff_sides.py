@@ -5,7 +5,7 @@ import json
 import pytest
 
 from qbench.backends import Level, get_backend
-from qbench.cli.side_texts import SideText
+from qbench.cli.diff import SideText
 from qbench.diagnosis import run_test_case
 from qbench.errors import InputError
 from qbench.passes import Policy

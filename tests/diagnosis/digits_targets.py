@@ -11,7 +11,7 @@ import onnx_ir as ir
 from qbench.backends import Backend, Feeds, IntegerBackend, get_backend
 from qbench.cli.own_subject import build_subject
 from qbench.diagnosis.target import Target, watches_itself
-from qbench.evaluation import SharedWork
+from qbench.evaluation import SubjectArtifacts
 from qbench.interpreter import KernelWrapper
 from qbench.numerics import get_arithmetic
 from qbench.quantization import get_schema
@@ -19,10 +19,10 @@ from qbench.storage import Cache
 
 
 @functools.cache
-def digits() -> SharedWork:
+def digits() -> SubjectArtifacts:
     subject = build_subject("digits_cnn", "digits_test", "digits_train", [], 64, given=None)
     cache = Cache(Path(tempfile.mkdtemp(prefix="qbench-digits-")))
-    return SharedWork(subject, cache, get_backend("ort-cpu"), "here")
+    return SubjectArtifacts(subject, cache, get_backend("ort-cpu"), "here")
 
 
 def machine(around: KernelWrapper | None = None, arithmetic: str = "ort-x64") -> IntegerBackend:

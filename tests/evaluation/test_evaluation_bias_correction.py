@@ -8,7 +8,7 @@ import pytest
 from qbench.backends import get_backend
 from qbench.cli.own_subject import build_subject
 from qbench.errors import InputError
-from qbench.evaluation import SharedWork, measure_cell
+from qbench.evaluation import SubjectArtifacts, measure_cell
 from qbench.judging import EnvironmentClass
 from qbench.quantization import Rule, Schema, Spec, bias_correction_of
 from qbench.storage import Cache
@@ -25,23 +25,23 @@ COARSE = Schema(
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedWork:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SubjectArtifacts:
     subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 128)
-    return SharedWork(subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here")
+    return SubjectArtifacts(subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here")
 
 
-def agreement(shared: SharedWork, schema: Schema) -> float:
+def agreement(shared: SubjectArtifacts, schema: Schema) -> float:
     measured = measure_cell(shared, "ort-cpu-noopt", schema, environment=EnvironmentClass("here", ()))
     (score,) = measured.scores
     return score.value
 
 
-def test_more_answers_stay_with_corrected_biases(shared: SharedWork) -> None:
+def test_more_answers_stay_with_corrected_biases(shared: SubjectArtifacts) -> None:
     corrected = replace(COARSE, name="corrected", bias_correction=True)
     assert agreement(shared, corrected) > agreement(shared, COARSE) + 0.01
 
 
-def test_the_samples_are_those_of_calibration_and_plans_are_the_same(shared: SharedWork) -> None:
+def test_the_samples_are_those_of_calibration_and_plans_are_the_same(shared: SubjectArtifacts) -> None:
     capabilities = get_backend("ort-cpu-noopt").capabilities
     plain = shared.quantized(COARSE, capabilities)
     corrected = shared.quantized(replace(COARSE, bias_correction=True), capabilities)

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 import qbench.subjects.subject
 from qbench.backends import get_backend
 from qbench.errors import InputError
-from qbench.evaluation import SharedWork, Subject
+from qbench.evaluation import Subject, SubjectArtifacts
 from qbench.graph import Capabilities
 from qbench.storage import Cache
 from qbench.subjects import Classification, Dataset, ReadyArray, ZooModel
@@ -66,7 +66,7 @@ def subject():
 def made(cache, engine, environment=HERE, what=None):
     """What ``engine`` had to run for the reference and the profiles of ``what``."""
     engine = replace(engine, prepared=[])
-    shared = SharedWork(what or subject(), cache, engine, environment)
+    shared = SubjectArtifacts(what or subject(), cache, engine, environment)
     shared.reference()
     assert shared.profiles()["model"].rows == 5
     return engine.prepared

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from test_evaluation_cache import HERE, Engine, points, subject
 
-from qbench.evaluation import Request, SharedWork, measure_request
+from qbench.evaluation import Request, SubjectArtifacts, measure_request
 from qbench.judging import Cell, EnvironmentClass
 from qbench.quantization import get_schema
 from qbench.storage import Cache
@@ -14,7 +14,7 @@ from qbench.storage import Cache
 
 def calibrated(tmp_path, schema, *, variant="", recalibrated="", **changes):
     engine = Engine()
-    shared = SharedWork(subject(), Cache(tmp_path), engine, HERE)
+    shared = SubjectArtifacts(subject(), Cache(tmp_path), engine, HERE)
     request = Request(
         cell=Cell("smoke", "net", "one", "fp32" if schema is None else schema, variant),
         shared=shared,

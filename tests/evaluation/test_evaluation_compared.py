@@ -12,9 +12,8 @@ import pytest
 
 from qbench.backends import Closing, get_backend
 from qbench.errors import InputError, UnsupportedError
-from qbench.evaluation import Beside, Request
-from qbench.evaluation.compared import Comparison
-from qbench.evaluation.parting import first_parting
+from qbench.evaluation import Comparator, Request
+from qbench.evaluation.versus_backend import Comparison, first_parting
 from qbench.graph import Capabilities, set_origin
 from qbench.judging import Cell, Criterion, EnvironmentClass, FirstNode
 
@@ -123,7 +122,7 @@ def test_a_float_graph_has_no_integers_to_look_at() -> None:
 
 def comparison(other: Fake, stack: ExitStack, graphs: Mapping[str, ir.Model], **limits: float) -> Comparison:
     cell = Cell("s", "m", "good", "w8a8_sym_pc")
-    beside = Beside(backend=other, criterion=Criterion(backend=other.name, **limits), environment=HERE)
+    beside = Comparator(backend=other, criterion=Criterion(backend=other.name, **limits), environment=HERE)
     shared: Any = SimpleNamespace()
     request = Request(
         cell=cell,

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbench.backends import get_backend
 from qbench.calibration import calibrate
-from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
+from qbench.evaluation import MetricUse, Subject, SubjectArtifacts, measure_cell
 from qbench.judging import FP32, Cell, EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
@@ -64,7 +64,7 @@ def subject(batch):
 def measured(batch, name, schema, folder):
     backend = get_backend(name)
     one = subject(batch)
-    shared = SharedWork(one, Cache(folder), backend, "here")
+    shared = SubjectArtifacts(one, Cache(folder), backend, "here")
     cell = Cell("test", "net", name, FP32 if schema is None else schema)
     return shared, measure_cell(shared, name, schema, cell=cell, environment=HERE)
 

@@ -7,7 +7,7 @@ import pytest
 
 from qbench.backends import get_backend
 from qbench.errors import InputError
-from qbench.evaluation import KeptAnswers, MetricUse, SharedWork, Subject, measure_cell
+from qbench.evaluation import KeptAnswers, MetricUse, Subject, SubjectArtifacts, measure_cell
 from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
@@ -77,7 +77,7 @@ def shared_work(tmp_path, task, *metrics):
     uses = tuple(MetricUse(name, get_metric(name), "scored") for name in metrics)
     data = {"scored": words("scored", WORDS, RIGHT)}
     subject = Subject(model=model, data=data, metrics=uses, calibration=words("spare", SPARE, ((4,),) * len(SPARE)))
-    return SharedWork(subject, Cache(tmp_path / "cache"), get_backend("ort-cpu"), "x64-test")
+    return SubjectArtifacts(subject, Cache(tmp_path / "cache"), get_backend("ort-cpu"), "x64-test")
 
 
 def measured(shared, schema=None):

@@ -7,7 +7,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from qbench.backends import get_backend
 from qbench.errors import InputError
-from qbench.evaluation import MetricUse, SharedWork, Subject, measure_cell
+from qbench.evaluation import MetricUse, Subject, SubjectArtifacts, measure_cell
 from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
@@ -42,7 +42,7 @@ def measure(tmp_path, *metrics, labels=((0,), (1,), (2,))):
     )
     backend = get_backend("ort-cpu")
     environment = EnvironmentClass("x64-test")
-    shared = SharedWork(subject, Cache(tmp_path / "cache"), backend, str(environment))
+    shared = SubjectArtifacts(subject, Cache(tmp_path / "cache"), backend, str(environment))
     return measure_cell(shared, backend, None, environment=environment, timer=lambda: 0.0)
 
 

@@ -10,7 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from test_evaluation_cache import HERE, Engine, subject
 
 from qbench.backends import get_backend
-from qbench.evaluation import SharedWork
+from qbench.evaluation import SubjectArtifacts
 from qbench.graph import Capabilities
 from qbench.passes import CANONICAL, Canonical
 from qbench.passes.canonical_pipeline import RemoveDead
@@ -29,13 +29,13 @@ def pipelines(monkeypatch):
         "later": Canonical(default.watched, (RemoveDead(),)),
         "twice": Canonical((*default.watched, RemoveDead())),
     }
-    for module in ("evaluation.shared", "passes.canonical_pipeline", "quantization.schema"):
+    for module in ("evaluation.artifacts", "passes.canonical_pipeline", "quantization.schema"):
         monkeypatch.setattr(f"qbench.{module}.CANONICAL", MappingProxyType(more))
 
 
 def test_schemas_of_one_pipeline_share_a_profile(tmp_path, pipelines):
     engine = Engine(prepared=[])
-    shared = SharedWork(subject(), Cache(tmp_path), engine, HERE)
+    shared = SubjectArtifacts(subject(), Cache(tmp_path), engine, HERE)
     first = get_schema("w8a8_asym_pc")
     for schema in (first, get_schema("w8a8_sym_pt"), replace(first, canonical="later", name="late")):
         assert shared.quantized(schema, engine.capabilities).plans["model"].canonical == schema.canonical
@@ -44,7 +44,7 @@ def test_schemas_of_one_pipeline_share_a_profile(tmp_path, pipelines):
     assert len(engine.prepared) == 2
     assert shared.profiles("later") is shared.profiles()
     again = Engine(prepared=[])
-    other = SharedWork(subject(), Cache(tmp_path), again, HERE)
+    other = SubjectArtifacts(subject(), Cache(tmp_path), again, HERE)
     assert {name: other.profiles(name)["model"] for name in ("default", "later", "twice")} == {
         name: shared.profiles(name)["model"] for name in ("default", "later", "twice")
     }
@@ -53,7 +53,7 @@ def test_schemas_of_one_pipeline_share_a_profile(tmp_path, pipelines):
 
 def test_equal_schemas_are_written_once(tmp_path):
     engine = Engine(prepared=[])
-    shared = SharedWork(subject(), Cache(tmp_path), engine, HERE)
+    shared = SubjectArtifacts(subject(), Cache(tmp_path), engine, HERE)
     schema = get_schema("w8a8_asym_pc")
     once = shared.quantized(schema, engine.capabilities)
     assert shared.quantized(get_schema("w8a8_asym_pc"), replace(engine.capabilities)) is once
@@ -62,7 +62,7 @@ def test_equal_schemas_are_written_once(tmp_path):
 
 def test_channels_are_profiled_for_those_who_ask(tmp_path):
     engine = Engine(prepared=[])
-    shared = SharedWork(subject(), Cache(tmp_path), engine, HERE)
+    shared = SubjectArtifacts(subject(), Cache(tmp_path), engine, HERE)
     spec = Spec(qtype="uint8", symmetry="asymmetric", granularity=Granularity.CHANNEL)
     weight = Spec(qtype="int8", symmetry="symmetric")
     plain = get_schema("w8a8_asym_pc")
@@ -99,7 +99,7 @@ def test_biases_are_corrected_on_what_the_task_feeds(tmp_path):
     engine = Engine(prepared=[])
     plain_subject = subject()
     of_gemm = replace(plain_subject, model=replace(plain_subject.model, graphs={"model": with_bias}))
-    shared = SharedWork(of_gemm, Cache(tmp_path), engine, HERE)
+    shared = SubjectArtifacts(of_gemm, Cache(tmp_path), engine, HERE)
     schema = get_schema("w4a8_asym_pc")
     plain = shared.quantized(schema, ANYTHING)
     corrected = shared.quantized(replace(schema, bias_correction=True), ANYTHING)

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from qbench.evaluation.feed_recorder import recorded_feeds
+from qbench.evaluation.artifacts import recorded_feeds
 
 
 class Echo:

@@ -6,7 +6,7 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from qbench.backends import get_backend
-from qbench.evaluation import SharedWork, Subject
+from qbench.evaluation import Subject, SubjectArtifacts
 from qbench.graph import declare_dims, graph_digest
 from qbench.quantization import get_schema
 from qbench.storage import Cache
@@ -53,7 +53,7 @@ def shared(tmp_path):
         subject = Subject(
             model=zoo_model, data={"scored": points("scored", 3)}, metrics=(), calibration=points("spare", 2)
         )
-        return SharedWork(subject, Cache(tmp_path), get_backend("ort-cpu"), "here")
+        return SubjectArtifacts(subject, Cache(tmp_path), get_backend("ort-cpu"), "here")
 
     return make
 

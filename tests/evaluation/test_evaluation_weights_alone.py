@@ -4,7 +4,7 @@ import pytest
 
 from qbench.backends import get_backend
 from qbench.cli.own_subject import build_subject
-from qbench.evaluation import SharedWork, measure_cell
+from qbench.evaluation import SubjectArtifacts, measure_cell
 from qbench.judging import EnvironmentClass, Measurement
 from qbench.quantization import Granularity, Rule, Schema, Spec
 from qbench.storage import Cache
@@ -13,30 +13,30 @@ WEIGHT = Spec(qtype="int8", symmetry="symmetric", granularity=Granularity.CHANNE
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> SharedWork:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> SubjectArtifacts:
     subject = build_subject("digits_cnn", "digits_test", "digits_train", ["agreement"], 32)
-    return SharedWork(subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here")
+    return SubjectArtifacts(subject, Cache(tmp_path_factory.mktemp("cache")), get_backend("ort-cpu"), "here")
 
 
-def measured(shared: SharedWork, *rules: Rule) -> Measurement:
+def measured(shared: SubjectArtifacts, *rules: Rule) -> Measurement:
     backend = get_backend("ort-cpu")
     schema = Schema(name="own", rules=rules)
     return measure_cell(shared, backend, schema, environment=EnvironmentClass("here", ()))
 
 
-def test_all_weights_on_grids(shared: SharedWork) -> None:
+def test_all_weights_on_grids(shared: SubjectArtifacts) -> None:
     found = measured(shared, Rule(weight=WEIGHT))
     assert (found.integer_macs, found.weight_macs, found.planned_share) == (0.0, 1.0, 1.0)
     assert found.planned_words == "by weights on grids"
 
 
-def test_the_weights_of_one_operator_alone(shared: SharedWork) -> None:
+def test_the_weights_of_one_operator_alone(shared: SubjectArtifacts) -> None:
     found = measured(shared, Rule(operators=("Gemm",), weight=WEIGHT))
     assert found.weight_macs is not None
     assert 0.0 < found.weight_macs < 0.5
 
 
-def test_a_schema_of_activations_too_is_asked_for_integers(shared: SharedWork) -> None:
+def test_a_schema_of_activations_too_is_asked_for_integers(shared: SubjectArtifacts) -> None:
     found = measured(shared, Rule(weight=WEIGHT, activation=Spec(qtype="uint8", symmetry="asymmetric")))
     assert found.weight_macs is None
     assert found.planned_share == found.integer_macs > 0.9

@@ -7,7 +7,7 @@ import numpy as np
 
 from qbench.backends import get_backend
 from qbench.cli.own_subject import build_subject
-from qbench.evaluation import SharedWork
+from qbench.evaluation import SubjectArtifacts
 from qbench.faults import Stage, draw_sites, edited, many_operators, with_fault
 from qbench.faults.fault import GraphEdit
 from qbench.graph import node_key
@@ -34,7 +34,7 @@ SCHEMAS = (
 class Ground:
     """One network under one schema."""
 
-    shared: SharedWork
+    shared: SubjectArtifacts
     schema: Schema
 
     @cached_property
@@ -92,7 +92,7 @@ def make_grounds(cache):
     """Both networks under every schema, made when they are asked for."""
     plain = build_subject("digits_cnn", "digits_test", "digits_train", [], 64)
     works = [
-        SharedWork(subject, cache, get_backend("ort-cpu"), "here")
+        SubjectArtifacts(subject, cache, get_backend("ort-cpu"), "here")
         for subject in (plain, replace(plain, model=many_operators()))
     ]
     return [Ground(work, schema) for schema in SCHEMAS for work in works]

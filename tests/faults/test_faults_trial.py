@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 
 from qbench.backends import get_backend
-from qbench.evaluation import MetricUse, SharedWork, Subject
+from qbench.evaluation import MetricUse, Subject, SubjectArtifacts
 from qbench.faults import CATALOGUE, Placed
 from qbench.faults.detection import marks, rates_of, table
 from qbench.faults.fault import Stage
 from qbench.faults.faulty_backend import with_fault
-from qbench.faults.trial import Seen, Trial, Ward
+from qbench.faults.trial import DetectedBy, FaultHarness, Trial
 from qbench.metrics import get_metric
 from qbench.quantization import get_schema
 from qbench.storage import Cache
@@ -22,7 +22,7 @@ METRICS = ("top1", "top5", "agreement")
 
 
 @functools.cache
-def ward() -> Ward:
+def ward() -> FaultHarness:
     data = get_dataset("digits_test")
     subject = Subject(
         model=get_model("digits_cnn"),
@@ -30,8 +30,8 @@ def ward() -> Ward:
         metrics=tuple(MetricUse(name, get_metric(name), "digits_test") for name in METRICS),
         calibration=get_dataset("digits_train").take(64),
     )
-    return Ward(
-        shared=SharedWork(subject, Cache.default(), get_backend("ort-cpu"), "trial"),
+    return FaultHarness(
+        shared=SubjectArtifacts(subject, Cache.default(), get_backend("ort-cpu"), "trial"),
         machine=get_backend("integer-ort-x64"),
         schema=get_schema("w8a8_asym_pc"),
         agreement=0.75,
@@ -47,8 +47,8 @@ def test_an_engine_that_drops_a_bias_is_seen_by_equality_and_found():
     trial = trial_at("bias-dropped", "conv2")
     assert trial.stage is Stage.ENGINE
     assert trial.changes
-    assert Seen.EQUALITY in trial.seen
-    assert Seen.EFFECT not in trial.seen
+    assert DetectedBy.EQUALITY in trial.seen
+    assert DetectedBy.EFFECT not in trial.seen
     assert trial.found
     assert trial.hit == 1
     assert trial.named
@@ -58,24 +58,24 @@ def test_an_engine_that_drops_a_bias_is_seen_by_equality_and_found():
 def test_a_wrong_pass_is_seen_by_the_effect_it_claims_and_not_by_equality():
     trial = trial_at("weight-transposed", "conv1")
     assert trial.stage is Stage.PASS
-    assert {Seen.EFFECT, Seen.RULE, Seen.STATISTICS, Seen.AGREEMENT} <= trial.seen
-    assert Seen.EQUALITY not in trial.seen
+    assert {DetectedBy.EFFECT, DetectedBy.RULE, DetectedBy.STATISTICS, DetectedBy.AGREEMENT} <= trial.seen
+    assert DetectedBy.EQUALITY not in trial.seen
     assert trial.hit == 1
 
 
 def test_a_wrong_profile_is_seen_by_what_it_costs():
     trial = trial_at("range-of-another-value", "dense1")
     assert trial.stage is Stage.CALIBRATION
-    assert Seen.EQUALITY not in trial.seen
-    assert {Seen.AGREEMENT, Seen.DRIFT, Seen.CALIBRATION} <= trial.seen
+    assert DetectedBy.EQUALITY not in trial.seen
+    assert {DetectedBy.AGREEMENT, DetectedBy.DRIFT, DetectedBy.CALIBRATION} <= trial.seen
     assert (trial.hit, trial.named) == (1, True)
     assert trial.suspects[0] == ("dense1", "calibration changed")
 
 
 def test_a_profile_that_costs_nothing_is_seen_by_its_ranges():
     trial = trial_at("calibrated-on-one-sample", "conv1")
-    assert Seen.CALIBRATION in trial.seen
-    assert not trial.seen & {Seen.RULE, Seen.STATISTICS, Seen.AGREEMENT, Seen.EQUALITY}
+    assert DetectedBy.CALIBRATION in trial.seen
+    assert not trial.seen & {DetectedBy.RULE, DetectedBy.STATISTICS, DetectedBy.AGREEMENT, DetectedBy.EQUALITY}
     assert trial.found
 
 
@@ -83,8 +83,8 @@ def test_a_gate_that_is_red_without_the_fault_sees_nothing():
     lost = Placed(fault=CATALOGUE["last-rows-skipped"], sites=("conv1",), seed=1)
     shaky = replace(ward(), machine=with_fault(ward().machine, lost), agreement=1.0)
     placed = Placed(fault=CATALOGUE["weight-transposed"], sites=("conv1",), seed=1)
-    assert Seen.AGREEMENT in shaky.alarms(shaky.shared, machine=shaky.machine, twin=None, threads=1)
-    assert Seen.AGREEMENT not in shaky.try_fault(placed, samples=0).seen
+    assert DetectedBy.AGREEMENT in shaky.alarms(shaky.shared, machine=shaky.machine, twin=None, threads=1)
+    assert DetectedBy.AGREEMENT not in shaky.try_fault(placed, samples=0).seen
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -96,7 +96,7 @@ def test_the_healthy_subject_raises_no_alarm(threads):
 def test_another_machine_in_its_place_does():
     one = ward()
     other = get_backend("integer-glow-cpu")
-    assert Seen.EQUALITY in one.alarms(one.shared, machine=other, twin=one.machine, threads=1)
+    assert DetectedBy.EQUALITY in one.alarms(one.shared, machine=other, twin=one.machine, threads=1)
 
 
 def of(fault, **more):
@@ -106,17 +106,17 @@ def of(fault, **more):
 
 def test_rates_count_faults_once_and_trials_that_a_gate_sees():
     trials = [
-        of("one", seen=frozenset({Seen.EQUALITY, Seen.RULE}), hit=1, named=True, seconds=1.0),
-        of("one", subject="t", seen=frozenset({Seen.DRIFT}), seconds=1.0),
-        of("two", seen=frozenset({Seen.DRIFT}), hit=2, seconds=1.0),
+        of("one", seen=frozenset({DetectedBy.EQUALITY, DetectedBy.RULE}), hit=1, named=True, seconds=1.0),
+        of("one", subject="t", seen=frozenset({DetectedBy.DRIFT}), seconds=1.0),
+        of("two", seen=frozenset({DetectedBy.DRIFT}), hit=2, seconds=1.0),
         of("three", changes=False),
-        of("four", seen=frozenset({Seen.AGREEMENT}), hit=3, seconds=1.0),
+        of("four", seen=frozenset({DetectedBy.AGREEMENT}), hit=3, seconds=1.0),
         of("five", failed="it does not run"),
     ]
     rates = rates_of(trials)
     assert (rates.faults, rates.found, rates.missed, rates.equivalent) == (4, 3, ("two",), ("three",))
-    assert rates.by_gate[Seen.EQUALITY] == 1
-    assert rates.by_gate[Seen.DRIFT] == 2
+    assert rates.by_gate[DetectedBy.EQUALITY] == 1
+    assert rates.by_gate[DetectedBy.DRIFT] == 2
     assert (rates.trials, rates.first, rates.third, rates.named) == (2, 1, 2, 1)
     assert marks(trials[0]) == "ae 1 ✓"
     assert marks(trials[2]) == "d"

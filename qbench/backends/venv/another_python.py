@@ -15,7 +15,17 @@ import onnx
 import onnx_ir as ir
 
 from qbench.backends.ort import LoweredOrtBackend, OrtBackend
-from qbench.backends.protocol import Array, Closing, Executed, Executor, FeedCheck, Feeds, batch_refusal, loaded, refusal
+from qbench.backends.protocol import (
+    Array,
+    Closing,
+    Executed,
+    Executor,
+    FeedCheck,
+    Feeds,
+    batch_refusal,
+    loaded,
+    refusal,
+)
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
 from qbench.errors import InputError, NotFetchedError, UnavailableError

@@ -1,0 +1,461 @@
+"""qbench diff: two ways to run one model, and the first node at which they differ."""
+
+import argparse
+import shlex
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, fields, replace
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.options import choose_backend, choose_schema, refuse_idle_rules
+from qbench.cli.printing import print_columns, print_json, put
+from qbench.errors import InputError, unknown_name
+from qbench.number_text import counted
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from qbench.backends import Backend
+    from qbench.diagnosis import FailingCase, NodeDifference, Side, SideDifferences
+    from qbench.evaluation import Rewriting, SubjectArtifacts
+    from qbench.subjects import Samples
+
+
+# A side of ``qbench diff`` as it is typed: ``key=value`` pairs, blanks between them, quotes around what has blanks.
+#
+#     backend=ort-cpu schema=w8a8_asym_pc passes=merge-requantize policy=exact level=basic threads=2 python=VENV
+#
+# What a side does not say it takes from the other one's text: the right from the left, the left from the defaults.
+
+FLOAT = "float"
+NOTHING = "none"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SideText:
+    """What a side says.
+
+    Args:
+        backend: a name, or a .toml that spells an arithmetic. schema: a name, a .toml, or ``float``.
+        policy: which effects passes may have; alone, its standard pipeline runs. passes: others, with commas between
+            them; ``none`` again: no pass. level: how far ONNX Runtime optimizes. threads: of the engine.
+        python: another Python, whose onnxruntime runs it.
+    """
+
+    backend: str = "ort-cpu"
+    schema: str = FLOAT
+    passes: str = ""
+    policy: str = ""
+    level: str = ""
+    threads: str = "1"
+    python: str = ""
+
+    def saying(self, text: str) -> "SideText":
+        """This, but for what ``text`` says otherwise; an empty value takes back what was said.
+
+        Raises:
+            InputError: an unknown key, one without a value, or one that stands twice.
+        """
+        doing = f"Reading the side '{text}'"
+        known = [one.name for one in fields(self)]
+        said: dict[str, str] = {}
+        try:
+            words = shlex.split(text)
+        except ValueError as error:
+            raise InputError(doing, found=str(error), expected="quotes in pairs", remedy="Close the quote.") from error
+        for word in words:
+            key, sign, value = word.partition("=")
+            if not sign:
+                raise InputError(doing, found=f"'{word}'", expected="key=value", remedy="Write backend=ort-cpu.")
+            if key not in known:
+                raise unknown_name(doing, "key", key, known)
+            if key in said:
+                raise InputError(doing, found=f"'{key}' twice", expected="it once", remedy="Leave one of them out.")
+            said[key] = value
+        return replace(self, **said)
+
+    @property
+    def thread_count(self) -> int:
+        """Threads as a number.
+
+        Raises:
+            InputError: it is none.
+        """
+        if self.threads.isdecimal() and int(self.threads):
+            return int(self.threads)
+        raise InputError(
+            f"Reading 'threads={self.threads}'",
+            found=f"'{self.threads}'",
+            expected="a whole number from 1",
+            remedy="Write threads=1.",
+        )
+
+    @property
+    def label(self) -> str:
+        """What a result calls it: all that it says and is not by default."""
+        usual = SideText()
+        said = (
+            f"{one.name}={getattr(self, one.name)}"
+            for one in fields(self)
+            if one.name in ("backend", "schema") or getattr(self, one.name) != getattr(usual, one.name)
+        )
+        return " ".join(word for word in said if not word.endswith("="))
+
+    def chosen_backend(self) -> "Backend":
+        """The backend, at its level and in its Python.
+
+        Raises:
+            InputError: an unknown name, or a level of what has none.
+            UnavailableError: the other Python lacks the engine.
+        """
+        from qbench.backends import HasLevels, python_backend
+
+        backend = choose_backend(self.backend or SideText().backend)
+        if self.level:
+            if isinstance(backend, HasLevels) and self.level not in backend.levels:
+                raise unknown_name(f"Reading 'level={self.level}'", "level", self.level, backend.levels)
+            if not isinstance(backend, HasLevels) or self.python:
+                raise InputError(
+                    f"Choosing the level of '{self.backend}'",
+                    found="another Python" if self.python else "a backend without optimization levels",
+                    expected="ONNX Runtime of this Python: ort-cpu, ort-cpu-noopt or ort-cpu-precise",
+                    remedy="Leave 'level' out.",
+                )
+            return backend.at_level(self.level)
+        return python_backend(Path(self.python), like=self.backend) if self.python else backend
+
+    def chosen_rewriting(self) -> "Rewriting | None":
+        """What runs behind the quantizer; None: nothing.
+
+        Raises:
+            InputError: an unknown pass or policy.
+        """
+        from qbench.evaluation import Rewriting
+        from qbench.extension import installed_extensions
+        from qbench.passes import Policy, catalogue, parse_pipeline, standard_pipeline
+
+        if self.passes == NOTHING or not (self.passes or self.policy):
+            return None
+        policies = {policy.value: policy for policy in Policy}
+        policy = self.policy or Policy.FAST.value
+        if policy not in policies:
+            raise unknown_name(f"Reading 'policy={policy}'", "policy", policy, policies)
+        known = catalogue(installed_extensions())
+        chosen = policies[policy]
+        pipeline = parse_pipeline(self.passes, known) if self.passes else standard_pipeline(chosen, known)
+        return Rewriting(pipeline, chosen)
+
+
+# ``qbench diff``: the work itself, from what was typed to what differs; nothing is printed here.
+
+_SAMPLES_OF_A_CASE = 16
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedSides:
+    """What was found, graph by graph.
+
+    Args:
+        left, right: what each side says. samples: that were asked for. found: graph → what differs.
+        ranks: whether the model ranks classes. case: the smallest failing input, and the folder it was saved in.
+        case_note: why there is none, where one was asked for.
+    """
+
+    left: SideText
+    right: SideText
+    samples: int
+    found: "Mapping[str, SideDifferences]"
+    ranks: bool
+    case: "tuple[FailingCase, Path] | None" = None
+    case_note: str = ""
+
+    @property
+    def are_equal(self) -> bool:
+        """Whether no output of any graph differs."""
+        return all(one.are_equal for one in self.found.values())
+
+
+def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
+    """Both sides on the samples that are named.
+
+    Raises:
+        QbenchError: the model, the data or a name is wrong, or a backend does not run its graph.
+    """
+    from qbench.backends import get_backend
+    from qbench.cli.own_subject import build_subject
+    from qbench.diagnosis import SideComparison
+    from qbench.evaluation import FLOAT_BACKEND, subject_artifacts
+    from qbench.metrics import AnswerKind
+    from qbench.storage import Cache
+
+    left = SideText().saying(arguments.left)
+    right = left.saying(arguments.right)
+    subject = build_subject(arguments.model, arguments.data, arguments.calib, [], arguments.calib_count)
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    shared = subject_artifacts(subject, get_backend(FLOAT_BACKEND), cache)
+    sides = [_sides(text, name, shared, arguments) for name, text in (("left", left), ("right", right))]
+    samples = _first(shared.samples(next(iter(subject.data.values()))), arguments.samples)
+    with ExitStack() as stack:
+        runners = {name: stack.enter_context(SideComparison(one, sides[1][name])) for name, one in sides[0].items()}
+        answers = subject.model.task.answer(runners, samples)
+        found = {name: runner.compared() for name, runner in runners.items()}
+    compared = ComparedSides(
+        left=left, right=right, samples=len(samples), found=found, ranks=answers.kind is AnswerKind.RANKING
+    )
+    if arguments.save_case is None:
+        return compared
+    case, note = _saved_case(Path(arguments.save_case), sides[0], sides[1], shared, samples)
+    return replace(compared, case=case, case_note=note)
+
+
+def _first(samples: "Samples", count: int) -> "Samples":
+    labels = None if samples.labels is None else samples.labels[:count]
+    return replace(samples, ids=samples.ids[:count], labels=labels)
+
+
+def _sides(text: SideText, name: str, shared: "SubjectArtifacts", arguments: argparse.Namespace) -> "dict[str, Side]":
+    """Graph → this side of it."""
+    from qbench.diagnosis import Side
+    from qbench.evaluation import rewrite_quantized
+    from qbench.quantization import is_quantized
+
+    backend, rewriting, threads = text.chosen_backend(), text.chosen_rewriting(), text.thread_count
+    came = {graph: model for graph, model in shared.graphs.items() if is_quantized(model)}
+    if came:
+        if text.schema != FLOAT:
+            raise _mistake(arguments, f"schema={text.schema} for a model that is quantized already", "no schema")
+        originals, quantized = shared.graphs, {graph: _in_pairs(model) for graph, model in came.items()}
+    elif text.schema == FLOAT:
+        if rewriting is not None:
+            raise _mistake(arguments, f"passes of the float model on the {name}", "a schema: passes run behind it")
+        originals, quantized = shared.graphs, {}
+    else:
+        schema = choose_schema(text.schema)
+        if (schema.needs_profile or schema.bias_correction) and not arguments.calib:
+            raise _mistake(arguments, f"schema={text.schema} without --calib", "samples to take its ranges from")
+        made = shared.quantized(schema, backend.capabilities)
+        refuse_idle_rules(schema.name, arguments.model, made.idle_rules)
+        originals = shared.planned(schema.canonical)
+        quantized = dict((made if rewriting is None else rewrite_quantized(made, rewriting).quantized).models)
+    if came and rewriting is not None:
+        from qbench.passes import run_pipeline
+
+        models = quantized.items()
+        quantized = {graph: run_pipeline(m, rewriting.pipeline, rewriting.policy).model for graph, m in models}
+    return {
+        graph: Side(name=name, original=one, quantized=quantized.get(graph), backend=backend, threads=threads)
+        for graph, one in originals.items()
+    }
+
+
+def _in_pairs(model: "ir.Model") -> "ir.Model":
+    """``model`` in QDQ form."""
+    from qbench.graph import Form, form_of
+    from qbench.quantization import quantize_model, read_plan
+
+    return quantize_model(model, read_plan(model)) if form_of(model) is Form.QOPERATOR else model
+
+
+def _mistake(arguments: argparse.Namespace, found: str, expected: str) -> InputError:
+    doing = f"Comparing two sides of '{arguments.model}'"
+    return InputError(doing, found=found, expected=expected, remedy="Mend --left or --right, or name --calib.")
+
+
+def _saved_case(
+    folder: Path,
+    left: "Mapping[str, Side]",
+    right: "Mapping[str, Side]",
+    shared: "SubjectArtifacts",
+    samples: "Samples",
+) -> "tuple[tuple[FailingCase, Path] | None, str]":
+    """The first unit of an engine that leaves its arithmetic, in a smallest input; or why there is none.
+
+    The engine is the side that is no machine of ours, the right one where both or neither are; the machine is the
+    other side where that is one, else what the engine claims to be.
+    """
+    from qbench.diagnosis import first_failing_case, save_test_case
+    from qbench.evaluation import prepare_runners, recorded_feeds
+
+    with ExitStack() as stack:
+        runners = prepare_runners(shared.fp32_backend, shared.graphs, stack, threads=1)
+        feeds = recorded_feeds(shared.subject.model.task, runners, _first(samples, _SAMPLES_OF_A_CASE))
+    for graph, side in left.items():
+        if side.quantized is None or right[graph].quantized is None:
+            return None, "a test case needs levels on both sides"
+        case = first_failing_case(side, right[graph], feeds[graph])
+        if case is not None:
+            return (case, save_test_case(case, folder)), ""
+    return None, "no unit of the engine leaves the arithmetic that it claims on these samples"
+
+
+# ``qbench diff``: two ways to run one model, and the first node at which they differ.
+
+_UNALIGNED_SHOWN = 10
+_KEYS = "backend, schema, passes, policy, level, threads, python"
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench diff``."""
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo; float, or in QDQ form")
+    parser.add_argument("--data", metavar="D", required=True, help="samples, as 'qbench eval' takes them")
+    parser.add_argument(
+        "--calib", metavar="D2", help="data that schemas take ranges from; never the samples themselves"
+    )
+    parser.add_argument(
+        "--calib-count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
+    )
+    parser.add_argument(
+        "--left",
+        metavar="TEXT",
+        default="",
+        help=f"'key=value …' of {_KEYS} (default: backend=ort-cpu schema=float threads=1)",
+    )
+    parser.add_argument("--right", metavar="TEXT", default="", help="the same; what it does not say is as on the left")
+    parser.add_argument(
+        "--samples", metavar="N", type=count_from_one, default=64, help="the first N of the data (default: 64)"
+    )
+    parser.add_argument(
+        "--save-case",
+        metavar="DIR",
+        help="save the smallest input on which an engine leaves the other side's arithmetic, or the one that it "
+        "claims, as an ONNX test case",
+    )
+    parser.add_argument(
+        "--top",
+        metavar="K",
+        type=count_from_one,
+        default=20,
+        help="nodes listed that differ, the first ones; equal ones are counted (default: 20)",
+    )
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Compare and print; 1 when an output differs, as other programs that are called so.
+
+    Raises:
+        QbenchError: the model, the data or a name is wrong, or a side does not run.
+    """
+    compared = compare_texts(arguments)
+    if arguments.json:
+        print_json(_table(arguments, compared))
+    else:
+        _print(arguments, compared)
+    return ExitCode.FINE if compared.are_equal else ExitCode.GATE_FAILED
+
+
+def _print(arguments: argparse.Namespace, compared: "ComparedSides") -> None:
+    put(f"model  {arguments.model}, {counted(compared.samples, 'sample')} of {arguments.data}")
+    put(f"left   {compared.left.label}")
+    put(f"right  {compared.right.label}")
+    for graph, found in compared.found.items():
+        put()
+        put(f"{graph}: {_outputs(found, ranks=compared.ranks)}")
+        for how in found.how:
+            put(f"  {how}")
+        _print_nodes(found, arguments.top)
+    if compared.case is not None:
+        case, folder = compared.case
+        put()
+        put(f"saved to {folder}: {case.sentence}")
+    elif compared.case_note:
+        put()
+        put(f"no test case: {compared.case_note}")
+
+
+def _outputs(found: "SideDifferences", *, ranks: bool) -> str:
+    """The difference of the outputs in words."""
+    from qbench.diagnosis import bound_of
+
+    outputs = found.outputs
+    if found.are_equal:
+        return f"all {outputs.elements} outputs are equal"
+    flips = f"; the best class of {counted(found.flips, 'sample')} is another" if ranks and found.flips else ""
+    return f"{outputs.differing} of {outputs.elements} outputs differ, {bound_of(outputs)}{flips}"
+
+
+def _print_nodes(found: "SideDifferences", top: int) -> None:
+    if found.nodes:
+        first = found.first
+        if first is None:
+            put()
+            put(f"no value differs, of {len(found.nodes)} that both have")
+        else:
+            put()
+            put(f"first to differ: {first.node} ({first.value})")
+            print_columns(_folded(found.nodes, top), ("node", "value", "differ", "of", "steps", "SQNR"))
+        unlike = [node for node in found.nodes if node.differing]
+        if len(unlike) > top:
+            put(f"and {len(unlike) - top} more that differ (--top lists more, --json all of them)")
+        if any(not node.same_grid and node.largest is not None for node in unlike[:top]):
+            put("* on two grids, or one and none: in reals, differing by more than a step of the coarser grid")
+    if found.unaligned:
+        put()
+        put("not compared:")
+        print_columns([(one.value, one.reason) for one in found.unaligned[:_UNALIGNED_SHOWN]])
+        if len(found.unaligned) > _UNALIGNED_SHOWN:
+            put(f"and {len(found.unaligned) - _UNALIGNED_SHOWN} more (--json lists them all)")
+
+
+def _folded(nodes: Sequence["NodeDifference"], top: int) -> list[tuple[str, ...]]:
+    """A line for each of the first ``top`` nodes that differ, and one for the equal ones in a row."""
+    lines: list[tuple[str, ...]] = []
+    left = top
+    for differs, several in groupby(nodes, key=lambda node: node.differing > 0):
+        alike = list(several)
+        if left and differs:
+            lines += map(_line, alike[:left])
+            left = max(0, left - len(alike))
+        elif left:
+            lines.append(("…", f"{counted(len(alike), 'value')} equal", "0", "", "", ""))
+    return lines
+
+
+def _line(node: "NodeDifference") -> tuple[str, ...]:
+    steps = "real" if node.largest is None else f"{node.largest:.3g}" + ("" if node.same_grid else " *")
+    sqnr = f"{node.sqnr_db:.1f} dB" if node.relative else "equal"
+    return (node.node, node.value, str(node.differing), str(node.elements), steps, sqnr)
+
+
+def _table(arguments: argparse.Namespace, compared: "ComparedSides") -> dict[str, Any]:
+    from qbench.storage import plain
+
+    def one(found: "SideDifferences") -> dict[str, Any]:
+        table: dict[str, Any] = plain(found)
+        first = found.first
+        return {**table, "equal": found.are_equal, "first": None if first is None else plain(first)}
+
+    case = None
+    if compared.case is not None:
+        failing, folder = compared.case
+        case = {
+            "folder": str(folder),
+            "node": failing.node,
+            "cause": failing.cause.value,
+            "sentence": failing.sentence,
+            "trials": failing.trials,
+        }
+    return {
+        "model": arguments.model,
+        "data": arguments.data,
+        "samples": compared.samples,
+        "left": compared.left.label,
+        "right": compared.right.label,
+        "equal": compared.are_equal,
+        "graphs": {name: one(found) for name, found in compared.found.items()},
+        "case": case,
+        "case_note": compared.case_note,
+    }
+
+
+COMMAND = Command(
+    name="diff",
+    summary="say at which node two ways to run one model begin to differ",
+    example="qbench diff int8.onnx --data test.npz --right backend=ort-cpu-noopt",
+    declare=declare,
+    execute=execute,
+)

@@ -1,0 +1,98 @@
+"""qbench export: runs in other tools' formats."""
+
+import argparse
+import itertools
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.history_files import declare_history, find_run, open_history
+from qbench.cli.printing import say
+
+if TYPE_CHECKING:
+    from qbench.tracking import History, Run
+
+_FORMATS = ("csv", "json", "junit", "github-benchmark", "bencher")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench export``."""
+    parser.add_argument(
+        "runs", nargs="*", metavar="RUN", help="run files, ids (their beginnings will do), 'latest' (default) or 'all'"
+    )
+    parser.add_argument(
+        "--format",
+        required=True,
+        choices=_FORMATS,
+        help="csv, json: a row a metric; junit; github-benchmark: drops for customSmallerIsBetter; bencher: its BMF",
+    )
+    parser.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
+    declare_history(parser)
+    parser.add_argument("--suite", help="of 'all', the runs of this suite only")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Write the file; INCOMPLETE when a run in it was interrupted.
+
+    Raises:
+        InputError: there is no such run. StoreError: the file cannot be written.
+    """
+    from qbench.reporting import export_pieces
+    from qbench.storage import staged_files
+
+    partial: list[str] = []
+    pieces = export_pieces(_noting(_chosen(arguments), partial), arguments.format)
+    if arguments.output:
+        path = Path(arguments.output)
+        with staged_files(path) as folder, (folder / path.name).open("w", encoding="utf-8", newline="") as file:
+            file.writelines(pieces)
+    else:
+        sys.stdout.writelines(pieces)
+    if partial:
+        say(f"interrupted, so that cells are missing: {', '.join(partial)}")
+    return ExitCode.INCOMPLETE if partial else ExitCode.FINE
+
+
+def _chosen(arguments: argparse.Namespace) -> "Iterator[Run]":
+    """The runs that were asked for: those that are named are found now, those of ``all`` are read when they are due."""
+    from qbench.reporting import EXPORT_KEYS
+
+    names = arguments.runs or ["latest"]
+    named = {text: find_run(text, arguments.history, EXPORT_KEYS) for text in names if text != "all"}
+    for notice in (notice for run in named.values() for notice in run.notices):
+        say(notice)
+    history = open_history(arguments.history) if "all" in names else None
+    return itertools.chain.from_iterable(
+        [named[text]] if text in named else _each(history, arguments.suite) for text in names
+    )
+
+
+def _each(history: "History | None", suite: str | None) -> "Iterator[Run]":
+    from qbench.reporting import EXPORT_KEYS
+    from qbench.tracking import kept_keys
+
+    if history is not None:
+        yield from history.each(
+            (head for head in history.heads if suite in (None, head.suite)), kept_keys(*EXPORT_KEYS)
+        )
+        for sentence in (*history.problems, *history.clock_notices):
+            say(sentence)
+
+
+def _noting(runs: "Iterable[Run]", partial: list[str]) -> "Iterator[Run]":
+    """``runs``; the ids of those that were interrupted are added to ``partial``."""
+    for run in runs:
+        if not run.complete:
+            partial.append(run.id)
+        yield run
+
+
+COMMAND = Command(
+    name="export",
+    summary="write runs in other tools' formats",
+    example="qbench export latest --format junit -o junit.xml",
+    declare=declare,
+    execute=execute,
+)

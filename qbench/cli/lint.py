@@ -1,0 +1,188 @@
+"""qbench lint: which layers can saturate, before anything runs."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.options import choose_arithmetic, choose_schema, refuse_idle_rules
+from qbench.cli.printing import print_columns, print_json, put
+from qbench.errors import InputError
+from qbench.number_text import counted, rough_percent
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import onnx_ir as ir
+
+    from qbench.calibration import Profile
+    from qbench.diagnosis import LayerLint, ModelLint
+    from qbench.quantization import Schema
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench lint``."""
+    parser.add_argument(
+        "model", metavar="MODEL", help="an ONNX file, or a model of the zoo; quantized, or with --schema"
+    )
+    parser.add_argument("--schema", metavar="S", help="quantize with this schema first: a name or a .toml")
+    parser.add_argument("--data", metavar="D", help="samples to take its ranges from, as 'qbench eval' takes them")
+    parser.add_argument(
+        "--count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
+    )
+    parser.add_argument("--backend", metavar="B", help="plan for what this backend can do (default: whatever ONNX can)")
+    parser.add_argument(
+        "--arithmetic",
+        metavar="A",
+        action="append",
+        default=[],
+        help="what this machine cannot represent, too: a name (qbench list arithmetics) or a .toml; may be repeated",
+    )
+    parser.add_argument(
+        "--strict",
+        action="store_true",
+        help="end with 1 where something can saturate or overflow (with --arithmetic: there)",
+    )
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Print a line a layer, worst first; what can happen is a fact, and a failure only when that is asked for.
+
+    Raises:
+        QbenchError: the model, the data or a name is wrong.
+    """
+    from qbench.diagnosis import lint_products
+
+    machines = [choose_arithmetic(text) for text in dict.fromkeys(arguments.arithmetic)]
+    lint = lint_products(_quantized(arguments), machines)
+    if arguments.json:
+        print_json(_table(arguments, lint))
+    else:
+        _print(arguments, lint)
+    return ExitCode.GATE_FAILED if arguments.strict and lint.risky else ExitCode.FINE
+
+
+def _quantized(arguments: argparse.Namespace) -> "ir.Model":
+    """The quantized model: the one that is named, or made here of a float one."""
+    from qbench.cli.own_subject import read_graph
+
+    if arguments.schema:
+        return _quantized_here(arguments)
+    idle = [name for name in ("data", "count", "backend") if getattr(arguments, name)]
+    if idle:
+        raise _mistake(
+            arguments, f"--{idle[0]} without --schema", "both to quantize it first, or neither", "Add --schema."
+        )
+    return read_graph(arguments.model)
+
+
+def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
+    from qbench.backends import get_backend
+    from qbench.quantization import is_quantized, make_plan, quantize_model
+
+    schema = choose_schema(arguments.schema)
+    capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
+    model, profile = _profiled(arguments, schema)
+    if is_quantized(model):
+        raise _mistake(arguments, "--schema with a model that is quantized already", "a float one", "Leave it out.")
+    plan = make_plan(model, profile() if profile else None, schema, capabilities=capabilities)
+    refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
+    return quantize_model(model, plan)
+
+
+def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "tuple[ir.Model, Callable[[], Profile] | None]":
+    """The float model, and what takes its profile; None where the schema needs none and no samples are named."""
+    from qbench.calibration import calibrate
+    from qbench.cli.own_subject import only_graph, read_graph, read_network
+    from qbench.storage import Cache
+    from qbench.subjects import dataset_from_text, prepare_samples
+
+    if not arguments.data:
+        if schema.needs_profile:
+            raise _mistake(arguments, "--schema without --data", "samples to take ranges from", "Name both.")
+        return read_graph(arguments.model), None
+    data, preprocess = dataset_from_text(arguments.data)
+    data = data if arguments.count is None else data.take(min(arguments.count, len(data)))
+    network = read_network(arguments.model, data, preprocess)
+    model = only_graph(network)
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+
+    def profile() -> "Profile":
+        batches = prepare_samples(data, network.preprocess, cache).batches()
+        return calibrate(model, batches, pipeline=schema.canonical, channels=schema.wants_channels)
+
+    return model, profile
+
+
+def _mistake(arguments: argparse.Namespace, found: str, expected: str, remedy: str) -> InputError:
+    doing = f"Looking for saturation in '{arguments.model}'"
+    return InputError(doing, found=found, expected=expected, remedy=remedy)
+
+
+def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
+    if not lint.layers:
+        put(f"{arguments.model}: no product of levels by constant weights")
+        return
+    risky = [layer for layer in lint.layers if layer.pairs.risky]
+    layers = counted(len(lint.layers), "layer")
+    put(f"{arguments.model}: {layers}, {len(risky)} with pairs that can saturate in 16 bits")
+    put()
+    header = ("layer", "kind", "levels", "pairs", "can saturate", "worst |w0|+|w1|", "worst loss", "sum bits", "notes")
+    print_columns([_line(layer) for layer in _worst_first(lint)], header)
+    put("worst loss in steps of the layer's result; a pair can saturate from |w0|+|w1| = 129 on, of 8-bit levels")
+    if lint.unjudged:
+        put(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or another sum at every place)")
+    for name in arguments.arithmetic:
+        _print_machine(lint, choose_arithmetic(name).name)
+
+
+def _print_machine(lint: "ModelLint", machine: str) -> None:
+    lines = [(layer.node, "; ".join(layer.machines[machine])) for layer in lint.layers if layer.machines[machine]]
+    put()
+    put(
+        f"{machine}: "
+        + (f"{len(lines)} of {counted(len(lint.layers), 'layer')}" if lines else "represents every layer")
+    )
+    if lines:
+        print_columns(lines)
+
+
+def _worst_first(lint: "ModelLint") -> "list[LayerLint]":
+    return sorted(lint.layers, key=lambda layer: (-(layer.pairs.loss_steps or 0), -layer.pairs.share))
+
+
+def _line(layer: "LayerLint") -> tuple[str, ...]:
+    pairs = layer.pairs
+    steps = "" if pairs.loss_steps is None else f"{pairs.loss_steps:.3g}"
+    return (
+        layer.node,
+        f"{layer.operator} depthwise" if layer.depthwise else layer.operator,
+        f"{layer.levels} × {layer.weights}",
+        str(pairs.pairs),
+        f"{pairs.risky} ({rough_percent(pairs.share)})" if pairs.risky else "none",
+        str(pairs.worst),
+        steps,
+        str(layer.sum_bits),
+        "; ".join(filter(None, (pairs.why_not, *layer.notes))),
+    )
+
+
+def _table(arguments: argparse.Namespace, lint: "ModelLint") -> dict[str, Any]:
+    from qbench.storage import plain
+
+    layers = [
+        {**plain(layer), "notes": list(layer.notes), "pairs": {**plain(layer.pairs), "share": layer.pairs.share}}
+        for layer in lint.layers
+    ]
+    return {"model": arguments.model, "risky": lint.risky, "unjudged": list(lint.unjudged), "layers": layers}
+
+
+COMMAND = Command(
+    name="lint",
+    summary="say which layers of a quantized model can saturate or overflow",
+    example="qbench lint int8.onnx --arithmetic ort-x64-avx2 --strict",
+    declare=declare,
+    execute=execute,
+)

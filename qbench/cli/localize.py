@@ -1,0 +1,381 @@
+"""qbench localize: which node of a quantized model goes wrong, why, and what repairs it."""
+
+import argparse
+import datetime
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.options import check_outputs, choose_backend, choose_schema, refuse_idle_rules
+from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.errors import InputError
+from qbench.number_text import counted, rough_percent
+
+if TYPE_CHECKING:
+    from qbench.diagnosis import RepeatableCell
+    from qbench.judging import Errors, Finding, Measurement, NodeErrors, Repair, Verdict
+    from qbench.quantization import Schema
+
+
+# ``qbench localize``: the work itself, from what was typed to a finding; nothing is printed here.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LocalizedCell:
+    """A cell that was run, judged and examined."""
+
+    measurement: "Measurement"
+    verdict: "Verdict"
+    finding: "Finding"
+
+
+def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -> LocalizedCell:
+    """The finding on one model under one schema on one backend.
+
+    Raises:
+        QbenchError: the model, the data or the names are wrong, or the backend does not run it.
+    """
+    from qbench.diagnosis import Budget, LocalizeOptions, check_replay, localize, samples_that_moved
+
+    cell = _cell(arguments)
+    if arguments.replay:
+        check_replay(Path(arguments.replay), cell.identity())
+    told("running the cell")
+    measurement = cell.measured(cell.schema)
+    refuse_idle_rules(cell.schema.name, arguments.model, measurement.idle_rules)
+    _require_quantized(arguments, cell)
+    verdict = cell.judge(measurement)
+    options = LocalizeOptions(
+        samples=arguments.samples,
+        first=samples_that_moved(measurement),
+        suspects=arguments.top,
+        replay=Path(arguments.replay) if arguments.replay else None,
+        override=Path(arguments.overrides).stem if arguments.overrides else "",
+    )
+    budget = Budget.begin(arguments.budget, time.perf_counter)  # what the cell itself took is not of it
+    finding = localize(cell, verdict, budget, options=options, progress=told)
+    return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
+
+
+def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
+    from qbench.cli.own_subject import build_subject
+    from qbench.diagnosis import RepeatableCell
+    from qbench.evaluation import Request, environment_here, subject_artifacts
+    from qbench.judging import Cell, Decision, DecisionRule, Expectation, GateState, Rules, Tolerance, judge
+    from qbench.storage import Cache, digest_plain
+
+    backend, schema = choose_backend(arguments.backend), choose_schema(arguments.schema)
+    _require_samples(arguments, schema)
+    metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
+    subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    shared = subject_artifacts(subject, backend, cache)
+    shared.require_float()
+    tolerance = Tolerance() if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
+    rules = Rules(integer_macs=0.0, rule="qbench localize")
+
+    def judged(measurement: "Measurement", rules: "Rules" = rules) -> "Verdict":
+        verdict = judge(
+            measurement,
+            Expectation(whole=False, stored=False),
+            tolerance=tolerance,
+            rules=rules,
+            today=datetime.date.min,  # no list of known-bad cells: no day decides anything
+        )
+        # counts cannot decide a margin under one sample; what the sample shows can, where it shows a loss
+        undecided = any(gate.kind == "loss" and gate.state is GateState.SHOWN for gate in verdict.gates)
+        if undecided and rules.decision.by is DecisionRule.POINT:
+            return judged(measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize")))
+        return verdict
+
+    cell = Cell("localize", subject.model.id, backend.name, schema.name)
+    return RepeatableCell(
+        request=Request(
+            cell=cell,
+            shared=shared,
+            backend=backend,
+            schema=schema,
+            reference=shared.reference(),
+            environment=environment_here(backend),
+            threads=arguments.threads,
+        ),
+        judge=judged,
+        rules=digest_plain([tolerance.value, rules.agreement, [use.name for use in subject.metrics]]),
+    )
+
+
+def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
+    if (schema.needs_profile or schema.bias_correction) and not arguments.calib:
+        raise InputError(
+            f"Localising '{arguments.model}'",
+            found="--schema without --calib",
+            expected="samples: this schema takes ranges from some",
+            remedy="Name data with --calib that are not scored.",
+        )
+
+
+def _require_quantized(arguments: argparse.Namespace, cell: "RepeatableCell") -> None:
+    plans = cell.request.shared.quantized(cell.schema, cell.request.backend.capabilities).plans
+    if not any(plan.quantized_units for plan in plans.values()):
+        raise InputError(
+            f"Localising '{arguments.model}'",
+            found=f"nothing of it is quantized under schema '{cell.schema.name}'",
+            expected="an operator that the schema quantizes: what is looked for is what quantization changes",
+            remedy="Name another schema or model; 'qbench quantize --why' says why each operator stays in float.",
+        )
+
+
+# ``qbench localize``: which node of a quantized model goes wrong, why, and what repairs it.
+
+_HEADER = (
+    "node",
+    "in the run dB",
+    "alone dB",
+    "gain dB",
+    "steps rms",
+    "clipped",
+    "ties",
+    "operators",
+)
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench localize``."""
+    parser.add_argument("model", metavar="MODEL", help="a float ONNX file, or a model of the zoo (qbench list models)")
+    parser.add_argument(
+        "--backend", metavar="B", default="ort-cpu", help="what runs it: a name, or a .toml that spells an arithmetic"
+    )
+    parser.add_argument("--schema", metavar="S", required=True, help="how it is quantized: a name or a .toml")
+    parser.add_argument("--data", metavar="D", required=True, help="scored samples, as 'qbench eval' takes them")
+    parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
+    parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
+    parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
+    parser.add_argument(
+        "--tolerance",
+        metavar="R",
+        type=_tolerance,
+        help="loss relative to fp32 that the verdict admits (default: 0.005)",
+    )
+    parser.add_argument(
+        "--samples",
+        metavar="N",
+        type=count_from_one,
+        default=64,
+        help="samples that nodes are examined on (default: 64)",
+    )
+    parser.add_argument(
+        "--budget",
+        metavar="SECONDS",
+        type=_seconds,
+        help="seconds until it stops with what was found; those of the cell itself do not count (default: no end)",
+    )
+    parser.add_argument(
+        "--top", metavar="K", type=count_from_one, default=5, help="nodes listed, and causes named (default: 5)"
+    )
+    parser.add_argument("--overrides", metavar="OUT.toml", help="write the schema that repairs it there")
+    parser.add_argument("--html", metavar="OUT.html", help="draw the finding there, node by node, as a page by itself")
+    parser.add_argument("--replay", metavar="FILE", help="remember there which nodes were tried in float, and go on")
+    parser.add_argument("--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine")
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Run, judge, examine, name causes, search a repair; print, and write the override file.
+
+    Raises:
+        QbenchError: the model, the data or the names are wrong, or the backend does not run it.
+    """
+    outputs = {"--overrides": arguments.overrides, "--html": arguments.html, "--replay": arguments.replay}
+    _require_folders(f"Localising '{arguments.model}'", outputs)
+    check_outputs(f"Localising '{arguments.model}'", outputs, (arguments.model, arguments.schema))
+    if arguments.overrides and Path(arguments.overrides).suffix != ".toml":
+        say("note: 'qbench eval --schema' takes a file whose name ends in .toml")
+    found = localize_model(arguments, say)
+    repair = found.finding.repair
+    if arguments.overrides and repair is not None and repair.restores:
+        from qbench.storage import write_text
+
+        write_text(Path(arguments.overrides), repair.overrides)
+    if arguments.html:
+        _draw(found, Path(arguments.html))
+    if arguments.json:
+        print_json(_table(found))
+    else:
+        _print(found, arguments)
+    return _code(found)
+
+
+def _tolerance(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < 1:
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected a number from 0 to below 1")
+    return value
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 < value < float("inf"):
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected seconds above 0")
+    return value
+
+
+def _require_folders(doing: str, outputs: Mapping[str, str | None]) -> None:
+    """Refuse a file in a folder that is not there: a slip of the pen must not make one."""
+    for flag, path in outputs.items():
+        if path and not Path(path).absolute().parent.is_dir():
+            raise InputError(
+                doing,
+                found=f"{flag} '{path}', in a folder that is not there",
+                expected="a folder that is there",
+                remedy=f"Make '{Path(path).parent}', or name another folder.",
+            )
+
+
+def _code(found: "LocalizedCell") -> ExitCode:
+    """1: something is wrong; 4: the budget ran out before anybody could say what; 0: nothing is."""
+    finding = found.finding
+    repaired = finding.repair is not None and finding.repair.restores
+    if not finding.complete and not repaired and not any(suspect.remedy for suspect in finding.suspects):
+        return ExitCode.INCOMPLETE
+    return ExitCode.GATE_FAILED if finding.suspects or _fails(found) else ExitCode.FINE
+
+
+def _fails(found: "LocalizedCell") -> bool:
+    return found.verdict.outcome.is_red
+
+
+def _draw(found: "LocalizedCell", path: Path) -> None:
+    from qbench.reporting import CellKey, Found, finding_page
+    from qbench.storage import write_text
+
+    finding, verdict = found.finding, found.verdict
+    page = finding_page(
+        Found(
+            key=CellKey(finding.model, finding.backend, finding.schema),
+            finding=finding,
+            outcome=verdict.outcome.value,
+            is_red=verdict.outcome.is_red,
+            judged=verdict.headline,
+        )
+    )
+    write_text(path, page)
+
+
+def _table(found: "LocalizedCell") -> dict[str, Any]:
+    from qbench.storage import plain
+
+    table: dict[str, Any] = plain(found.finding)
+    verdict = {"outcome": found.verdict.outcome.value, "headline": found.verdict.headline, "rule": found.verdict.rule}
+    return {"verdict": verdict, "finding": table}
+
+
+def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
+    finding, verdict = found.finding, found.verdict
+    put(f"{finding.model} on {finding.backend} under {finding.schema}: {verdict.outcome.value}")
+    put(f"  {verdict.headline}")
+    first, others = _told_first(finding)
+    for note in first:
+        put(f"  {note}")
+    put(f"examined on {counted(finding.samples, 'sample')}; {finding.matched}")
+    put()
+    worst = sorted(finding.nodes, key=lambda node: _order(node, finding))[: arguments.top]
+    if worst:
+        print_columns([_row(node) for node in worst], _HEADER)
+        put("steps: 0.289 is what ideal rounding leaves")
+        put()
+    _print_suspects(finding)
+    if finding.repair is not None and finding.repair.restores:
+        _print_repair(finding.repair, arguments.overrides)
+    if finding.unaligned:
+        put()
+        put(f"not compared with fp32: {counted(len(finding.unaligned), 'value')}")
+        print_columns([(f"  {one.value}", one.reason) for one in finding.unaligned[: arguments.top]])
+    for note in (*others, *_unwritten(found, arguments)):
+        put(f"note: {note}")
+
+
+def _told_first(finding: "Finding") -> tuple[list[str], list[str]]:
+    """The notes on what the whole answer rests on, and the others."""
+    grave = ("the budget ran out", "WARNING")
+    first = [note for note in finding.notes if note.startswith(grave)]
+    return first, [note for note in finding.notes if note not in first]
+
+
+def _unwritten(found: "LocalizedCell", arguments: argparse.Namespace) -> Iterator[str]:
+    """The files that were asked for and that nothing was put into, and why."""
+    repair, failed = found.finding.repair, _fails(found)
+    why = "no set of nodes is known to repair it" if failed else "the cell holds: there is nothing to repair"
+    if arguments.overrides and (repair is None or not repair.restores):
+        yield f"--overrides: nothing was written; {why}"
+    if arguments.replay and repair is None:
+        yield f"--replay: nothing was written; {why}"
+
+
+def _order(node: "NodeErrors", finding: "Finding") -> tuple[int, float, float, float]:
+    """Suspects in their order, then what the engine counts otherwise, then what gives most in float, or is noisiest."""
+    names = [suspect.node for suspect in finding.suspects]
+    place = names.index(node.node) if node.node in names else len(names)
+    alone = node.isolated or node.cumulative
+    parted = 0.0 if node.claimed is None else node.claimed.rms_steps
+    return place, -parted, -(node.gain_db or 0.0), alone.sqnr_db if alone is not None else float("inf")
+
+
+def _row(node: "NodeErrors") -> tuple[str, ...]:
+    steps = None if node.isolated is None else node.isolated.steps
+    return (
+        node.node,
+        _decibels(node.cumulative),
+        _decibels(node.isolated),
+        "" if node.gain_db is None else f"{node.gain_db:+.2f}",
+        "" if steps is None else f"{steps:.3f}",
+        rough_percent(node.clipped_low + node.clipped_high),
+        rough_percent(node.ties),
+        " ".join(node.operators),
+    )
+
+
+def _decibels(errors: "Errors | None") -> str:
+    return "" if errors is None else f"{errors.sqnr_db:.1f}"
+
+
+def _print_suspects(finding: "Finding") -> None:
+    if not finding.suspects:
+        put(finding.headline if finding.complete else "no node is suspected so far")
+        return
+    for suspect in finding.suspects:
+        put(f"{suspect.node}: {suspect.cause.value}")
+        put(f"  {suspect.evidence}")
+        if suspect.remedy:
+            put(f"  {suspect.remedy}")
+
+
+def _print_repair(repair: "Repair", path: str | None) -> None:
+    smallest = "no fewer do" if repair.smallest else "fewer may do"
+    put()
+    put(f"repaired by {counted(len(repair.nodes), 'operator')} in float ({smallest}): {', '.join(repair.nodes)}")
+    left, tried = rough_percent(repair.macs_share), counted(repair.probes, "set")
+    put(f"  {left} of the multiply-accumulates leave integers; {tried} tried")
+    put(f"  {repair.verdict}")
+    if path:
+        put(f"  wrote {path}: qbench eval … --schema {path}")
+    else:
+        put("  --overrides OUT.toml writes the schema")
+
+
+COMMAND = Command(
+    name="localize",
+    summary="find the node that goes wrong when quantized, its cause, and a repair",
+    example="qbench localize net.onnx --schema w8a8_asym_pt --data a.npz --calib b.npz",
+    declare=declare,
+    execute=execute,
+)

@@ -1,0 +1,197 @@
+"""qbench optimizers: what each graph optimization of ONNX Runtime changes."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.printing import print_columns, print_json, put
+from qbench.errors import InputError
+from qbench.number_text import counted, rough_percent
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from qbench.backends import Feeds
+    from qbench.diagnosis import CaseResult, OptimizationEffect, OptimizerReport, StepCauses
+
+_LEVELS = ("basic", "extended", "layout", "all")
+_COUNT = 8
+_DOING = "Trying ONNX Runtime's optimizers"
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench optimizers``."""
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX file that is quantized")
+    parser.add_argument("--data", metavar="D", help="samples, as 'qbench eval' takes them; without, graphs alone")
+    parser.add_argument(
+        "--count", metavar="N", type=count_from_one, default=_COUNT, help=f"that many of them (default: {_COUNT})"
+    )
+    parser.add_argument(
+        "--level", choices=_LEVELS, default="all", help="the full set, from which each is left out (default: all)"
+    )
+    parser.add_argument(
+        "--precise", action="store_true", help="with u8 × s8 sums exact on every x64 processor (ort-cpu-precise)"
+    )
+    parser.add_argument(
+        "--check-expected",
+        action="store_true",
+        help="run the catalogue of known differences instead of MODEL; end with 1 where a number is another",
+    )
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Print the optimizers that change the graph, and what moves with each.
+
+    Raises:
+        QbenchError: the model or the data is wrong.
+    """
+    if (arguments.model is None) != arguments.check_expected:
+        raise InputError(
+            _DOING,
+            found="no MODEL" if arguments.model is None else "--check-expected with MODEL",
+            expected="a quantized MODEL, or --check-expected",
+            remedy="Give one of the two.",
+        )
+    return _check(arguments) if arguments.check_expected else _examine(arguments)
+
+
+def _check(arguments: argparse.Namespace) -> ExitCode:
+    from qbench.diagnosis import measure_case, optimizer_cases
+
+    results = [measure_case(case) for case in optimizer_cases()]
+    others = [one for one in results if not one.as_expected]
+    if arguments.json:
+        print_json([_case_table(one) for one in results])
+    else:
+        header = ("case", "none against all", "as expected", "belongs to")
+        print_columns([_case_line(one) for one in results], header)
+        put(f"{len(results) - len(others)} of {counted(len(results), 'case')} as expected")
+    return ExitCode.GATE_FAILED if others else ExitCode.FINE
+
+
+def _examine(arguments: argparse.Namespace) -> ExitCode:
+    from qbench.backends import Level, OrtBackend
+    from qbench.cli.own_subject import read_graph
+    from qbench.diagnosis import examine_optimizers
+
+    model = read_graph(arguments.model)
+    feeds = _feeds(arguments, model) if arguments.data else None
+    backend = OrtBackend(name="ort-cpu-precise" if arguments.precise else "ort-cpu", precise=arguments.precise)
+    report = examine_optimizers(model, feeds, backend=backend, level=Level(arguments.level))
+    if arguments.json:
+        from qbench.storage import plain
+
+        print_json({"model": arguments.model, **plain(report)})
+    else:
+        _print(arguments, report)
+    return ExitCode.FINE
+
+
+def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
+    """One batch: as many samples as asked for, or as the graph takes."""
+    from pathlib import Path
+
+    from qbench.cli.own_subject import read_network
+    from qbench.graph import fixed_batch
+    from qbench.storage import Cache
+    from qbench.subjects import dataset_from_text, prepare_samples
+
+    data, preprocess = dataset_from_text(arguments.data)
+    count = fixed_batch(model) or arguments.count
+    network = read_network(arguments.model, data, preprocess)
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    samples = prepare_samples(data.take(min(count, len(data))), network.preprocess, cache)
+    return next(iter(samples.batches()))
+
+
+def _print(arguments: argparse.Namespace, report: "OptimizerReport") -> None:
+    changing = counted(len(report.effects), "optimizer")
+    put(f"{arguments.model}: {report.asked} optimizers asked; without {changing} the graph is another")
+    put()
+    rows = [(one.name, ", ".join(map(str, one.levels)), one.effect) for one in report.effects]
+    rows += [(f"{one.below.value} → {one.level.value}", "", one.effect) for one in report.levels]
+    for name, levels, effect in rows:
+        _print_effect(f"{name} (level {levels})" if levels else name, effect)
+    if report.replaced:
+        put(f"without these another optimizer does the same: {', '.join(report.replaced)}")
+    if report.unknown:
+        put(f"not known to qbench: {', '.join(report.unknown)}")
+    if report.missing:
+        put(f"known to qbench, and not in this session: {', '.join(report.missing)}")
+    if not arguments.data:
+        put("graphs alone were compared; --data compares values too")
+
+
+def _print_effect(name: str, effect: "OptimizationEffect") -> None:
+    put(name)
+    put(f"  graph    {_operators(effect)}")
+    for output in effect.outputs:
+        put(f"  output   {output.name}: {_difference(output.differences, output.causes)}")
+    alone = [one for one in effect.values if one.alone.differing]
+    if effect.values:
+        put(f"  values   {len(alone)} of {len(effect.values)} change by what is done to them alone")
+        for one in alone:
+            put(f"           {one.node} ({'+'.join(one.operators) or 'input'}): {_causes(one.alone)}")
+    if effect.first is not None and effect.first.along is not None:
+        put(f"  first to move along the graph: {effect.first.value}, {_causes(effect.first.along)}")
+    if effect.disturbed:
+        put("  taps changed the graph: what moves along it may not be what moves without them")
+
+
+def _operators(effect: "OptimizationEffect") -> str:
+    if effect.same_graph:
+        return "the same"
+    before, after = effect.before, effect.after
+    changed = [name for name in sorted({*before, *after}) if before.get(name, 0) != after.get(name, 0)]
+    counts = (f"{name} {before.get(name, 0)} → {after.get(name, 0)}" for name in changed)
+    return ", ".join(counts) or "the same operators, otherwise connected or named"
+
+
+def _difference(differences: Any, causes: "StepCauses | None") -> str:  # noqa: ANN401 - a class of a room loaded late
+    if causes is not None:
+        return _causes(causes)
+    if not differences.differing:
+        return "the same"
+    share = rough_percent(differences.differing / differences.elements)
+    return f"{share} differ, by {rough_percent(differences.relative)} of the largest at most (no grid)"
+
+
+def _causes(causes: "StepCauses") -> str:
+    if not causes.differing:
+        return "the same"
+    parts = [("tie", causes.tie), ("one step", causes.one_step), ("clamp", causes.clamp), ("real", causes.real)]
+    share = rough_percent(causes.differing / causes.elements)
+    listed = ", ".join(f"{name} {count}" for name, count in parts if count)
+    return f"{share} differ ({listed}), at most {counted(causes.largest, 'step')}"
+
+
+def _case_line(result: "CaseResult") -> tuple[str, ...]:
+    case, measured = result.case, result.measured
+    wanted = "yes" if result.as_expected else f"no: {_causes(case.expected)}, {dict(case.operators)}"
+    return case.name, _causes(measured), wanted, case.belongs.value
+
+
+def _case_table(result: "CaseResult") -> dict[str, Any]:
+    from qbench.storage import plain
+
+    case = result.case
+    return {
+        "case": case.name,
+        "as_expected": result.as_expected,
+        "belongs": case.belongs.value,
+        "reported": case.reported,
+        "says": case.says.strip(),
+        "expected": {"causes": plain(case.expected), "operators": dict(case.operators)},
+        "measured": {"causes": plain(result.measured), "operators": dict(result.effect.after)},
+    }
+
+
+COMMAND = Command(
+    name="optimizers",
+    summary="say what each graph optimization of ONNX Runtime changes in a quantized model",
+    example="qbench optimizers int8.onnx --data test.npz",
+    declare=declare,
+    execute=execute,
+)

@@ -1,0 +1,213 @@
+"""Arguments that several verbs take."""
+
+import argparse
+import contextlib
+import importlib
+import inspect
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.errors import InputError
+from qbench.extension import Extension
+from qbench.storage import require_writable
+
+if TYPE_CHECKING:
+    from qbench.backends import Backend
+    from qbench.numerics import Arithmetic
+    from qbench.quantization import Schema
+
+
+# A machine on the command line: a name, or a TOML file that spells its arithmetic.
+
+
+def choose_arithmetic(text: str) -> "Arithmetic":
+    """The arithmetic called ``text``, or the one in the file ``text`` when that ends in ``.toml``.
+
+    Raises:
+        InputError: no such name or file, or a file that is no arithmetic.
+    """
+    from qbench.interpreter import require_known_operators
+    from qbench.numerics import get_arithmetic, load_arithmetic
+
+    machine = load_arithmetic(Path(text)) if text.endswith(".toml") else get_arithmetic(text)
+    require_known_operators(machine)
+    return machine
+
+
+def choose_backend(text: str, python: str | None = None) -> "Backend":
+    """The backend called ``text``, or the integer machine in the file ``text`` when that ends in ``.toml``.
+
+    Args:
+        text: the name or the file. python: another Python, or the folder of its environment, that is to run it.
+
+    Raises:
+        InputError: no such name, file or Python, a file that is no arithmetic, or a backend that no Python's packages
+            run.
+        UnavailableError: the other Python lacks onnxruntime.
+    """
+    from qbench.backends import IntegerBackend, get_backend, python_backend
+
+    if python is not None:
+        return python_backend(python, text)
+    return IntegerBackend(arithmetic=choose_arithmetic(text)) if text.endswith(".toml") else get_backend(text)
+
+
+# A schema on the command line: a name, or a TOML file; and whether all of its rules found something to rule.
+
+
+def choose_schema(text: str) -> "Schema":
+    """The schema called ``text``, or the one in the file ``text`` when that ends in ``.toml``.
+
+    Raises:
+        InputError: no such name or file, or a file that is no schema.
+    """
+    from qbench.quantization import get_schema, load_schema
+
+    return load_schema(Path(text)) if text.endswith(".toml") else get_schema(text)
+
+
+def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
+    """Check that every rule spoke about an operator of the one model at hand.
+
+    Raises:
+        InputError: some did not.
+    """
+    if idle:
+        raise InputError(
+            f"Planning '{model}' under '{schema}'",
+            found=f"{' and '.join(idle)} matching no operator of it",
+            expected="every rule to match something",
+            remedy="Mend the rule, or remove it.",
+        )
+
+
+# Settings of planning that a command has no use for, because what it was given says everything already.
+
+
+def refuse_idle_settings(arguments: argparse.Namespace, names: tuple[str, ...], *, beside: str, doing: str) -> None:
+    """Refuse ``names`` (of arguments) beside the argument ``beside``: a ``plan``, or ``read`` from the model.
+
+    Raises:
+        InputError: one of them is given; ``doing`` says what was being done.
+    """
+    if idle := [name for name in names if getattr(arguments, name)]:
+        raise InputError(
+            doing,
+            found=f"--{idle[0]} beside --{beside}",
+            expected=f"no settings of planning: the {'plan' if beside == 'plan' else 'model'} says everything",
+            remedy=f"Leave --{idle[0]} out, or --{beside}.",
+        )
+
+
+# What a command is to write, checked before it works: no target is an input, or another target, or unwritable.
+
+
+def check_outputs(doing: str, outputs: Mapping[str, str | None], inputs: Iterable[str | None]) -> None:
+    """Check the files that are to be written, so that all of them are or none.
+
+    Args:
+        doing: the command's work, for errors.
+        outputs: flag → path; None: not asked for.
+        inputs: paths (or names, which are no paths) of what is read.
+
+    Raises:
+        InputError: an output would overwrite an input, or another output.
+        StoreError: one cannot be written.
+    """
+    read = {Path(path).resolve() for path in inputs if path}
+    taken: dict[Path, str] = {}
+    for flag, path in outputs.items():
+        if not path:
+            continue
+        target = Path(path).resolve()
+        if target in read or target in taken:
+            found = "which is read here" if target in read else f"which {taken[target]} writes"
+            raise InputError(
+                doing,
+                found=f"{flag} '{path}', {found}",
+                expected="a file of its own for everything that is written",
+                remedy=f"Give {flag} another path.",
+            )
+        taken[target] = flag
+    for path in filter(None, outputs.values()):
+        require_writable(Path(path))
+
+
+# ``--extension MODULE:NAME``: what the conftest of a folder adds to pytest, for commands that read no conftest.
+
+_FORM = re.compile(r"[\w.-]+:\w+")
+_UNKNOWN = re.compile(r"unknown (model|dataset|backend|schema|metric) ")
+HINT = "What a conftest.py adds needs --extension conftest:pytest_qbench_extension here."
+
+
+def declare_extensions(parser: argparse.ArgumentParser) -> None:
+    """``--extension MODULE:NAME``, repeatable."""
+    parser.add_argument(
+        "--extension",
+        metavar="MODULE:NAME",
+        action="append",
+        default=[],
+        help="an Extension, or a function that returns one, of a module in the current folder, such as "
+        "conftest:pytest_qbench_extension; repeatable",
+    )
+
+
+def named_extensions(texts: Sequence[str]) -> tuple[Extension, ...]:
+    """The extensions that ``texts`` (each ``MODULE:NAME``) name; the current folder stays importable for their parts.
+
+    Raises:
+        InputError: another form, no such module or name, a module that fails, or a value that is no extension.
+    """
+    return tuple(_named(text) for text in texts)
+
+
+@contextlib.contextmanager
+def hinted(texts: Sequence[str]) -> Iterator[None]:
+    """Ends the error of an unknown name with ``HINT``, unless ``texts`` show that the option is known."""
+    try:
+        yield
+    except InputError as error:
+        if texts or not _UNKNOWN.match(error.found):
+            raise
+        remedy = f"{error.remedy} {HINT}"
+        raise InputError(error.doing, found=error.found, expected=error.expected, remedy=remedy) from error
+
+
+def with_hint(sentence: str, texts: Sequence[str]) -> str:
+    """``sentence`` of an error as ``hinted`` ends it."""
+    return f"{sentence} {HINT}" if not texts and re.search(f"found {_UNKNOWN.pattern}", sentence) else sentence
+
+
+def _named(text: str) -> Extension:
+    doing = f"Reading --extension '{text}'"
+    if not _FORM.fullmatch(text):
+        raise InputError(
+            doing, found="another form", expected="MODULE:NAME", remedy="As in conftest:pytest_qbench_extension."
+        )
+    module, _, name = text.partition(":")
+    folder = str(Path.cwd())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)  # and left there: factories import their parts when a name is used
+    try:
+        loaded = importlib.import_module(module)
+        value = getattr(loaded, name, None)
+        if inspect.isroutine(value):
+            value = value(None) if inspect.signature(value).parameters else value()
+    except Exception as error:  # it is their code: whatever it raises is about their file
+        raise InputError(
+            doing,
+            found=f"{type(error).__name__}: {error}",
+            expected=f"a module '{module}' that can be imported from '{folder}'",
+            remedy="Run the command in the module's folder, or mend the module.",
+        ) from error
+    if isinstance(value, Extension):
+        return value
+    raise InputError(
+        doing,
+        found=f"no name '{name}'" if not hasattr(loaded, name) else f"a {type(value).__name__}",
+        expected="a qbench.Extension, or a function that returns one",
+        remedy=f"Mend the name, or what it stands for in '{module}'.",
+    )

@@ -1,0 +1,135 @@
+"""qbench profile: the statistics of a float model's values."""
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.options import check_outputs
+from qbench.cli.printing import print_json, put
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from qbench.calibration import Profile
+    from qbench.subjects import Samples
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench profile``."""
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
+    parser.add_argument("--data", metavar="D", required=True, help="calibration samples, as 'qbench eval' takes them")
+    parser.add_argument(
+        "--count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
+    )
+    written = parser.add_mutually_exclusive_group(required=True)
+    written.add_argument("-o", "--output", metavar="P.json", help="the profile to write")
+    written.add_argument(
+        "--check", metavar="P.json", help="write nothing: is P.json a profile of this model on these samples?"
+    )
+    parser.add_argument(
+        "--add", metavar="P.json", action="append", default=[], help="merge this profile of other samples into it"
+    )
+    parser.add_argument(
+        "--canonical", metavar="C", default="default", help="canonical passes, as schemas name them (default: default)"
+    )
+    parser.add_argument("--channels", action="store_true", help="keep the extremes of every channel too")
+    parser.add_argument(
+        "--bins", metavar="FILE", help="write histograms of 2000 equal bins as well, to FILE.csv or FILE.json"
+    )
+    parser.add_argument(
+        "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
+    )
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Calibrate and write, or check.
+
+    Raises:
+        QbenchError: the model or the data is wrong, or a value is not finite (the sample is named); a profile to add or
+            to check is of another model, or of other samples.
+    """
+    from qbench.calibration import Profile, calibrate, equal_width_text
+    from qbench.cli.own_subject import only_graph, read_network
+    from qbench.storage import Cache, write_text
+    from qbench.subjects import dataset_from_text, prepare_samples
+
+    if arguments.bins is not None:
+        equal_width_text({}, Path(arguments.bins))  # refuses a suffix before, not after, the work
+    _check_files(arguments)
+    added = [Profile.load(path) for path in arguments.add]
+    data, preprocess = dataset_from_text(arguments.data)
+    if arguments.count is not None:
+        data = data.take(min(arguments.count, len(data)))
+    network = read_network(arguments.model, data, preprocess)
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    samples = prepare_samples(data, network.preprocess, cache)
+    model = only_graph(network)
+    if arguments.check is not None:
+        return _check(arguments, model, samples)
+    profile = calibrate(
+        model,
+        samples.batches(),
+        sample_ids=[f"{data.id}/{name}" for name in samples.ids],  # those of two files add up, whatever they count from
+        threads=arguments.threads,
+        pipeline=arguments.canonical,
+        channels=arguments.channels,
+    )
+    for other in added:
+        profile = profile.merge(other)
+    profile.dump(arguments.output)
+    if arguments.bins is not None:
+        write_text(Path(arguments.bins), equal_width_text(profile.values, Path(arguments.bins)))
+    return _tell(arguments.output, profile, as_json=arguments.json)
+
+
+def _check_files(arguments: argparse.Namespace) -> None:
+    check_outputs(
+        f"Profiling '{arguments.model}'",
+        {"--output": arguments.output, "--bins": arguments.bins},
+        (arguments.model, arguments.data, arguments.check, *arguments.add),
+    )
+
+
+def _check(arguments: argparse.Namespace, model: "ir.Model", samples: "Samples") -> ExitCode:
+    from qbench.calibration import Profile, data_of
+    from qbench.graph import graph_digest
+    from qbench.passes import canonicalize
+
+    profile = Profile.load(arguments.check)
+    profile.require_graph(graph_digest(canonicalize(model, arguments.canonical)), arguments.model)
+    profile.require_data(data_of(model, samples.batches()), arguments.data)
+    return _tell(arguments.check, profile, as_json=arguments.json)
+
+
+def _tell(path: str, profile: "Profile", *, as_json: bool) -> ExitCode:
+    infinite = {name: seen.infinite for name, seen in profile.values.items() if seen.infinite}
+    facts = {
+        "profile": path,
+        "graph": profile.graph,
+        "data": profile.data,
+        "samples": profile.rows,
+        "repeated": profile.repeated,
+        "values": len(profile.values),
+        "infinite": infinite,
+    }
+    if as_json:
+        print_json(facts)
+        return ExitCode.FINE
+    again = f", {profile.repeated} of them repeated" if profile.repeated else ""
+    over = f"{profile.rows} sample{'s' * (profile.rows != 1)}{again}"
+    put(f"{path}: {facts['values']} values of graph {profile.graph[:12]}… over {over}")
+    for name, count in infinite.items():
+        put(f"  {name}: {count} infinite numbers, which no grid holds; it will stay in float")
+    return ExitCode.FINE
+
+
+COMMAND = Command(
+    name="profile",
+    summary="watch a float model on samples and write the statistics of its values",
+    example="qbench profile net.onnx --data train.npz -o net.profile.json",
+    declare=declare,
+    execute=execute,
+)

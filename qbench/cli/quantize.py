@@ -1,0 +1,341 @@
+"""qbench quantize: a float model, its profile and a schema in, a quantized model out."""
+
+import argparse
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.options import check_outputs, choose_schema, refuse_idle_rules, refuse_idle_settings
+from qbench.cli.printing import print_json, put, terminal_width
+from qbench.errors import InputError, UnsupportedError, nearest
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+    from qbench.quantization import Plan
+
+
+# ``qbench quantize --correct-bias``: the calibration samples once more, for the biases of what was written.
+
+
+def declare_correction(parser: argparse.ArgumentParser) -> None:
+    """The arguments that are about it."""
+    parser.add_argument(
+        "--correct-bias",
+        action="store_true",
+        help="move every bias by the mean error that quantization leaves on --data (implied by some schemas)",
+    )
+    parser.add_argument("--data", metavar="D", help="samples to correct biases on, as 'qbench profile' takes them")
+    parser.add_argument(
+        "--count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
+    )
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+
+
+def wants_correction(arguments: argparse.Namespace, *, by_schema: bool) -> bool:
+    """Whether biases are to be corrected; ``by_schema``: the schema says so.
+
+    Raises:
+        InputError: there are no samples to do it with, or samples and nothing to do with them; or the model came
+            quantized, with no float graph to compare it with.
+    """
+    doing = f"Quantizing '{arguments.model}'"
+    wanted = bool(arguments.correct_bias) or by_schema
+    if wanted and arguments.read:
+        raise InputError(
+            doing,
+            found="--correct-bias beside --read",
+            expected="a float model, whose means the quantized one is to meet",
+            remedy="Leave --correct-bias out, or quantize the float model.",
+        )
+    if wanted and not arguments.data:
+        raise InputError(
+            doing,
+            found=f"{'a schema that corrects biases' if by_schema else '--correct-bias'} without --data",
+            expected="samples to take means from",
+            remedy="Add --data, the samples that the profile is of.",
+        )
+    if arguments.data and not wanted:
+        raise InputError(
+            doing,
+            found="--data without --correct-bias",
+            expected="samples only where biases are corrected: ranges come from the profile",
+            remedy="Add --correct-bias, or leave --data out.",
+        )
+    return wanted
+
+
+def corrected_on_samples(
+    arguments: argparse.Namespace, model: "ir.Model", quantized: "ir.Model", plan: "Plan"
+) -> "ir.Model":
+    """``quantized`` with biases corrected on the samples that ``arguments`` name.
+
+    Raises:
+        QbenchError: the data is wrong or does not fit the model.
+    """
+    from qbench.cli.own_subject import read_network
+    from qbench.quantization import correct_biases
+    from qbench.storage import Cache
+    from qbench.subjects import dataset_from_text, prepare_samples
+
+    data, preprocess = dataset_from_text(arguments.data)
+    if arguments.count is not None:
+        data = data.take(min(arguments.count, len(data)))
+    network = read_network(arguments.model, data, preprocess)
+    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    samples = prepare_samples(data, network.preprocess, cache)
+    return correct_biases(model, quantized, plan, samples.batches())
+
+
+# ``qbench quantize --read``: what a model that is quantized already says about itself, as a plan.
+
+_OF_PLANNING = ("profile", "schema", "backend")
+
+
+def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
+    """The model and the plan read out of it.
+
+    Raises:
+        InputError: settings of planning are given too, the file is no model, or the model is float.
+    """
+    from qbench.cli.own_subject import read_graph
+    from qbench.graph import Form, form_of
+    from qbench.quantization import read_plan
+
+    doing = f"Reading the quantized model '{arguments.model}'"
+    refuse_idle_settings(arguments, _OF_PLANNING, beside="read", doing=doing)
+    model = read_graph(arguments.model)
+    if form_of(model) is Form.FLOAT:
+        raise InputError(
+            doing,
+            found="a float model",
+            expected="one with Q/DQ pairs or integer operators",
+            remedy="Quantize it first: --profile, --schema and -o.",
+        )
+    return model, read_plan(model)
+
+
+# ``qbench quantize``: the form that is written, plans from and into files, and the sizes of free dimensions.
+
+_PLANNING_OPTIONS = ("profile", "schema", "backend", "read")
+_FORMS = ("qdq", "qoperator")
+
+
+def declare_form(parser: argparse.ArgumentParser) -> None:
+    """The arguments that are about it."""
+    parser.add_argument(
+        "--form", choices=_FORMS, default="qdq", help="Q/DQ pairs (default), or QLinearConv and its kin where there are"
+    )
+    parser.add_argument("--plan", metavar="P.json", help="write this plan, which --save-plan saved, and plan nothing")
+    parser.add_argument("--save-plan", metavar="P.json", help="save the plan, too")
+    parser.add_argument(
+        "--size",
+        metavar="DIM=N",
+        action="append",
+        default=[],
+        type=_size,
+        help="the usual size of a free dimension, as in H=224, for counts of multiply-accumulates; may be repeated",
+    )
+
+
+def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
+    """The float model, and the plan in the file that ``--plan`` names.
+
+    Raises:
+        InputError: settings of planning are given too, or a file is no model or no plan.
+    """
+    from qbench.cli.own_subject import read_graph
+    from qbench.quantization import load_plan
+
+    refuse_idle_settings(arguments, _PLANNING_OPTIONS, beside="plan", doing=f"Writing the plan '{arguments.plan}'")
+    return read_graph(arguments.model), load_plan(arguments.plan)
+
+
+def declare_sizes(model: "ir.Model", arguments: argparse.Namespace) -> None:
+    """Write the sizes that ``--size`` gives into ``model``.
+
+    Raises:
+        InputError: a name that no free dimension of an input has.
+    """
+    from qbench.graph import declare_dims, declared_dims
+
+    sizes, free = dict(arguments.size), _free_dims(model)
+    for name in sizes:
+        if name not in free:
+            close = nearest(name, free)
+            raise InputError(
+                f"Reading --size for '{arguments.model}'",
+                found=f"a dimension '{name}'",
+                expected=f"a free dimension of an input: {', '.join(free) or 'there is none'}",
+                remedy=f"Did you mean '{close}'?" if close else "Leave it out.",
+            )
+    if sizes:
+        declare_dims(model, declared_dims(model) | sizes)
+
+
+def unknown_sizes(model: "ir.Model") -> tuple[str, ...]:
+    """The free dimensions, behind the batch, that count as 1 because nobody said their usual size."""
+    from qbench.graph import declared_dims
+
+    known = declared_dims(model)
+    return tuple(name for name, axes in _free_dims(model).items() if max(axes) > 0 and name not in known)
+
+
+def in_form(model: "ir.Model", form: str) -> "tuple[ir.Model, dict[str, str]]":
+    """The QDQ ``model`` in ``form``, and the nodes that stay float in it though they read integers, with the reason."""
+    from qbench.passes import declined, lower_to_qoperator
+
+    if form == "qdq":
+        return model, {}
+    lowered = lower_to_qoperator(model)
+    return lowered, declined(lowered)
+
+
+def _free_dims(model: "ir.Model") -> dict[str, set[int]]:
+    """Name of a free dimension of an input → the axes where it stands."""
+    found: dict[str, set[int]] = {}
+    for value in model.graph.inputs:
+        for axis, dim in enumerate(value.shape or ()):
+            if not isinstance(dim, int) and dim.value:
+                found.setdefault(str(dim.value), set()).add(axis)
+    return found
+
+
+def _size(text: str) -> tuple[str, int]:
+    name, _, size = text.partition("=")
+    if not (name and size.isdecimal() and int(size)):
+        raise argparse.ArgumentTypeError(f"found '{text}'; expected a dimension and its size, as in H=224")
+    return name, int(size)
+
+
+# ``qbench quantize``: a float ONNX file, its profile and a schema in, a quantized model out.
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench quantize``."""
+    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
+    parser.add_argument(
+        "--profile", metavar="P.json", help="what 'qbench profile' wrote about it; none is needed for weights alone"
+    )
+    parser.add_argument("--schema", metavar="S", help="how to quantize: a name (qbench list schemas) or a .toml")
+    parser.add_argument("-o", "--output", metavar="OUT.onnx", help="the model to write")
+    parser.add_argument("--backend", metavar="B", help="plan for what this backend can do (default: whatever ONNX can)")
+    parser.add_argument("--why", action="store_true", help="print every decision, and every reason to stay in float")
+    parser.add_argument(
+        "--read", action="store_true", help="MODEL is quantized already: say how; with -o, write it as our QDQ too"
+    )
+    declare_form(parser)
+    declare_correction(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Plan (or read the plan), write, say what stayed float.
+
+    Raises:
+        QbenchError: the model, the profile or the schema is wrong or missing, or the file cannot be written.
+    """
+    from qbench.graph import save_model
+    from qbench.quantization import bias_correction_of, quantize_model, save_plan
+
+    by_schema = bool(arguments.schema) and choose_schema(arguments.schema).bias_correction
+    corrects = wants_correction(arguments, by_schema=by_schema)
+    check_outputs(
+        f"Quantizing '{arguments.model}'",
+        {"--output": arguments.output, "--save-plan": arguments.save_plan},
+        (arguments.model, arguments.profile, arguments.plan, arguments.schema, arguments.data),
+    )
+    model, plan = _model_and_plan(arguments)
+    correction, left = None, dict[str, str]()
+    if arguments.output:
+        quantized = quantize_model(model, plan)
+        if corrects:
+            quantized = corrected_on_samples(arguments, model, quantized, plan)
+            correction = bias_correction_of(quantized)
+        quantized, left = in_form(quantized, arguments.form)
+        save_model(quantized, arguments.output)
+    if arguments.save_plan:
+        save_plan(plan, arguments.save_plan)
+    width = None if arguments.json else terminal_width()
+    lines, unknown = plan.lines(width), unknown_sizes(model)
+    if arguments.json:
+        facts = {"output": arguments.output, "integer_macs": plan.integer_macs, "macs": plan.macs}
+        facts |= {"units": len(plan.requested), "units_on_grids": len(plan.quantized_units)}
+        facts["bias_correction"] = None if correction is None else str(correction)
+        facts |= {"form": arguments.form, "left_in_float": left, "unknown_sizes": unknown}
+        print_json(facts | {"refusals": plan.refusals} | ({"decisions": lines[1:]} if arguments.why else {}))
+        return ExitCode.FINE
+    put(f"{arguments.output or arguments.model}: {lines[0]}")
+    if correction is not None:
+        put(f"  {correction}")
+    if unknown:
+        put(f"  the usual size of {', '.join(unknown)} is unknown and counts as 1: give it with --size {unknown[0]}=…")
+    for line in lines[1:] if arguments.why else (f"  {refusal}" for refusal in plan.refusals):
+        put(line)
+    for name, reason in left.items():
+        put(f"  {name} stays between Q and DQ: {reason}")
+    return ExitCode.FINE
+
+
+def _model_and_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
+    if arguments.plan:
+        return read_saved_plan(arguments)
+    return read_given_plan(arguments) if arguments.read else _planned(arguments)
+
+
+def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
+    from qbench.backends import get_backend
+    from qbench.calibration import Profile
+    from qbench.cli.own_subject import read_graph
+    from qbench.quantization import make_plan
+
+    schema = choose_schema(arguments.schema) if arguments.schema else None
+    needs_profile = schema is None or schema.needs_profile
+    for name, needed in (("profile", needs_profile), ("schema", True), ("output", not arguments.save_plan)):
+        if needed and not getattr(arguments, name):
+            raise InputError(
+                f"Quantizing '{arguments.model}'",
+                found=f"no --{name}",
+                expected="--profile, --schema and --output, or --read for a model that is quantized already",
+                remedy=f"Add --{name}.",
+            )
+    assert schema is not None
+    capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
+    model = read_graph(arguments.model)
+    declare_sizes(model, arguments)
+    profile = Profile.load(arguments.profile) if arguments.profile else None
+    plan = make_plan(model, profile, schema, capabilities=capabilities)
+    refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
+    _refuse_all_float(arguments, plan)
+    return model, plan
+
+
+def _refuse_all_float(arguments: argparse.Namespace, plan: "Plan") -> None:
+    """Check that something is quantized where the schema asks for it.
+
+    Raises:
+        UnsupportedError: everything it asks for is refused.
+    """
+    refused = Counter(found.reason for found in plan.floats.values() if found.refused)
+    if plan.quantized_units or not refused:
+        return
+    if arguments.why and not arguments.json:
+        for line in plan.lines(terminal_width()):
+            put(line)
+    ((reason, count),) = refused.most_common(1)
+    raise UnsupportedError(
+        f"Quantizing '{arguments.model}' under '{plan.schema}'",
+        found=f"nothing that can go on a grid: {refused.total()} units are refused, {count} of them because {reason}",
+        expected="at least one unit on a grid",
+        remedy="Choose another schema or backend; --why says it of every unit.",
+    )
+
+
+COMMAND = Command(
+    name="quantize",
+    summary="write a float ONNX file as a quantized model",
+    example="qbench quantize net.onnx --profile p.json --schema w8a8_asym_pc -o q.onnx",
+    declare=declare,
+    execute=execute,
+)

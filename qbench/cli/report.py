@@ -1,0 +1,133 @@
+"""qbench report: pages from the history alone."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.history_files import declare_history, find_run, open_history
+from qbench.cli.printing import print_commands, print_json, put, say
+from qbench.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from qbench.reporting import Memory, Report
+    from qbench.tracking import Run
+
+KINDS = ("html", "md", "png")
+GITHUB = "github"
+
+
+def declare_output(parser: argparse.ArgumentParser) -> None:
+    """``-o DIR``."""
+    parser.add_argument("-o", "--output", metavar="DIR", default="reports", help="folder of reports (default: reports)")
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench report``."""
+    declare_history(parser)
+    declare_output(parser)
+    parser.add_argument(
+        "--report",
+        action="append",
+        choices=(*KINDS, GITHUB),
+        help=f"only this kind; repeatable (default: {', '.join(KINDS)}); github: annotations, and the job's summary",
+    )
+    parser.add_argument(
+        "--compare", nargs=2, metavar=("A", "B"), help="draw these two runs on the site's compare page, no more"
+    )
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="look back on the newest N runs of a suite (default: 120)"
+    )
+    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    parser.add_argument("--annotations", metavar="FILE", help="default: annotations.toml in the history")
+    parser.add_argument("--json", action="store_true", help="print the paths of what was written as JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Write the pages and print their paths; run files that cannot be read are named and passed over.
+
+    Raises:
+        InputError: there is no history, or a mistake in a suite.
+        StoreError: the folder cannot be written, or a baseline is damaged.
+        IncomparableError: not one cell of the two runs can be compared.
+    """
+    from qbench.tracking import without_collector
+
+    folder = Path(arguments.output)
+    with without_collector():
+        written = _draw_comparison(arguments, folder) if arguments.compare else _draw_history(arguments, folder)
+    if arguments.json:
+        print_json([str(path) for path in written])
+    else:
+        from qbench.reporting import front_pages
+
+        for path in [path for path in written if path.name == "compare.html" and arguments.compare] or front_pages(
+            written, folder
+        ):
+            put(str(path))
+    return ExitCode.FINE
+
+
+def _draw_comparison(arguments: argparse.Namespace, folder: Path) -> list[Path]:
+    """The compare page of the site in ``folder``, with the two runs that were asked for."""
+    from qbench.reporting import READ, compare, write_comparison
+
+    old, new = (find_run(text, arguments.history, READ) for text in arguments.compare)
+    newest = open_history(arguments.history).heads[-1:] if Path(arguments.history).is_dir() else ()
+    first = newest[0].suite if newest else new.suite
+    return [write_comparison(compare(old, new), folder, first=first)]
+
+
+def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
+    from qbench.host import utc_now
+    from qbench.reporting import WINDOW, build_reports, recent_runs, write_reports
+
+    if arguments.runs is not None and arguments.runs < 1:
+        raise InputError(
+            "Reading --runs", found=str(arguments.runs), expected="a whole number from 1", remedy="Mend the option."
+        )
+    window = arguments.runs or WINDOW
+    recent = recent_runs(open_history(arguments.history).folder, window, now=utc_now())
+    for problem in recent.problems:
+        say(problem)
+    memory = _memory(arguments, recent.runs)
+    kinds = arguments.report or list(KINDS)
+    drawn = [kind for kind in kinds if kind != GITHUB]
+    if GITHUB in kinds:
+        _tell_github(build_reports(recent.runs, window=window, memory=memory))
+    if not drawn:
+        return []
+    return write_reports(recent.runs, folder, drawn, window=window, memory=memory)
+
+
+def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
+    """What was accepted for the cells of ``runs`` and what people said of alerts, where the files are there."""
+    from qbench.cli.history_files import equivalents_of
+    from qbench.host import first_parents
+    from qbench.reporting import read_memory
+    from qbench.tracking import ANNOTATIONS_FILE
+
+    notes = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
+    same = equivalents_of({run.suite for run in runs}, Path("suites"))
+    return read_memory(runs, Path(arguments.baselines), notes, parents=first_parents("."), equivalents=same)
+
+
+def _tell_github(reports: "Sequence[Report]") -> None:
+    """Print the annotations, and add the summary to the file that GitHub names, if it names one."""
+    from qbench.reporting import add_step_summary, annotations
+
+    files = {r.suite: f"suites/{r.suite}.qbench.toml" for r in reports}
+    print_commands(annotations(reports, {suite: file for suite, file in files.items() if Path(file).is_file()}))
+    add_step_summary(reports, os.environ.get("GITHUB_STEP_SUMMARY"))
+
+
+COMMAND = Command(
+    name="report",
+    summary="draw the report pages from the history alone",
+    example="qbench report --history reports/history -o reports",
+    declare=declare,
+    execute=execute,
+)

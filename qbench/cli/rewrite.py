@@ -1,0 +1,311 @@
+"""qbench rewrite: passes over a quantized model, with an account of each."""
+
+import argparse
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.options import check_outputs, declare_extensions, named_extensions
+from qbench.cli.printing import print_columns, print_json, put, say
+from qbench.errors import InputError
+from qbench.number_text import counted
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+    import onnx_ir as ir
+
+    from qbench.numerics import Arithmetic
+    from qbench.passes import Checked, OutputChange, Pass, Pipeline, Rewritten
+
+_POLICIES = ("exact", "rounding", "fast")
+_RANDOM = "random"
+_SHOWN = 3
+
+
+def declare(parser: argparse.ArgumentParser) -> None:
+    """The arguments of ``qbench rewrite``."""
+    parser.add_argument("model", metavar="MODEL", help="a quantized ONNX file")
+    parser.add_argument("-o", "--output", metavar="OUT.onnx", required=True, help="the model to write")
+    parser.add_argument(
+        "--passes",
+        metavar="TEXT",
+        help="passes in order, 'merge-requantize{steps = 1}, remove-dead' (default: standard)",
+    )
+    parser.add_argument(
+        "--policy", choices=_POLICIES, default="exact", help="what may happen to numbers (default: exact)"
+    )
+    parser.add_argument("--check", action="store_true", help="hold every pass to its word; 1 when one breaks it")
+    parser.add_argument(
+        "--data", metavar="D", default=_RANDOM, help="samples to check on as well, as 'qbench eval' takes them"
+    )
+    parser.add_argument("--count", metavar="N", type=count_from_one, default=8, help="that many of them (default: 8)")
+    parser.add_argument(
+        "--machine",
+        metavar="M",
+        action="append",
+        default=[],
+        help="check under this arithmetic, a name or a .toml, or qdq (default: what each pass promises); repeatable",
+    )
+    declare_extensions(parser)
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def execute(arguments: argparse.Namespace) -> ExitCode:
+    """Rewrite, write and tell; of a pass that is stopped or refuted the graph before it is written.
+
+    Raises:
+        QbenchError: the model is no quantized one, a name or a pipeline is wrong, or a pass was stopped.
+    """
+    from qbench.graph import operator_catalogue, save_model, with_operators
+    from qbench.passes import PassError, Policy, run_pipeline
+
+    check_outputs(f"Rewriting '{arguments.model}'", {"--output": arguments.output}, (arguments.model, arguments.data))
+    _refuse_idle(arguments)
+    pipeline = _pipeline(arguments)
+    model = with_operators(_in_qdq(arguments.model), operator_catalogue(named_extensions(arguments.extension)))
+    checking = _Checking(_machines(arguments.machine), _samples(arguments)) if arguments.check else None
+    try:
+        found = run_pipeline(model, pipeline, Policy(arguments.policy), checking.watch if checking else None)
+    except PassError as error:
+        save_model(error.last_good, arguments.output)
+        say(f"the last sound graph is in '{arguments.output}'")
+        raise
+    except _RefutedError as refuted:
+        save_model(refuted.before, arguments.output)
+        _tell_refuted(arguments, refuted.found)
+        return ExitCode.GATE_FAILED
+    save_model(found.model, arguments.output)
+    outputs = checking.outputs(model, found) if checking else ()
+    if arguments.json:
+        print_json(_table(arguments, len(model.graph), found, checking, outputs))
+    else:
+        _print(arguments, len(model.graph), found, checking)
+        _print_outputs(found, outputs)
+    return ExitCode.FINE
+
+
+class _RefutedError(Exception):
+    """A pass that is not what it declares, and the graph before it."""
+
+    def __init__(self, found: "Checked", before: "ir.Model") -> None:
+        super().__init__(str(found))
+        self.found, self.before = found, before
+
+
+@dataclass(frozen=True, slots=True)
+class _Checking:
+    """Checks every change as it is made, and keeps what was found."""
+
+    machines: "tuple[str | Arithmetic, ...]"
+    samples: "tuple[dict[str, npt.NDArray[np.generic]], ...]"
+    found: "dict[str, list[Checked]]" = field(default_factory=dict)
+
+    def watch(self, one: "Pass", before: "ir.Model", after: "ir.Model", changed: bool) -> None:
+        """Check a change, and what the pass says of it.
+
+        Raises:
+            _RefutedError: it is not what the pass declares.
+        """
+        from qbench.passes import check_run
+
+        checked = check_run(one, before, after, changed=changed, machines=self.machines or None, samples=self.samples)
+        if checked.refuted:
+            raise _RefutedError(checked, before)
+        self.found.setdefault(one.name, []).append(checked)
+
+    def outputs(self, before: "ir.Model", found: "Rewritten") -> "tuple[OutputChange, ...]":
+        """What all passes together did to the outputs on the samples; nothing where all that changed is exact."""
+        from qbench.passes import output_changes
+
+        if not self.samples or not _inexact(found):
+            return ()
+        return output_changes(before, found.model, self.samples, *((self.machines,) if self.machines else ()))
+
+    def counts(self, name: str) -> dict[str, int]:
+        """Verdict → regions that the pass changed, in all rounds."""
+        from qbench.passes import PassVerdict
+
+        found = self.found.get(name, [])
+        return {verdict.value: sum(one.count(verdict) for one in found) for verdict in PassVerdict}
+
+
+def _refuse_idle(arguments: argparse.Namespace) -> None:
+    given = [flag for flag, used in (("--data", arguments.data != _RANDOM), ("--machine", arguments.machine)) if used]
+    if given and not arguments.check:
+        raise InputError(
+            f"Rewriting '{arguments.model}'",
+            found=f"{given[0]} without --check",
+            expected="settings that something is done with",
+            remedy=f"Add --check, or leave {given[0]} out.",
+        )
+
+
+def _pipeline(arguments: argparse.Namespace) -> "Pipeline":
+    from qbench.extension import installed_extensions
+    from qbench.passes import Policy, catalogue, parse_pipeline, standard_pipeline
+
+    known = catalogue((*installed_extensions(), *named_extensions(arguments.extension)))
+    if arguments.passes is None:
+        return standard_pipeline(Policy(arguments.policy), known)
+    return parse_pipeline(arguments.passes, known)
+
+
+def _in_qdq(path: str) -> "ir.Model":
+    """The model, raised to pairs where it comes in operator form.
+
+    Raises:
+        InputError: a float model, or one of our integer operators.
+    """
+    from qbench.cli.own_subject import read_graph
+    from qbench.graph import Form, form_of
+    from qbench.quantization import quantize_model, read_plan
+
+    model = read_graph(path)
+    form = form_of(model)
+    if form is Form.QOPERATOR:
+        say(f"'{path}' comes in operator form and is raised to Q/DQ pairs first")
+        model = quantize_model(model, read_plan(model))
+    if form in (Form.QDQ, Form.QOPERATOR):
+        _tell_of_others(path, model)
+        return model
+    is_float = form is Form.FLOAT
+    raise InputError(
+        f"Rewriting '{path}'",
+        found="a float model" if is_float else "a model that is lowered to integer operators",
+        expected="a quantized one in QDQ or operator form",
+        remedy="Quantize it first, with 'qbench quantize'." if is_float else "Rewrite it before it is lowered.",
+    )
+
+
+def _tell_of_others(path: str, model: "ir.Model") -> None:
+    """One line where quantized nodes are of operators that passes do not look at."""
+    from qbench.graph import Form, form_of, is_qdq
+
+    found = [node for node in model.graph if node.domain and is_qdq(node)]
+    if found:
+        nodes = f"{counted(len(found), 'node')} that quantize or dequantize by the domain '{found[0].domain}'"
+        say(f"'{path}' has {nodes}: passes rewrite those of ONNX alone, and leave these as they are")
+    if form_of(model) is Form.QOPERATOR:
+        say(f"'{path}' has operators that cannot be raised to Q/DQ pairs: passes leave these as they are")
+
+
+def _machines(texts: list[str]) -> "tuple[str | Arithmetic, ...]":
+    from qbench.cli.options import choose_arithmetic
+
+    return tuple(text if text == "qdq" else choose_arithmetic(text) for text in texts)
+
+
+def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.generic]], ...]":
+    """One feed a sample."""
+    if arguments.data == _RANDOM:
+        return ()
+    from qbench.cli.own_subject import read_network
+    from qbench.storage import Cache
+    from qbench.subjects import dataset_from_text, prepare_samples
+
+    data, preprocess = dataset_from_text(arguments.data)
+    data = data.take(min(arguments.count, len(data)))
+    samples = prepare_samples(data, read_network(arguments.model, data, preprocess).preprocess, Cache.default())
+    return tuple(samples.batches(1))
+
+
+def _print(arguments: argparse.Namespace, nodes: int, found: "Rewritten", checking: "_Checking | None") -> None:
+    after = len(found.model.graph)
+    put(f"{arguments.output}: {counted(nodes, 'node')} before, {after} after, under the policy '{arguments.policy}'")
+    put()
+    header = ("pass", "effect", "rounds", "nodes removed", *(("checked",) if checking else ()))
+    rows = [
+        (
+            one.spelled,
+            str(one.effect),
+            str(one.rounds),
+            str(one.removed),
+            *((_checked_words(checking.counts(one.name)),) if checking else ()),
+        )
+        for one in found.accounts
+    ]
+    print_columns(rows, header)
+    groups = _groups(found)
+    if groups:
+        put()
+        put("declined")
+        print_columns([(name, str(len(nodes) or 1), _with_nodes(reason, nodes)) for (name, reason), nodes in groups])
+
+
+def _inexact(found: "Rewritten") -> bool:
+    """Whether a pass changed something that did not promise to leave every bit."""
+    from qbench.passes import EffectKind
+
+    return any(one.changed and one.effect.kind is not EffectKind.EXACT for one in found.accounts)
+
+
+def _print_outputs(found: "Rewritten", outputs: "tuple[OutputChange, ...]") -> None:
+    if not _inexact(found):
+        return
+    put()
+    put("Effects hold for every site by itself; they do not bound the outputs, where sites add up.")
+    if outputs:
+        for one in outputs:
+            put(f"output {one}")
+    else:
+        put("--check --data D measures what all passes together did to the outputs.")
+
+
+def _checked_words(counts: dict[str, int]) -> str:
+    return ", ".join(f"{count} {verdict}" for verdict, count in counts.items() if count) or "no value changed"
+
+
+def _groups(found: "Rewritten") -> "list[tuple[tuple[str, str], list[str]]]":
+    """(pass, reason) → the nodes that it holds of, the commonest first; no node where the policy declined the pass."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for one in found.declined:
+        groups.setdefault((one.name, one.reason), []).extend([one.node] if one.node else [])
+    order = Counter({key: len(nodes) for key, nodes in groups.items()})
+    return [(key, groups[key]) for key, _ in order.most_common()]
+
+
+def _with_nodes(reason: str, nodes: list[str]) -> str:
+    if not nodes:
+        return reason
+    return f"{reason}: {', '.join(nodes[:_SHOWN])}{', …' * (len(nodes) > _SHOWN)}"
+
+
+def _tell_refuted(arguments: argparse.Namespace, found: "Checked") -> None:
+    if arguments.json:
+        print_json(_head(arguments) | {"refuted": found.name, "effect": str(found.effect), "why": str(found)})
+    else:
+        put(f"{arguments.model}: {found}")
+    say(f"the graph before '{found.name}' is in '{arguments.output}'")
+
+
+def _head(arguments: argparse.Namespace) -> dict[str, Any]:
+    return {"model": arguments.model, "output": arguments.output, "policy": arguments.policy}
+
+
+def _table(
+    arguments: argparse.Namespace,
+    nodes: int,
+    found: "Rewritten",
+    checking: "_Checking | None",
+    outputs: "tuple[OutputChange, ...]",
+) -> dict[str, Any]:
+    passes: list[dict[str, Any]] = []
+    for one in found.accounts:
+        facts = {"pass": one.spelled, "effect": str(one.effect), "rounds": one.rounds, "removed": one.removed}
+        passes.append(facts | ({"checked": checking.counts(one.name)} if checking else {}))
+    declined = [{"pass": name, "reason": reason, "nodes": nodes} for (name, reason), nodes in _groups(found)]
+    counts = {"nodes_before": nodes, "nodes_after": len(found.model.graph), "refuted": None}
+    measured = [asdict(one) for one in outputs]
+    bounded = {"outputs_bounded": not _inexact(found), "outputs": measured}
+    return _head(arguments) | counts | {"passes": passes, "declined": declined} | bounded
+
+
+COMMAND = Command(
+    name="rewrite",
+    summary="make a quantized model smaller by passes that say what they do to it",
+    example="qbench rewrite int8.onnx --policy exact -o smaller.onnx --check",
+    declare=declare,
+    execute=execute,
+)

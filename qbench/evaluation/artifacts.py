@@ -1,0 +1,397 @@
+"""What the cells of one subject share, made once: graphs, samples, profiles, fp32 run, quantized graphs."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx_ir as ir
+
+from qbench.backends import Array, Backend, Executor, Feeds, in_slices
+from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
+from qbench.evaluation.subject import Subject, read_given, refuse_quantized
+from qbench.graph import Capabilities, declare_dims, declared_dims, graph_digest, node_macs, own_copy
+from qbench.metrics import AnswerKind, Answers, Likelihoods, OutputKind, Outputs
+from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
+from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, make_plan
+from qbench.storage import Cache, TooLargeError, current_limits, digest_code, digest_plain, read_archive, too_large
+from qbench.subjects import Dataset, Samples, Task, forced_likelihoods, prepare_samples
+
+# Today's fp32 run as it is kept in the cache: ids, ties, outputs, and how likely labels are where it is asked.
+
+FP32_VERSION = 2
+"""Of these arrays: a cache of another version is not read."""
+
+Arrays = Mapping[str, npt.NDArray[Any]]
+
+
+def run_arrays(answers: Answers) -> dict[str, Any]:
+    """``answers`` as named arrays, without probabilities."""
+    arrays: dict[str, Any] = {"ids": answers.ids, "kind": np.str_(answers.kind.value)}
+    if answers.tied is not None:
+        arrays["tied"] = answers.tied
+    if answers.outputs is not None:
+        arrays |= {"outputs": answers.outputs.values, "output_kind": np.str_(answers.outputs.kind.value)}
+    if answers.likelihoods is not None:
+        arrays |= {"surprise": answers.likelihoods.surprise, "tokens": answers.likelihoods.tokens}
+    return arrays
+
+
+def stored_run(arrays: Arrays) -> Answers:
+    """The answers of ``run_arrays``."""
+    outputs = None
+    if "outputs" in arrays:
+        outputs = Outputs(arrays["outputs"], OutputKind(str(arrays["output_kind"])))
+    likelihoods = Likelihoods(arrays["surprise"], arrays["tokens"]) if "surprise" in arrays else None
+    kind = AnswerKind(str(arrays["kind"]))
+    return Answers(arrays["ids"], tied=arrays.get("tied"), kind=kind, outputs=outputs, likelihoods=likelihoods)
+
+
+# The usual sizes of a graph's free dimensions, read off the data that it is fed.
+#
+# A network for pictures of any size has no cost, and no share of it in integers, before the user says which size is
+# meant: where the graph does not declare one, the data does.
+
+
+def with_usual_sizes(model: ir.Model, samples: Callable[[], Samples]) -> ir.Model:
+    """``model`` itself where all sizes are known, else a copy that declares those of the first batch of ``samples``.
+
+    Free are named dimensions behind the batch; inputs that the task feeds under no name of its own stay free.
+    """
+    declared = declared_dims(model)
+    free = {
+        (str(value.name), axis): str(dim.value)
+        for value in model.graph.inputs
+        for axis, dim in enumerate(value.shape or ())
+        if axis and not isinstance(dim, int) and dim.value and dim.value not in declared
+    }
+    if not free:
+        return model
+    found = _found(free, {name: array.shape for name, array in next(samples().batches()).items()})
+    if not found:
+        return model
+    copy = own_copy(model)
+    declare_dims(copy, {**found, **declared})
+    return copy
+
+
+def _found(free: Mapping[tuple[str, int], str], shapes: Mapping[str, tuple[int, ...]]) -> dict[str, int]:
+    return {
+        dim: shapes[name][axis] for (name, axis), dim in free.items() if name in shapes and axis < len(shapes[name])
+    }
+
+
+# What a task feeds its graphs: an executor that notes every batch, for work that runs the same batches again.
+
+
+class _Recorder:
+    """An executor and the batches that it was fed, in order."""
+
+    def __init__(self, executor: Executor) -> None:
+        self.batches: list[dict[str, Array]] = []
+        self._executor = executor
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch, noted."""
+        before = self.batches[-1] if self.batches else {}
+        self.batches.append({name: _noted(array, before.get(name)) for name, array in feeds.items()})
+        return self._executor.run(feeds)
+
+
+def _noted(array: Array, before: Array | None) -> Array:
+    """A copy of ``array``; what was noted ``before``, where that is the same: a loop feeds much of one batch again."""
+    return before if before is not None and np.array_equal(array, before) else np.array(array)
+
+
+def recorded_feeds(task: Task, runners: Mapping[str, Executor], samples: Samples) -> dict[str, list[dict[str, Array]]]:
+    """Graph → the batches that ``task`` feeds it while it answers ``samples``; steps of a decoding loop one by one.
+
+    Args:
+        task: drives the graphs.
+        runners: the float graphs by name.
+        samples: what it answers.
+    """
+    recorders = {name: _Recorder(executor) for name, executor in runners.items()}
+    task.answer(recorders, samples)
+    return {name: recorder.batches for name, recorder in recorders.items()}
+
+
+# What the cells of one subject share, made once: loaded graphs, samples, profiles, fp32 run, quantized graphs.
+#
+# Samples, profiles and the fp32 run are content-addressed on disk, so that they outlive the process; quantized graphs
+# are kept for as long as the subject is at work. Measurements are never kept: every cell runs its engine.
+
+
+@dataclass(frozen=True)
+class Quantized:
+    """The graphs of a model under one schema, with the plans they were written from."""
+
+    models: Mapping[str, ir.Model]
+    plans: Mapping[str, Plan]
+
+    @cached_property
+    def digest(self) -> str:
+        """One digest over all graphs."""
+        return digest_plain({name: graph_digest(model) for name, model in self.models.items()})
+
+    @property
+    def integer_macs(self) -> float:
+        """The planned share of multiply-accumulates in integers, over all graphs; 0 when there are none at all."""
+        return self._share(plan.integer_mac_count for plan in self.plans.values())
+
+    @property
+    def weight_macs(self) -> float:
+        """The share of multiply-accumulates by a weight on a grid, over all graphs; 0 when there are none at all."""
+        return self._share(plan.weight_mac_count for plan in self.plans.values())
+
+    def _share(self, counts: Iterable[int]) -> float:
+        total = sum(plan.macs for plan in self.plans.values())
+        return sum(counts) / total if total else 0.0
+
+    @property
+    def refusals(self) -> tuple[str, ...]:
+        """What stays in float although the schema asked otherwise, with reasons."""
+        return tuple(reason for plan in self.plans.values() for reason in plan.refusals)
+
+    @property
+    def idle_rules(self) -> tuple[str, ...]:
+        """The rules of the schema that spoke about no operator of any graph."""
+        first, *others = [plan.idle_rules for plan in self.plans.values()]
+        return tuple(rule for rule in first if all(rule in more for more in others))
+
+
+def prepare_runners(
+    backend: Backend, graphs: Mapping[str, ir.Model], stack: ExitStack, *, threads: int
+) -> dict[str, Executor]:
+    """An executor a graph, for batches of any size; leaving ``stack`` closes them.
+
+    Raises:
+        QbenchError: what ``backend.prepare`` raises.
+    """
+    prepared = {name: stack.enter_context(backend.prepare(model, threads=threads)) for name, model in graphs.items()}
+    return {name: in_slices(executor, graphs[name]) for name, executor in prepared.items()}
+
+
+class SubjectArtifacts:
+    """The shared things of one subject; each is made on first use.
+
+    Args:
+        subject: what is measured.
+        cache: where what outlives the process is kept.
+        fp32_backend: runs the float model for profiles and the fp32 run.
+        environment_class: of ``fp32_backend`` here; part of the key of an fp32 run.
+    """
+
+    def __init__(self, subject: Subject, cache: Cache, fp32_backend: Backend, environment_class: str) -> None:
+        self.subject = subject
+        self._cache = cache
+        self.fp32_backend = fp32_backend
+        self._environment_class = environment_class
+        self._samples: dict[str, Samples] = {}
+        self._watched: dict[str, Mapping[str, ir.Model]] = {}
+        self._planned: dict[str, Mapping[str, ir.Model]] = {}
+        self._profiles: dict[tuple[tuple[Pass, ...], bool], Mapping[str, Profile]] = {}
+        self._ranges: dict[tuple[tuple[Pass, ...], bool], Mapping[str, Ranges]] = {}
+        self._given_answers: dict[str, Mapping[str, Answers]] = {}
+        self._quantized: dict[tuple[Schema, Capabilities], Quantized] = {}
+
+    @cached_property
+    def graphs(self) -> Mapping[str, ir.Model]:
+        """The float graphs as they were trained, by name; what sizes they leave open are those of the main data."""
+        main = next(iter(self.subject.data.values()))
+        loaded = {name: load() for name, load in self.subject.model.graphs.items()}
+        return {name: with_usual_sizes(model, lambda: self.samples(main)) for name, model in loaded.items()}
+
+    @property
+    def made_with(self) -> tuple[Cache, Backend, str]:
+        """The cache, the backend of fp32 and its class: what other work on this subject shares with this one."""
+        return self._cache, self.fp32_backend, self._environment_class
+
+    def require_float(self) -> None:
+        """Check that the graphs can be an fp32 reference, and schemas be planned on them.
+
+        Raises:
+            InputError: one is quantized already.
+        """
+        refuse_quantized(self.subject.model.id, self.graphs)
+
+    @cached_property
+    def given(self) -> Quantized:
+        """The graphs of the subject's model as it came quantized, and what they say about themselves."""
+        main = next(iter(self.subject.data.values()))
+        assert self.subject.given is not None
+        return Quantized(
+            *read_given(self.subject.given, lambda model: with_usual_sizes(model, lambda: self.samples(main)))
+        )
+
+    def canonical(self, pipeline: str = DEFAULT) -> Mapping[str, ir.Model]:
+        """The float graphs after ``pipeline``'s passes before profiling: what is profiled."""
+        if pipeline not in self._watched:
+            self._watched[pipeline] = {name: canonicalize(model, pipeline) for name, model in self.graphs.items()}
+        return self._watched[pipeline]
+
+    def planned(self, pipeline: str = DEFAULT) -> Mapping[str, ir.Model]:
+        """The float graphs after all of ``pipeline``'s passes: what schemas are planned on and written into."""
+        if pipeline not in self._planned:
+            canonical = self.canonical(pipeline)
+            self._planned[pipeline] = {
+                name: plannable(model, pipeline, is_canonical=True) for name, model in canonical.items()
+            }
+        return self._planned[pipeline]
+
+    @cached_property
+    def model_digest(self) -> str:
+        """One digest over the float graphs: what a baseline calls the model."""
+        return digest_plain({name: graph_digest(model) for name, model in self.graphs.items()})
+
+    @cached_property
+    def macs(self) -> int:
+        """Multiply-accumulates of one sample through every graph once."""
+        return sum(sum(node_macs(model).values()) for model in self.graphs.values())
+
+    def samples(self, dataset: Dataset) -> Samples:
+        """``dataset`` prepared for this model."""
+        if dataset.digest not in self._samples:
+            self._samples[dataset.digest] = prepare_samples(dataset, self.subject.model.preprocess, self._cache)
+        return self._samples[dataset.digest]
+
+    @property
+    def _task_identity(self) -> tuple[str, str]:
+        """The name of the task and its code, which may change under one name."""
+        task = self.subject.model.task
+        return task.name, digest_code(task)
+
+    def identity(self) -> dict[str, str]:
+        """The digests that tell whether a stored reference is of this model, data and preprocessing."""
+        data = {f"data:{name}": dataset.digest for name, dataset in self.subject.data.items()}
+        return {
+            "model": self.model_digest,
+            "preprocessing": digest_plain([self.subject.model.preprocess.name, self.subject.model.task.name]),
+            **data,
+        }
+
+    def reference(self) -> Mapping[str, Answers]:
+        """Today's fp32 answers to every scored data set, from the cache when this very run was made before."""
+        return {name: self._fp32_answers(dataset) for name, dataset in self.subject.data.items()}
+
+    def _fp32_answers(self, dataset: Dataset) -> Answers:
+        made_from = [self.model_digest, self.samples(dataset).key, *self._task_identity]
+        identity = [made_from, self.fp32_backend.name, self._environment_class, FP32_VERSION]
+        if self.subject.asks_likelihoods(dataset):
+            identity.append("likelihoods")
+        path = self._cache.entry("fp32", f"{digest_plain(identity)}.npz", lambda path: self._run_fp32(dataset, path))
+        try:
+            return stored_run(read_archive(path, most=current_limits().tensor_bytes))
+        except TooLargeError as error:
+            raise too_large(f"Reading the fp32 run '{path}'", "arrays", error.size, "tensor_bytes") from error
+
+    def _run_fp32(self, dataset: Dataset, path: Path) -> None:
+        answers = self.answer(self.fp32_backend, self.graphs, dataset, threads=1)
+        with path.open("wb") as file:
+            np.savez_compressed(file, **run_arrays(answers))
+
+    def given_answers(self, backend: Backend, *, threads: int) -> Mapping[str, Answers]:
+        """What ``backend`` answers to every scored data set with the graphs as they came quantized."""
+        if backend.name not in self._given_answers:
+            self._given_answers[backend.name] = {
+                name: self.answer(backend, self.given.models, data, threads=threads)
+                for name, data in self.subject.data.items()
+            }
+        return self._given_answers[backend.name]
+
+    def answer(self, backend: Backend, graphs: Mapping[str, ir.Model], dataset: Dataset, *, threads: int) -> Answers:
+        """Load ``graphs`` into ``backend`` and let the task answer ``dataset``."""
+        with ExitStack() as stack:
+            runners = prepare_runners(backend, graphs, stack, threads=threads)
+            return self.with_likelihoods(
+                self.subject.model.task.answer(runners, self.samples(dataset)), runners, dataset
+            )
+
+    def with_likelihoods(self, answers: Answers, runners: Mapping[str, Executor], dataset: Dataset) -> Answers:
+        """``answers`` to ``dataset`` of ``runners``, with how likely its labels are where a metric asks.
+
+        Raises:
+            InputError: the task does not tell, or its graphs do not run.
+        """
+        if not self.subject.asks_likelihoods(dataset):
+            return answers
+        task = self.subject.model.task
+        return replace(answers, likelihoods=forced_likelihoods(task, runners, self.samples(dataset)))
+
+    def profiles(self, pipeline: str = DEFAULT, *, channels: bool = False) -> Mapping[str, Profile]:
+        """The profile of every graph over the calibration samples, taken once for all schemas of ``pipeline``.
+
+        Pipelines that do the same before profiling share it. With ``channels`` it keeps extremes of channels too.
+        """
+        key = (CANONICAL[pipeline].watched, channels)
+        if key not in self._profiles:
+            canonical = self.canonical(pipeline)
+            watched = {name: [graph_digest(model), watched_values(model)] for name, model in canonical.items()}
+            made_from = [watched, self.samples(self.subject.calibration).key, *self._task_identity]
+            steps = [repr(step) for step in key[0]]
+            made_by = [steps, self.fp32_backend.name, self._environment_class, digest_code(prepare_watch)]
+            identity = digest_plain([made_from, made_by, PROFILE_VERSION, channels])
+            folder = self._cache.entry("profiles", identity, lambda path: self._calibrate(pipeline, path, channels))
+            self._profiles[key] = {name: Profile.load(folder / f"{name}.json") for name in canonical}
+        return self._profiles[key]
+
+    def _calibrate(self, pipeline: str, folder: Path, channels: bool) -> None:
+        folder.mkdir()
+        with ExitStack() as stack:
+            samples = self.samples(self.subject.calibration)
+            watches: dict[str, Any] = {
+                name: stack.enter_context(
+                    prepare_watch(model, self.fp32_backend, threads=1, pipeline=None, channels=channels)
+                )
+                for name, model in self.canonical(pipeline).items()
+            }
+            self.subject.model.task.answer(watches, samples)
+            for name, watch in watches.items():
+                watch.profile().dump(folder / f"{name}.json")
+
+    def quantized(self, schema: Schema, capabilities: Capabilities) -> Quantized:
+        """The graphs under ``schema`` for a backend of these capabilities; equal capabilities share them."""
+        key = (schema, capabilities)
+        if key not in self._quantized:
+            graphs = self.planned(schema.canonical)
+            plans = self._plans(schema, capabilities, graphs)
+            models = {name: insert_qdq(model, plans[name]) for name, model in graphs.items()}
+            if schema.bias_correction:
+                models = self._corrected(graphs, models, plans)
+            self._quantized[key] = Quantized(models, plans)
+        return self._quantized[key]
+
+    def forget(self, schema: Schema, capabilities: Capabilities) -> None:
+        """Let go of the graphs under ``schema``: a search makes many that nobody asks for again."""
+        self._quantized.pop((schema, capabilities), None)
+
+    def _plans(self, schema: Schema, capabilities: Capabilities, graphs: Mapping[str, ir.Model]) -> dict[str, Plan]:
+        if not schema.needs_profile and not len(self.subject.calibration):
+            return {name: make_plan(model, None, schema, capabilities=capabilities) for name, model in graphs.items()}
+        profiles = self.profiles(schema.canonical, channels=schema.wants_channels)
+        ranges = self._ranges.setdefault(
+            (CANONICAL[schema.canonical].watched, schema.wants_channels),
+            {name: Ranges(profile) for name, profile in profiles.items()},
+        )
+        return {
+            name: make_plan(model, profiles[name], schema, capabilities=capabilities, ranges=ranges[name])
+            for name, model in graphs.items()
+        }
+
+    def _corrected(
+        self, graphs: Mapping[str, ir.Model], models: Mapping[str, ir.Model], plans: Mapping[str, Plan]
+    ) -> dict[str, ir.Model]:
+        """``models`` with biases corrected on the calibration samples."""
+        feeds = self._calibration_feeds
+        return {name: correct_biases(graphs[name], model, plans[name], feeds[name]) for name, model in models.items()}
+
+    @cached_property
+    def _calibration_feeds(self) -> Mapping[str, Sequence[Feeds]]:
+        """The batches that every graph is fed while the float model answers the calibration samples."""
+        with ExitStack() as stack:
+            runners = prepare_runners(self.fp32_backend, self.graphs, stack, threads=1)
+            return recorded_feeds(self.subject.model.task, runners, self.samples(self.subject.calibration))

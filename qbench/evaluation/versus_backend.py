@@ -1,0 +1,270 @@
+"""A cell next to another backend: every output compared, and the first value that differs."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.backends import Array, Backend, Executor, Feeds, in_slices
+from qbench.errors import InputError, QbenchError
+from qbench.evaluation.artifacts import prepare_runners
+from qbench.evaluation.request import Comparator, Request
+from qbench.evaluation.rewriting import OutputSteps, steps_of
+from qbench.graph import clip_of_levels, is_qdq, node_key, origin_of
+from qbench.judging import Compared, FirstNode, holds
+from qbench.metrics import Differences, count_differences, unequal
+from qbench.subjects import BATCH, Samples
+
+# Where two runs of one quantized graph part: the first integers, in the order of the graph, that are not the same.
+#
+#     v_q = Q(v)        the first v with v_q(ours) ≠ v_q(theirs); both run the same feeds, tapped at every v_q
+#
+# Only integers are tapped: an engine that fuses a node with the Q behind it still does so, whereas a tapped real value
+# would keep it from that and make it another program.
+
+Outputs = Mapping[str, Array]
+
+_LEVELS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16"})
+
+
+def first_parting(
+    model: ir.Model, feeds: Feeds, runs: Sequence[tuple[Backend, Outputs]], *, threads: int
+) -> FirstNode | None:
+    """The node with the first integers that differ on ``feeds``, or what is known instead.
+
+    Args:
+        model: the quantized graph that both ran.
+        feeds: a batch on which their outputs differ.
+        runs: both backends with what they answered untapped, ours first.
+        threads: of one engine.
+
+    Returns:
+        None when the graph computes no integers.
+    """
+    taps = dict(_integers(model))
+    if not taps:
+        return None
+    try:
+        ours, theirs = (_run(model, backend, tuple(taps), feeds, threads) for backend, _ in runs)
+    except QbenchError as error:
+        return FirstNode(origin="", note=f"its nodes could not be compared: found {error.found}")
+    moved = [
+        backend.name
+        for (backend, plain), seen in zip(runs, (ours, theirs), strict=True)
+        if any(unequal(plain[name], seen[name]).any() for name in plain)
+    ]
+    note = f"tapping changes what {' and '.join(moved)} answers, so that is where the tapped runs part" if moved else ""
+    for name, origin in taps.items():
+        found = count_differences(ours[name].astype(np.int64), theirs[name].astype(np.int64), np.ones(()))
+        if found.differing:
+            return FirstNode(origin=origin, elements=found.differing, steps=found.steps or 0.0, note=note)
+    return _behind(model, ours, theirs, note)
+
+
+def _integers(model: ir.Model) -> Iterator[tuple[str, str]]:
+    """The computed integers of ``model`` in its order, each with the fp32 node whose result they are."""
+    for node in model.graph:
+        if node.op_type == "DequantizeLinear" or not node.outputs:
+            continue
+        levels = node.outputs[0]
+        if (is_qdq(node) or (levels.dtype is not None and levels.dtype.name in _LEVELS)) and not clip_of_levels(node):
+            yield str(levels.name), _origin(node)
+
+
+def _origin(node: ir.Node) -> str:
+    """The fp32 node whose result ``node`` puts on a grid: written, or that of what it reads when it is a quantizer."""
+    origin, maker = origin_of(node), None if node.inputs[0] is None else node.inputs[0].producer()
+    return origin_of(maker) if is_qdq(node) and maker is not None and origin == node_key(node) else origin
+
+
+def _run(model: ir.Model, backend: Backend, taps: tuple[str, ...], feeds: Feeds, threads: int) -> Outputs:
+    with ExitStack() as stack:
+        executor = stack.enter_context(backend.prepare(model, taps=taps, threads=threads))
+        return in_slices(executor, model).run(feeds)
+
+
+def _behind(model: ir.Model, ours: Outputs, theirs: Outputs, note: str) -> FirstNode:
+    """All integers are equal: the outputs part in floats behind them, or not at all in the tapped runs."""
+    for output in model.graph.outputs:
+        name, maker = str(output.name), output.producer()
+        if maker is not None and unequal(ours[name], theirs[name]).any():
+            return FirstNode(origin=origin_of(maker), note=note)
+    return FirstNode(origin="", note=f"the tapped runs do not differ{f'; {note}' if note else ''}")
+
+
+# Samples that say which of them are fed: a task asks for batches, and names only feeds.
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NotedSamples(Samples):
+    """Samples that tell ``note`` the names of each batch before it is used."""
+
+    note: Callable[[Sequence[str]], None]
+
+    @classmethod
+    def of(cls, samples: Samples, note: Callable[[Sequence[str]], None]) -> "NotedSamples":
+        """``samples``, whose batches are told to ``note``."""
+        return cls(**{field.name: getattr(samples, field.name) for field in fields(samples)}, note=note)
+
+    def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
+        """Feeds, ``size`` samples at a time."""
+        for place, feeds in enumerate(Samples.batches(self, size)):
+            self.note(self.ids[place * size : (place + 1) * size])
+            yield feeds
+
+
+# A cell beside another backend: the same quantized graphs on both, every batch on both, every output compared.
+#
+# The cell's own answers drive the task's loop, so that both see the same feeds in a decoding loop too. Nothing is kept
+# but counts, and the first batch on which the two differ.
+
+
+@dataclass(frozen=True, slots=True)
+class _Parting:
+    """The first batch on which the two differ, with what both answered."""
+
+    graph: str
+    sample: str
+    feeds: Feeds
+    ours: Mapping[str, Array]
+    theirs: Mapping[str, Array]
+
+
+class Comparison:
+    """What a cell's run counts beside ``beside.backend``; ``seconds`` is what the other one took, and comparing.
+
+    Args:
+        request: of the cell, with ``beside``. graphs: its quantized graphs by name. stack: closes what is prepared.
+
+    Raises:
+        QbenchError: the other backend does not take the graphs, or their outputs have no steps to be counted in.
+    """
+
+    def __init__(self, request: Request, graphs: Mapping[str, ir.Model], stack: ExitStack) -> None:
+        assert request.beside is not None
+        self.seconds = 0.0
+        self._request, self._graphs, self._timer = request, graphs, request.timer
+        self._beside: Comparator = request.beside
+        self._doing = f"Comparing '{request.cell}' with '{self._beside.backend.name}'"
+        self._outputs = {name: self._outputs_of(model) for name, model in graphs.items()}
+        self._counted = Differences()
+        self._batch: Sequence[str] = ()
+        self._parting: _Parting | None = None
+        with self._other():
+            self._theirs = prepare_runners(self._beside.backend, graphs, stack, threads=request.threads)
+
+    def paired(self, runners: Mapping[str, Executor]) -> dict[str, "_Pair"]:
+        """``runners`` of the cell's graphs, each with the other's beside it."""
+        return {name: _Pair(self, name, runner) for name, runner in runners.items()}
+
+    def noted(self, samples: Samples) -> Samples:
+        """``samples`` whose batches are known by name while they run."""
+        return NotedSamples.of(samples, self._note)
+
+    def finished(self) -> Compared:
+        """What was counted; where more differs than may, with the node at which it begins."""
+        counted, parting, beside = self._counted, self._parting, self._beside
+        compared = Compared(
+            backend=beside.backend.name,
+            environment_class=str(beside.environment),
+            elements=counted.elements,
+            differing=counted.differing,
+            unbounded=counted.unbounded,
+            steps=counted.steps,
+            relative=counted.relative,
+        )
+        if parting is None:
+            return compared
+        compared = replace(compared, graph=parting.graph, sample=parting.sample)
+        if holds(compared, beside.criterion):
+            return compared
+        with self._other():
+            return replace(compared, first=self._first(parting))
+
+    def _first(self, parting: _Parting) -> FirstNode | None:
+        beside = self._beside
+        runs = ((self._request.backend, parting.ours), (beside.backend, parting.theirs))
+        return first_parting(self._graphs[parting.graph], parting.feeds, runs, threads=self._request.threads)
+
+    def beside(self, graph: str, feeds: Feeds, ours: Mapping[str, Array]) -> None:
+        """Run ``feeds`` on the other backend too and count what differs from ``ours``.
+
+        Raises:
+            QbenchError: it does not run them, or answers in other shapes.
+        """
+        with self._other():
+            theirs = self._theirs[graph].run(feeds)
+            rows = [self._count(output, ours[output.name], theirs) for output in self._outputs[graph]]
+        differing = [row for row in rows if row is not None]
+        if differing and self._parting is None:
+            sample = self._batch[min(differing)] if self._batch else ""
+            kept = {name: np.array(feed) for name, feed in feeds.items()}
+            self._parting = _Parting(graph, sample, kept, ours, theirs)
+
+    def _count(self, output: OutputSteps, ours: Array, answers: Mapping[str, Array]) -> int | None:
+        """Count one output; the first row of the batch that differs, None: none does."""
+        theirs = answers.get(output.name)
+        if theirs is None or theirs.shape != ours.shape:
+            shape = "none" if theirs is None else f"one of shape {theirs.shape}"
+            raise InputError(
+                "",
+                found=f"output '{output.name}' of shape {ours.shape} here, and {shape} there",
+                expected="outputs of one shape",
+                remedy="",
+            )
+        found = count_differences(ours, theirs, output.broadcast(ours.ndim))
+        self._counted = self._counted.joined(found)
+        if not found.differing:
+            return None
+        if not ours.ndim or len(ours) != len(self._batch):  # its first axis does not run over samples
+            return 0
+        return int(np.argmax(unequal(ours, theirs).reshape(len(ours), -1).any(axis=1)))
+
+    def _note(self, ids: Sequence[str]) -> None:
+        self._batch = ids
+
+    def _outputs_of(self, model: ir.Model) -> tuple[OutputSteps, ...]:
+        outputs = tuple(steps_of(value) for value in model.graph.outputs)
+        limits = self._beside.criterion
+        bare = [output.name for output in outputs if output.scale is None]
+        if limits.steps is not None and limits.relative is None and bare:
+            raise InputError(
+                self._doing,
+                found=f"output '{bare[0]}', which comes out of no DequantizeLinear and so has no steps",
+                expected="a limit for every output",
+                remedy="Give close_to a limit 'relative' too.",
+            )
+        return outputs
+
+    @contextmanager
+    def _other(self) -> Iterator[None]:
+        """The other backend at work: its time is apart, and its errors say that they are its."""
+        started = self._timer()
+        try:
+            yield
+        except QbenchError as error:
+            raise type(error)(
+                self._doing,
+                found=error.found,
+                expected=error.expected,
+                remedy="Choose another backend to compare with, or mend the graph for it.",
+            ) from error
+        finally:
+            self.seconds += self._timer() - started
+
+
+@dataclass(frozen=True, slots=True)
+class _Pair:
+    """The executor of one graph; each batch runs on the other backend too."""
+
+    comparison: Comparison
+    graph: str
+    executor: Executor
+
+    def run(self, feeds: Feeds) -> dict[str, Array]:
+        """One batch, as the cell's own backend answers it."""
+        ours = self.executor.run(feeds)
+        self.comparison.beside(self.graph, feeds, ours)
+        return ours

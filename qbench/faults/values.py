@@ -1,0 +1,237 @@
+"""Faults of single levels: casts that wrap, tables that are off or coarse, ends of the grid that behave otherwise."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.faults.fault import (
+    Array,
+    Fault,
+    Kernel,
+    KernelFault,
+    Random,
+    Stage,
+    Story,
+    changed,
+    fed,
+    grid_behind,
+    has_weight,
+    is_requantized,
+    of_type,
+    quantizer_behind,
+    reads_levels,
+)
+from qbench.interpreter import KernelFunction
+from qbench.judging import Cause
+
+_TABLES = ("Sigmoid", "Tanh", "HardSwish", "HardSigmoid", "LeakyRelu", "Gelu", "Elu", "Exp", "Erf", "Softplus", "Mish")
+_POINT_OF_RESULT = {"QLinearConv": 7, "QLinearMatMul": 7, "QGemm": 8}
+_WIDTH = 16
+_ENTRIES = 64
+
+
+def _is_table(node: ir.Node) -> bool:
+    return node.op_type in _TABLES and reads_levels(node, 0) and is_requantized(node)
+
+
+def _is_product(node: ir.Node) -> bool:
+    quantizer = quantizer_behind(node)
+    return (
+        has_weight(node) and is_requantized(node) and quantizer is not None and quantizer.inputs[0] is node.outputs[0]
+    )
+
+
+def _is_softmax(node: ir.Node) -> bool:
+    return node.op_type == "Softmax" and reads_levels(node, 0) and is_requantized(node)
+
+
+def _is_difference(node: ir.Node) -> bool:
+    return node.op_type == "Sub" and all(reads_levels(node, i) for i in (0, 1)) and is_requantized(node)
+
+
+def _has_point_off_zero(node: ir.Node) -> bool:
+    grid = grid_behind(node) if is_requantized(node) and reads_levels(node, 0) else None
+    return grid is not None and int(np.asarray(grid.zero_point)) != 0
+
+
+def _ends(array: Array) -> tuple[int, int]:
+    """The lowest and highest level of its type; of reals any."""
+    if array.dtype.kind == "f":
+        return -(2**31), 2**31
+    found = np.iinfo(array.dtype)
+    return int(found.min), int(found.max)
+
+
+def _shifted(array: Array, by: int) -> Array:
+    low, high = _ends(array)
+    return np.asarray(np.clip(array.astype(np.int64) + by, low, high).astype(array.dtype))
+
+
+def _wraps(kernel: Kernel, _: Random) -> KernelFunction:
+    """Results on 16 bits, of which the lower 8 are kept; below the zero point's end a Relu still holds."""
+    index = _POINT_OF_RESULT.get(kernel.node.op_type)
+    point = None if index is None else kernel.node.inputs[index]
+    if index is None or point is None or point.const_value is None:
+        return kernel.run
+    level = np.asarray(point.const_value.numpy())
+    wide = kernel.with_constant(index, level.astype(np.int16))
+    low = int(np.iinfo(level.dtype).min)
+    keeps_low = int(level.reshape(-1)[0]) == low
+
+    def cut(array: Array) -> Array:
+        levels = np.maximum(array, low) if keeps_low else array
+        return np.asarray(levels.astype(np.int64).astype(level.dtype))
+
+    return changed(wide, cut)
+
+
+def _next_entry(kernel: Kernel, _: Random) -> KernelFunction:
+    return fed(kernel.run, lambda array: _shifted(array, 1))
+
+
+def _few_entries(kernel: Kernel, _: Random) -> KernelFunction:
+    step = 256 // _ENTRIES
+    return fed(kernel.run, lambda array: np.asarray((array.astype(np.int64) // step * step).astype(array.dtype)))
+
+
+def _one_low(kernel: Kernel, _: Random) -> KernelFunction:
+    return changed(kernel.run, lambda array: _shifted(array, -1))
+
+
+def _wraps_at_one(kernel: Kernel, _: Random) -> KernelFunction:
+    def wrap(array: Array) -> Array:
+        low, high = _ends(array)
+        return np.asarray(np.where(array == high, low, array).astype(array.dtype))
+
+    return changed(kernel.run, wrap)
+
+
+def _negated(kernel: Kernel, _: Random) -> KernelFunction:
+    """The second operand is negated in 8 bits, where the lowest level has no opposite: it counts as the highest."""
+    index = 3 if len(kernel.node.inputs) > 2 else 1
+
+    def run(inputs: Sequence[Array | None]) -> Sequence[Array]:
+        other = inputs[index]
+        assert other is not None
+        low, high = _ends(other)
+        given = list(inputs)
+        given[index] = np.asarray(np.where(other == low, high, other).astype(other.dtype))
+        return kernel.run(given)
+
+    return run
+
+
+def _no_lowest(kernel: Kernel, _: Random) -> KernelFunction:
+    def raised(array: Array) -> Array:
+        low, _ = _ends(array)
+        return np.asarray(np.maximum(array, np.asarray(low + 1, array.dtype)))
+
+    return changed(kernel.run, raised)
+
+
+def _tail_without_point(kernel: Kernel, random: Random) -> KernelFunction:
+    """Behind the last full vector the zero point is added once more or less: here every level is a step off."""
+    by = int(random.choice((-1, 1)))
+
+    def off(array: Array) -> Array:
+        flat = np.array(array, order="C").reshape(len(array), -1)
+        start = flat.shape[1] // _WIDTH * _WIDTH
+        start -= _WIDTH * (start == flat.shape[1] and start > 0)
+        flat[:, start:] = _shifted(flat[:, start:], by)
+        return flat.reshape(array.shape)
+
+    return changed(kernel.run, off)
+
+
+def _fault(
+    name: str,
+    summary: str,
+    story: Story,
+    around: Callable[[Kernel, Random], KernelFunction],
+    fits: Callable[[ir.Node], bool],
+    *causes: Cause,
+) -> Fault:
+    return Fault(
+        name=name,
+        summary=summary,
+        story=story,
+        stage=Stage.ENGINE,
+        causes=causes,
+        fits=fits,
+        injection=KernelFault(around),
+    )
+
+
+FAULTS = (
+    _fault(
+        "cast-wraps",
+        "Results beyond the grid wrap around in place of saturating.",
+        Story("huggingface/sentence-transformers#3847", "Numbers outside the calibrated range wrapped when cast."),
+        _wraps,
+        _is_product,
+        Cause.ACCUMULATOR,
+        Cause.WRONG_KERNEL,
+    ),
+    _fault(
+        "table-off-by-one",
+        "A function of one value reads its table one entry too far.",
+        Story("pytorch/executorch#18873", "Part of a sigmoid's table was shifted by one, as its levels were 255."),
+        _next_entry,
+        _is_table,
+        Cause.TABLE,
+    ),
+    _fault(
+        "table-of-64-entries",
+        "A function's table has an entry for every fourth level.",
+        Story("pytorch/glow#1033", "Quantized tanh was looked up in a table over a fixed, narrow range."),
+        _few_entries,
+        _is_table,
+        Cause.TABLE,
+    ),
+    _fault(
+        "softmax-one-step-low",
+        "Every level of a softmax is one too low.",
+        Story("microsoft/onnxruntime#14640", "Whether the step of a softmax is 1/127 or 1/128 had to be settled."),
+        _one_low,
+        _is_softmax,
+        Cause.ROUNDING,
+        Cause.TABLE,
+    ),
+    _fault(
+        "softmax-wraps-at-one",
+        "A certain class gets the lowest level.",
+        Story("microsoft/onnxruntime#29727", "An int8 softmax near 1 wrapped to −128, as its clamp was that of uint8."),
+        _wraps_at_one,
+        _is_softmax,
+        Cause.ACCUMULATOR,
+        Cause.WRONG_KERNEL,
+    ),
+    _fault(
+        "lowest-level-negated",
+        "A difference negates its second operand in 8 bits, where −128 has no opposite.",
+        Story("apache/tvm#10922", "The absolute value of −128 came out as −128."),
+        _negated,
+        _is_difference,
+        Cause.ACCUMULATOR,
+        Cause.WRONG_KERNEL,
+    ),
+    _fault(
+        "lowest-level-never-reached",
+        "Results stop one level above their lowest.",
+        Story("microsoft/onnxruntime#3442", "QuantizeLinear clamped at −127 where ONNX has −128."),
+        _no_lowest,
+        of_type("Conv", "Gemm", "MatMul", "Add", "Mul", "Sub", also=lambda n: is_requantized(n) and reads_levels(n, 0)),
+        Cause.ABSORBED_CLIP,
+        Cause.ROUNDING,
+    ),
+    _fault(
+        "remainder-rounded-otherwise",
+        "Elements behind the last full vector are a step off.",
+        Story("pytorch/pytorch#37188", "Fake and real quantization disagreed about when the zero point is added."),
+        _tail_without_point,
+        _has_point_off_zero,
+        Cause.ROUNDING,
+    ),
+)
+"""Those of this file."""

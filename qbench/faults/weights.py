@@ -1,0 +1,183 @@
+"""Faults of a weight's bytes: another order of channels or taps, another sign."""
+
+from collections.abc import Callable
+
+import numpy as np
+import onnx_ir as ir
+
+from qbench.faults.fault import (
+    Fault,
+    GraphEdit,
+    Random,
+    Stage,
+    Story,
+    channel_axis,
+    group_of,
+    has_channels,
+    has_weight,
+    pair_in_front,
+    put_constant,
+    put_levels,
+    put_scales,
+    stored,
+    weight_levels,
+    window_of,
+)
+from qbench.graph import constant_value
+from qbench.judging import Cause
+
+
+def _is_square(node: ir.Node) -> bool:
+    """Whether its window, or its matrix, is as high as wide and no transpose of itself."""
+    levels = weight_levels(node) if has_weight(node) else None
+    if levels is None or levels.ndim < 2 or levels.shape[-1] != levels.shape[-2] or levels.shape[-1] == 1:
+        return False
+    return not bool(np.array_equal(levels, np.swapaxes(levels, -1, -2)))
+
+
+def _is_last(node: ir.Node) -> bool:
+    return has_channels(node) and node.outputs[0].is_graph_output()
+
+
+def _is_grouped(node: ir.Node) -> bool:
+    return node.op_type == "Conv" and has_weight(node) and group_of(node) > 1
+
+
+def _has_multiples(node: ir.Node) -> bool:
+    return _is_grouped(node) and weight_levels(node).shape[0] >= 2 * group_of(node) and _is_depthwise(node)
+
+
+def _is_depthwise(node: ir.Node) -> bool:
+    return bool(weight_levels(node).shape[1] == 1)
+
+
+def _is_signed(node: ir.Node) -> bool:
+    return has_weight(node) and weight_levels(node).dtype == np.int8 and bool(np.any(weight_levels(node) < 0))
+
+
+def _has_window(node: ir.Node) -> bool:
+    return node.op_type == "Conv" and has_weight(node) and max(window_of(node), default=1) > 1
+
+
+def _transposed(node: ir.Node, _: Random) -> None:
+    put_levels(node, 1, np.swapaxes(weight_levels(node), -1, -2))
+
+
+def _rolled(node: ir.Node, _: Random) -> None:
+    put_levels(node, 1, np.roll(weight_levels(node), 1, axis=channel_axis(node)))
+
+
+def _flipped(node: ir.Node, _: Random) -> None:
+    levels = weight_levels(node)
+    put_levels(node, 1, np.flip(levels, axis=tuple(range(2, levels.ndim))))
+
+
+def _next_group(node: ir.Node, _: Random) -> None:
+    levels = weight_levels(node)
+    put_levels(node, 1, np.roll(levels, levels.shape[0] // group_of(node), axis=0))
+
+
+def _multiplier_order(node: ir.Node, _: Random) -> None:
+    """Filters stand channel by channel; they are read multiple by multiple."""
+    levels, groups = weight_levels(node), group_of(node)
+    split = levels.reshape(groups, levels.shape[0] // groups, *levels.shape[1:])
+    put_levels(node, 1, np.swapaxes(split, 0, 1).reshape(levels.shape))
+
+
+def _unsigned(node: ir.Node, _: Random) -> None:
+    """A negative level is read 256 higher: the same bits on an unsigned grid."""
+    levels, pair = weight_levels(node), pair_in_front(node, 1)
+    assert pair is not None
+    point = constant_value(pair.inputs[2])
+    assert point is not None
+    put_constant(pair, 2, point.astype(np.uint8))
+    put_levels(node, 1, levels.view(np.uint8))
+
+
+def _swapped_classes(node: ir.Node, random: Random) -> None:
+    """Two outputs change places, with all that belongs to them."""
+    order = np.arange(weight_levels(node).shape[channel_axis(node)])
+    one, other = random.permutation(len(order))[:2]
+    order[[one, other]] = order[[other, one]]
+    for index, axis in ((1, channel_axis(node)), (2, 0)):
+        levels, pair = stored(node, index), pair_in_front(node, index)
+        if levels is None or pair is None:
+            continue
+        put_levels(node, index, np.take(levels, order, axis=axis))
+        scales = constant_value(pair.inputs[1])
+        if scales is not None and scales.size == len(order):
+            put_scales(pair, scales[order])
+
+
+def _fault(
+    name: str,
+    summary: str,
+    story: Story,
+    edit: Callable[[ir.Node, Random], None],
+    fits: Callable[[ir.Node], bool],
+    *,
+    stage: Stage = Stage.ENGINE,
+    causes: tuple[Cause, ...] = (Cause.LAYOUT,),
+) -> Fault:
+    return Fault(
+        name=name, summary=summary, story=story, stage=stage, causes=causes, fits=fits, injection=GraphEdit(edit)
+    )
+
+
+FAULTS = (
+    _fault(
+        "weight-transposed",
+        "Height and width of a window, or rows and columns of a square matrix, are swapped.",
+        Story("kneron/ONNX_Convertor#21", "A converter wrote the window as width by height."),
+        _transposed,
+        _is_square,
+        stage=Stage.PASS,
+    ),
+    _fault(
+        "weight-window-flipped",
+        "The window is turned around: a convolution of mathematics in place of a correlation.",
+        Story("apache/tvm#9336", "Two conventions of the kernel of a transposed convolution were mixed up."),
+        _flipped,
+        _has_window,
+        stage=Stage.PASS,
+    ),
+    _fault(
+        "output-channels-shifted",
+        "Every output channel is computed by its neighbour's filter, with its own scale and bias.",
+        Story("pytorch/executorch#17423", "Filters of a depthwise convolution were passed on in another layout."),
+        _rolled,
+        has_channels,
+    ),
+    _fault(
+        "group-index-off-by-one",
+        "Every group is computed by the next group's filters.",
+        Story("pytorch/pytorch#19912", "A grouped convolution with few channels gave another group's results."),
+        _next_group,
+        _is_grouped,
+    ),
+    _fault(
+        "depthwise-multiplier-order",
+        "Filters of a depthwise convolution with a multiplier are read multiple by multiple.",
+        Story("onnx/onnx-tensorflow#306", "A depthwise convolution with a multiplier was exported in the wrong order."),
+        _multiplier_order,
+        _has_multiples,
+        stage=Stage.PASS,
+    ),
+    _fault(
+        "signed-read-as-unsigned",
+        "The bytes of a signed weight are read as unsigned ones.",
+        Story("llvm/torch-mlir#3122", "Integers of 8 bits were extended with the wrong sign while they were lowered."),
+        _unsigned,
+        _is_signed,
+        causes=(Cause.LAYOUT, Cause.WRONG_KERNEL),
+    ),
+    _fault(
+        "two-classes-swapped",
+        "Two outputs of the last layer have changed places.",
+        Story("szagoruyko/loadcaffe#34", "Accuracy was near zero because classes were counted in another order."),
+        _swapped_classes,
+        _is_last,
+        stage=Stage.PASS,
+    ),
+)
+"""Those of this file."""
