@@ -30,13 +30,13 @@ _WEIGHTS = ("int4", "uint4", "int8", "uint8")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegerBackend:
-    """The interpreter under one arithmetic; one thread, whatever is asked for.
+    """The interpreter under one arithmetic; always one thread.
 
     Args:
         arithmetic: how it counts.
         means: what it is computed with; None: the fastest there are here. ``counting_means`` count every event, slower;
             no result depends on it.
-        around: stands around every kernel; None: nothing does.
+        around: wraps every kernel; None: nothing does.
     """
 
     arithmetic: Arithmetic
@@ -66,7 +66,7 @@ class IntegerBackend:
         return {"arithmetic": self.arithmetic.digest}
 
     def surrounded(self, around: KernelWrapper) -> "IntegerBackend":
-        """The same machine with ``around`` about every kernel, and about what stands there already."""
+        """The same machine with ``around`` about every kernel, and about what wraps it already."""
         inner = self.around
         if inner is None:
             return replace(self, around=around)

@@ -170,9 +170,9 @@ class Optimization:
     Args:
         level: how far it goes.
         without: optimizers and rules that are left out, by the engine's own names; it passes over names it does not
-            know without a word (``session_optimizers`` says which it has).
+            know without a word (``session_optimizers`` lists those it has).
         kept: the file where the rewritten graph is left; None: nowhere.
-        told: whether the engine says on standard error what each optimizer did.
+        told: whether the engine logs on standard error what each optimizer did.
     """
 
     level: Level = Level.ALL
@@ -188,7 +188,7 @@ class Optimization:
 # which keeps u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
 
 _FATAL_ONLY = 4
-"""Log level: every error is raised too, and then told once, in a sentence."""
+"""Log level: every error is raised too, and then reported once, in a sentence."""
 _EVERYTHING = 0
 """Log level: what each optimizer did, among much else."""
 _LEVELS = {
@@ -432,7 +432,7 @@ def _runtime() -> Any:  # noqa: ANN401 - a module without types
 
 # ONNX Runtime on the operator-oriented form: a QDQ graph is lowered to QLinearConv and its kin before the session.
 #
-# What the engine's own optimizer does with a QDQ graph depends on its version and on where the pairs stand; here the
+# What the engine's own optimizer does with a QDQ graph depends on its version and on where the pairs are; here the
 # integer operators are ours, and optimizing changes nothing.
 
 _NAME = "ort-cpu-qoperator"

@@ -31,7 +31,7 @@ PREFIX = "partitioned-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionedBackend:
-    """A device, and the engine beside it.
+    """A device, and the engine that runs the rest.
 
     Args:
         device: what takes the islands.

@@ -149,7 +149,7 @@ class HasLevels(Protocol):
         ...
 
     def at_level(self, level: str) -> "Backend":
-        """The same at ``level``, under a name that says so."""
+        """The same at ``level``, under a name that ends with it."""
         ...
 
 
@@ -235,7 +235,7 @@ __all__ = ["Array", "Backend", "Counting", "Executed", "Executor", "Feeds", "Has
 
 
 class Closing:
-    """A context manager over ``close``, which the subclass defines."""
+    """A context manager over ``close``, which a subclass defines."""
 
     def close(self) -> None:
         """Free what is held."""
@@ -373,7 +373,7 @@ def with_taps(model: ir.Model, taps: Sequence[str]) -> ir.Model:
     return tapped
 
 
-# With which versions a backend counts: those of this Python, unless it says that its packages are elsewhere.
+# With which versions a backend counts: those of this Python, unless it is a ``RemoteBackend``.
 
 
 def versions_of(backend: Backend) -> dict[str, str]:

@@ -103,7 +103,7 @@ def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
 
 
 def integer_machines(extensions: Iterable[Extension] = ()) -> frozenset[str]:
-    """The backends that are a machine of ours, or a device of one, and so run no float graph; none is made to find out.
+    """The backends that are integer interpreters, or devices with one, and run no float graph; none is made for this.
 
     A device is known by its name, ``partitioned-…``.
     """

@@ -119,7 +119,7 @@ def _kept(unit: QuantizedUnit, arrays: Sequence[Array]) -> Callable[[Array], Arr
     """What takes the samples of an array that are kept: of large values the first, and those that are off most.
 
     Args:
-        unit: whose. arrays: what stands in front, levels behind, the number in front of rounding.
+        unit: whose. arrays: what is in front, quantized values behind, the number in front of rounding.
     """
     *_, found, real = arrays
     count = found.shape[0] if found.ndim else 0
@@ -149,12 +149,12 @@ def _replays(runner: UnitRunner, own: Mapping[str, Array]) -> tuple[Replay, ...]
 _BATCHES = 8
 """Among which the largest is looked for."""
 _KEPT_FEEDS_ELEMENTS = 1 << 18
-"""Numbers that batches may have together; a larger one stands alone."""
+"""Numbers that batches may have together; a larger one is alone."""
 
 
 @dataclass(slots=True)
 class KeptFeeds:
-    """Feeds of one graph; ``rows`` says how its batches come apart."""
+    """Feeds of one graph; ``rows`` is how its batches are split."""
 
     rows: Rows
     _seen: int = 0
@@ -254,7 +254,7 @@ class Budget:
 def samples_that_passes_move(
     targets: Mapping[str, Target], task: Task, samples: Samples, *, count: int, budget: Budget
 ) -> tuple[str, ...]:
-    """Names of up to ``count`` of ``samples``, in their order; none where no pass ran, or where that cannot be told.
+    """Names of up to ``count`` of ``samples``, in their order; none where no pass ran, or where that is not known.
 
     Args:
         targets: of the cell, by the names of their graphs. task: drives them. budget: for looking.

@@ -44,7 +44,7 @@ class Examined:
     Args:
         samples: looked at. nodes: in the order of the graph.
         unaligned: values that are not compared with fp32, and why.
-        outputs: the watched run beside the untouched engine's; None: they are the same machine.
+        outputs: the watched run compared with the untouched engine's; None: they are the same backend.
         crashes: levels → how the target's backend fails to make them alone.
         moved: levels → constants in front of them that are not what rounding makes of fp32's, with their distance
             (``FreshUnit``).
@@ -177,7 +177,7 @@ class Examination(Closing):
             self._differences = self._differences.joined(count_differences(ours, theirs, steps.broadcast(ours.ndim)))
 
     def _fold_run(self, unit: QuantizedUnit, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> None:
-        """What the target's own run made of ``unit``, beside fp32."""
+        """What the target's own run made of ``unit``, compared with fp32."""
         if unit.value in self.units.aligned:
             tally, expected = self._tallies[unit.value], floats[unit.stands_for].astype(np.float32, copy=False)
             tally.cumulative.add(expected, unit.reals(seen[unit.value]))
@@ -272,7 +272,7 @@ def _require_same_outputs(target: Target) -> None:
 
 # What the graph's outputs gain when one node alone is kept in float.
 #
-#     gain = 10 · log₁₀(N / N′)        N: noise of the outputs beside fp32's; N′: the same with the node in float
+#     gain = 10 · log₁₀(N / N′)        N: noise of the outputs against fp32's; N′: the same with the node in float
 #
 # In float the node is what fp32 has there, with real weights, and hands its real result on: to nodes that read it,
 # whose own result is put on their grids as ever, and through those that only move numbers and keep their grid. The run
@@ -379,7 +379,7 @@ def _noise(wanted: Mapping[str, Array], found: Mapping[str, Array], names: Seque
 
 
 class _Memory:
-    """Stands around the kernels of one program: remembers a run, and takes later ones up at a node.
+    """Wraps the kernels of one program: remembers a run, and takes later ones up at a node.
 
     ``exchanged`` are the values that are others than they were, with what they are now.
     """

@@ -29,7 +29,7 @@ _RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """Where the inputs of an operator stand; None: it has none such."""
+    """At which places the inputs of an operator are; None: it has none such."""
 
     x_zero: int
     weight: int

@@ -18,7 +18,7 @@ from qbench.graph import node_key, producer, values_by_name
 from qbench.judging import Cause, Finding, Measurement, MovedRange, Repair, Suspect, Verdict
 from qbench.subjects import Samples
 
-# Nodes whose calibrated range is another than the accepted one: what is known of them stands before what is inferred.
+# Nodes whose calibrated range is another than the accepted one: what is known of them comes before what is inferred.
 #
 # Behind a moved range many later ones move; so they come in the order of the graph, and each operator once: that which
 # carries a Relu or a Clip has its range too.
@@ -80,7 +80,7 @@ def _told(suspect: Suspect) -> str:
 #              → the smallest set of nodes in float that restores the verdict
 #
 # A node's numbers take half of the budget at most, and causes a quarter of what is left then; what is not spent there
-# goes to the repair. When a budget runs out, what was found until then is the finding, and it says so.
+# goes to the repair. When a budget runs out, what was found until then is the finding, marked as incomplete.
 
 SAMPLES = 64
 SUSPECTS = 5
@@ -91,14 +91,14 @@ _PATIENCE_S = 10.0
 _MOVED = 0.2
 """Of the nodes' share, what looking for samples may take that passes move."""
 OUT_OF_BUDGET = "the budget ran out"
-"""Begins the notes that say so; they stand before all others."""
+"""Begins the notes about it; they come before all others."""
 _PROVEN = 10_000.0
 """What being needed in float adds to a suspect's score: more than any kind of excess."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalizeOptions:
-    """What is asked of a localisation.
+    """What a localization is to do.
 
     Args:
         samples: looked at, spread over the cell's main data. first: names of samples that are looked at in front of
@@ -132,7 +132,7 @@ def localize(
 
     Args:
         cell: as it was run. verdict: what came of it.
-        budget: for all of it. options: how much is asked. progress: receives what is being done, a few words at a time.
+        budget: for all of it. options: how much it is to do. progress: receives what is being done.
 
     Raises:
         QbenchError: the cell is float, or one of its graphs cannot be examined at all.
@@ -252,7 +252,7 @@ def _proven_first(
 ) -> tuple[Suspect, ...]:
     """``suspects`` with those in front whose return to float was seen to be needed; their scores say so, too.
 
-    Where what is watched strays from the engine, what the engine itself was seen to count otherwise stands before them.
+    Where what is watched differs from the engine, what the engine itself computes otherwise comes before them.
     """
     if repair is None or not repair.restores:
         return suspects
@@ -283,6 +283,6 @@ def _repaired(
 
 
 def samples_that_moved(measured: Measurement) -> tuple[str, ...]:
-    """The samples of a cell at which something is known to differ: beside another backend, then from fp32's answers."""
+    """The samples of a cell at which something is known to differ: from another backend, then from fp32's answers."""
     beside = () if measured.compared is None or not measured.compared.sample else (measured.compared.sample,)
     return (*beside, *(name for names in measured.changed.values() for name in names))

@@ -28,7 +28,7 @@ from qbench.passes import BrokenRegion, Effect, EffectKind, Pass, broken_regions
 
 # What passes behind the quantizer did to numbers though they promised not to: the first values that show it, and why.
 #
-#     graph that was written ── pass ──→ graph ── pass ──→ graph that is run        each beside the one before it
+#     graph that was written ── pass ──→ graph ── pass ──→ graph that is run        each compared with the one before
 #
 # Both graphs of a pass are run piece by piece on the levels that stood in front in the one before it. That asks neither
 # fp32 nor a claim of the engine, so that it tells what is nearer to fp32 than it may be, and what no output feels much.
@@ -196,7 +196,7 @@ class LocalizedGraph(Closing):
         self._broken: Mapping[str, BrokenPass] = {}
 
     def driven(self, pace: Callable[[], None]) -> "_Driven":
-        """What a task drives in place of the float graph; ``pace`` is asked before every batch but the first."""
+        """What a task drives in place of the float graph; ``pace`` is called before every batch but the first."""
         return _Driven(self, pace)
 
     def run(self, feeds: Feeds, pace: Callable[[], None]) -> dict[str, Array]:
@@ -290,7 +290,7 @@ class LocalizedGraph(Closing):
 
         What is not reached in time, and what fails, leaves a suspect with the numbers of its node.
         """
-        self._examination.close()  # what it counted stays; its engines need not stand beside those of captures
+        self._examination.close()  # what it counted stays; its engines need not be in memory with those of captures
         if not self._kept.joined:
             return False
         self._try_passes(budget)

@@ -302,7 +302,7 @@ class KnownOptimizers:
     conditional: tuple[str, ...]
 
     def unknown(self, found: Iterable[SessionOptimizer]) -> tuple[str, ...]:
-        """Those of a session that stand in no level here, in its order."""
+        """Those of a session that are in no level here, in its order."""
         known = {name for names in self.levels.values() for name in names}
         return tuple(dict.fromkeys(one.name for one in found if one.name not in known))
 
@@ -325,7 +325,7 @@ def known_optimizers() -> KnownOptimizers:
 #
 # Only optimizers that say they rewrote the graph are left out in turn: one that rewrote nothing can change nothing.
 # Which rules of a rule-based transformer rewrote it is not said, so all of its known rules are tried, and the
-# transformer as a whole where none of them accounts for it. Beside the optimizers stand the levels, each against the
+# transformer as a whole where none of them accounts for it. Next to the optimizers are the levels, each against the
 # one below.
 
 _STEPS = ((Level.NONE, Level.BASIC), (Level.BASIC, Level.EXTENDED), (Level.EXTENDED, Level.ALL))

@@ -56,7 +56,7 @@ def sqnr_of(signal: float, noise: float) -> float:
 
 @dataclass(slots=True)
 class CountingTally:
-    """Levels beside others on one grid: what differs, by how much, and where only a tie was decided otherwise."""
+    """Quantized values compared with others of the same qparams: what differs, by how much, and where only in a tie."""
 
     elements: int = 0
     differing: int = 0
@@ -71,7 +71,7 @@ class CountingTally:
 
         Args:
             found, other: levels, of one shape; or real numbers, whose steps are a 127th of the largest of ``other``.
-            real: the number in front of rounding, in steps; None: ties are not told from others.
+            real: the number in front of rounding, in steps; None: ties are not counted apart.
         """
         self.elements += found.size
         apart = unequal(found, other)

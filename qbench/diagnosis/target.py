@@ -183,7 +183,7 @@ def sample_count(feeds: Feeds) -> int:
 # The targets of a cell: its quantized graphs, each with the float graph that it was written from.
 
 AS_WRITTEN = "ort-cpu-noopt"
-"""Is watched in place of an engine whose arithmetic nobody has written down: it counts in reals, and fuses nothing."""
+"""Is watched in place of an engine that declares no arithmetic: it computes in float32, and fuses nothing."""
 
 
 def quantized_of(request: Request) -> Quantized:

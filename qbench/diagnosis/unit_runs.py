@@ -55,7 +55,7 @@ def fresh_unit(
         rounded: whether its constants are put on the unit's grids.
 
     Raises:
-        LookupError: fp32 has no such values, or they do not follow from each other; the text says which.
+        LookupError: fp32 has no such values, or they do not follow from each other; the text names them.
     """
     known = values_by_name(original)
     feeds = tuple(stands_for[feed] for feed in unit.feeds)
@@ -144,9 +144,9 @@ def _dequantized(levels: Array, grid: QParams) -> Array:
 # The runs of one unit: by the target's backend, by real arithmetic, as its grids alone would have it, as claimed.
 
 FLOAT_BACKEND = "ort-cpu"
-"""Runs the float graph beside the quantized one."""
+"""Runs the float graph that the quantized one is compared with."""
 EXACT = "ort-cpu-noopt"
-"""Runs single operators in float32 as they stand in the graph."""
+"""Runs single operators in float32 as they are in the graph."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -156,7 +156,7 @@ class Units:
     Args:
         units: all of them; those with real results last. by_value: the same by what they make.
         fresh: value → its counterpart in fp32. unaligned: the values without one, with reasons.
-        aligned: the values that stand for an fp32 value. stands_for: levels or input → that value.
+        aligned: the values that represent an fp32 value. stands_for: levels or input → that value.
         original: the float graph, with shapes.
     """
 
@@ -226,7 +226,7 @@ class Units:
         return found
 
     def reals(self, unit: QuantizedUnit, rounded: Mapping[str, Array]) -> dict[str, Array]:
-        """What ``rounded`` stand for, by the fp32 names that the counterpart of ``unit`` is fed by."""
+        """The real values of ``rounded``, by the fp32 names that the counterpart of ``unit`` is fed by."""
         fresh = self.fresh[unit.value]
         return {
             name: self.by_value[feed].reals(rounded[feed]) if feed in self.by_value else rounded[feed]
@@ -248,7 +248,7 @@ def levels_of(unit: QuantizedUnit, reals: Array) -> Array:
 
 
 def exact_backend() -> Backend:
-    """What computes operators in float32 as they stand in the graph, and keeps no memory between runs."""
+    """What computes operators in float32 as they are in the graph, and keeps no memory between runs."""
     return for_many_sessions(get_backend(EXACT))
 
 
@@ -290,7 +290,7 @@ class UnitRunner:
         return np.asarray(np.divide(values[self.unit.real], self.unit.scale, dtype=np.float32))
 
     def counted(self, feeds: Feeds) -> Array | None:
-        """What the target's backend makes of ``feeds``; None where it fails, and ``crash`` says how."""
+        """What the target's backend makes of ``feeds``; None where it fails; ``crash`` is then a sentence."""
         return self._target.run(feeds)
 
     def claimed(self, feeds: Feeds) -> Array | None:

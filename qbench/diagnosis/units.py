@@ -26,7 +26,7 @@ from qbench.numerics import QParams
 # Two results of one value on a grid, level for level: how many differ, and why.
 #
 # Let t be the real value in front of rounding in steps of its grid, zero point left out, by the float QDQ formula (all
-# optimizations off, float32), in front of a Relu or Clip too where one stands before the grid. A level that differs is
+# optimizations off, float32), in front of a Relu or Clip too where one precedes the quantizer. A level that differs is
 #
 #     clamp      t lies beyond an end: that of the Clip or Relu, or that of the grid by more than half a step
 #     tie        else, by one step, and t lies within 2⁻¹⁰ of a step of halfway between two levels
@@ -178,7 +178,7 @@ class QuantizedUnit:
         return np.rint(reals.astype(np.float64) / self.scale).astype(np.int64) + self.zero_point
 
     def reals(self, levels: UnitValues) -> UnitValues:
-        """What ``levels`` stand for: float32."""
+        """The real values of ``levels``: float32."""
         return (levels.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
 
     def rounded(self, steps: UnitValues) -> UnitValues:

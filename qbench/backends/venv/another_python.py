@@ -66,7 +66,7 @@ class Limits:
 
     @classmethod
     def told_by(cls, message: str) -> "Limits":
-        """What the refusal ``message`` of an engine says."""
+        """The limits that the refusal ``message`` of an engine names."""
         ir_limit, opset = _IR_LIMIT.search(message), _OPSET_LIMIT.search(message)
         return cls(int(ir_limit[1]) if ir_limit else None, int(opset[1]) if opset else None)
 
@@ -315,7 +315,7 @@ class _FarExecutor(Closing):
         return results
 
     def executed(self) -> Mapping[str, Executed]:
-        """Nothing: what the engine over there makes of a graph is not asked for."""
+        """Nothing: the engine over there does not report it."""
         return {}
 
     def close(self) -> None:

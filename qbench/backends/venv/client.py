@@ -178,7 +178,7 @@ def own_environment(paths: Sequence[str] | None = None) -> dict[str, str]:
 
 
 class Worker(Closing):
-    """A running worker with one ONNX Runtime session; ``versions`` says what counts there.
+    """A running worker with one ONNX Runtime session; ``versions`` are those of its packages.
 
     Args:
         python: a Python with numpy and onnxruntime; None: this one.

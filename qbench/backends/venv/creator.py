@@ -31,7 +31,7 @@ class EnvironmentMaker:
 
         Raises:
             NotFetchedError: pip cannot get one of them for this Python; its last error is quoted.
-            UnavailableError: onnxruntime is among them and cannot be imported, nor beside an older numpy.
+            UnavailableError: onnxruntime is among them and cannot be imported, nor with an older numpy.
             InputError: ``base`` is not a Python, or a requirement is more than a name with versions.
             StoreError: the cache cannot be written.
         """
@@ -83,7 +83,7 @@ def plain_requirement(text: str, doing: str) -> str:
         found = Requirement(text)
     except InvalidRequirement:
         found = None
-    # pip takes a text that ends like an archive for a file of the working folder, whatever stands before the end
+    # pip takes a text that ends like an archive for a file of the working folder, whatever comes before the end
     if found is None or found.url or found.marker or str(found).lower().endswith(_ARCHIVES):
         raise InputError(
             doing,

@@ -44,7 +44,7 @@ class SideRun:
     """One side, prepared; ``values`` are what can be compared of it, in the order of its graph.
 
     Args:
-        how: in a sentence, where values come from. apart: the outputs of what is watched beside the untouched ones.
+        how: in a sentence, where values come from. apart: watched outputs compared with the untouched ones.
     """
 
     side: Side
@@ -167,7 +167,7 @@ class NodeDifference:
         elements: compared. differing: levels that are not equal; on two grids reals further apart than a step of the
             coarser one; of two real values those apart by more than what the order of float32 sums moves.
         largest: difference in steps of the coarser grid; None: neither has one.
-        sqnr_db, relative: of the right side beside the left one, in reals.
+        sqnr_db, relative: of the right side against the left one, in reals.
     """
 
     node: str
@@ -213,7 +213,7 @@ class SideDifferences:
 
 # Two sides fed alike: their untouched outputs, and every value that both have, as sums over small batches.
 #
-# Values are aligned by the fp32 value that they stand for, across fusions and lowerings. Levels of one grid are
+# Values are aligned by the fp32 value that they represent, across fusions and lowerings. Levels of one grid are
 # compared as levels; levels of two grids in reals, in steps of the coarser one. What has no partner is listed with the
 # reason.
 
@@ -433,11 +433,12 @@ def _require_same_outputs(left: Side, right: Side) -> None:
 def first_failing_case(left: Side, right: Side, batches: Iterable[Feeds]) -> FailingCase | None:
     """The smallest input on which the first unit of an engine is not its arithmetic; None: none was seen.
 
-    The engine is the side that is no machine of ours, and the right one where both or neither are; its arithmetic is
-    the other side's machine, or without one what it claims to be. The units are those of the engine's own graph.
+    The engine is the side that is not an integer interpreter, and the right one where both or neither are. Its
+    arithmetic is that of the other side, or without one the arithmetic that it declares. The units are those of the
+    engine's own graph.
 
     Raises:
-        InputError: nobody has written down how the engine counts.
+        InputError: the engine declares no arithmetic.
     """
     left_counts, right_counts = watches_itself(left.backend), watches_itself(right.backend)
     engine, other = (left, right) if right_counts and not left_counts else (right, left)

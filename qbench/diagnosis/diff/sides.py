@@ -31,7 +31,7 @@ class Side:
 
     @property
     def target(self) -> Target:
-        """The side as what is examined, by an executor that may be tapped."""
+        """The side as a target, watched on the backend that may be tapped."""
         return Target(
             model=self.name,
             original=self.original,
@@ -43,7 +43,7 @@ class Side:
 
     @property
     def tapped(self) -> Backend | None:
-        """Who runs the graph with taps that change nothing, or next to nothing; None: nobody does.
+        """The backend on which taps change nothing, or next to nothing; None: there is no such backend.
 
         Float graphs are tapped without optimizations: what those change there is the order of float32 sums.
         """

@@ -1,1 +1,1 @@
-"""An engine beside the arithmetic that it claims: whole outputs, units alone, the smallest input that parts them."""
+"""An engine compared with the arithmetic that it declares: outputs, units alone, the smallest input that differs."""

@@ -45,8 +45,8 @@ from qbench.storage import current_factor
 #     question → worker → answer        worker dead, or silent for longer than it may take → EngineCrashError, a new
 # life
 #
-# All that is run alone goes there, for every caller: sessions of several engines live side by side. After a death a new
-# worker is started by the next question, and the caller has its session prepared anew (``life`` tells). A worker
+# Every unit that runs alone runs there: sessions of several engines are in one process. After a crash the next
+# question starts a new worker, and each session is prepared again (``life`` counts the crashes). A worker
 # costs a second of imports, so it is kept for the next one who asks, for as long as modules are found in the same
 # places.
 
@@ -187,7 +187,7 @@ def endless() -> float:
 
 
 def contained(backend: Backend, patience: Patience = endless) -> Backend:
-    """``backend`` with its sessions in the engine worker; itself where it is a machine of ours, or cannot be sent.
+    """``backend`` with its sessions in the engine worker; itself where it is an integer interpreter, or cannot be sent.
 
     Args:
         backend: to be contained. patience: how long an answer is waited for.
@@ -321,7 +321,7 @@ __all__ = ["ContainedBackend", "Patience", "contained", "endless"]
 # A unit alone in an engine, in a process that may die at it: until the engine fails, and then why it did.
 #
 # Every run of a unit by itself in an engine goes this way: those of localisation, of the sides of a difference, and of
-# an engine beside the arithmetic that it claims.
+# an engine compared with the arithmetic that it claims.
 
 
 class Alone(Closing):
@@ -331,7 +331,7 @@ class Alone(Closing):
         unit: to be run. backend: the engine. threads: of it.
         patience: how long an answer is waited for.
 
-    ``crash`` says in a sentence how the engine failed; empty: it did not.
+    ``crash`` is a sentence about how the engine failed; empty: it did not.
     """
 
     def __init__(
@@ -368,7 +368,7 @@ class Alone(Closing):
 
 # Batches of the size that a graph of a fixed one takes, since its pieces take no other.
 #
-# A batch that is too short is filled up with its last sample, which then counts as often as it stands there.
+# A batch that is too short is filled up with its last sample, which then counts as often as it is repeated.
 
 
 def filled_up(model: ir.Model, feeds: Feeds) -> dict[str, Array]:

@@ -71,7 +71,7 @@ def engine_partings(
     Args:
         target: its ``backend`` replays the units.
         feeds: one batch, or several: they are used one by one.
-        machine: what it claims to be; None: what the target says, or what is known of its backend.
+        machine: what it claims to be; None: what the target names, or what its backend declares.
 
     Raises:
         InputError: nothing is known of it, and no machine is named.
@@ -95,7 +95,7 @@ def claimed_machine(backend: Backend) -> Backend:
     """The machine that ``backend`` claims to be here, with nothing around its kernels.
 
     Raises:
-        InputError: nobody has written down how it counts.
+        InputError: it declares no arithmetic.
     """
     arithmetic = arithmetic_of(backend)
     if arithmetic is None:
@@ -147,7 +147,7 @@ class _Replay:
     def _keep(
         self, values: Mapping[str, Array], apart: npt.NDArray[np.bool_] | None, samples: int, *, anew: bool = False
     ) -> None:
-        """Keep the first sample that differs, or the whole batch where its sample cannot be told."""
+        """Keep the first sample that differs, or the whole batch where its sample is not known."""
         feeds = {name: values[name] for name in self.parting.unit.feeds}
         if self.parting.feeds and not anew:
             return

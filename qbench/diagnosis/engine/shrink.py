@@ -235,7 +235,7 @@ class FailingCase:
     Args:
         node: the operator by its name in fp32. operators: of the piece. cause: what kind of fault it is.
         model: the piece, cut. feeds: its input.
-        expected: by the arithmetic. found: the engine's answer; None: it gives none, ``crash`` says why.
+        expected: by the arithmetic. found: the engine's answer; None: it gives none, ``crash`` is the reason.
         engine, machine: names of both. trials: how many inputs were tried. changed: levels that are no zero point.
         is_smallest: whether the search came to its end.
     """
@@ -383,7 +383,7 @@ class _Shrinking:
         self._feeds = only(kept)
 
     def _rests(self) -> Iterator[tuple[Array, Array]]:
-        """Each feed with the level that stands for 0 there."""
+        """Each feed with the quantized value of 0 there."""
         for name, array in self._feeds.items():
             yield array, np.asarray(_zero_level(self._model, name, array))
 

@@ -52,7 +52,7 @@ class OwnPairs:
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of the error beside fp32, what is gone when products are summed one by one."""
+        """The share of the error against fp32 that is gone when products are summed one by one."""
         captured, own = facts.captured, facts.machine.accumulator
         cost = Cost.of(facts) if own.pair_bits and facts.claimed and facts.is_product else None
         if cost is None or not cost.is_high:
@@ -109,7 +109,7 @@ class Rules:
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only where the backend says by which arithmetic it counts: ties are nobody's fault otherwise."""
+        """Only where the backend declares the arithmetic by which it computes: otherwise a tie is not a mistake."""
         if not facts.claimed or facts.interior is None:
             return None
         if facts.found.size > 2 * MOST and 2 * facts.hard_count > facts.count:
@@ -186,7 +186,7 @@ class Tables:
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """What was found as a table over the levels in front, beside the right one."""
+        """What was found as a table over the quantized values in front, compared with the right table."""
         return heaviest(self._tried(facts))
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:

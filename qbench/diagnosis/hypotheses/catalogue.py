@@ -80,7 +80,7 @@ def name_cause(
         facts, notes = evidence_of(captured, healthy, original)
         with nullcontext() if facts.interior is None else closing(facts.interior):
             return _named(facts, list(notes))
-    except Exception as error:  # a piece that nobody foresaw must not take the finding with it
+    except Exception as error:  # a piece of an unforeseen form must not end the whole finding
         return NamedCause(
             cause=None,
             evidence="its cause could not be looked for",

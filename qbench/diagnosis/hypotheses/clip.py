@@ -77,7 +77,7 @@ def _levels(facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Caus
 
 # A chain of grids that became one: levels in between that are not rounded any more, or not limited either.
 #
-# Only a graph before a pass has levels inside: every other piece is cut where levels stand.
+# Only a graph before a pass has levels inside: every other piece is cut where quantized values are.
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def _constant(graph: ir.Graph, name: str, number: float) -> ir.Value:
     return value
 
 
-# The limits that the quantized graph holds a value to, beside those of the float graph it was written from.
+# The limits that the quantized graph holds a value to, compared with those of the float graph it was written from.
 #
 # low, high of the Relu or Clip in steps, within the ends of the grid        a step apart they are the same
 

@@ -15,7 +15,7 @@ from qbench.graph import constant_value, node_key
 from qbench.judging import Cause
 from qbench.numerics import quantize
 
-# A quantized graph that says something else than the float graph it was written from: weights, bias, windows, limits.
+# A quantized graph that differs from the float graph it was written from: weights, bias, windows, limits.
 #
 # Weights are as they should be within one step of their grid, a bias within one step of the result.
 
@@ -40,7 +40,7 @@ _DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The piece beside the float node of its name."""
+    """The piece compared with the float node of its name."""
 
     name: str = "the graph that was written"
     by_element: bool = False
@@ -136,7 +136,7 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
 
 
 def _order(written: Floats, weight: Floats, step: Floats, what: str = "the weights") -> str | None:
-    """In which order ``weight`` stands in the graph, in words; None: in none that is known."""
+    """In which order ``weight`` is in the graph, in words; None: in none that is known."""
     for words, other in orders(weight, weights=True):
         if other.shape == weight.shape and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG:
             return f"{what} are written {words}"
@@ -206,7 +206,7 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
     return Explanation(cause=Cause.WRONG_BIAS, evidence=said, weight=0.9)
 
 
-# What a quantized graph does to a value as a whole, beside fp32: limits that are gone, channels exchanged, a line.
+# What a quantized graph does to a value as a whole, compared with fp32: lost limits, exchanged channels, a line.
 #
 # Used where the engine counts as it should, so that what is wrong was written into the graph.
 
@@ -217,7 +217,7 @@ _BETTER = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """The result on rounded fp32 inputs beside the fp32 result."""
+    """The result on rounded fp32 inputs compared with the fp32 result."""
 
     name: str = "the result beside fp32"
     by_element: bool = False

@@ -1,4 +1,4 @@
-"""What every family of mistakes is asked: evidence about one unit, and explanations."""
+"""The protocol of every family of mistakes: evidence about one unit in, explanations out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -55,7 +55,7 @@ class NamedCause:
 
     @property
     def is_mistake(self) -> bool:
-        """Whether it says what is wrong: something is, by a rule that is known, and it is not what a grid costs."""
+        """Whether it names a mistake by a rule that is known, and not merely what the qparams cost."""
         return self.cause is not None and self.cause is not Cause.WRONG_KERNEL and self.cause not in OF_GRIDS
 
 
@@ -117,7 +117,7 @@ class Interior:
 
     @classmethod
     def of(cls, unit: QuantizedUnit) -> "Interior | None":
-        """None where no float operator stands between the pairs."""
+        """None where no float operator is between the pairs."""
         graph = unit.graph.graph
         pairs = [node for node in graph if _begins(node)]
         real = next((v for node in graph for v in node.outputs if v.name == unit.real), None)
@@ -157,7 +157,7 @@ class Interior:
         )
 
     def constant(self, place: int) -> npt.NDArray[Any] | None:
-        """The constant that the main node reads at ``place``, dequantized or as it stands; None: there is none."""
+        """The constant that the main node reads at ``place``, dequantized or as it is; None: there is none."""
         name = self.main[place] if place < len(self.main) else ""
         if not name:
             return None
@@ -207,7 +207,8 @@ def _operand(pair: ir.Node) -> Operand:
     return Operand(str(pair.outputs[0].name), grid_of(pair), feed, levels)
 
 
-# The levels of one unit beside those that it should have, and how much of the difference a mistake would explain.
+# The quantized values of one unit compared with those that it should have, and how much of the difference a mistake
+# would explain.
 #
 # Everything is in steps above the zero point. An element differs where the target has another level than the
 # arithmetic that the backend claims; where it claims none, another one than any rounding of real arithmetic, ties of
@@ -226,7 +227,7 @@ class UnitEvidence:
 
     Args:
         captured: where they come from.
-        machine: how the backend counts. claimed: whether it says so; else this is the yardstick, ``ideal``.
+        machine: how the backend counts. claimed: whether it declares it; else this is the standard, ``ideal``.
         feeds: levels in front.
         found: the target's. again: by the piece alone, None: it fails. healthy: what the machine makes of ``feeds``.
         real: the number in front of rounding.
@@ -382,7 +383,7 @@ def _spread(places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     return places[np.linspace(0, len(places) - 1, max(count, 1)).astype(np.int64)]
 
 
-# What every family of mistakes can be asked: how well it explains a facts.
+# What every family of mistakes can answer: how well it explains the facts of a unit.
 
 
 class Hypothesis(Protocol):
@@ -634,7 +635,7 @@ def _cropped(captured: Captured) -> Captured:
     several = max(1, MOST * count // found.size)
     kept = np.sort(worst[:several])
     if several > 1 and 0 not in kept:
-        kept[0] = 0  # what belongs to the first sample may stand in all others
+        kept[0] = 0  # what belongs to the first sample may be in all others
     again = captured.again
     return replace(
         captured,

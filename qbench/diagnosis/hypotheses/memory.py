@@ -19,7 +19,7 @@ _LONG = 8
 
 @dataclass(frozen=True, slots=True)
 class Repeating:
-    """The target's own run beside the piece alone."""
+    """The target's own run compared with the piece alone."""
 
     name: str = "another answer to the same levels"
     by_element: bool = False
@@ -51,7 +51,7 @@ class Repeating:
 
 
 def _older(facts: UnitEvidence, moved: Mask) -> str:
-    """Where what moved stands as a block, or is what belongs elsewhere, in words."""
+    """Where what moved is a block, or is what belongs elsewhere, in words."""
     for sample in range(facts.found.shape[0] if facts.found.ndim > 1 else 0):
         here = moved & (facts.found == facts.healthy[sample])
         here[sample] = False
@@ -77,7 +77,7 @@ def _older(facts: UnitEvidence, moved: Mask) -> str:
 _FEW = 0.34
 """Of an axis: what more slices than this have in common is no skipped border."""
 _UNKNOWN = 0.7
-"""Of the weight, where what stands there is neither one value nor found elsewhere."""
+"""Of the weight, where what is there is neither one value nor found elsewhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +167,7 @@ def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Expl
 
 
 def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
-    """What stands in ``region``: one value, what belongs to a neighbour, or something unknown."""
+    """What is in ``region``: one value, what belongs to a neighbour, or something unknown."""
     inside = facts.found[region]
     value = float(np.median(inside))
     constant = np.where(region, value, facts.healthy)

@@ -139,7 +139,7 @@ class StoredScales:
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of a product, where the backend says by which arithmetic it counts."""
+        """Of a product, where the backend declares the arithmetic by which it computes."""
         product = Product.of(facts) if facts.claimed else None
         return None if product is None else heaviest(self._tried(facts, product))
 

@@ -1,1 +1,1 @@
-"""One operator on trial: its levels beside those of an arithmetic, element for element, and what a mistake would be."""
+"""One operator under test: its quantized values compared with those of an arithmetic, element by element."""

@@ -36,7 +36,7 @@ Levels = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorParameters:
-    """All that a kernel is told beside its levels.
+    """All that a kernel gets besides its quantized values.
 
     Args:
         operator: as ONNX calls it; ``Requantize``: no operator, from grid to grid.

@@ -129,7 +129,7 @@ class RepeatableCell:
 
 
 def is_restored(verdict: Verdict) -> bool:
-    """Whether ``verdict`` fails no more; what it was accepted as is not asked."""
+    """Whether ``verdict`` fails no more; what it was accepted as does not matter."""
     return not any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates)
 
 
@@ -245,7 +245,7 @@ def _comment(cell: RepeatableCell, found: RepairSet, tried: Probed, verdict: str
 
 
 def _whole(headline: str) -> str:
-    """What a headline says of numbers, up to the last part that is whole where its end was cut off."""
+    """What a headline reports of numbers, up to the last part that is whole where its end was cut off."""
     text = headline.removeprefix(NEVER_ACCEPTED)
     if not text.endswith(_CUT):
         return text

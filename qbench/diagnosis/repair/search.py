@@ -115,7 +115,7 @@ def _restoring_prefix(ranked: tuple[str, ...], asked: _Asked) -> tuple[int, int]
 
 
 def _needed(ranked: tuple[str, ...], fails: int, restores: int, asked: _Asked) -> tuple[str, ...]:
-    """Nodes of ``ranked[:restores]`` that restore together; each was needed beside all that stood before it."""
+    """Nodes of ``ranked[:restores]`` that restore together; each was needed together with all before it."""
     needed: tuple[str, ...] = ()
     while True:
         while restores - fails > 1:
@@ -147,7 +147,7 @@ def _without_any(nodes: tuple[str, ...], asked: _Asked) -> tuple[str, ...]:
 # those who read it.
 
 SUSPECTS_FIRST = 4
-"""Suspects whose readers stand right behind them."""
+"""Suspects whose readers follow right behind them."""
 
 
 def repair_candidates(
