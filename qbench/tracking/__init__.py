@@ -5,14 +5,22 @@ from qbench.tracking.acceptance import (
     Accepting,
     Refusal,
     accept_measurements,
+    accept_reference,
     demand_whole,
     is_taken,
 )
-from qbench.tracking.accepted_row import AcceptedRow
-from qbench.tracking.accepted_table import accepted_lines, parts_text
-from qbench.tracking.accepted_values import AcceptedLevel, AcceptedLevels, accepted_levels, accepted_value
-from qbench.tracking.alerts import Alert, Kind, State, find_alerts
-from qbench.tracking.annotations import ANNOTATIONS_FILE, Annotation, Ruling, load_annotations
+from qbench.tracking.alerts import (
+    ANNOTATIONS_FILE,
+    Alert,
+    Annotation,
+    Kind,
+    Regression,
+    Ruling,
+    State,
+    find_alerts,
+    group_alerts,
+    load_annotations,
+)
 from qbench.tracking.baseline import AcceptedCell, Baseline, StoredData
 from qbench.tracking.baseline_file import (
     BaselineChange,
@@ -22,26 +30,57 @@ from qbench.tracking.baseline_file import (
     load_baseline,
     save_baseline,
 )
+from qbench.tracking.calibrations import AcceptedRow, Scope, accepted_lines, parts_text
 from qbench.tracking.change_points import Level, find_change_points, find_levels
 from qbench.tracking.comparison import COMPARED_KEYS, CellChange, MetricChange, Relation, compare_runs
-from qbench.tracking.findings import finding_line, finding_of_line
-from qbench.tracking.frame import MetricRow, cell_frame, metric_rows
-from qbench.tracking.garbage import without_collector
-from qbench.tracking.history import History, kept_keys, read_run, shown_path
-from qbench.tracking.index import HistoryIndex
-from qbench.tracking.index_file import INDEX_FILE
-from qbench.tracking.leftovers import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
-from qbench.tracking.merging import Merge, merge_run_files
-from qbench.tracking.new_reference import accept_reference
-from qbench.tracking.ordering import in_commit_order, main_line, measured_commit
-from qbench.tracking.record import CellRecord, GateRecord, MetricRecord, cell_of_line, record_of_line
-from qbench.tracking.regressions import Regression, group_alerts
-from qbench.tracking.runs import FORMAT, Run
-from qbench.tracking.scope import Scope
-from qbench.tracking.shards import joined_shards, lacking_shares, shard_groups
-from qbench.tracking.trend import TREND_KEYS, Point, Series, cut_levels, ordered_trends, steps_between, trend_series
-from qbench.tracking.wanted import Wanted
-from qbench.tracking.writing import RunWriter
+from qbench.tracking.history import (
+    History,
+    Merge,
+    MetricRow,
+    Wanted,
+    cell_frame,
+    kept_keys,
+    merge_run_files,
+    metric_rows,
+    read_run,
+    shown_path,
+    without_collector,
+)
+from qbench.tracking.index import INDEX_FILE, HistoryIndex
+from qbench.tracking.record import (
+    FORMAT,
+    CellRecord,
+    GateRecord,
+    MetricRecord,
+    Run,
+    cell_of_line,
+    finding_line,
+    finding_of_line,
+    record_of_line,
+)
+from qbench.tracking.run_file import RunWriter
+from qbench.tracking.shards import (
+    in_commit_order,
+    joined_shards,
+    lacking_shares,
+    main_line,
+    measured_commit,
+    shard_groups,
+)
+from qbench.tracking.stale import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
+from qbench.tracking.trend import (
+    TREND_KEYS,
+    AcceptedLevel,
+    AcceptedLevels,
+    Point,
+    Series,
+    accepted_levels,
+    accepted_value,
+    cut_levels,
+    ordered_trends,
+    steps_between,
+    trend_series,
+)
 
 __all__ = [
     "ANNOTATIONS_FILE",

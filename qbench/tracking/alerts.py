@@ -1,21 +1,101 @@
-"""Series → alerts: what got worse, since which commit, and what people said of it.
-
-A *step* is a confirmed new level that is worse than the one before. A *slide* is a loss against the accepted result
-that no step explains: each of its stairs may be too small to be seen, their sum is not. Other samples, another class or
-another version of an engine raise neither.
-"""
+"""What got worse, since which commit, and what people ruled."""
 
 import enum
+import fnmatch
 import itertools
+import re
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
+from qbench.errors import InputError
 from qbench.judging import Cell
-from qbench.tracking.accepted_values import AcceptedLevels, accepted_value
-from qbench.tracking.annotations import Annotation, Ruling
+from qbench.storage import read_toml, value_from_table
 from qbench.tracking.change_points import Level
-from qbench.tracking.trend import CONFIRM, Series, least_step, steps_between
+from qbench.tracking.trend import CONFIRM, AcceptedLevels, Series, accepted_value, least_step, steps_between
+
+# What people said of alerts, in a committed file: the one thing that quietens them, and it is reviewed by diff.
+#
+# [[annotation]]
+# commit = "3f2a91c"              # the commit an alert is about, its first seven digits at least
+# cell = "mobilenet_v2::ort-*"    # which cells, with * and ?; left out: all
+# metric = "top1"                 # left out: all
+# suite = "nightly"               # left out: all
+# state = "expected"              # acknowledged, expected, invalid or fixed
+# author = "ann"
+# reason = "rounds half away from zero since the new kernel"
+
+ANNOTATIONS_FILE = "annotations.toml"
+_COMMIT = re.compile(r"[0-9a-f]{7,64}")
+
+
+class Ruling(enum.Enum):
+    """What a person says of an alert."""
+
+    ACKNOWLEDGED = "acknowledged"  # known, being worked on
+    EXPECTED = "expected"  # meant so: the new level is right
+    INVALID = "invalid"  # not of the code: a broken disk, a wrong file
+    FIXED = "fixed"  # mended since; an alarm again while the level does not return
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Annotation:
+    """One ruling on the alerts of ``commit`` in the cells that the globs name.
+
+    Raises:
+        ValueError: no commit, author or reason.
+    """
+
+    commit: str
+    state: Ruling
+    author: str
+    reason: str
+    cell: str = "*"
+    metric: str = "*"
+    suite: str = "*"
+
+    def __post_init__(self) -> None:
+        if not _COMMIT.fullmatch(self.commit):
+            raise ValueError(f"the commit '{self.commit}' is not written in 7 to 64 hexadecimal digits")
+        for name in ("author", "reason"):
+            if not getattr(self, name).strip():
+                raise ValueError(f"the {name} is empty")
+
+    def covers(self, cell: Cell, metric: str) -> bool:
+        """Whether its globs name this metric of this cell; a metric's data set need not be given."""
+        named = fnmatch.fnmatchcase(metric, self.metric) or fnmatch.fnmatchcase(metric.partition("@")[0], self.metric)
+        return named and fnmatch.fnmatchcase(str(cell), self.cell) and fnmatch.fnmatchcase(cell.suite, self.suite)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    annotation: tuple[Annotation, ...] = ()
+
+
+def load_annotations(path: Path) -> tuple[Annotation, ...]:
+    """The annotations in the file at ``path``; none where there is no such file.
+
+    Raises:
+        InputError: it is not a plain file or not TOML, or holds an unknown key, a missing one or a value without sense.
+    """
+    if not path.exists():
+        return ()
+    if not path.is_file():  # a pipe would be waited for
+        raise InputError(
+            f"Reading the annotations in '{path}'",
+            found="not a plain file",
+            expected="a TOML file",
+            remedy="Remove it, or name another file with --annotations.",
+        )
+    return value_from_table(_File, read_toml(path), f"'{path}'").annotation
+
+
+# Series → alerts: what got worse, since which commit, and what people said of it.
+#
+# A *step* is a confirmed new level that is worse than the one before. A *slide* is a loss against the accepted result
+# that no step explains: each of its stairs may be too small to be seen, their sum is not. Other samples, another class
+# or another version of an engine raise neither.
 
 _STAIR = 1 / 3
 """A step that makes less than this share of a loss against the accepted result is a stair of a slide."""
@@ -293,3 +373,72 @@ def _said(alert: Alert, note: Annotation) -> Alert:
         return replace(alert, why=why, annotation=note.commit)
     why = f"{note.reason} ({note.author})"
     return replace(alert, state=State(note.state.value), why=why, annotation=note.commit)
+
+
+# Alerts → regressions: what one commit did to many cells is one thing to look at.
+#
+# An alert knows a stretch of commits, from the last good measurement to the first bad one. Machines that take turns see
+# other stretches of the same change; what all of them contain is where it happened. Steps are put together greedily by
+# the end of their stretch, which gives the fewest groups that each share a commit.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Regression:
+    """Alerts with one cause.
+
+    Args:
+        suspects: the commits that all of ``alerts`` suspect, the earliest first; one: it is named. Empty where no
+            commit is known, and of slides.
+        alerts: largest loss first.
+    """
+
+    kind: Kind
+    suspects: tuple[str, ...]
+    alerts: tuple[Alert, ...]
+
+    @property
+    def is_new(self) -> bool:
+        """Whether one of its alerts is confirmed and nobody has said anything of it."""
+        return any(alert.is_new for alert in self.alerts)
+
+
+def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regression, ...]:
+    """One regression for each commit and state, in the order of ``commits``; then slides, which are of one cell each.
+
+    What people have ruled on is never put beside what nobody has seen. All of one regression share a commit of their
+    stretches, so that a ruling on the commit of any of them is about all.
+
+    Args:
+        commits: the main line that the suspects were named from, the earliest first.
+    """
+    places = {commit: place for place, commit in enumerate(commits)}
+    groups: list[tuple[tuple[str, ...], list[Alert]]] = []
+    apart: dict[tuple[State, object], list[Alert]] = {}  # without a commit to share: slides, and runs outside git
+    everything = list(alerts)
+    for alert in sorted(everything, key=lambda a: max((places.get(c, -1) for c in a.stretch), default=-1)):
+        if not alert.stretch:
+            key = (alert.state, alert.cell if alert.kind is Kind.SLIDE else alert.run)
+            apart.setdefault(key, []).append(alert)
+            continue
+        for place, (shared, members) in enumerate(groups):
+            both = tuple(commit for commit in shared if commit in alert.stretch)
+            if both and _alike(members[0], alert):
+                groups[place] = both, [*members, alert]
+                break
+        else:
+            groups.append((alert.stretch, [alert]))
+    found = [_regression((), members) for members in apart.values()]
+    found += [_regression(shared, members) for shared, members in groups]
+    return tuple(sorted(found, key=lambda one: one.kind is Kind.SLIDE))
+
+
+def _regression(suspects: tuple[str, ...], alerts: list[Alert]) -> Regression:
+    ordered = sorted(alerts, key=lambda a: (-a.loss, str(a.cell), a.metric, a.environment_class))
+    kind = alerts[0].kind
+    return Regression(kind=kind, suspects=suspects if kind is Kind.STEP else (), alerts=tuple(ordered))
+
+
+def _alike(one: Alert, other: Alert) -> bool:
+    """Whether both are of one kind and state; slides of one cell, too."""
+    same = one.state is other.state and one.kind is other.kind
+    return same and (one.kind is Kind.STEP or one.cell == other.cell)

@@ -1,8 +1,4 @@
-"""A model's baseline: the stored fp32 answers its cells are judged against, and what people accepted for each cell.
-
-Integers and digests only. Accepted results are kept by environment class, because int8 results legitimately differ
-between processors; the reference is one for all.
-"""
+"""A model's baseline: stored fp32 answers and accepted results."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace

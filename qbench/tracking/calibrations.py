@@ -1,24 +1,127 @@
-"""Accepting calibrations: what a baseline holds of them, and what a run's cells were calibrated by instead.
-
-A calibration is one for all cells that are quantized by it, and for all machines. ``new`` and ``all`` take one that the
-baseline has not; ``changed`` and ``all`` one that moved, and so does any scope that takes the changed result of a cell
-which was calibrated by it.
-
-In a baseline a range is a word, ``-1.25 6``; in a record all of them are one, base64 of the compressed JSON.
-"""
+"""What an accepting run takes over, the rows that it replaces, and calibrated ranges."""
 
 import base64
 import binascii
+import enum
 import json
 import math
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from qbench.errors import InputError
-from qbench.judging import ANY, Calibrated, moved_ranges
+from qbench.judging import ANY, Accepted, Calibrated, Measurement, moved_ranges
+from qbench.metrics import Against, Direction, kept_digest, unpacked_answers
+from qbench.number_text import value_text
 from qbench.storage import ArchiveError, current_limits, inflate
-from qbench.tracking.accepted_row import AcceptedRow, demand_reason
-from qbench.tracking.scope import Scope
+
+# What an accepting run takes over of what was measured, and the accepted result that it makes of it.
+#
+# Scopes, for each cell and environment class: ``new`` takes what has nothing accepted; ``improved`` takes a change in
+# which no metric against labels got worse and one got better; ``changed`` takes any change of what was accepted;
+# ``all`` takes new and changed.
+
+
+class Scope(enum.Enum):
+    """What an accepting run takes over."""
+
+    NEW = "new"
+    IMPROVED = "improved"
+    CHANGED = "changed"
+    ALL = "all"
+
+
+def is_in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | None) -> bool:
+    """Whether ``scope`` (None: nothing) takes ``measurement`` in the place of ``old`` (None: of nothing)."""
+    if scope is None:
+        return False
+    if old is None:
+        return scope in (Scope.NEW, Scope.ALL)
+    if not is_change(measurement, old):
+        more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite asks for one more metric
+        more = more or any(data not in old.kept for data in measurement.kept)  # or for the answers themselves
+        return more or _arithmetic(measurement) not in ("", old.arithmetic)  # another one with the same answers
+    return scope in (Scope.CHANGED, Scope.ALL) or (scope is Scope.IMPROVED and _improves(measurement, old))
+
+
+def is_change(measurement: Measurement, old: Accepted | None) -> bool:
+    """Whether something that was accepted would be replaced by something else."""
+    if old is None:
+        return False
+    new = accepted_of(measurement, "")
+    pairs = ((new.metrics, old.metrics), (new.kept, old.kept))
+    changed = any(before.get(name, value) != value for now, before in pairs for name, value in now.items())
+    return changed or any(old.predictions.get(data) != digest for data, digest in new.predictions.items())
+
+
+def accepted_of(measurement: Measurement, reason: str) -> Accepted:
+    """``measurement`` as an accepted result."""
+    prefix = "predictions:"
+    return Accepted(
+        metrics={score.metric: score.hits for score in measurement.scores},
+        predictions={k.removeprefix(prefix): v for k, v in measurement.digests.items() if k.startswith(prefix)},
+        reason=reason,
+        arithmetic=_arithmetic(measurement),
+        kept={data: kept_digest(unpacked_answers(word)) for data, word in measurement.kept.items()},
+    )
+
+
+def _improves(measurement: Measurement, old: Accepted) -> bool:
+    better = []
+    for score in measurement.scores:
+        if score.against is Against.LABELS and score.metric in old.metrics:
+            sign = 1 if score.direction is Direction.HIGHER else -1
+            better.append(sign * (score.hits - old.metrics[score.metric]))
+    return bool(better) and min(better) >= 0 and max(better) > 0
+
+
+def _arithmetic(measurement: Measurement) -> str:
+    return measurement.digests.get("arithmetic", "")
+
+
+# What accepting replaces, one row a number, and the word about why that it asks for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedRow:
+    """One line of the table old → new; ``old`` is None for what was not there.
+
+    ``cell`` is a slug, ``fp32``, or ``calibration:KEY``. ``unit`` is the metric's, in which people read the
+    parts.
+    """
+
+    cell: str
+    environment_class: str
+    metric: str
+    old: int | None
+    new: int
+    out_of: int
+    unit: str = "%"
+
+
+def demand_reason(doing: str, reason: str) -> None:
+    """Refuse to replace anything without a word about why.
+
+    Raises:
+        InputError: the reason has no letter and no digit: it is blank, or the placeholder of a printed command.
+    """
+    if not any(character.isalnum() for character in reason):
+        raise InputError(
+            doing,
+            found="no reason for replacing what was accepted"
+            + (f", only '{reason.strip()}'" if reason.strip() else ""),
+            expected="one in words",
+            remedy='Add --qbench-reason "…" and say in it why the results changed.',
+        )
+
+
+# Accepting calibrations: what a baseline holds of them, and what a run's cells were calibrated by instead.
+#
+# A calibration is one for all cells that are quantized by it, and for all machines. ``new`` and ``all`` take one that
+# the baseline has not; ``changed`` and ``all`` one that moved, and so does any scope that takes the changed result of a
+# cell which was calibrated by it.
+#
+# In a baseline a range is a word, ``-1.25 6``; in a record all of them are one, base64 of the compressed JSON.
 
 Calibrations = Mapping[str, Mapping[str, tuple[float, float]]]
 """Key of a calibration (``Calibrated``) → value → the accepted (low, high)."""
@@ -142,3 +245,44 @@ def unpacked_calibration(table: Mapping[str, str] | None) -> Calibrated | None:
         return Calibrated(key=table["key"], ranges={value: range_of_word(word) for value, word in words.items()})
     except (ArchiveError, binascii.Error, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"calibrated ranges that cannot be read ({type(error).__name__}: {error})") from error
+
+
+# What was accepted, for people: old → new in each metric's own unit.
+#
+# A metric counts in whole parts (a decibel is a thousand of them a sample), which only files are written in.
+
+NOTHING = "—"
+
+
+def parts_text(row: AcceptedRow, parts: int | None) -> str:
+    """``parts`` of what ``row`` counts out of: ``88.25 %``, ``20.368 dB``; a dash for None."""
+    if parts is None:
+        return NOTHING
+    return value_text(parts / row.out_of, row.unit)
+
+
+def accepted_lines(model: str, rows: Iterable[AcceptedRow], *, most: int) -> tuple[str, ...]:
+    """A heading for each environment class and a line for each metric of a cell below it, in columns.
+
+    ``most`` cells of a class are listed, and the others counted: the diff of the baseline shows them all.
+    """
+    classes: dict[str, dict[str, list[AcceptedRow]]] = {}
+    for row in rows:
+        classes.setdefault(row.environment_class, {}).setdefault(row.cell, []).append(row)
+    lines = []
+    for where, cells in classes.items():
+        listed = list(cells) if len(cells) <= most else list(cells)[: most - 1]
+        table = [
+            (f"{model}::{slug}" if not index else "", row.metric, parts_text(row, row.old), parts_text(row, row.new))
+            for slug in listed
+            for index, row in enumerate(cells[slug])
+        ]
+        widths = [max(len(line[column]) for line in table) for column in range(3)]
+        lines.append(f"accepted in {where}:")
+        lines += [
+            f"  {cell:<{widths[0]}}  {metric:<{widths[1]}}  {old:>{widths[2]}} → {new}"
+            for cell, metric, old, new in table
+        ]
+        if len(cells) > len(listed):
+            lines.append(f"  and {len(cells) - len(listed)} more cells of {model}")
+    return tuple(lines)

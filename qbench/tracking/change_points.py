@@ -1,11 +1,4 @@
-"""Where a series changes its level: exact optimal partitioning, then only steps that matter and that last.
-
-F(t) = min over s < t of F(s) + C(s, t) + β, with C the squared error around the mean of values s … t−1 divided by σ²
-and β = 4 ln N (Jackson et al., IEEE Signal Process Lett 12:105, 2005). σ is the standard deviation of differences of
-neighbours inside levels over √2, at least their median absolute deviation over 0.6745 √2, and at least an eighth of
-the least step asked for. Where most neighbours are equal the √2 is left out: their rare differences are no noise of
-two sides.
-"""
+"""Where a series changes its level."""
 
 import math
 from collections.abc import Sequence

@@ -1,16 +1,11 @@
-"""Two runs side by side: every cell old → new, and whether its numbers may be compared at all.
-
-Comparable are results of one cell in one environment class on the same samples; between classes int8 results differ
-without anything being wrong.
-"""
+"""Two runs side by side: every cell old → new."""
 
 import enum
 from dataclasses import dataclass
 
 from qbench.errors import IncomparableError
 from qbench.judging import Cell, arithmetic_change
-from qbench.tracking.record import AXES, CellRecord, MetricRecord
-from qbench.tracking.runs import Run
+from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
 
 COMPARED_KEYS = (*AXES, "outcome", "environment_class", "metrics", "digests", "changed_count")
 """What of a ``cell`` line a comparison is made of."""

@@ -1,25 +1,33 @@
-"""Run files read back: what can be read is kept, what cannot is counted and named, nothing is ever rewritten.
+"""Run files read back; what cannot be read is counted and named, nothing is rewritten."""
 
-A history is a folder of run files at any depth; merging two histories is copying files. Two years of nights are a
-gigabyte: the first line of every file gives the order, and runs are read one at a time, when they are needed.
-"""
-
+import contextlib
 import datetime
+import gc
 import io
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import re
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from qbench.errors import StoreError
-from qbench.tracking.ordering import clock_notices, start_order
-from qbench.tracking.record import CellRecord, cell_of_line, known_record, record_of_line
-from qbench.tracking.runs import FORMAT, Run
-from qbench.tracking.shards import joined_run, shard_groups
+from qbench.errors import InputError, StoreError
+from qbench.storage import digest_bytes, work_folder
+from qbench.tracking.record import FORMAT, CellRecord, Run, cell_of_line, known_record, record_of_line
+from qbench.tracking.shards import clock_notices, joined_run, shard_groups, start_order
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+# Run files read back: what can be read is kept, what cannot is counted and named, nothing is ever rewritten.
+#
+# A history is a folder of run files at any depth; merging two histories is copying files. Two years of nights are a
+# gigabyte: the first line of every file gives the order, and runs are read one at a time, when they are needed.
 
 _FAMILY = FORMAT.partition("/")[0] + "/"
 
@@ -409,3 +417,295 @@ def unreadable(path: Path, found: str) -> StoreError:
         expected=f"lines of JSON that begin with a 'run' line ({FORMAT})",
         remedy="Move the file out of the history, or copy it again from where it came.",
     )
+
+
+# Putting histories together: the union of their run files, by the id of each run; no file is ever written over.
+#
+# Copies of a run are the same when their bytes are, and one is an earlier copy of another when it is its beginning: the
+# longest counts. One with torn lines is a copy of another that has all its other lines, each in its place. Two that are
+# none of these are a conflict: one was changed. Then none is taken, whatever the order.
+
+_SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
+
+_DIGITS = 12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Merge:
+    """What a merge did.
+
+    Args:
+        added: run files that were written. same: runs that the target had already, whole.
+        conflicts: a sentence for each id that two files tell of differently; nothing was taken of these.
+        problems: a sentence for each file that is no run file, or not whole (what is whole in it was taken).
+        unreadable: how many files are no run files.
+    """
+
+    added: tuple[Path, ...]
+    same: int
+    conflicts: tuple[str, ...]
+    problems: tuple[str, ...]
+    unreadable: int
+
+
+def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
+    """Put every run of ``sources`` (folders of run files, or run files) into the folder ``target`` that lacks it.
+
+    One merge at a time: another one into ``target`` waits, and then finds what this one added.
+
+    Raises:
+        InputError: a source does not exist.
+        StoreError: the target cannot be written; what was added before is whole and stays.
+    """
+    for source in sources:
+        if not source.exists():
+            raise InputError(
+                f"Merging into '{target}'",
+                found=f"no '{source}'",
+                expected="folders of run files, or run files",
+                remedy="Check the path.",
+            )
+    with contextlib.ExitStack() as stack:
+        work = target
+        with contextlib.suppress(OSError, StoreError):  # no locks there, or not writable: an error when it is written
+            target.mkdir(parents=True, exist_ok=True)
+            work = stack.enter_context(work_folder(target))
+        return _merged(sources, target, work)
+
+
+def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
+    files, others = _files([*sources, target])
+    copies, problems, unread = _read(files)
+    problems = [*others, *problems]
+    added, conflicts, same = [], [], 0
+    for run_id, found in sorted(copies.items()):
+        paths = sorted(found.values(), key=lambda path: path.stat().st_size, reverse=True)
+        fullest = next((path for path in paths if not _odd(path, paths)), paths[0])
+        data, odd = _bytes(fullest), _odd(fullest, paths)
+        if odd:
+            conflicts.append(
+                f"'{shown_path(odd[0])}' and '{shown_path(fullest)}' "
+                f"tell of run '{run_id}' differently: neither was taken; "
+                "a run file is never changed, so find out which one was."
+            )
+        elif fullest.is_relative_to(target):
+            same += 1
+        else:
+            added.append(_put(target, work, run_id, data))
+    return Merge(added=tuple(added), same=same, conflicts=tuple(conflicts), problems=tuple(problems), unreadable=unread)
+
+
+def _odd(fullest: Path, paths: Sequence[Path]) -> list[Path]:
+    """Those of ``paths`` that are no copies of ``fullest``, whole, unfinished or torn."""
+    data = _bytes(fullest)
+    others = [path for path in paths if path != fullest]
+    return [path for path in others if not data.startswith(copy := _bytes(path)) and not _is_torn_copy(copy, data)]
+
+
+def _is_torn_copy(copy: bytes, whole: bytes) -> bool:
+    """Whether every line of ``copy`` that can be read stands at the same place in ``whole``."""
+    lines, known = copy.rstrip(b"\n").split(b"\n"), whole.split(b"\n")
+    same = (line == there or not _can_be_read(line) for line, there in zip(lines, known, strict=False))
+    return len(lines) <= len(known) and all(same)
+
+
+def _can_be_read(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+def _files(places: Iterable[Path]) -> tuple[list[Path], tuple[str, ...]]:
+    """The run files in ``places``, and a sentence for each that is not a plain file."""
+    files: list[Path] = []
+    others: list[str] = []
+    for place in places:
+        if place.is_file():
+            files.append(place)
+        elif place.exists() and not place.is_dir():
+            others.append(not_plain(place))
+        else:
+            found, odd = run_files(place)
+            files += found
+            others += odd
+    return files, tuple(dict.fromkeys(others))
+
+
+def _read(paths: Iterable[Path]) -> tuple[dict[str, dict[str, Path]], list[str], int]:
+    """Id → digests of the contents found under it, each with its (last) path; sentences; unreadable files."""
+    copies: dict[str, dict[str, Path]] = {}
+    problems: dict[str, None] = {}
+    unread = set()
+    for path in paths:
+        try:
+            data = _bytes(path)
+            run = parse_run(data, path)
+        except StoreError as error:
+            problems[str(error)] = None
+            unread.add(path.resolve())
+            continue
+        problems |= dict.fromkeys(run.notices)
+        copies.setdefault(run.id, {})[digest_bytes(data)] = path
+    return copies, list(problems), len(unread)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise unreadable(path, error.strerror or str(error)) from error
+
+
+def _put(target: Path, work: Path, run_id: str, data: bytes) -> Path:
+    """A new file in ``target`` with ``data``, whole or not at all; a name that is taken gets the digest as well.
+
+    ``work``: the folder of the temporary file, on the same disk.
+
+    Raises:
+        StoreError: it cannot be written.
+    """
+    digest = digest_bytes(data)[:_DIGITS]
+    stem = run_id if _SAFE_NAME.fullmatch(run_id) else f"run-{digest}"
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(prefix=".merging-", dir=work)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            os.chmod(temporary, 0o644)
+            for name in (f"{stem}.jsonl", f"{stem}.{digest}.jsonl"):
+                with contextlib.suppress(FileExistsError):
+                    os.link(temporary, target / name)  # fails where a rename would write over
+                    return target / name
+            return target / f"{stem}.{digest}.jsonl"  # another merge was faster with the same content
+        finally:
+            os.unlink(temporary)
+    except OSError as error:
+        raise StoreError(
+            f"Merging run '{run_id}' into '{target}'",
+            found=error.strerror or str(error),
+            expected="a writable folder with free space",
+            remedy="Make room or name another folder, and merge again: what was merged is kept.",
+        ) from error
+
+
+# Runs as rows and as one pandas frame: a row for each metric of each measured cell of each run.
+
+
+class MetricRow(NamedTuple):
+    """One metric of one measured cell of one run.
+
+    ``started`` is a UTC time (ISO 8601), values are fractions, ``data`` names the samples of all metrics of the cell.
+    """
+
+    run: str
+    started: str
+    commit: str
+    complete: bool
+    suite: str
+    model: str
+    backend: str
+    schema: str
+    variant: str
+    environment_class: str
+    outcome: str
+    metric: str
+    hits: int
+    out_of: int
+    value: float
+    reference_hits: int
+    reference_value: float
+    losses: int
+    gains: int
+    n: int
+    integer_macs: float
+    data: str
+
+
+COLUMNS = MetricRow._fields
+
+
+def metric_rows(runs: Iterable[Run]) -> Iterator[MetricRow]:
+    """The rows of ``runs``, in their order and that of their files. A cell that was skipped or broken has none."""
+    for run in runs:
+        started = str(run.header.get("started", ""))
+        for record in run.cells:
+            label = data_label(record.digests_of("data"))
+            for name, metric in record.counted():
+                yield MetricRow(
+                    run.id,
+                    started,
+                    run.commit,
+                    run.complete,
+                    record.suite,
+                    record.model,
+                    record.backend,
+                    record.schema,
+                    record.variant,
+                    record.environment_class,
+                    record.outcome,
+                    name,
+                    metric.hits,
+                    metric.out_of,
+                    metric.value,
+                    metric.reference_hits,
+                    metric.reference_value,
+                    metric.losses,
+                    metric.gains,
+                    metric.n,
+                    record.integer_share,
+                    label,
+                )
+
+
+def data_label(digests: Mapping[str, str]) -> str:
+    """``photos:0f3a…``: the data sets of a cell with the beginnings of their digests."""
+    return "+".join(f"{name}:{digest[:_DIGITS]}" for name, digest in digests.items())
+
+
+def cell_frame(runs: Iterable[Run]) -> "pd.DataFrame":
+    """``metric_rows(runs)`` as a frame: columns ``COLUMNS``; ``started`` is a UTC time, NaT where it is none."""
+    return frame_of_rows(metric_rows(runs))
+
+
+def frame_of_rows(rows: Iterable[tuple[object, ...]]) -> "pd.DataFrame":
+    """A frame of tuples that are laid out as ``MetricRow`` is."""
+    import pandas as pd
+
+    frame = pd.DataFrame(list(rows), columns=list(COLUMNS))
+    frame["started"] = pd.to_datetime(frame["started"], utc=True, format="ISO8601", errors="coerce")
+    return frame
+
+
+# Two years of results are millions of objects and no cycles: looking for these takes up to a third of the time.
+
+
+@contextlib.contextmanager
+def without_collector() -> Iterator[None]:
+    """What is not used any more is freed as ever; only cycles stay until the collector runs again behind this."""
+    was_on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_on:
+            gc.enable()
+
+
+# Which results of a history are asked for.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """Which results: of this suite, model, …; None: of any."""
+
+    suite: str | None = None
+    model: str | None = None
+    backend: str | None = None
+    schema: str | None = None
+    variant: str | None = None
+    metric: str | None = None
+    environment_class: str | None = None

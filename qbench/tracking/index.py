@@ -1,8 +1,4 @@
-"""The index of a history: a database derived from its run files, for queries; SQLite, or PostgreSQL for a team.
-
-The files are the truth. An index can be deleted at any time and is made again from them; one process writes it,
-any number read it meanwhile.
-"""
+"""The index of a history: a database derived from its run files, for queries."""
 
 import contextlib
 import datetime
@@ -15,12 +11,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from qbench.errors import InputError, StoreError, UnavailableError
-from qbench.tracking.frame import MetricRow, frame_of_rows
-from qbench.tracking.garbage import without_collector
-from qbench.tracking.index_file import INDEX_FILE, DamagedIndexError, damaged_index, discard_index, is_damaged
-from qbench.tracking.runs import Run
+from qbench.tracking.history import MetricRow, Wanted, frame_of_rows, without_collector
+from qbench.tracking.record import Run
 from qbench.tracking.trend import Series
-from qbench.tracking.wanted import Wanted
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,6 +21,64 @@ if TYPE_CHECKING:
 
     from qbench.tracking.index_building import IndexUpdate
     from qbench.tracking.index_queries import Heads
+
+
+# The file of an SQLite index that is no database any more: told from other faults, and thrown away.
+#
+# It is derived from the run files, so that nothing is lost with it. Only under the name an index has by itself: a path
+# that a user named, ``--db notes.txt``, may hold something else.
+
+INDEX_FILE = "index.sqlite"
+"""The index of a history folder where nobody names another."""
+
+_CODES = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+
+
+class DamagedIndexError(StoreError):
+    """The file of an SQLite index is no database, or a torn one."""
+
+
+def is_damaged(error: Exception) -> bool:
+    """Whether a database's ``error`` says that its file is none, or torn."""
+    code = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", 0)
+    return code & 0xFF in _CODES  # the lowest byte; above it stands the detail
+
+
+def damaged_index(doing: str, found: str, file: Path) -> DamagedIndexError:
+    """The error of the damaged ``file``, with what repairs it."""
+    again = "'qbench history index --rebuild' makes it anew"
+    other = f"if it is nothing else that you want, delete it and run 'qbench history index --db {file}'"
+    return DamagedIndexError(
+        doing,
+        found=found,
+        expected="an SQLite database",
+        remedy=f"The run files are untouched, and the index is made from them: "
+        f"{again if file.name == INDEX_FILE else other}.",
+    )
+
+
+def discard_index(file: Path) -> None:
+    """Delete the index at ``file`` with what SQLite keeps beside it.
+
+    Raises:
+        StoreError: the folder cannot be written.
+    """
+    try:
+        for suffix in ("", "-wal", "-shm"):
+            file.with_name(file.name + suffix).unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"Deleting the damaged index '{file}'",
+            found=error.strerror or str(error),
+            expected="a folder that can be written",
+            remedy="Delete it yourself, and run 'qbench history index' again.",
+        ) from error
+
+
+# The index of a history: a database derived from its run files, for queries; SQLite, or PostgreSQL for a team.
+#
+# The files are the truth. An index can be deleted at any time and is made again from them; one process writes it,
+# any number read it meanwhile.
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgres": "postgresql+psycopg"}
 
@@ -134,7 +185,7 @@ class HistoryIndex:
         Raises:
             StoreError: there is no index, or it cannot be read.
         """
-        from qbench.tracking.index_trends import wanted_trends
+        from qbench.tracking.index_queries import wanted_trends
 
         with without_collector(), self._reading() as connection:
             return wanted_trends(connection, wanted or Wanted(), commits, self._now)

@@ -1,8 +1,4 @@
-"""Bringing an index up to date with the run files of a folder, in one transaction; the files are only read.
-
-A file whose size and time are those in the index is not opened; one whose digest is the same is not parsed. What
-vanished from the folder vanishes from the index. Readers see the index of before until all is done.
-"""
+"""Bringing an index up to date with the run files of a folder."""
 
 import contextlib
 import itertools
@@ -19,7 +15,7 @@ from qbench.storage import digest_bytes
 from qbench.tracking import index_tables as tables
 from qbench.tracking.history import disagreement, read_run, run_files, shown_path
 from qbench.tracking.index_queries import generation_of, problems_of
-from qbench.tracking.index_rows import Results, Row, run_rows, storable
+from qbench.tracking.index_tables import Results, Row, run_rows, storable
 
 _LOCK = 0x7162656E6368
 """PostgreSQL's lock of the writer: an arbitrary number that no other program takes (the letters of qbench)."""

@@ -1,24 +1,27 @@
-"""What an index is asked: the results that are wanted, as rows or as the runs they came from.
-
-Texts are put in order here and not by the database: PostgreSQL sorts by the language of its server.
-"""
+"""What an index is asked: results as rows, as runs and as trends."""
 
 import datetime
 import functools
+import itertools
 import json
+import operator
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from sqlalchemy import Connection, Row, Select, bindparam, select
 
+from qbench.judging import Cell
 from qbench.tracking import index_tables as tables
-from qbench.tracking.frame import MetricRow, data_label
+from qbench.tracking.history import MetricRow, Wanted, data_label
 from qbench.tracking.index_tables import NATURE
-from qbench.tracking.ordering import start_order
-from qbench.tracking.record import AXES, CellRecord, MetricRecord
-from qbench.tracking.runs import Run
-from qbench.tracking.wanted import Wanted
+from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
+from qbench.tracking.shards import in_commit_order, joined_shards, measured_commit, shard_groups, start_order
+from qbench.tracking.trend import CONFIRM, Courses, Series, TrendKey, data_of
+
+# What an index is asked: the results that are wanted, as rows or as the runs they came from.
+#
+# Texts are put in order here and not by the database: PostgreSQL sorts by the language of its server.
 
 _SHARED = ("place", "out_of", "reference_hits", "n")
 """What the results of one number have in common beside their nature."""
@@ -194,3 +197,54 @@ def contexts_of(connection: Connection, used: Collection[int] | None = None) -> 
     few = used is not None and len(used) < _MANY
     rows = connection.execute(_CONTEXTS_OF, {"keys": list(used or ())}) if few else connection.execute(_CONTEXTS)
     return {key: (outcome, share, json.loads(digests)) for key, outcome, share, digests in rows}
+
+
+# An index → its trends: what ``trend_series`` gives of the runs, cell by cell from where its nights are neighbours.
+#
+# No run is put together again for it: of two years of nights that would take longer than all the rest.
+
+
+def wanted_trends(
+    connection: Connection, wanted: Wanted, commits: Sequence[str], now: datetime.datetime | None
+) -> tuple[Series, ...]:
+    """The series that are ``wanted``, sorted, with their levels; ``commits`` as of ``trend_series``."""
+    started = started_runs(connection, now)
+    keys, runs = tuple(started), tuple(started.values())
+    groups = shard_groups([run.header for run in runs])
+    night_of = {run.id: group for run, group in zip(joined_shards(runs), groups, strict=True)}
+    found = Courses()
+    nights: dict[int, int] = {}
+    for run in in_commit_order(joined_shards(runs), commits):
+        place = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
+        nights |= {keys[shard]: place for shard in night_of[run.id]}
+    contexts = contexts_of(connection)
+    cell_of = operator.itemgetter(slice(0, 5))
+    for axes, several in itertools.groupby(sorted(wanted_series(connection, wanted).values(), key=cell_of), cell_of):
+        cell = Cell(*axes)
+        shared = {row.key: ((cell, row.metric, row.environment_class), metric_of(row), row.out_of) for row in several}
+        _follow(connection, shared, nights, contexts, found)
+    return found.series(CONFIRM)
+
+
+def _follow(
+    connection: Connection,
+    shared: dict[int, tuple[TrendKey, MetricRecord, int]],
+    nights: dict[int, int],
+    contexts: dict[int, Context],
+    found: Courses,
+) -> None:
+    """Put the points of one cell into ``found``, night by night."""
+    results = connection.execute(RESULTS_OF, {"series": list(shared)}).all()
+    kinds: dict[tuple[int, int], int] = {}
+    rows = [
+        (nights[run], position, number, context, hits)
+        for number, run, position, context, hits, _, _ in results
+        if run in nights  # not of a lesser copy
+    ]
+    rows.sort()
+    for night, _, number, context, hits in rows:
+        key, metric, out_of = shared[number]
+        kind = kinds.get((number, context))
+        if kind is None:
+            kind = kinds[number, context] = found.kind(out_of, data_of(key[1], contexts[context][2]))
+        found.course(key, metric).points.add(night, kind, hits / out_of)

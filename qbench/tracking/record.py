@@ -1,24 +1,27 @@
-"""One cell as it is stored: the one typed form of a cell in run files, in the index, in comparisons and in reports.
-
-    {"type": "cell", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "outcome": …, "gates": […],
-     "metrics": {"top1": {"hits": …, "out_of": …, …}}, "digests": {…}, …}          one line of a run file
-
-A line outlives the code that wrote it. msgspec decodes a line of exactly the known form in one step. Any other line is
-read field by field: unknown keys are ignored, and a value of another type is left out and named in ``left_out``.
-"""
+"""One cell as it is stored, and a run: lines of JSON, each with a type; readers ignore unknown types and keys."""
 
 import functools
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Annotated, Any, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
 from qbench.errors import InputError
-from qbench.judging import Cell, Compared, EnvironmentClass, Measurement, RewriteNote, Verdict
+from qbench.judging import Cause, Cell, Compared, EnvironmentClass, Finding, Measurement, RewriteNote, Verdict
 from qbench.metrics import Against, Direction, Score
-from qbench.storage import plain
+from qbench.storage import plain, table_from_value, value_of_plain
 from qbench.tracking.calibrations import packed_calibration, unpacked_calibration
+
+# One cell as it is stored: the one typed form of a cell in run files, in the index, in comparisons and in reports.
+#
+#     {"type": "cell", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "outcome": …, "gates": […],
+#      "metrics": {"top1": {"hits": …, "out_of": …, …}}, "digests": {…}, …}          one line of a run file
+#
+# A line outlives the code that wrote it. msgspec decodes a line of exactly the known form in one step. Any other line
+# is read field by field: unknown keys are ignored, and a value of another type is left out and named in ``left_out``.
 
 AXES = ("suite", "model", "backend", "schema", "variant")
 
@@ -376,3 +379,108 @@ def _readable(hint: Any, value: object) -> Any:  # noqa: ANN401 - a type, and a 
 @functools.lru_cache(maxsize=1 << 14)  # a history names few cells, millions of times
 def _cell(suite: str, model: str, backend: str, schema: str, variant: str) -> Cell:
     return Cell(suite, model, backend, schema, variant)
+
+
+# A run as it is remembered: lines of JSON, each with a ``type``; unknown types and keys are ignored by readers.
+#
+#     {"type": "run", "format": "qbench-run/1", "id": …, "suite": …, "started": …, "sequence": …, "after": …,
+#      "commit": {…}, "complete_selection": …}               what tells which run is later: ordering.py
+#     {"type": "environment", "processor": …, "versions": {…}, …}
+#     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}     one a cell
+#     {"type": "finding", "model": …, …, "finding": {…}}         where and why a cell went wrong: findings.py
+#     {"type": "note", "text": …}
+#     {"type": "end", "cells": …, "exit_code": …}                              absent: the run was interrupted
+#
+# A cell line is ``CellRecord.line()``; what it holds never needs qbench's code to be read again.
+
+FORMAT = "qbench-run/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Run:
+    """One finished or interrupted run, read back.
+
+    Args:
+        header: the ``run`` line. environment: the ``environment`` line (empty when there is none).
+        cells: in file order. findings: the lines of this type in file order. notes: texts.
+        complete: whether the ``end`` line was found.
+        damaged: how many lines could not be read. notices: what a reader should know, such as a newer format.
+        path: the file, for messages.
+    """
+
+    header: Mapping[str, Any]
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    cells: tuple[CellRecord, ...] = ()
+    findings: tuple[Mapping[str, Any], ...] = ()
+    notes: tuple[str, ...] = ()
+    complete: bool = False
+    damaged: int = 0
+    notices: tuple[str, ...] = ()
+    path: str = ""
+
+    @property
+    def id(self) -> str:
+        """``<UTC time>-<short commit>-<random>``."""
+        return str(self.header["id"])
+
+    @property
+    def suite(self) -> str:
+        """The suite that was run."""
+        return str(self.header["suite"])
+
+    @property
+    def commit(self) -> str:
+        """The commit that was checked out, whole; empty when unknown."""
+        commit = self.header.get("commit")
+        return str(commit.get("sha", "")) if isinstance(commit, Mapping) else str(commit or "")
+
+
+# Findings as they are remembered: lines of a run file, behind the line of the cell that they are about.
+#
+#     {"type": "finding", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "finding": {…}}
+#
+# What has its default value is left out, and numbers have six digits. A reader passes over what a later qbench wrote
+# and this one does not know: keys without a field, and suspects for a cause without a name here, which become notes.
+
+_DIGITS = 6
+_CAUSES = frozenset(cause.value for cause in Cause)
+
+
+def finding_line(cell: Cell, finding: Finding) -> dict[str, Any]:
+    """The ``finding`` line of ``cell``."""
+    axes = {name: getattr(cell, name) for name in ("suite", "model", "backend", "schema", "variant")}
+    return {"type": "finding", **axes, "finding": _short(table_from_value(finding))}
+
+
+def finding_of_line(line: Mapping[str, Any]) -> tuple[Cell, Finding]:
+    """The cell that a ``finding`` line is about, and what was found.
+
+    Raises:
+        InputError: the line does not hold what ``finding_line`` writes.
+    """
+    try:
+        cell, table = cell_of_line(line), dict(line["finding"])
+        later = [one for one in table.get("suspects", ()) if one["cause"] not in _CAUSES]
+        table["suspects"] = [one for one in table.get("suspects", ()) if one["cause"] in _CAUSES]
+        table["notes"] = [*table.get("notes", ()), *(_as_note(one) for one in later)]
+        finding = value_of_plain(Finding, table)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(
+            f"Reading the finding of '{line.get('model')}::{line.get('backend')}+{line.get('schema')}' of a run file",
+            found=f"a line without sense ({type(error).__name__}: {error})",
+            expected="nodes, suspects and notes",
+            remedy="Take another run file.",
+        ) from error
+    return cell, finding
+
+
+def _as_note(suspect: Mapping[str, Any]) -> str:
+    return f"{suspect['node']}: {suspect['cause']} (a cause that this qbench does not know); {suspect['evidence']}"
+
+
+def _short(value: Any) -> Any:  # noqa: ANN401 - a plain value, of whatever kind
+    if isinstance(value, float):
+        return float(f"{value:.{_DIGITS}g}") if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {name: _short(one) for name, one in value.items()}
+    return [_short(one) for one in value] if isinstance(value, list) else value

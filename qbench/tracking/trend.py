@@ -1,9 +1,4 @@
-"""The course of one metric of one cell in one environment class over commits, cut into levels.
-
-Classes are never mixed: two machines that take turns are two flat series, not one that jumps, and a new version of an
-engine begins a series of its own. Other samples or labels begin a new stretch, drawn as a line with a label and never
-as a step. The shards of one night are one run; several runs of one commit are one point, their median.
-"""
+"""The course of one metric of one cell over commits, cut into levels, and what was accepted for its points."""
 
 import itertools
 import operator
@@ -13,12 +8,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import overload
 
-from qbench.judging import Cell
+from qbench.judging import Cell, EnvironmentClass, inherited
+from qbench.tracking.baseline import Baseline
 from qbench.tracking.change_points import Level, find_levels
-from qbench.tracking.ordering import in_commit_order, measured_commit
-from qbench.tracking.record import AXES, MetricRecord
-from qbench.tracking.runs import Run
-from qbench.tracking.shards import joined_shards
+from qbench.tracking.record import AXES, MetricRecord, Run
+from qbench.tracking.shards import in_commit_order, joined_shards, measured_commit
+
+# The course of one metric of one cell in one environment class over commits, cut into levels.
+#
+# Classes are never mixed: two machines that take turns are two flat series, not one that jumps, and a new version of an
+# engine begins a series of its own. Other samples or labels begin a new stretch, drawn as a line with a label and never
+# as a step. The shards of one night are one run; several runs of one commit are one point, their median.
 
 CONFIRM = 3
 """Points that make a level."""
@@ -273,3 +273,58 @@ def _series(cell: Cell, metric: str, environment_class: str, course: Course, con
         breaks=breaks,
         levels=levels,
     )
+
+
+# What was accepted for a point of a series: the fixed level that a slow slide is measured against.
+#
+# A trend compares with the past, and a past that slides takes its yardstick along; what people accepted stays.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptedLevel:
+    """Accepted hits of one metric, and the samples (their digests) that these were counted on."""
+
+    hits: int
+    data: frozenset[str]
+
+    def value_for(self, point: Point) -> float | None:
+        """The accepted share where ``point`` was measured on the same samples; None elsewhere."""
+        same = set(point.data.split("+")) <= self.data
+        return self.hits / point.out_of if same else None
+
+
+AcceptedLevels = Mapping[tuple[Cell, str, str], AcceptedLevel]
+"""(cell, metric, environment class) → what was accepted there."""
+
+
+def accepted_levels(
+    suite: str,
+    baselines: Iterable[Baseline],
+    *,
+    classes: Iterable[str] = (),
+    equivalents: Iterable[tuple[str, ...]] = (),
+) -> dict[tuple[Cell, str, str], AcceptedLevel]:
+    """What ``baselines`` of ``suite`` hold, by cell, metric and class.
+
+    Args:
+        classes: further ones to look for: drift compares a result with one of a class that the suite declares
+            equivalent, or accepted for ``any``, and so do trends. equivalents: as in ``Rules``.
+    """
+    groups, asked = tuple(equivalents), frozenset(classes)
+    found = {}
+    for baseline in baselines:
+        data = frozenset(stored.digest for stored in baseline.data.values())
+        for slug, known in baseline.cells.items():
+            backend, schema, *variant = slug.split("+")
+            cell = Cell(suite, baseline.model, backend, schema, *variant)
+            for name in asked.union(known.accepted):
+                of = inherited(known.accepted, EnvironmentClass.parse(name), groups)
+                for metric, hits in known.accepted[of].metrics.items() if of else ():
+                    found[cell, metric, name] = AcceptedLevel(hits=hits, data=data)
+    return found
+
+
+def accepted_value(series: Series, levels: AcceptedLevels) -> float | None:
+    """The accepted share of the last point of ``series``; None where nothing was accepted for it."""
+    known = levels.get((series.cell, series.metric, series.environment_class))
+    return None if known is None or not series.points else known.value_for(series.points[-1])

@@ -134,11 +134,11 @@ def test_an_update_reads_what_is_new_alone(tmp_path, place, monkeypatch):
         gone.unlink()
         written(folder, line(measured()), started=START + datetime.timedelta(days=40))
         read = []
-        from qbench.tracking import index_rows
+        from qbench.tracking import index_tables
 
-        parse = index_rows.parse_run
+        parse = index_tables.parse_run
         monkeypatch.setattr(
-            index_rows, "parse_run", lambda data, path, keep: (read.append(path), parse(data, path, keep))[1]
+            index_tables, "parse_run", lambda data, path, keep: (read.append(path), parse(data, path, keep))[1]
         )
         done = index.update(folder)
         assert (done.added, done.changed, done.gone, done.kept) == (1, 1, 1, 4)

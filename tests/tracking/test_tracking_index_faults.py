@@ -7,7 +7,7 @@ import pytest
 from tracked_results import START, line, measured, written
 
 from qbench.errors import StoreError
-from qbench.tracking import History, HistoryIndex, index, index_building, index_rows, metric_rows
+from qbench.tracking import History, HistoryIndex, index, index_building, index_tables, metric_rows
 
 SENTENCE = "Updating the index .*; expected a database that can be reached and written. The run files are untouched"
 
@@ -30,7 +30,7 @@ def catches_up(place, folder):
 
 def broken_off(monkeypatch, breaking, after):
     """Let ``breaking(connection)`` run in an update that writes file by file, before so many writings."""
-    real, calls = index_rows.insert_values, []
+    real, calls = index_tables.insert_values, []
 
     def insert(connection, table, rows):
         calls.append(table)
@@ -39,7 +39,7 @@ def broken_off(monkeypatch, breaking, after):
         real(connection, table, rows)
 
     monkeypatch.setattr(index_building, "_AT_ONCE", 1)
-    monkeypatch.setattr(index_rows, "insert_values", insert)
+    monkeypatch.setattr(index_tables, "insert_values", insert)
 
 
 def test_a_server_that_goes_away_in_the_middle(tmp_path, postgres, monkeypatch):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tracked_results import line, measured
 
 from qbench.tracking import History, HistoryIndex, RunWriter
-from qbench.tracking.ordering import clock_notices, next_start, start_order
+from qbench.tracking.shards import clock_notices, next_start, start_order
 
 NOW = datetime.datetime(2026, 3, 1, tzinfo=datetime.UTC)
 

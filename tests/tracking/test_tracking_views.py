@@ -11,7 +11,7 @@ from qbench.errors import IncomparableError
 from qbench.judging import Outcome, Verdict
 from qbench.metrics import Against, Direction
 from qbench.tracking import CellRecord, Relation, cell_frame, compare_runs, trend_series
-from qbench.tracking.frame import COLUMNS
+from qbench.tracking.history import COLUMNS
 
 CHANGED = measured(top1(750), per(104), agreement(930), predictions="p2")
 

@@ -1,7 +1,4 @@
-"""Writing a run file: opened once for this run alone, one line at a time, each whole before the next begins.
-
-A process that is killed leaves a file without its ``end`` line; readers call that run incomplete and keep its cells.
-"""
+"""Writing a run file, one whole line at a time."""
 
 import datetime
 import os
@@ -13,8 +10,8 @@ from typing import Any, Self
 from qbench.errors import StoreError
 from qbench.storage import json_line
 from qbench.tracking.history import History
-from qbench.tracking.ordering import next_start
-from qbench.tracking.runs import FORMAT
+from qbench.tracking.record import FORMAT
+from qbench.tracking.shards import next_start
 
 
 class RunWriter:

@@ -1,8 +1,4 @@
-"""Baselines that nothing uses any more: of models and cells that their suite lost, and of a former model or data.
-
-They are listed by every run that knows its whole suite, and removed on request only: what a suite lacks today may be
-back tomorrow, and a class that nobody measured anew may only be waiting for its machine.
-"""
+"""Baselines that nothing uses any more."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -11,9 +7,8 @@ from pathlib import Path
 from qbench.errors import StoreError
 from qbench.judging import Cell
 from qbench.tracking.baseline import Baseline
-from qbench.tracking.baseline_file import baseline_path, changing_baseline, find_baseline, load_held
+from qbench.tracking.baseline_file import ACCEPTED, FP32, baseline_path, changing_baseline, find_baseline, load_held
 from qbench.tracking.calibrations import calibration_name, variant_of_key
-from qbench.tracking.stored_arrays import ACCEPTED, FP32
 
 _NAMED = 3
 
