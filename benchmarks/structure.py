@@ -1,6 +1,7 @@
 """Count modules, lines and importers of the package, and print them as a table.
 
     python benchmarks/structure.py [ROOT …]
+    python benchmarks/structure.py --write         writes the list of modules into docs/architecture.md
 
 Each ROOT is a checkout (default: this one); two of them compare two commits. A module counts as single-importer when
 exactly one other module of ``qbench`` or ``zoo`` imports it; a package's ``__init__`` does not count as an importer.
@@ -12,6 +13,8 @@ import sys
 from pathlib import Path
 
 FOLDERS = ("qbench", "zoo")
+PAGE = Path(__file__).parent.parent / "docs" / "architecture.md"
+FIRST, LAST = "<!-- modules -->", "<!-- end of modules -->"
 
 
 def modules(root: Path) -> dict[str, Path]:
@@ -71,8 +74,32 @@ def facts(root: Path) -> dict[str, str]:
     }
 
 
+def purpose(path: Path) -> str:
+    """The first sentence of a module's docstring, up to its first empty line."""
+    text = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+    return " ".join(text.split("\n\n")[0].split())
+
+
+def module_list(root: Path) -> str:
+    """Every module with its purpose, by package, as Markdown."""
+    lines: list[str] = []
+    for name, path in modules(root).items():
+        if path.name == "__init__.py":
+            if name.count(".") == 1 or name == "qbench_zoo":
+                lines += ["", f"**{name}**: {purpose(path)}", ""]
+        else:
+            lines.append(f"- `{path.relative_to(root)}`: {purpose(path)}")
+    return "\n".join(lines).strip()
+
+
 def main() -> None:
-    """Print one column per checkout."""
+    """Print one column per checkout, or write the list of modules."""
+    if sys.argv[1:] == ["--write"]:
+        text = PAGE.read_text(encoding="utf-8")
+        head, _, rest = text.partition(FIRST)
+        tail = rest.partition(LAST)[2]
+        PAGE.write_text(f"{head}{FIRST}\n\n{module_list(PAGE.parent.parent)}\n\n{LAST}{tail}", encoding="utf-8")
+        return
     roots = [Path(argument) for argument in sys.argv[1:]] or [Path(__file__).parent.parent]
     columns = [facts(root) for root in roots]
     for row in columns[0]:

@@ -44,7 +44,9 @@ def as_comment(doc):
     for block in doc.split("\n\n"):
         lines = block.split("\n")
         if any(len(line) > 118 for line in lines):
-            lines = textwrap.wrap(" ".join(lines), 118)
+            aligned = any("   " in line for line in lines)
+            whole = lines if aligned else [" ".join(lines)]
+            lines = [part for line in whole for part in textwrap.wrap(line, 118, drop_whitespace=True)]
         out += [*lines, ""]
     return "\n".join(("# " + line).rstrip() for line in out[:-1])
 

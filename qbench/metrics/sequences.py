@@ -56,10 +56,9 @@ PER = Metric(
 
 # Metrics of text: word and character error rates, chrF and BLEU, counted by the libraries of their fields.
 #
-#     wer, cer   hits_i = the least number of insertions, deletions and substitutions, out of the words (characters)
-# that                are right; so Σ edits / Σ lengths, which may exceed 1
-# (jiwer)     chrf, bleu hits_i = the score of sample i in hundredths of a percent, out of 10,000; so their mean
-# (sacrebleu)
+#     wer, cer  hits_i = the least number of insertions, deletions and substitutions, out of the words (characters) that
+#                are right; so Σ edits / Σ lengths, which may exceed 1                                          (jiwer)
+#     chrf, bleu hits_i = the score of sample i in hundredths of a percent, out of 10,000; so their mean    (sacrebleu)
 #
 # Texts are compared as they are: what spelling and case mean nothing is the task's to make alike. A text without a word
 # counts every answered one as an edit, out of nothing.

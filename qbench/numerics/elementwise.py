@@ -102,10 +102,11 @@ def _largest(levels: Ints) -> int:
 
 # Sums of levels of two grids in float32, by an engine's own order of steps; r = s / s_y, c = q − z.
 #
-#     FUSED       rne(fma(a, r_a, fma(b, r_b, F))), F = z_y − fma(r_a, z_a, r_b · z_b)     SEPARATE    rne(b · r_b + (a
-# · r_a + F)), F = z_y − (r_a · z_a + r_b · z_b), every step rounded     REAL        rne(f32(f_a + f_b) · f32(1 / s_y))
-# + z_y, f = fma(s, q, −f32(s · z))     GRID        rha((rha(c_a · s_a / 2⁻¹⁵) + rha(c_b · s_b / 2⁻¹⁵)) · 2⁻¹⁵ / s_y +
-# z_y); a difference has no such grid:                 rha(r_a · c_a − r_b · c_b + z_y)
+#     FUSED       rne(fma(a, r_a, fma(b, r_b, F))), F = z_y − fma(r_a, z_a, r_b · z_b)
+#     SEPARATE    rne(b · r_b + (a · r_a + F)), F = z_y − (r_a · z_a + r_b · z_b), every step rounded
+#     REAL        rne(f32(f_a + f_b) · f32(1 / s_y)) + z_y, f = fma(s, q, −f32(s · z))
+#     GRID       rha((rha(c_a · s_a / 2⁻¹⁵) + rha(c_b · s_b / 2⁻¹⁵)) · 2⁻¹⁵ / s_y + z_y); a difference has no such grid:
+#                 rha(r_a · c_a − r_b · c_b + z_y)
 #
 # Sources: ONNX Runtime's MLAS qladd, PyTorch's vectorized add, Glow's interpreter.
 

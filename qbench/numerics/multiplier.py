@@ -24,11 +24,12 @@ from qbench.numerics.rounding import Ints, Reals, Rounding, fused_multiply_add, 
 
 # The real multiplier M = s_x · s_w / s_y in the forms that machines hold it in.
 #
-# FIXED   M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)   gemmlowp,
-# QuantizeMultiplier         0 where bits − e > 62: of 31 bits, where M < 2^−32 FRACTION M ≈ m · 2^−bits, m =
-# round_half_even(M · 2^bits)                                     XNNPACK's conversions SHORT   M ≈ m · 2^−(pre + post):
-# doubled while M < ½ or (M < 256 and post < 15), then, pre growing, while M < 255 and         pre < post // 2; m =
-# round_half_away(M). A power of two is a shift alone.       Glow, quantizeScaleOffset32To8 POWER   M = 2^−shift exactly
+# FIXED  M ≈ m · 2^(e − bits), M = f · 2^e with ½ ≤ f < 1, m = round_half_away(f · 2^bits)  gemmlowp, QuantizeMultiplier
+#         0 where bits − e > 62: of 31 bits, where M < 2^−32
+# FRACTION M ≈ m · 2^−bits, m = round_half_even(M · 2^bits)                                     XNNPACK's conversions
+# SHORT   M ≈ m · 2^−(pre + post): doubled while M < ½ or (M < 256 and post < 15), then, pre growing, while M < 255 and
+#         pre < post // 2; m = round_half_away(M). A power of two is a shift alone.       Glow, quantizeScaleOffset32To8
+# POWER   M = 2^−shift exactly
 
 Floats = npt.NDArray[np.float64]
 Scales = tuple[npt.ArrayLike, npt.ArrayLike, npt.ArrayLike]

@@ -113,9 +113,8 @@ def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | st
 
 # The grid of a bias: the product's, or one of its own, and the weights that make room for it.
 #
-# derived    q_b = round_half_even(b / (s_x · s_w)), int32          |q_b| ≤ 2³⁰: the other half of int32 is the
-# products' own        q_b = round_half_even(b / s_b) on a grid of its own width, s_b the smallest scale that covers max
-# |b|
+# derived    q_b = round_half_even(b / (s_x · s_w)), int32         |q_b| ≤ 2³⁰: the other half of int32 is the products'
+# own        q_b = round_half_even(b / s_b) on a grid of its own width, s_b the smallest scale that covers max |b|
 #
 #     finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum stands on the finer of both grids, where nothing more is lost
 #     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's grid

@@ -123,9 +123,9 @@ def single(value: float) -> float:
 
 # The subjects that count Σ x·w: Conv, ConvTranspose, Gemm and MatMul, over types, multipliers, windows and widths.
 #
-#     ties     M = 2⁻ᵖ, x and w in steps of which a product is a multiple of 2ᵖ⁻¹: every second accumulator ends on a
-# tie     real     M any number     pc       a scale a channel: even channels as ``ties``, with several p, odd ones as
-# ``real``
+#     ties    M = 2⁻ᵖ, x and w in steps of which a product is a multiple of 2ᵖ⁻¹: every second accumulator ends on a tie
+#     real     M any number
+#     pc       a scale a channel: even channels as ``ties``, with several p, odd ones as ``real``
 #
 # Channel counts lie around vector widths, where kernels have their remainders.
 

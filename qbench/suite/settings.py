@@ -264,8 +264,7 @@ def _criteria_limits(pattern: str, table: object) -> CriterionLimits:
 
 # How far outputs may be from fp32: a number by metric, in the metric's unit (of shares a fraction).
 #
-#     limits = { sqnr = 20.0, kl = 0.05 }       # at least 20 dB, at most 0.05 nats: which side is the metric's
-# direction
+#     limits = { sqnr = 20.0, kl = 0.05 }      # at least 20 dB, at most 0.05 nats: which side is the metric's direction
 #
 # Layers: suite < model. A distance that nothing limits is shown and does not gate.
 

@@ -92,8 +92,7 @@ def _times_log(values: Floats) -> Floats:
 # [0, T]; the groups are the levels that the grid has on that side. Of two signs on an asymmetric grid it is that of x
 # over [low, high], and the windows shrink bin by bin from the end that costs less, never past zero.
 #
-#     P  the window's bins, all that is outside added to the end bins      Q  the window merged into groups, spread
-# again
+#     P  the window's bins, all that is outside added to the end bins     Q  the window merged into groups, spread again
 #
 # after Migacz, "8-bit inference with TensorRT" (GTC 2017). Here exact zeros are left out: every grid represents them
 # exactly, and the half of all values that a Relu makes zero says nothing about the rest. Groups are of even width.

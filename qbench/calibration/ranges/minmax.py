@@ -154,9 +154,8 @@ class Sigma:
 
 # The smallest of ranges that keep p percent of the values, the rest cut at both sides alike.
 #
-#     c = ⌊N · (100 − p) / 200⌋ values are cut at each end:  [x₍c₊₁₎, x₍N₋c₎]      asymmetric grids, values of both
-# signs     c = ⌊N · (100 − p) / 100⌋ magnitudes are cut:  [−T, T] inside what was seen,  T = |x|₍N₋c₎      all other
-# cases
+#     c = ⌊N · (100 − p) / 200⌋ values are cut at each end:  [x₍c₊₁₎, x₍N₋c₎]     asymmetric grids, values of both signs
+#     c = ⌊N · (100 − p) / 100⌋ magnitudes are cut:  [−T, T] inside what was seen,  T = |x|₍N₋c₎      all other cases
 #
 # x₍i₎ is the i-th smallest of N values: an order statistic, never interpolated. Where the grid is symmetric a cut at
 # one side alone wins nothing, and where all values have one sign the other end is zero's. With c = 0 nothing is cut, so

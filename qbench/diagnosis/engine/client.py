@@ -42,8 +42,7 @@ from qbench.storage import current_factor
 
 # The one room of a process of ours in which an engine may end its process: a worker, started on first use.
 #
-#     question → worker → answer        worker dead, or silent for longer than it may take → EngineCrashError, a new
-# life
+#     question → worker → answer       worker dead, or silent for longer than it may take → EngineCrashError, a new life
 #
 # Every unit that runs alone runs there: sessions of several engines are in one process. After a crash the next
 # question starts a new worker, and each session is prepared again (``life`` counts the crashes). A worker

@@ -275,8 +275,8 @@ def as_matrices(product: Callable[[Array, Array], Array], left: Array, right: Ar
 
 # Matrix products whose parameters may be computed with every batch.
 #
-#     MatMulInteger          a b [z_a] [z_b]                            int32     MatMulIntegerToFloat   a b s_a s_b
-# [z_a] [z_b] [bias]             f32(Σ) · f32(s_a · s_b) + bias    (com.microsoft)
+#     MatMulInteger          a b [z_a] [z_b]                            int32
+#     MatMulIntegerToFloat   a b s_a s_b [z_a] [z_b] [bias]            f32(Σ) · f32(s_a · s_b) + bias    (com.microsoft)
 #
 # A zero point of a is one number, or one a row; of b one number, or one a column.
 

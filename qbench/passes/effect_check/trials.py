@@ -29,9 +29,9 @@ from qbench.passes.levels.tables import critical_reals
 # Which inputs a region is tried on: all of them where they can be counted, else those on which mistakes show.
 #
 # A region that treats every element alike is tried on elements: along the first axis stands one case beside the other.
-# every level of one input, every pair of two, as long as there are 65,536        → proof     both sides of every step
-# of every grid, of one real input of monotone nodes     → proof, where Q is ONNX's own rule Any other takes whole
-# tensors: ends, zeros, ends of everything in it, thresholds, random numbers, calibration samples.
+#     every level of one input, every pair of two, as long as there are 65,536        → proof
+#     both sides of every step of every grid, of one real input of monotone nodes    → proof, where Q is ONNX's own rule
+# Any other takes whole tensors: ends, zeros, ends of everything in it, thresholds, random numbers, calibration samples.
 
 _MONOTONE = BORDERS | {"Identity", "Relu", "Clip"}
 _CASES = 65_536

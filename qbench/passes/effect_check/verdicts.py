@@ -189,8 +189,7 @@ def _size(one: Counterexample) -> tuple[int, float]:
 
 # Between which ends a value of a graph lies, as far as borders, clips and operators say it: what inputs can be.
 #
-#     Q: both ends quantized      DQ: dequantized      Clip, Relu: cut off      what moves values: the ends of its
-# source
+#     Q: both ends quantized     DQ: dequantized      Clip, Relu: cut off      what moves values: the ends of its source
 #
 # All of these are monotone. Wider than the truth never hurts a promise that holds; narrower would hide what breaks it.
 

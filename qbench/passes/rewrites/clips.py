@@ -73,8 +73,7 @@ class AbsorbClip:
 
 # A Relu or Clip of dequantized levels becomes limits of the levels, or goes where it lets all of them through.
 #
-#     levels ─DQ─Clip(a, b)─   →   levels ─[q_a, q_b]─DQ─        where DQ(q_a) = a and DQ(q_b) = b, or no level is
-# beyond
+#     levels ─DQ─Clip(a, b)─   →   levels ─[q_a, q_b]─DQ─       where DQ(q_a) = a and DQ(q_b) = b, or no level is beyond
 #
 # DQ is monotone: clipping its result is clipping its levels, if the ends are levels. Zero always is one, so that a Relu
 # always becomes a limit; an end between two levels stays where it is.
