@@ -20,7 +20,7 @@ COUNTS = (64, 256)
 CHILD = """
 import os, resource, sys, time
 from qbench.backends import get_backend
-from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize
+from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize_verdict
 from qbench.diagnosis.engine.client import engine_worker
 from qbench.evaluation import MetricUse, Request, SubjectArtifacts, Subject
 from qbench.judging import Cell, EnvironmentClass, Expectation, Outcome, Rules, Tolerance, Verdict
@@ -60,7 +60,7 @@ verdict = Verdict(outcome=Outcome.PASSED, headline="", rule="", gates=())
 cell = RepeatableCell(request=request, judge=lambda _: verdict, rules="cost")
 started = sum(os.times()[:4])
 options = LocalizeOptions(samples=count, repairs=False)
-found = localize(cell, verdict, Budget.begin(None, time.perf_counter), options=options)
+found = localize_verdict(cell, verdict, Budget.begin(None, time.perf_counter), options=options)
 engine_worker().close()
 spent = sum(os.times()[:4]) - started
 peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

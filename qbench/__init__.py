@@ -12,6 +12,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from qbench.backends import get_backend as get_backend
     from qbench.calibration import calibrate as calibrate
+    from qbench.diagnosis import localize as localize
     from qbench.errors import QbenchError as QbenchError
     from qbench.evaluation import measure_cell as measure_cell
     from qbench.extension import Extension as Extension
@@ -39,6 +40,7 @@ else:
         {
             "backends": ("get_backend",),
             "calibration": ("calibrate",),
+            "diagnosis": ("localize",),
             "errors": ("QbenchError",),
             "evaluation": ("measure_cell",),
             "extension": ("Extension",),

@@ -1,10 +1,9 @@
 """qbench localize: which node of a quantized model goes wrong, why, and what repairs it."""
 
 import argparse
-import datetime
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
     Raises:
         QbenchError: the model, the data or the names are wrong, or the backend does not run it.
     """
-    from qbench.diagnosis import Budget, LocalizeOptions, check_replay, localize, samples_that_moved
+    from qbench.diagnosis import Budget, LocalizeOptions, check_replay, localize_verdict, samples_that_moved
 
     cell = _cell(arguments)
     if arguments.replay:
@@ -56,55 +55,25 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
         override=Path(arguments.overrides).stem if arguments.overrides else "",
     )
     budget = Budget.begin(arguments.budget, time.perf_counter)  # what the cell itself took is not of it
-    finding = localize(cell, verdict, budget, options=options, progress=told)
+    finding = localize_verdict(cell, verdict, budget, options=options, progress=told)
     return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
 
 
 def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     from qbench.cli.own_subject import build_subject
-    from qbench.diagnosis import RepeatableCell
-    from qbench.evaluation import Request, environment_here, subject_artifacts
-    from qbench.judging import Cell, Decision, DecisionRule, Expectation, GateState, Rules, Tolerance, judge
-    from qbench.storage import Cache, digest_plain
+    from qbench.diagnosis import cell_without_suite
+    from qbench.evaluation import subject_artifacts
+    from qbench.judging import Tolerance
+    from qbench.storage import Cache
 
     backend, schema = choose_backend(arguments.backend), choose_schema(arguments.schema)
     _require_samples(arguments, schema)
     metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
     subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
     cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    shared = subject_artifacts(subject, backend, cache)
-    shared.require_float()
-    tolerance = Tolerance() if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
-    rules = Rules(integer_macs=0.0, rule="qbench localize")
-
-    def judged(measurement: "Measurement", rules: "Rules" = rules) -> "Verdict":
-        verdict = judge(
-            measurement,
-            Expectation(whole=False, stored=False),
-            tolerance=tolerance,
-            rules=rules,
-            today=datetime.date.min,  # no list of known-bad cells: no day decides anything
-        )
-        # counts cannot decide a margin under one sample; what the sample shows can, where it shows a loss
-        undecided = any(gate.kind == "loss" and gate.state is GateState.SHOWN for gate in verdict.gates)
-        if undecided and rules.decision.by is DecisionRule.POINT:
-            return judged(measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize")))
-        return verdict
-
-    cell = Cell("localize", subject.model.id, backend.name, schema.name)
-    return RepeatableCell(
-        request=Request(
-            cell=cell,
-            shared=shared,
-            backend=backend,
-            schema=schema,
-            reference=shared.reference(),
-            environment=environment_here(backend),
-            threads=arguments.threads,
-        ),
-        judge=judged,
-        rules=digest_plain([tolerance.value, rules.agreement, [use.name for use in subject.metrics]]),
-    )
+    tolerance = None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
+    artifacts = subject_artifacts(subject, backend, cache)
+    return cell_without_suite(artifacts, backend, schema, tolerance=tolerance, threads=arguments.threads)
 
 
 def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:

@@ -26,7 +26,9 @@ if TYPE_CHECKING:
     from qbench.diagnosis.lint import ModelLint as ModelLint
     from qbench.diagnosis.lint import lint_products as lint_products
     from qbench.diagnosis.localize_cell import LocalizeOptions as LocalizeOptions
+    from qbench.diagnosis.localize_cell import cell_without_suite as cell_without_suite
     from qbench.diagnosis.localize_cell import localize as localize
+    from qbench.diagnosis.localize_cell import localize_verdict as localize_verdict
     from qbench.diagnosis.localize_cell import samples_that_moved as samples_that_moved
     from qbench.diagnosis.operators.check import check_operator as check_operator
     from qbench.diagnosis.operators.kernels import OperatorParameters as OperatorParameters
@@ -90,7 +92,9 @@ else:
             "operators.kernels": ("OperatorParameters",),
             "localize_cell": (
                 "LocalizeOptions",
+                "cell_without_suite",
                 "localize",
+                "localize_verdict",
                 "samples_that_moved",
             ),
             "optimizers": (

@@ -1,5 +1,7 @@
 """Where a cell went wrong, why, and what repairs it, within a budget."""
 
+import datetime
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -7,6 +9,7 @@ from pathlib import Path
 
 import onnx_ir as ir
 
+from qbench.backends import Backend, get_backend
 from qbench.diagnosis.capture import Budget, samples_that_passes_move
 from qbench.diagnosis.hypotheses import OF_GRIDS, remedy_of
 from qbench.diagnosis.localize_graph import LocalizedGraph
@@ -14,8 +17,27 @@ from qbench.diagnosis.repair.cell import RepeatableCell, is_restored, repair_cel
 from qbench.diagnosis.repair.search import owners_of, repair_candidates
 from qbench.diagnosis.target import quantized_of, targets_of
 from qbench.errors import QbenchError
+from qbench.evaluation import Request, Subject, SubjectArtifacts, environment_here, subject_artifacts
 from qbench.graph import node_key, producer, values_by_name
-from qbench.judging import Cause, Finding, Measurement, MovedRange, Repair, Suspect, Verdict
+from qbench.judging import (
+    Cause,
+    Cell,
+    Decision,
+    DecisionRule,
+    Expectation,
+    Finding,
+    GateState,
+    Measurement,
+    MovedRange,
+    Repair,
+    Rules,
+    Suspect,
+    Tolerance,
+    Verdict,
+    judge,
+)
+from qbench.quantization import Schema, get_schema
+from qbench.storage import digest_plain
 from qbench.subjects import Samples
 
 # Nodes whose calibrated range is another than the accepted one: what is known of them comes before what is inferred.
@@ -121,6 +143,84 @@ def _say_nothing(_: str) -> None:
 
 
 def localize(
+    subject: Subject | SubjectArtifacts,
+    backend: Backend | str,
+    schema: Schema | str,
+    *,
+    tolerance: Tolerance | None = None,
+    seconds: float | None = None,
+    options: LocalizeOptions | None = None,
+    threads: int = 1,
+) -> Finding:
+    """Where ``subject`` goes wrong under ``schema`` on ``backend``, why, and what repairs it.
+
+    Args:
+        subject: what is measured, or its artifacts where several cells are. backend, schema: themselves, or names.
+        tolerance: loss that is allowed against today's fp32 run; None: the default. seconds: for the search; None: any.
+        options: how much is asked; None: the default, at samples that moved. threads: of one engine.
+
+    Raises:
+        QbenchError: the cell cannot be measured, or one of its graphs cannot be examined at all.
+    """
+    cell = cell_without_suite(subject, backend, schema, tolerance=tolerance, threads=threads)
+    measurement = cell.measured(cell.schema)
+    options = options or LocalizeOptions(first=samples_that_moved(measurement))
+    return localize_verdict(cell, cell.judge(measurement), Budget.begin(seconds, time.perf_counter), options=options)
+
+
+def cell_without_suite(
+    subject: Subject | SubjectArtifacts,
+    backend: Backend | str,
+    schema: Schema | str,
+    *,
+    tolerance: Tolerance | None = None,
+    threads: int = 1,
+) -> RepeatableCell:
+    """A cell that is judged against today's fp32 run, and can be measured again under another schema.
+
+    Args:
+        subject, backend, schema, tolerance, threads: as of ``localize``.
+
+    Raises:
+        InputError: an unknown name, or a model that is quantized already.
+    """
+    backend = get_backend(backend) if isinstance(backend, str) else backend
+    schema = get_schema(schema) if isinstance(schema, str) else schema
+    shared = subject if isinstance(subject, SubjectArtifacts) else subject_artifacts(subject, backend)
+    shared.require_float()
+    tolerance = tolerance or Tolerance()
+    rules = Rules(integer_macs=0.0, rule="qbench localize")
+
+    def judged(measurement: Measurement, rules: Rules = rules) -> Verdict:
+        verdict = judge(
+            measurement,
+            Expectation(whole=False, stored=False),
+            tolerance=tolerance,
+            rules=rules,
+            today=datetime.date.min,  # no list of known-bad cells: no day decides anything
+        )
+        # counts cannot decide a margin under one sample; what the sample shows can, where it shows a loss
+        undecided = any(gate.kind == "loss" and gate.state is GateState.SHOWN for gate in verdict.gates)
+        if undecided and rules.decision.by is DecisionRule.POINT:
+            return judged(measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize")))
+        return verdict
+
+    return RepeatableCell(
+        request=Request(
+            cell=Cell("localize", shared.subject.model.id, backend.name, schema.name),
+            shared=shared,
+            backend=backend,
+            schema=schema,
+            reference=shared.reference(),
+            environment=environment_here(backend),
+            threads=threads,
+        ),
+        judge=judged,
+        rules=digest_plain([tolerance.value, rules.agreement, [use.name for use in shared.subject.metrics]]),
+    )
+
+
+def localize_verdict(
     cell: RepeatableCell,
     verdict: Verdict,
     budget: Budget,

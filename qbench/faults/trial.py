@@ -9,7 +9,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Feeds
-from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize, samples_that_moved
+from qbench.diagnosis import Budget, LocalizeOptions, RepeatableCell, localize_verdict, samples_that_moved
 from qbench.errors import QbenchError, UnsupportedError
 from qbench.evaluation import Comparator, Request, Rewriting, SubjectArtifacts, measure_request
 from qbench.faults.catalogue import get_fault
@@ -319,7 +319,7 @@ class FaultHarness:
         options = LocalizeOptions(samples=samples, first=samples_that_moved(measured), repairs=False)
         budget = Budget.begin(None, self.timer)
         try:
-            finding = localize(cell, self._verdict(measured), budget, options=options)
+            finding = localize_verdict(cell, self._verdict(measured), budget, options=options)
         except Exception as error:  # whatever it is: a user would have no finding
             return replace(trial, unlocalized=f"{type(error).__name__}: {error}", seconds=budget.spent)
         return _with_finding(trial, placed, finding)

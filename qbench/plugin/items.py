@@ -194,13 +194,13 @@ def _is_wrong(verdict: "Verdict") -> bool:
 
 
 def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Finding":
-    from qbench.diagnosis import LocalizeOptions, localize, samples_that_moved
+    from qbench.diagnosis import LocalizeOptions, localize_verdict, samples_that_moved
     from qbench.suite import repeatable_cell
 
     cell = repeatable_cell(opened.bench, judged.planned)
     moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
     options = LocalizeOptions(first=moved, suspects=3, override=_name(_axes(judged)))
-    return localize(cell, judged.verdict, budget, options=options)
+    return localize_verdict(cell, judged.verdict, budget, options=options)
 
 
 def _axes(judged: "JudgedCell") -> Mapping[str, str]:
