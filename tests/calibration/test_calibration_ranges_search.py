@@ -84,7 +84,15 @@ def least_of_powers_of_two(values: np.ndarray, kind: GridKind, exponent: float, 
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
-@pytest.mark.parametrize(("text", "exponent"), [("mse", 2.0), ("lp(1)", 1.0), ("lp(2.4)", 2.4), ("lp(4)", 4.0)])
+@pytest.mark.parametrize(
+    ("text", "exponent"),
+    [
+        ("mse", 2.0),
+        pytest.param("lp(1)", 1.0, marks=pytest.mark.slow),
+        ("lp(2.4)", 2.4),
+        pytest.param("lp(4)", 4.0, marks=pytest.mark.slow),
+    ],
+)
 def test_least_error_is_that_of_an_exhaustive_scan(kind: GridKind, text: str, exponent: float) -> None:
     for name, values in tensors().items() if exponent == 2 else list(tensors().items())[:3]:
         found = get_range_method(text).of_distribution(Distribution.of(values), kind)

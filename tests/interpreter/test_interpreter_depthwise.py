@@ -22,8 +22,8 @@ from qbench.numerics import Accumulator, get_arithmetic
 @pytest.mark.parametrize(
     "window",
     [
-        {"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 0, 1, 2]},
-        {"kernel_shape": [1, 5], "dilations": [1, 2], "pads": [0, 3, 0, 4]},
+        pytest.param({"kernel_shape": [3, 3], "strides": [2, 1], "pads": [1, 0, 1, 2]}, marks=pytest.mark.slow),
+        pytest.param({"kernel_shape": [1, 5], "dilations": [1, 2], "pads": [0, 3, 0, 4]}, marks=pytest.mark.slow),
         {"kernel_shape": [3, 6], "strides": [1, 2], "dilations": [2, 1], "pads": [0, 2, 1, 3]},
     ],
 )
@@ -42,7 +42,9 @@ def test_a_filter_a_channel(
     np.testing.assert_array_equal(found, expected(x, w, zeros, window))
 
 
-@pytest.mark.parametrize("window", [[3, 3], [1, 5], [2, 2], [1, 1], [1, 7], [6, 2]])
+@pytest.mark.parametrize(
+    "window", [[3, 3], *(pytest.param(w, marks=pytest.mark.slow) for w in ([1, 5], [2, 2], [1, 1], [1, 7])), [6, 2]]
+)
 @pytest.mark.parametrize("zero", [0, 7])
 def test_neighbouring_taps_saturate(window: list[int], zero: int) -> None:
     """Rows first, the last of an odd number alone, raw products; with a zero point of the weights by another road."""

@@ -129,7 +129,7 @@ def both(node: Epilogue, machine: Arithmetic, sums: Array) -> Counters:
     return counters
 
 
-@pytest.mark.parametrize("kind", ["int8", "uint8"])
+@pytest.mark.parametrize("kind", ["int8", pytest.param("uint8", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("machine", ALL)
 @settings(max_examples=10)
 @given(case=cases())

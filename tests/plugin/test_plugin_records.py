@@ -134,7 +134,7 @@ def test_a_damaged_history_file_hinders_nobody(project):
     assert "20200101T000000Z" in (project.path / "reports" / "report.md").read_text()
 
 
-@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("workers", [0, pytest.param(1, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("option", "other"),
     [
