@@ -253,9 +253,9 @@ class CellRecord(
         """
         table = plain(msgspec.to_builtins(self))
         del table["left_out"]
-        for name in (*_OPTIONAL, "weight_macs"):
-            if table.get(name) in (None, {}, [], "", False):
-                table.pop(name, None)
+        for name in _OPTIONAL:
+            if table[name] is None or table[name] is False or table[name] in ({}, [], ""):
+                del table[name]
         for metric in table["metrics"].values():
             for name in ("interval", "value"):
                 if metric[name] is None:
