@@ -74,7 +74,7 @@ BREAKS = [
     ),
     (
         "The package never imports the zoo",
-        "suite/subjects.py",
+        "suite/session.py",
         "import qbench_zoo",
         "qbench.suite.subjects -> qbench_zoo",
     ),

@@ -261,7 +261,7 @@ def fed(run: KernelFunction, change: Callable[[Array], Array]) -> KernelFunction
 # A fault: a bug that really happened, as a value that can be put into a graph, a kernel, an arithmetic or a profile.
 #
 # CALIBRATION   another profile; everything behind it is right
-# PASS          another QDQ graph; every engine runs it, and so does whoever looks for the cause
+# PASS          another QDQ graph; every engine runs it, and so does the search for the cause
 # ENGINE        the graph is right, one engine computes something else
 
 Random = np.random.Generator
