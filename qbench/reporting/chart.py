@@ -26,20 +26,27 @@ LEFT, RIGHT, TOP, BOTTOM = 4, 58, 16, 29
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """Where a value of run ``position`` lies on the canvas."""
+    """Where a value lies on the canvas of a chart of ``count`` places (runs, nodes), counted from 0.
+
+    The plot begins at ``left``, ``top``, in SVG units; a single place is at the share ``alone`` of its width.
+    """
 
     low: float
     high: float
-    runs: int
+    count: int
+    left: float = LEFT
+    top: float = TOP
+    width: float = WIDTH - LEFT - RIGHT
+    height: float = HEIGHT - TOP - BOTTOM
+    alone: float = 1.0
 
-    def x(self, position: float) -> float:
-        """The horizontal place of a run, in SVG units."""
-        width = WIDTH - LEFT - RIGHT
-        return LEFT + (width if self.runs < 2 else position * width / (self.runs - 1))
+    def x(self, place: float) -> float:
+        """The horizontal place of a run or node, in SVG units."""
+        return self.left + (self.alone * self.width if self.count < 2 else place * self.width / (self.count - 1))
 
     def y(self, value: float) -> float:
         """The vertical place of a value, in SVG units."""
-        return TOP + (self.high - value) * (HEIGHT - TOP - BOTTOM) / (self.high - self.low)
+        return self.top + (self.high - value) * self.height / (self.high - self.low)
 
     def cut(self, value: float) -> float:
         """The vertical place of ``value``, or of the nearest that is shown."""
@@ -450,7 +457,7 @@ def flips_svg(trend: Trend, runs: int) -> str:
 
 def _flip_area(heights: Mapping[int, float], frame: Frame) -> str:
     """A path around what lies between the middle and ``heights`` (run → height), drawn only where that changes."""
-    half = 0.5 * (WIDTH - LEFT - RIGHT) / max(frame.runs - 1, 1)
+    half = 0.5 * frame.width / max(frame.count - 1, 1)
     path, level, end = "", 0.0, 0.0
     for position, height in sorted(heights.items()):
         start = max(frame.x(position) - half, float(LEFT))

@@ -3,12 +3,12 @@
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 
 from qbench.judging import CountingErrors, Errors, Finding, NodeErrors
 from qbench.number_text import MINUS, decimals_text, rough_percent, signed, small_percent
-from qbench.reporting.chart import number
+from qbench.reporting.chart import Frame, number
 from qbench.reporting.findings_view import decibels
 from qbench.reporting.format import counted
 
@@ -390,23 +390,6 @@ LINES = (
 """In the order in which they are drawn."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Canvas:
-    """Where a node and a number of dB lie; ``top`` is the upper end of the plot, below the lanes of the labels."""
-
-    nodes: int
-    low: float
-    high: float
-    top: float
-
-    def x(self, place: int) -> float:
-        width = WIDTH - LEFT - RIGHT
-        return LEFT + (width / 2 if self.nodes < 2 else place * width / (self.nodes - 1))
-
-    def y(self, decibel: float) -> float:
-        return self.top + (self.high - min(max(decibel, self.low), self.high)) * PLOT / (self.high - self.low)
-
-
 def nodes_svg(finding: Finding) -> str:
     """The chart of the nodes of ``finding`` as one ``<svg>`` element, safe in HTML; empty without numbers."""
     values = [one.sqnr_db for node in finding.nodes for line in LINES if (one := line.errors(node)) is not None]
@@ -414,7 +397,8 @@ def nodes_svg(finding: Finding) -> str:
         return ""
     low, high = min(max(min(values), _LEAST), _MOST - 20), max(min(max(values), _MOST), _LEAST + 20)
     low, high = 10 * (low // 10), -10 * (-high // 10)
-    flat = _Canvas(len(finding.nodes), low, max(high, low + 20), 0.0)
+    size = {"left": LEFT, "width": WIDTH - LEFT - RIGHT, "height": PLOT, "alone": 0.5}
+    flat = Frame(low, max(high, low + 20), len(finding.nodes), **size)
     ranks = {rank: place - 1 for place, rank in ranks_of(finding).items()}
     labels = node_labels(
         {rank: flat.x(place) for rank, place in ranks.items()},
@@ -423,7 +407,7 @@ def nodes_svg(finding: Finding) -> str:
         right=WIDTH - 2,
     )
     top = LANE * (1 + max((label.lane for label in labels), default=-1)) + 18.0
-    canvas = _Canvas(flat.nodes, flat.low, flat.high, top)
+    canvas = replace(flat, top=top)
     height = number(top + PLOT + BOTTOM)
     parts = [
         f'<svg class="nodes" viewBox="0 0 {WIDTH} {height}" role="img" data-left="{LEFT}" data-right="{RIGHT}">',
@@ -456,31 +440,31 @@ def describe_nodes(finding: Finding) -> str:
     return " ".join(told)
 
 
-def _scale(canvas: _Canvas) -> Iterator[str]:
+def _scale(canvas: Frame) -> Iterator[str]:
     """Lines of equal SQNR with their numbers, and the places of nodes below."""
     step = 10 if canvas.high - canvas.low <= 60 else 20
     bottom = canvas.top + PLOT
     for decibel in range(int(canvas.low), int(canvas.high) + 1, step):
-        y = number(canvas.y(decibel))
+        y = number(canvas.cut(decibel))
         label = str(decibel).replace("-", MINUS)
         yield f'<path class="level" d="M{LEFT} {y}H{WIDTH - RIGHT}"/>'
         yield f'<text x="{LEFT - 7}" y="{y}" dy=".35em" text-anchor="end">{label}</text>'
     yield f'<text x="{LEFT - 7}" y="{number(canvas.top - 10)}" text-anchor="end">dB</text>'
-    every = next((one for one in (1, 2, 5, 10, 20, 50, 100) if canvas.nodes / one <= 20), 200)
-    for place in [1, *range(every, canvas.nodes + 1, every)] if every > 1 else range(1, canvas.nodes + 1):
+    every = next((one for one in (1, 2, 5, 10, 20, 50, 100) if canvas.count / one <= 20), 200)
+    for place in [1, *range(every, canvas.count + 1, every)] if every > 1 else range(1, canvas.count + 1):
         yield f'<text x="{number(canvas.x(place - 1))}" y="{number(bottom + 17)}" text-anchor="middle">{place}</text>'
     words = "nodes in the order of the graph"
     yield f'<text x="{WIDTH - RIGHT}" y="{number(bottom + 35)}" text-anchor="end">{words}</text>'
 
 
-def _drawn(line: _Line, nodes: Sequence[NodeErrors], canvas: _Canvas) -> Iterator[str]:
+def _drawn(line: _Line, nodes: Sequence[NodeErrors], canvas: Frame) -> Iterator[str]:
     """The line, broken where a node has no number, and its marks."""
     every = max(1, -(-len(nodes) // _MARKS))
     path, marks, is_joined = "", "", False
     for place, node in enumerate(nodes):
         errors = line.errors(node)
         if errors is not None:
-            x, y = canvas.x(place), canvas.y(errors.sqnr_db)
+            x, y = canvas.x(place), canvas.cut(errors.sqnr_db)
             path += f"{'L' if is_joined else 'M'}{number(x)} {number(y)}"
             marks += line.mark(x, y) if place % every == 0 else ""
         is_joined = errors is not None
@@ -488,7 +472,7 @@ def _drawn(line: _Line, nodes: Sequence[NodeErrors], canvas: _Canvas) -> Iterato
         yield f'<path class="way {line.style}" d="{path}"/><path class="marks {line.style}" d="{marks}"/>'
 
 
-def _suspect_line(label: Label, canvas: _Canvas) -> str:
+def _suspect_line(label: Label, canvas: Frame) -> str:
     y, x = canvas.top - 8 - LANE * label.lane, number(label.x)
     return (
         f'<g class="suspect"><path d="M{x} {number(y - 9)}V{number(canvas.top + PLOT)}"/>'
@@ -496,9 +480,9 @@ def _suspect_line(label: Label, canvas: _Canvas) -> str:
     )
 
 
-def _ring(node: NodeErrors, place: int, canvas: _Canvas) -> str:
+def _ring(node: NodeErrors, place: int, canvas: Frame) -> str:
     """A ring around the number that the suspect is suspected for."""
     errors = node.isolated or node.cumulative
     if errors is None:
         return ""
-    return f'<circle class="ring" cx="{number(canvas.x(place))}" cy="{number(canvas.y(errors.sqnr_db))}" r="8"/>'
+    return f'<circle class="ring" cx="{number(canvas.x(place))}" cy="{number(canvas.cut(errors.sqnr_db))}" r="8"/>'
