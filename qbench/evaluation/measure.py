@@ -102,7 +102,8 @@ def measure_request(request: Request) -> Measurement:
     Raises:
         QbenchError: as ``measure_cell``.
     """
-    subject, backend, shared = request.subject, request.backend, request.shared
+    backend, schema, shared = request.backend, request.schema, request.shared
+    subject = shared.subject
     reference, timer = request.reference, request.timer
     for runs in (backend, *(() if request.beside is None else (request.beside.backend,))):
         _refuse_slow(subject, runs, shared.macs)
@@ -120,17 +121,19 @@ def measure_request(request: Request) -> Measurement:
         finished = timer()
         answers = {name: shared.with_likelihoods(given, runners, subject.data[name]) for name, given in answers.items()}
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
+    today = _of_today(request)
+    pipeline = {} if request.rewriting is None else {"pipeline": request.rewriting.digest}
     return Measurement(
         cell=request.cell,
         environment=request.environment,
-        scores=_scores(request, answers, _of_today(request)),
-        digests=_digests(shared, quantized, answers, reference) | dict(_rules(backend)) | _pipeline(request),
+        scores=tuple(_score(request, use, answers[use.data], today[use.data]) for use in subject.metrics),
+        digests=_digests(shared, quantized, answers, reference) | dict(_rules(backend)) | pipeline,
         changed={name: ids[:LISTED] for name, ids in changed.items()},
         changed_count={name: len(ids) for name, ids in changed.items()},
         ties={name: given.ties for name, given in answers.items()},
         macs=shared.macs,
         integer_macs=0.0 if quantized is None else quantized.integer_macs,
-        weight_macs=_weight_macs(request, quantized),
+        weight_macs=quantized.weight_macs if quantized and schema and schema.weights_only else None,
         refusals=() if quantized is None else quantized.refusals,
         idle_rules=() if quantized is None else quantized.idle_rules,
         seconds=_seconds(started, prepared, finished, comparison),
@@ -185,20 +188,9 @@ def _rewritten(request: Request, written: Quantized | None) -> tuple[Quantized |
     return graphs.quantized, rewrite_note(graphs, request.shared, request.backend, threads=request.threads)
 
 
-def _pipeline(request: Request) -> dict[str, str]:
-    return {} if request.rewriting is None else {"pipeline": request.rewriting.digest}
-
-
-def _weight_macs(request: Request, quantized: Quantized | None) -> float | None:
-    """What a schema of weights alone is measured by; None for others."""
-    if quantized is None or request.schema is None or not request.schema.weights_only:
-        return None
-    return quantized.weight_macs
-
-
 def _of_today(request: Request) -> Mapping[str, Answers]:
     """The reference, with what only a run has where a metric counts that: today's outputs, ties and likelihoods."""
-    reference, asked = request.reference, {use.data for use in request.subject.metrics if use.metric.of_run}
+    reference, asked = request.reference, {use.data for use in request.shared.subject.metrics if use.metric.of_run}
     if not asked:
         return reference
     run = request.shared.reference()
@@ -207,10 +199,6 @@ def _of_today(request: Request) -> Mapping[str, Answers]:
 
 def _of_run(stored: Answers, run: Answers) -> Answers:
     return replace(stored, outputs=run.outputs, tied=run.tied, likelihoods=run.likelihoods)
-
-
-def _scores(request: Request, answers: Mapping[str, Answers], reference: Mapping[str, Answers]) -> tuple[Score, ...]:
-    return tuple(_score(request, use, answers[use.data], reference[use.data]) for use in request.subject.metrics)
 
 
 _METRICS: Mapping[AnswerKind, tuple[str, ...]] = MappingProxyType(
@@ -225,14 +213,14 @@ _METRICS: Mapping[AnswerKind, tuple[str, ...]] = MappingProxyType(
 
 
 def _score(request: Request, use: MetricUse, answers: Answers, reference: Answers) -> Score:
-    labels = request.subject.data[use.data].labels
+    labels = request.shared.subject.data[use.data].labels
     try:
         return score(use.metric, answers, labels=labels, reference=reference, name=use.name)
     except ValueError as error:
         by_kind = _METRICS[answers.kind] if labels is not None else ()
         fitting = [name for name in (*by_kind, "agreement") if name != use.metric.name]
         raise InputError(
-            f"Scoring '{request.subject.model.id}' on '{use.data}' with metric '{use.name}'",
+            f"Scoring '{request.shared.subject.model.id}' on '{use.data}' with metric '{use.name}'",
             found=str(error),
             expected="a metric that counts what this model answers, and data that it can count",
             remedy=f"Choose {' or '.join(fitting)} instead.",
