@@ -110,7 +110,7 @@ class ModelTrials:
             cell=cell,
             environment=environment_here(backend),
             threads=given.threads,
-            beside=beside,
+            comparator=beside,
         )
 
     def _line(self, measured: "Measurement") -> Mapping[str, Any]:

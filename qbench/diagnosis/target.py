@@ -250,6 +250,6 @@ def watched_for(backend: Backend) -> Backend:
 
 def claimed_by(request: Request) -> Backend | None:
     """The integer machine that the cell must equal, where it must equal one: as it counts, its backend should."""
-    beside = request.beside
+    beside = request.comparator
     is_machine = beside is not None and beside.criterion.is_exact and watches_itself(beside.backend)
     return beside.backend if beside is not None and is_machine else None

@@ -37,7 +37,7 @@ def measure_cell(
     schema: Schema | str | None,
     *,
     passes: Rewriting | None = None,
-    beside: Comparator | None = None,
+    comparator: Comparator | None = None,
     cell: Cell | None = None,
     reference: Mapping[str, Answers] | None = None,
     environment: EnvironmentClass | None = None,
@@ -49,7 +49,7 @@ def measure_cell(
     Args:
         subject: what is measured; ``SubjectArtifacts`` of it where several cells are, so that they share what they can.
         backend: it, or its name. schema: it, or its name; None: the model as it is, quantized if it came so.
-        passes: what runs behind the quantizer. beside: another backend that the cell is compared with.
+        passes: what runs behind the quantizer. comparator: another backend that the cell is compared with.
         cell: what the measurement calls itself; None: by the names of the three.
         reference: fp32 answers by data set, which losses and gains are counted against; None: today's fp32 run.
         environment: the class of results of ``backend`` on this computer; None: found out.
@@ -75,7 +75,7 @@ def measure_cell(
             environment=environment or environment_here(backend, threads=threads),
             rewriting=passes,
             threads=threads,
-            beside=beside,
+            comparator=comparator,
             timer=timer,
         )
     )
@@ -105,7 +105,7 @@ def measure_request(request: Request) -> Measurement:
     backend, schema, shared = request.backend, request.schema, request.shared
     subject = shared.subject
     reference, timer = request.reference, request.timer
-    for runs in (backend, *(() if request.beside is None else (request.beside.backend,))):
+    for runs in (backend, *(() if request.comparator is None else (request.comparator.backend,))):
         _refuse_slow(subject, runs, shared.macs)
     started = timer()
     written = _quantized(request)
@@ -115,7 +115,7 @@ def measure_request(request: Request) -> Measurement:
         runners = prepare_runners(backend, graphs, stack, threads=request.threads)
         samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
         prepared = timer()
-        comparison = None if request.beside is None else Comparison(request, graphs, stack)
+        comparison = None if request.comparator is None else Comparison(request, graphs, stack)
         answers = {name: _answered(subject, runners, data, comparison) for name, data in samples.items()}
         compared = None if comparison is None else comparison.finished()
         finished = timer()

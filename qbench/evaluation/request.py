@@ -15,7 +15,7 @@ from qbench.quantization import Schema
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Comparator:
-    """Another backend that runs a cell's quantized model too, its class here, and what the cell must be beside it."""
+    """Another backend that runs a cell's quantized model too, its class here, and how the two must agree."""
 
     backend: Backend
     criterion: Criterion
@@ -32,7 +32,7 @@ class Request:
         environment: the class of this computer with the packages that ``backend`` counts with.
         schema: None runs a model as it is: the float one, or the given one where ``cell`` says so.
         rewriting: what runs behind the quantizer; None: nothing.
-        beside: the backend that a quantized cell is compared with; None: it is not compared.
+        comparator: the backend that a quantized cell is compared with; None: it is not compared.
         keeps_answers: whether the measurement carries the answers themselves.
         recalibrated: the variant of the suite that the calibration samples are of; empty: they are the model's own.
         timer: seconds on a monotonic clock.
@@ -46,7 +46,7 @@ class Request:
     environment: EnvironmentClass
     rewriting: Rewriting | None = None
     threads: int = 1
-    beside: Comparator | None = None
+    comparator: Comparator | None = None
     keeps_answers: bool = False
     recalibrated: str = ""
     timer: Callable[[], float] = time.perf_counter

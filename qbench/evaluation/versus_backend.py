@@ -143,10 +143,10 @@ class Comparison:
     """
 
     def __init__(self, request: Request, graphs: Mapping[str, ir.Model], stack: ExitStack) -> None:
-        assert request.beside is not None
+        assert request.comparator is not None
         self.seconds = 0.0
         self._request, self._graphs, self._timer = request, graphs, request.timer
-        self._beside: Comparator = request.beside
+        self._beside: Comparator = request.comparator
         self._doing = f"Comparing '{request.cell}' with '{self._beside.backend.name}'"
         self._outputs = {name: self._outputs_of(model) for name, model in graphs.items()}
         self._counted = Differences()

@@ -223,7 +223,7 @@ class FaultHarness:
         """
         beside = None if twin is None else _beside(twin)
         request = replace(
-            self._request(machine), shared=shared, reference=shared.reference(), beside=beside, threads=threads
+            self._request(machine), shared=shared, reference=shared.reference(), comparator=beside, threads=threads
         )
         measured = measure_request(request)
         seen = self._by_verdict(measured)
@@ -244,7 +244,7 @@ class FaultHarness:
             reference=self.reference,
             environment=_HERE,
             timer=self.timer,
-            beside=_beside(self.machine) if beside else None,
+            comparator=_beside(self.machine) if beside else None,
         )
 
     def _faulty(self, placed: Placed) -> Request:

@@ -187,7 +187,7 @@ class Bench:
             environment=self.environment(cell.backend),
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
-            beside=beside,
+            comparator=beside,
             keeps_answers=planned.rules.allowance.keeps_answers,
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,

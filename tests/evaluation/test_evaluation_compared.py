@@ -131,7 +131,7 @@ def comparison(other: Fake, stack: ExitStack, graphs: Mapping[str, ir.Model], **
         schema=None,
         reference={},
         environment=HERE,
-        beside=beside,
+        comparator=beside,
         timer=iter(range(10_000)).__next__,
     )
     return Comparison(request, graphs, stack)
