@@ -1,6 +1,7 @@
 """A scratch project: two tiny random networks on made-up data, in a conftest as users write theirs."""
 
 import json
+import os
 import textwrap
 
 import pytest
@@ -130,12 +131,17 @@ metrics = ["agreement"]
 PLAIN = ("--assert=plain",)
 """For other processes: else pytest rewrites the asserts of every file of a plugin there, which takes half of a run."""
 
+OWN_VARIABLES = {"PYTEST_CURRENT_TEST", "HOME", "USERPROFILE", "PYTEST_DEBUG_TEMPROOT", "TMPDIR"}
+"""What pytest sets anew for each test; every other variable may change what a run measures."""
+
 
 class Project:
     """The scratch project and short ways to run pytest in it."""
 
-    def __init__(self, pytester, cache):
+    def __init__(self, pytester, monkeypatch, cache, accepted):
         self.pytester = pytester
+        self.monkeypatch = monkeypatch
+        self.accepted = accepted
         self.path = pytester.path
         self.suite_path = self.path / "suites" / "scratch.qbench.toml"
         self.suite_path.parent.mkdir()
@@ -162,7 +168,34 @@ class Project:
         return start("-p", "no:hypothesispytest", *(PLAIN if process or workers else ()), *spread, *arguments)
 
     def accept(self, *args, **how):
-        return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args, **how)
+        """Accept what is new; equal projects are accepted once: all but the first get a copy of the files."""
+        if args or how or self.monkeypatch._setattr:
+            return self.run("--qbench-accept-fp32", "--qbench-accept=new", *args, **how)
+        before = self.files()
+        environment = {name: text for name, text in os.environ.items() if name not in OWN_VARIABLES}
+        key = repr((before, sorted(environment.items())))
+        if key not in self.accepted:
+            result = self.run("--qbench-accept-fp32", "--qbench-accept=new")
+            after = self.files()
+            changed = [name for name in after if after[name] != before.get(name)]
+            times = {name: (self.path / name).stat().st_mtime_ns for name in changed}
+            self.accepted[key] = result, {name: (after[name], times[name]) for name in changed}
+            return result
+        result, files = self.accepted[key]
+        for name, (data, time) in files.items():
+            path = self.path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+            os.utime(path, ns=(time, time))
+        return result
+
+    def files(self):
+        """Relative path → content of every file of the project that is not compiled."""
+        return {
+            str(path.relative_to(self.path)): path.read_bytes()
+            for path in sorted(self.path.rglob("*"))
+            if path.is_file() and path.suffix != ".pyc"
+        }
 
     @property
     def run_files(self):
@@ -176,10 +209,16 @@ class Project:
         return {f"{c['model']}::{c['backend']}+{c['schema']}": c["outcome"] for c in self.lines(index, "cell")}
 
 
+@pytest.fixture(scope="session")
+def accepted_projects():
+    """Project and environment → what accepting printed, and the files that it wrote."""
+    return {}
+
+
 @pytest.fixture
-def project(pytester, monkeypatch, tmp_path_factory):
+def project(pytester, monkeypatch, tmp_path_factory, accepted_projects):
     for name in ("CI", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER", "PYTEST_XDIST_WORKER_COUNT"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("COLUMNS", "160")
     cache = tmp_path_factory.getbasetemp() / "qbench-cache"  # content-addressed: all tests may share it
-    return Project(pytester, cache)
+    return Project(pytester, monkeypatch, cache, accepted_projects)
