@@ -132,10 +132,12 @@ def test_the_metric_that_is_shown_counts():
 
 
 def test_every_field_of_answers():
-    from qbench.metrics import Answers
+    from qbench.metrics import IntegerAnswers
 
-    table = text("metrics.md").partition("| field of `Answers` |")[2]
-    assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == {field.name for field in fields(Answers)}
+    table = text("metrics.md").partition("| field of `IntegerAnswers` |")[2]
+    assert set(re.findall(r"^\| `(\w+)` \|", table, flags=re.MULTILINE)) == {
+        field.name for field in fields(IntegerAnswers)
+    }
 
 
 def test_the_fault_that_is_shown_is_put_somewhere(capsys):

@@ -188,7 +188,6 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     from qbench.cli.own_subject import build_subject
     from qbench.diagnosis import SideComparison
     from qbench.evaluation import FLOAT_BACKEND, subject_artifacts
-    from qbench.metrics import AnswerKind
     from qbench.storage import Cache
 
     left = SideText().saying(arguments.left)
@@ -202,9 +201,7 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
         runners = {name: stack.enter_context(SideComparison(one, sides[1][name])) for name, one in sides[0].items()}
         answers = subject.model.task.answer(runners, samples)
         found = {name: runner.compared() for name, runner in runners.items()}
-    compared = ComparedSides(
-        left=left, right=right, samples=len(samples), found=found, ranks=answers.kind is AnswerKind.RANKING
-    )
+    compared = ComparedSides(left=left, right=right, samples=len(samples), found=found, ranks=answers.form == "ranking")
     if arguments.save_case is None:
         return compared
     case, note = _saved_case(Path(arguments.save_case), sides[0], sides[1], shared, samples)

@@ -1,7 +1,6 @@
 """A task that keeps its last answers for further counting."""
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from qbench.metrics import Answers, Likelihoods
 from qbench.subjects import Runner, Samples, Task, forced_likelihoods
@@ -40,5 +39,5 @@ class KeptAnswers:
             InputError: the task does not tell, or what it raises.
         """
         found = forced_likelihoods(self._task, runners, samples)
-        self.last = None if self.last is None else replace(self.last, likelihoods=found)
+        self.last = None if self.last is None else self.last.with_run(likelihoods=found)
         return found

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,27 @@ from qbench.backends import Array, Backend, Executor, Feeds, in_slices
 from qbench.calibration import PROFILE_VERSION, Profile, prepare_watch, watched_values
 from qbench.evaluation.subject import Subject, read_given, refuse_quantized
 from qbench.graph import Capabilities, declare_dims, declared_dims, graph_digest, node_macs, own_copy
-from qbench.metrics import AnswerKind, Answers, Likelihoods, OutputKind, Outputs
+from qbench.metrics import Answers, Likelihoods, OutputKind, Outputs, restored_answers
 from qbench.passes import CANONICAL, DEFAULT, Pass, canonicalize, plannable
 from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq, make_plan
 from qbench.storage import Cache, TooLargeError, current_limits, digest_code, digest_plain, read_archive, too_large
-from qbench.subjects import Dataset, Samples, Task, forced_likelihoods, prepare_samples
+from qbench.subjects import Dataset, Samples, Task, forced_likelihoods, prepare_samples, task_answers
 
 # Today's fp32 run as it is kept in the cache: ids, ties, outputs, and how likely labels are where it is asked.
 
-FP32_VERSION = 2
+FP32_VERSION = 3
 """Of these arrays: a cache of another version is not read."""
+
+_ANSWER = "answer:"
+"""In front of the names of the arrays that the answers are."""
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def run_arrays(answers: Answers) -> dict[str, Any]:
     """``answers`` as named arrays, without probabilities."""
-    arrays: dict[str, Any] = {"ids": answers.ids, "kind": np.str_(answers.kind.value)}
+    arrays: dict[str, Any] = {f"{_ANSWER}{name}": array for name, array in answers.arrays().items()}
+    arrays["form"] = np.str_(answers.form)
     if answers.tied is not None:
         arrays["tied"] = answers.tied
     if answers.outputs is not None:
@@ -47,8 +51,9 @@ def stored_run(arrays: Arrays) -> Answers:
     if "outputs" in arrays:
         outputs = Outputs(arrays["outputs"], OutputKind(str(arrays["output_kind"])))
     likelihoods = Likelihoods(arrays["surprise"], arrays["tokens"]) if "surprise" in arrays else None
-    kind = AnswerKind(str(arrays["kind"]))
-    return Answers(arrays["ids"], tied=arrays.get("tied"), kind=kind, outputs=outputs, likelihoods=likelihoods)
+    stored = {name.removeprefix(_ANSWER): array for name, array in arrays.items() if name.startswith(_ANSWER)}
+    answers = restored_answers(str(arrays["form"]), stored)
+    return answers.with_run(tied=arrays.get("tied"), outputs=outputs, likelihoods=likelihoods)
 
 
 # The usual sizes of a graph's free dimensions, read off the data that it is fed.
@@ -285,9 +290,10 @@ class SubjectArtifacts:
             identity.append("likelihoods")
         path = self._cache.entry("fp32", f"{digest_plain(identity)}.npz", lambda path: self._run_fp32(dataset, path))
         try:
-            return stored_run(read_archive(path, most=current_limits().tensor_bytes))
+            stored = stored_run(read_archive(path, most=current_limits().tensor_bytes))
         except TooLargeError as error:
             raise too_large(f"Reading the fp32 run '{path}'", "arrays", error.size, "tensor_bytes") from error
+        return task_answers(self.subject.model.task, stored)
 
     def _run_fp32(self, dataset: Dataset, path: Path) -> None:
         answers = self.answer(self.fp32_backend, self.graphs, dataset, threads=1)
@@ -320,7 +326,7 @@ class SubjectArtifacts:
         if not self.subject.asks_likelihoods(dataset):
             return answers
         task = self.subject.model.task
-        return replace(answers, likelihoods=forced_likelihoods(task, runners, self.samples(dataset)))
+        return answers.with_run(likelihoods=forced_likelihoods(task, runners, self.samples(dataset)))
 
     def profiles(self, pipeline: str = DEFAULT, *, channels: bool = False) -> Mapping[str, Profile]:
         """The profile of every graph over the calibration samples, taken once for all schemas of ``pipeline``.

@@ -3,8 +3,6 @@
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import replace
-from types import MappingProxyType
 
 from qbench.backends import Backend, Executor, HasRuleDigests, get_backend, versions_of
 from qbench.errors import InputError, UnsupportedError
@@ -16,10 +14,10 @@ from qbench.evaluation.versus_backend import Comparison
 from qbench.graph import Form, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement, RewriteNote
-from qbench.metrics import AnswerKind, Answers, Score, packed_answers, score
+from qbench.metrics import Answers, Score, packed_answers, score
 from qbench.quantization import Schema, get_schema
 from qbench.storage import Cache
-from qbench.subjects import Samples
+from qbench.subjects import Samples, task_answers
 
 FLOAT_BACKEND = "ort-cpu"
 """Runs the float model next to a backend that runs none."""
@@ -104,7 +102,8 @@ def measure_request(request: Request) -> Measurement:
     """
     backend, schema, shared = request.backend, request.schema, request.shared
     subject = shared.subject
-    reference, timer = request.reference, request.timer
+    task, timer = subject.model.task, request.timer
+    reference = {name: task_answers(task, stored) for name, stored in request.reference.items()}
     for runs in (backend, *(() if request.comparator is None else (request.comparator.backend,))):
         _refuse_slow(subject, runs, shared.macs)
     started = timer()
@@ -121,7 +120,7 @@ def measure_request(request: Request) -> Measurement:
         finished = timer()
         answers = {name: shared.with_likelihoods(given, runners, subject.data[name]) for name, given in answers.items()}
     changed = {name: _changed(samples[name].ids, answers[name], reference[name]) for name in answers}
-    today = _of_today(request)
+    today = _of_today(request, reference)
     pipeline = {} if request.rewriting is None else {"pipeline": request.rewriting.digest}
     return Measurement(
         cell=request.cell,
@@ -188,9 +187,9 @@ def _rewritten(request: Request, written: Quantized | None) -> tuple[Quantized |
     return graphs.quantized, rewrite_note(graphs, request.shared, request.backend, threads=request.threads)
 
 
-def _of_today(request: Request) -> Mapping[str, Answers]:
-    """The reference, with what only a run has where a metric counts that: today's outputs, ties and likelihoods."""
-    reference, asked = request.reference, {use.data for use in request.shared.subject.metrics if use.metric.of_run}
+def _of_today(request: Request, reference: Mapping[str, Answers]) -> Mapping[str, Answers]:
+    """``reference``, with what only a run has where a metric counts that: today's outputs, ties and likelihoods."""
+    asked = {use.data for use in request.shared.subject.metrics if use.metric.of_run}
     if not asked:
         return reference
     run = request.shared.reference()
@@ -198,18 +197,7 @@ def _of_today(request: Request) -> Mapping[str, Answers]:
 
 
 def _of_run(stored: Answers, run: Answers) -> Answers:
-    return replace(stored, outputs=run.outputs, tied=run.tied, likelihoods=run.likelihoods)
-
-
-_METRICS: Mapping[AnswerKind, tuple[str, ...]] = MappingProxyType(
-    {
-        AnswerKind.RANKING: ("top1", "top5"),
-        AnswerKind.SEQUENCE: ("exact", "per"),
-        AnswerKind.TEXT: ("cer", "wer"),
-        AnswerKind.LIKENESS: ("eer",),
-    }
-)
-"""What answers are commonly counted with."""
+    return stored.with_run(outputs=run.outputs, tied=run.tied, likelihoods=run.likelihoods)
 
 
 def _score(request: Request, use: MetricUse, answers: Answers, reference: Answers) -> Score:
@@ -217,8 +205,8 @@ def _score(request: Request, use: MetricUse, answers: Answers, reference: Answer
     try:
         return score(use.metric, answers, labels=labels, reference=reference, name=use.name)
     except ValueError as error:
-        by_kind = _METRICS[answers.kind] if labels is not None else ()
-        fitting = [name for name in (*by_kind, "agreement") if name != use.metric.name]
+        usual = answers.usual_metrics if labels is not None else ()
+        fitting = [name for name in (*usual, "agreement") if name != use.metric.name]
         raise InputError(
             f"Scoring '{request.shared.subject.model.id}' on '{use.data}' with metric '{use.name}'",
             found=str(error),

@@ -58,7 +58,7 @@ def _changes(
     return {
         data: count_changes(now, before, **limits)
         for data, now, before in both
-        if len(now) == len(before) and now.kind is before.kind
+        if len(now) == len(before) and now.form == before.form
     }
 
 

@@ -14,9 +14,11 @@ if TYPE_CHECKING:
     from qbench.metrics.answers import AnswerKind as AnswerKind
     from qbench.metrics.answers import Answers as Answers
     from qbench.metrics.answers import FirstOutputs as FirstOutputs
+    from qbench.metrics.answers import IntegerAnswers as IntegerAnswers
     from qbench.metrics.answers import Likelihoods as Likelihoods
     from qbench.metrics.answers import OutputKind as OutputKind
     from qbench.metrics.answers import Outputs as Outputs
+    from qbench.metrics.answers import StoredAnswers as StoredAnswers
     from qbench.metrics.answers import count_changes as count_changes
     from qbench.metrics.answers import held_outputs as held_outputs
     from qbench.metrics.answers import kept_arrays as kept_arrays
@@ -45,6 +47,8 @@ else:
                 "AnswerChange",
                 "AnswerKind",
                 "Answers",
+                "IntegerAnswers",
+                "StoredAnswers",
                 "FirstOutputs",
                 "Likelihoods",
                 "MILLION",

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics.answers import AnswerKind, Answers
+from qbench.metrics.answers import AnswerKind, Answers, IntegerAnswers
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.scores import Against, Direction
 
@@ -17,9 +17,11 @@ from qbench.metrics.scores import Against, Direction
 
 def _count_same(answers: Answers, _labels: Labels | None, reference: Answers | None) -> Counts:
     assert reference is not None
-    if answers.kind is not reference.kind:
-        raise ValueError(f"answers and reference are not of one kind: {answers.kind.value} and {reference.kind.value}")
-    if answers.kind is not AnswerKind.RANKING:
+    if answers.form != reference.form:
+        raise ValueError(f"answers and reference are not of one kind: {answers.form} and {reference.form}")
+    if not (isinstance(answers, IntegerAnswers) and isinstance(reference, IntegerAnswers)):
+        same = np.array([answers.best(index) == reference.best(index) for index in range(len(answers))])
+    elif answers.kind is not AnswerKind.RANKING:
         width = max(answers.ids.shape[1], reference.ids.shape[1])
         same = (answers.padded(width) == reference.padded(width)).all(axis=1)
     else:
@@ -46,8 +48,8 @@ AGREEMENT = Metric(
 
 
 def _right(name: str, answers: Answers, labels: Labels) -> npt.NDArray[np.bool_]:
-    if answers.kind is AnswerKind.LIKENESS:
-        raise ValueError(f"{name} needs answers that are right or wrong, and a likeness is neither")
+    if not isinstance(answers, IntegerAnswers) or answers.kind is AnswerKind.LIKENESS:
+        raise ValueError(f"{name} needs answers that are right or wrong, and a {answers.form} is neither")
     if answers.kind is AnswerKind.RANKING:
         found = [answers.best(index)[0] in right for index, right in enumerate(labels)]
     else:

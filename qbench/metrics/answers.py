@@ -1,12 +1,13 @@
 """What a task answered, sample by sample."""
 
+import abc
 import base64
 import enum
 import io
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Self, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -94,13 +95,115 @@ def held_outputs(rows: npt.NDArray[Any], kind: OutputKind) -> Outputs:
     return first.held
 
 
-# What a task answered, sample by sample, in whole numbers: the only thing about a run that is kept per sample.
-#
-# A classifier answers with its best classes in order, a sequence model with its tokens, a recogniser with text, a
-# verifier with how alike two things are. All are one integer array, so that every metric is a count and every
-# comparison is exact.
+# What a task answered, sample by sample. A task owns the form of its answers: boxes, masks, tokens, real values. All that
+# others ask of them is to be compared, stored and scored sample by sample; the metrics of a form know the rest.
+
+
+class _AnswersType(abc.ABCMeta):
+    def __call__(cls, *arguments: Any, **named: Any) -> Any:  # noqa: ANN401 - of the class that is called
+        """An instance; ``Answers(ids, …)`` makes ``IntegerAnswers``, the form of most tasks."""
+        return super(_AnswersType, IntegerAnswers if cls is Answers else cls).__call__(*arguments, **named)
+
+
+class Answers(metaclass=_AnswersType):
+    """The answers to n samples, in their order. A task whose answers are of another form derives a class of its own.
+
+    Such a class is a frozen dataclass that has ``form`` and ``arrays``. Its task makes it again from stored arrays
+    (``restored(arrays)``), and its metrics read what it holds. What a run adds is there where a task hands it over:
+    ``outputs``, ``tied`` and ``likelihoods`` are None, unless the class has fields of these names.
+    """
+
+    __slots__ = ()
+
+    @property
+    @abc.abstractmethod
+    def form(self) -> str:
+        """What these answers are called, in errors and in files: one word, such as ``boxes``."""
+
+    @abc.abstractmethod
+    def arrays(self) -> "Mapping[str, npt.NDArray[Any]]":
+        """All that is compared, counted and stored: name (an identifier) → array with one row for each sample."""
+
+    @property
+    def outputs(self) -> "Outputs | None":
+        """What the network put out for the first samples."""
+        return None
+
+    @property
+    def tied(self) -> "npt.NDArray[np.bool_] | None":
+        """(n,) whether the best score of a sample was shared."""
+        return None
+
+    @property
+    def likelihoods(self) -> "Likelihoods | None":
+        """Of the labels."""
+        return None
+
+    @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Metrics that commonly count such answers against labels: what an error proposes."""
+        return ()
+
+    def __len__(self) -> int:
+        return len(next(iter(self.arrays().values())))
+
+    def best(self, index: int) -> Hashable:
+        """What two answers to sample ``index`` are compared by."""
+        return tuple((name, array[index].tobytes()) for name, array in sorted(self.arrays().items()))
+
+    @property
+    def digest(self) -> str:
+        """The digest of what is compared: equal digests are identical predictions."""
+        return digest_arrays(self.arrays())
+
+    @property
+    def ties(self) -> int:
+        """How many samples were tied."""
+        return 0 if self.tied is None else int(self.tied.sum())
+
+    def with_run(self, **facts: object) -> Self:
+        """These answers with ``facts`` of a run (outputs, tied, likelihoods), as far as the class has such fields."""
+        names = {each.name for each in fields(cast(Any, self))}
+        return cast(Self, replace(cast(Any, self), **{name: fact for name, fact in facts.items() if name in names}))
+
+    def held(self, metric: str) -> Outputs:
+        """The outputs, for ``metric`` to count.
+
+        Raises:
+            ValueError: there are none.
+        """
+        if self.outputs is None:
+            raise ValueError(f"{metric} compares outputs, and the task of these answers hands none over")
+        return self.outputs
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StoredAnswers(Answers):
+    """Answers of a form that only their task knows, as they were stored: they are compared, and not scored."""
+
+    written_form: str
+    stored: Mapping[str, npt.NDArray[Any]]
+    outputs: Outputs | None = None
+    tied: npt.NDArray[np.bool_] | None = None
+    likelihoods: Likelihoods | None = None
+
+    @property
+    def form(self) -> str:
+        """As it was stored."""
+        return self.written_form
+
+    def arrays(self) -> Mapping[str, npt.NDArray[Any]]:
+        """As they were stored."""
+        return self.stored
+
+
+# Answers in whole numbers, the form of most tasks: a classifier answers with its best classes in order, a sequence model
+# with its tokens, a recogniser with text, a verifier with how alike two things are. All are one integer array, so that
+# every metric is a count and every comparison is exact.
 
 PADDING = -1
+
+_TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 MILLION = 1_000_000
 """A likeness of 1."""
@@ -129,10 +232,36 @@ ANSWER_WORDS: Mapping[AnswerKind, str] = MappingProxyType(
 )
 """Answers of each kind, as errors call them."""
 
+_USUAL_METRICS: Mapping[AnswerKind, tuple[str, ...]] = MappingProxyType(
+    {
+        AnswerKind.RANKING: ("top1", "top5"),
+        AnswerKind.SEQUENCE: ("exact", "per"),
+        AnswerKind.TEXT: ("cer", "wer"),
+        AnswerKind.LIKENESS: ("eer",),
+    }
+)
+"""What answers are commonly counted with."""
+
+
+def integer_answers(answers: Answers, counting: str, *kinds: AnswerKind) -> "IntegerAnswers":
+    """``answers``, where they are of one of ``kinds``.
+
+    Raises:
+        ValueError: they are others; ``counting`` says in words what is counted of which.
+    """
+    if isinstance(answers, IntegerAnswers) and answers.kind in kinds:
+        return answers
+    raise ValueError(f"{counting}, and these answers are {answer_words(answers)}")
+
+
+def answer_words(answers: Answers) -> str:
+    """``answers``, as errors call them."""
+    return ANSWER_WORDS[answers.kind] if isinstance(answers, IntegerAnswers) else answers.form
+
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Answers:
-    """The answers of one model to n samples.
+class IntegerAnswers(Answers):
+    """The answers of one model to n samples as whole numbers.
 
     Args:
         ids: (n, k) int32, as ``kind`` says; sequences and text are padded with ``PADDING`` at the end.
@@ -166,19 +295,20 @@ class Answers:
         return len(self.ids)
 
     @property
-    def ties(self) -> int:
-        """How many samples were tied."""
-        return 0 if self.tied is None else int(self.tied.sum())
+    def form(self) -> str:
+        """The kind, in one word."""
+        return self.kind.value
 
-    def held(self, metric: str) -> Outputs:
-        """The outputs, for ``metric`` to count.
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """``ids`` in the smallest integer type that holds them."""
+        low, high = int(self.ids.min(initial=0)), int(self.ids.max(initial=0))
+        fitting = next(t for t in _TYPES if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
+        return {"ids": self.ids.astype(fitting)}
 
-        Raises:
-            ValueError: there are none.
-        """
-        if self.outputs is None:
-            raise ValueError(f"{metric} compares outputs, and the task of these answers hands none over")
-        return self.outputs
+    @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Of this kind."""
+        return _USUAL_METRICS[self.kind]
 
     @property
     def digest(self) -> str:
@@ -230,7 +360,6 @@ def _whole_share(ids: npt.NDArray[np.int32]) -> bool:
 
 _MOST_PACKED = 32
 """Bytes that one packed byte may stand for where many answers are kept; few equal ones pack better."""
-_TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -257,9 +386,11 @@ def count_changes(
     Raises:
         ValueError: they answer different numbers of samples, or in different kinds.
     """
-    if len(now) != len(accepted) or now.kind is not accepted.kind:
-        raise ValueError(f"{len(now)} answers ({now.kind.value}) beside {len(accepted)} ({accepted.kind.value})")
+    if len(now) != len(accepted) or now.form != accepted.form:
+        raise ValueError(f"{len(now)} answers ({now.form}) beside {len(accepted)} ({accepted.form})")
     flips = sum(now.best(index) != accepted.best(index) for index in range(len(now)))
+    if not (isinstance(now, IntegerAnswers) and isinstance(accepted, IntegerAnswers)):
+        return AnswerChange(samples=len(now), flips=flips)
     if now.scores is None or accepted.scores is None:
         return AnswerChange(samples=len(now), flips=flips)
     moves, before = _moves(now.ids, now.scores, accepted.ids, accepted.scores)
@@ -283,16 +414,17 @@ def _moves(
 
 
 def kept_digest(answers: Answers) -> str:
-    """The digest of ids and probabilities."""
+    """The digest of ids and probabilities; of another form, of all that is stored."""
+    if not isinstance(answers, IntegerAnswers):
+        return answers.digest
     scores = {} if answers.scores is None else {"scores": answers.scores}
     return digest_arrays({"ids": answers.ids, **scores})
 
 
 def kept_arrays(answers: Answers) -> dict[str, npt.NDArray[Any]]:
-    """``ids`` in the smallest integer type that holds them, and ``scores`` (float32) where there are some."""
-    low, high = int(answers.ids.min(initial=0)), int(answers.ids.max(initial=0))
-    fitting = next(t for t in _TYPES if np.iinfo(t).min <= low and high <= np.iinfo(t).max)
-    return {"ids": answers.ids.astype(fitting)} | ({} if answers.scores is None else {"scores": answers.scores})
+    """What is stored of ``answers``, and the probabilities ``scores`` (float32) beside a ranking that has some."""
+    scores = answers.scores if isinstance(answers, IntegerAnswers) else None
+    return dict(answers.arrays()) | ({} if scores is None else {"scores": scores})
 
 
 def packed_answers(answers: Answers) -> str:
@@ -300,7 +432,7 @@ def packed_answers(answers: Answers) -> str:
     buffer = io.BytesIO()
     arrays: dict[str, Any] = kept_arrays(answers)
     np.savez_compressed(buffer, **arrays)
-    return f"{answers.kind.value}:{base64.b64encode(buffer.getvalue()).decode('ascii')}"
+    return f"{answers.form}:{base64.b64encode(buffer.getvalue()).decode('ascii')}"
 
 
 def unpacked_answers(text: str) -> Answers:
@@ -309,20 +441,27 @@ def unpacked_answers(text: str) -> Answers:
     Raises:
         ValueError: ``text`` is not of that kind.
     """
-    kind, _, word = text.partition(":")
+    form, _, word = text.partition(":")
     try:
         packed = base64.b64decode(word, validate=True)
         arrays = read_archive(packed, most=current_limits().kept_bytes + _MOST_PACKED * len(packed))
-        return restored_answers(arrays["ids"], arrays.get("scores"), AnswerKind(kind))
+        return restored_answers(form, arrays)
     except Exception as error:
         # numpy lets through whatever zipfile, zlib, tokenize and pickle make of damaged bytes: no list is complete
         raise ValueError(f"kept answers that cannot be read ({type(error).__name__}: {error})") from error
 
 
-def restored_answers(ids: npt.NDArray[Any], scores: npt.NDArray[Any] | None, kind: AnswerKind) -> Answers:
-    """Answers of stored arrays.
+def restored_answers(form: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Answers:
+    """Answers of stored ``arrays``; those of a form that a task owns are to be restored by it.
 
     Raises:
         ValueError: they are none.
     """
-    return Answers(ids.astype(np.int32), None if scores is None else scores.astype(np.float32), kind=kind)
+    if form not in {kind.value for kind in AnswerKind}:
+        if not arrays or len({len(array) if array.ndim else -1 for array in arrays.values()}) != 1:
+            raise ValueError("arrays that do not have one row for each sample")
+        return StoredAnswers(form, arrays)
+    scores = arrays.get("scores")
+    return IntegerAnswers(
+        arrays["ids"].astype(np.int32), None if scores is None else scores.astype(np.float32), kind=AnswerKind(form)
+    )

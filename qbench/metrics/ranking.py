@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from qbench.errors import UnavailableError
-from qbench.metrics.answers import ANSWER_WORDS, MILLION, AnswerKind, Answers, OutputKind
+from qbench.metrics.answers import MILLION, AnswerKind, Answers, IntegerAnswers, OutputKind, integer_answers
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.scores import Against, Direction
 
@@ -25,7 +25,7 @@ _DEEPEST_RANK, _RANK_UNIT = 10, 2520
 
 def _count_top(k: int, answers: Answers, labels: Labels | None) -> Counts:
     assert labels is not None
-    _demand_rankings(f"top{k}", answers)
+    answers = _rankings(f"top{k}", answers)
     best = answers.ids[:, :k]
     hits = np.fromiter(
         (not set(row.tolist()).isdisjoint(right) for row, right in zip(best, labels, strict=True)),
@@ -37,7 +37,7 @@ def _count_top(k: int, answers: Answers, labels: Labels | None) -> Counts:
 
 def _count_reciprocal(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
     assert labels is not None
-    _demand_rankings("mrr", answers)
+    answers = _rankings("mrr", answers)
     best = answers.ids[:, :_DEEPEST_RANK].tolist()
     ranks = [
         next((rank for rank, one in enumerate(row, start=1) if one in right), 0)
@@ -49,7 +49,7 @@ def _count_reciprocal(answers: Answers, labels: Labels | None, _reference: Answe
 
 def _count_recalled(k: int, answers: Answers, labels: Labels | None) -> Counts:
     assert labels is not None
-    _demand_rankings(f"recall{k}", answers)
+    answers = _rankings(f"recall{k}", answers)
     if answers.ids.shape[1] < k:
         raise ValueError(f"recall{k} looks for right ones among {k}, and these answers name {answers.ids.shape[1]}")
     best, right = answers.ids[:, :k].tolist(), [set(one) for one in labels]
@@ -57,9 +57,8 @@ def _count_recalled(k: int, answers: Answers, labels: Labels | None) -> Counts:
     return Counts(np.array(found, dtype=np.int64), np.array([len(one) for one in right], dtype=np.int64))
 
 
-def _demand_rankings(name: str, answers: Answers) -> None:
-    if answers.kind is not AnswerKind.RANKING:
-        raise ValueError(f"{name} ranks classes, and these answers are {ANSWER_WORDS[answers.kind]}")
+def _rankings(name: str, answers: Answers) -> IntegerAnswers:
+    return integer_answers(answers, f"{name} ranks classes", AnswerKind.RANKING)
 
 
 def _count_top1(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
@@ -123,9 +122,7 @@ MRR = Metric(
 
 def _count_precision(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
     assert labels is not None
-    if answers.kind is not AnswerKind.RANKING:
-        raise ValueError(f"map ranks samples by scores of classes, and these answers are {ANSWER_WORDS[answers.kind]}")
-    held = answers.held("map")
+    held = integer_answers(answers, "map ranks samples by scores of classes", AnswerKind.RANKING).held("map")
     if held.kind is not OutputKind.CLASSES:
         raise ValueError("map ranks samples by scores of classes, and these outputs are other numbers")
     right = np.zeros(held.values.shape, dtype=np.bool_)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from qbench.metrics.answers import ANSWER_WORDS, MILLION, AnswerKind, Answers, text_of
+from qbench.metrics.answers import MILLION, AnswerKind, Answers, IntegerAnswers, integer_answers, text_of
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.scores import Against, Direction
 
@@ -21,7 +21,7 @@ error rate of 10 % would admit a twentieth of a point, and of a model that makes
 
 def _count_exact(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
     assert labels is not None
-    _demand_sequences("exact", answers)
+    answers = _sequences("exact", answers)
     hits = [answers.sequence(i) == tuple(right) for i, right in enumerate(labels)]
     return Counts(np.array(hits, dtype=np.int64), np.ones(len(answers), dtype=np.int64))
 
@@ -30,14 +30,13 @@ def _count_edits(answers: Answers, labels: Labels | None, _reference: Answers | 
     from rapidfuzz.distance import Levenshtein
 
     assert labels is not None
-    _demand_sequences("per", answers)
+    answers = _sequences("per", answers)
     edits = [Levenshtein.distance(tuple(right), answers.sequence(i)) for i, right in enumerate(labels)]
     return Counts(np.array(edits, dtype=np.int64), np.array([len(right) for right in labels], dtype=np.int64))
 
 
-def _demand_sequences(name: str, answers: Answers) -> None:
-    if answers.kind not in (AnswerKind.SEQUENCE, AnswerKind.TEXT):
-        raise ValueError(f"{name} compares sequences, and these answers are {ANSWER_WORDS[answers.kind]}")
+def _sequences(name: str, answers: Answers) -> IntegerAnswers:
+    return integer_answers(answers, f"{name} compares sequences", AnswerKind.SEQUENCE, AnswerKind.TEXT)
 
 
 EXACT = Metric(
@@ -72,10 +71,9 @@ _WHOLE = 10_000
 def _texts(name: str, answers: Answers, labels: Labels | None) -> Iterator[tuple[str, str]]:
     """The right text and the answered one of every sample."""
     assert labels is not None
-    if answers.kind is not AnswerKind.TEXT:
-        raise ValueError(f"{name} compares texts, and these answers are {ANSWER_WORDS[answers.kind]}")
+    texts = integer_answers(answers, f"{name} compares texts", AnswerKind.TEXT)
     for index, right in enumerate(labels):
-        yield text_of(right), answers.text(index)
+        yield text_of(right), texts.text(index)
 
 
 def _count_words(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:

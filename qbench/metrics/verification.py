@@ -3,7 +3,7 @@
 import numpy as np
 import numpy.typing as npt
 
-from qbench.metrics.answers import ANSWER_WORDS, AnswerKind, Answers
+from qbench.metrics.answers import AnswerKind, Answers, integer_answers
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.resampling import recomputed_interval
 from qbench.metrics.scores import Against, Direction
@@ -11,13 +11,13 @@ from qbench.metrics.scores import Against, Direction
 
 def _count_misjudged(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
     assert labels is not None
-    alike = _alike(answers, labels)
-    return Counts(_misjudged(answers.ids[:, 0], alike).astype(np.int64), np.ones(len(answers), dtype=np.int64))
+    likeness, alike = _likenesses(answers), _alike(labels)
+    return Counts(_misjudged(likeness, alike).astype(np.int64), np.ones(len(answers), dtype=np.int64))
 
 
 def _resampled(answers: Answers, labels: Labels, reference: Answers) -> tuple[float, float] | None:
-    alike = _alike(answers, labels)
-    now, before = answers.ids[:, 0], reference.ids[:, 0]
+    now, before = _likenesses(answers), _likenesses(reference)
+    alike = _alike(labels)
 
     def change(places: npt.NDArray[np.intp]) -> float:
         drawn = alike[places]
@@ -26,10 +26,12 @@ def _resampled(answers: Answers, labels: Labels, reference: Answers) -> tuple[fl
     return recomputed_interval(change, (np.flatnonzero(alike), np.flatnonzero(~alike))) if len(alike) > 2 else None
 
 
-def _alike(answers: Answers, labels: Labels) -> npt.NDArray[np.bool_]:
+def _likenesses(answers: Answers) -> npt.NDArray[np.int32]:
+    return integer_answers(answers, "eer judges likenesses", AnswerKind.LIKENESS).ids[:, 0]
+
+
+def _alike(labels: Labels) -> npt.NDArray[np.bool_]:
     """Which pairs are like ones."""
-    if answers.kind is not AnswerKind.LIKENESS:
-        raise ValueError(f"eer judges likenesses, and these answers are {ANSWER_WORDS[answers.kind]}")
     alike = np.array([right == (1,) for right in labels])
     if 2 * alike.sum() != len(alike) or any(right not in ((0,), (1,)) for right in labels):
         raise ValueError(

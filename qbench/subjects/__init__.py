@@ -51,11 +51,13 @@ if TYPE_CHECKING:
     from qbench.subjects.subject import Array as Array
     from qbench.subjects.subject import Dataset as Dataset
     from qbench.subjects.subject import Preprocess as Preprocess
+    from qbench.subjects.subject import RestoresAnswers as RestoresAnswers
     from qbench.subjects.subject import Runner as Runner
     from qbench.subjects.subject import Samples as Samples
     from qbench.subjects.subject import Task as Task
     from qbench.subjects.subject import ZooModel as ZooModel
     from qbench.subjects.subject import prepare_samples as prepare_samples
+    from qbench.subjects.subject import task_answers as task_answers
     from qbench.subjects.tasks import GRAPH as GRAPH
     from qbench.subjects.tasks import Classification as Classification
     from qbench.subjects.tasks import WholeOutput as WholeOutput
@@ -136,6 +138,8 @@ else:
                 "Task",
                 "ZooModel",
                 "prepare_samples",
+                "task_answers",
+                "RestoresAnswers",
             ),
             "tasks": (
                 "Classification",

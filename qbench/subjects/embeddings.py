@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
-from qbench.metrics import MILLION, AnswerKind, Answers, OutputKind, held_outputs
+from qbench.metrics import MILLION, AnswerKind, Answers, IntegerAnswers, OutputKind, held_outputs
 from qbench.storage import digest_arrays
 from qbench.subjects.subject import BATCH, Array, Runner, Samples
 from qbench.subjects.tasks import GRAPH, best_classes, finite_rows, runner_named, tied_rows
@@ -67,7 +67,7 @@ class NearestNeighbour:
         scores = class_scores(similarities(embeddings), _classes(samples, doing))
         ids, best = best_classes(scores, self.k)
         held = held_outputs(embeddings, OutputKind.VALUES)
-        return Answers(ids, best.astype(np.float32), tied_rows(scores), outputs=held)
+        return IntegerAnswers(ids, best.astype(np.float32), tied_rows(scores), outputs=held)
 
 
 def similarities(embeddings: npt.NDArray[np.float32]) -> npt.NDArray[np.float64]:
@@ -165,7 +165,7 @@ class Verification:
         unit = unit_rows(embeddings)
         left, right = np.array(pairs, np.intp).T
         held = held_outputs(embeddings[left], OutputKind.VALUES)
-        return Answers(likenesses(unit[left], unit[right])[:, None], kind=AnswerKind.LIKENESS, outputs=held)
+        return IntegerAnswers(likenesses(unit[left], unit[right])[:, None], kind=AnswerKind.LIKENESS, outputs=held)
 
 
 @dataclass(slots=True)

@@ -10,7 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import InputError
-from qbench.metrics import MILLION, PADDING, AnswerKind, Answers, FirstOutputs, Labels, Likelihoods, OutputKind
+from qbench.metrics import (
+    MILLION,
+    PADDING,
+    AnswerKind,
+    Answers,
+    FirstOutputs,
+    IntegerAnswers,
+    Labels,
+    Likelihoods,
+    OutputKind,
+)
 from qbench.subjects.subject import BATCH, Array, Runner, Samples
 from qbench.subjects.tasks import finite_rows, runner_named
 
@@ -81,7 +91,9 @@ class Transduction:
             ties.append(tied)
             first.add(logits)
             start += len(ids)
-        return Answers(np.concatenate(answers), tied=np.concatenate(ties), kind=AnswerKind.SEQUENCE, outputs=first.held)
+        return IntegerAnswers(
+            np.concatenate(answers), tied=np.concatenate(ties), kind=AnswerKind.SEQUENCE, outputs=first.held
+        )
 
     def likelihoods(self, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
         """How likely the label of every sample is, its end token with it.

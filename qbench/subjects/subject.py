@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NoReturn, Protocol
+from typing import Any, NoReturn, Protocol, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.host import package_versions
-from qbench.metrics import Answers, Labels
+from qbench.metrics import Answers, Labels, StoredAnswers
 from qbench.storage import Cache, digest_code, digest_plain
 
 # From a raw sample to a graph's feed, in two steps so that the first can be cached compactly.
@@ -278,6 +278,35 @@ class Task(Protocol):
 
 
 # A trained network of the zoo: its graphs, how samples enter it, and the task that reads its answers.
+
+
+@runtime_checkable
+class RestoresAnswers(Protocol):
+    """A task whose answers are of a form of its own: it makes them again from what was stored of them."""
+
+    def restored(self, arrays: Mapping[str, Array]) -> Answers:
+        """The answers whose ``arrays()`` these are."""
+        ...
+
+
+def task_answers(task: Task, answers: Answers) -> Answers:
+    """``answers`` as ``task`` gives them, where they were read from a file.
+
+    Raises:
+        InputError: they are of a form that the task does not restore.
+    """
+    if not isinstance(answers, StoredAnswers):
+        return answers
+    task = getattr(task, "__wrapped__", task)
+    if not isinstance(task, RestoresAnswers):
+        raise InputError(
+            f"Reading stored answers of task '{task.name}'",
+            found=f"answers of the form '{answers.form}'",
+            expected="a form that qbench has, or a task that restores its own",
+            remedy="Give the task a method restored(arrays), or accept the fp32 reference anew (--qbench-accept-fp32).",
+        )
+    found = task.restored(answers.arrays())
+    return found.with_run(outputs=answers.outputs, tied=answers.tied, likelihoods=answers.likelihoods)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)

@@ -7,7 +7,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from qbench.errors import InputError
-from qbench.metrics import AnswerKind, Answers, FirstOutputs, Likelihoods, OutputKind, held_outputs
+from qbench.metrics import AnswerKind, Answers, FirstOutputs, IntegerAnswers, Likelihoods, OutputKind, held_outputs
 from qbench.subjects.subject import Array, Runner, Samples, Task
 
 # Outputs as a task trusts them: there, with a row for every sample, and finite.
@@ -129,7 +129,7 @@ class Classification:
             first.add(scores)
             start += count
         ids, best, shares = (np.concatenate(parts) for parts in zip(*ranked, strict=True))
-        return Answers(ids, best if are_shares else shares, np.concatenate(tied), outputs=first.held)
+        return IntegerAnswers(ids, best if are_shares else shares, np.concatenate(tied), outputs=first.held)
 
 
 def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int, doing: str) -> None:
@@ -248,4 +248,4 @@ class WholeOutput:
             rows.append(np.ascontiguousarray(found + np.float32(0)).reshape(count, -1))
         whole = np.concatenate(rows)
         held = held_outputs(whole, OutputKind.VALUES)
-        return Answers(whole.view(np.int32), kind=AnswerKind.SEQUENCE, outputs=held)
+        return IntegerAnswers(whole.view(np.int32), kind=AnswerKind.SEQUENCE, outputs=held)

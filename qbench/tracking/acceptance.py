@@ -21,7 +21,7 @@ from qbench.judging import (
     inherited,
     least_agreement,
 )
-from qbench.metrics import Against, Answers, Score, unpacked_answers
+from qbench.metrics import Against, Answers, Score, kept_arrays, unpacked_answers
 from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers, StoredData
 from qbench.tracking.calibrations import (
     AcceptedRow,
@@ -237,10 +237,10 @@ def _torn(baseline: Baseline, measurement: Measurement) -> str:
         except ValueError as error:
             return f"its record is damaged: {error}"
         known = baseline.data.get(data)
-        if known is not None and (len(answers), answers.kind) != (known.samples, known.kind):
+        if known is not None and (len(answers), answers.form) != (known.samples, known.kind):
             return (
-                f"its record is damaged: it has {len(answers)} answers ({answers.kind.value}) "
-                f"for the {known.samples} samples of '{data}' ({known.kind.value})"
+                f"its record is damaged: it has {len(answers)} answers ({answers.form}) "
+                f"for the {known.samples} samples of '{data}' ({known.kind})"
             )
     return ""
 
@@ -251,9 +251,9 @@ def _not_finite(measurement: Measurement) -> str:
         if not all(map(math.isfinite, (score.hits, score.value, *(score.interval or ())))):
             return score.metric
     for data, word in measurement.kept.items():
-        scores = unpacked_answers(word).scores
-        if scores is not None and not all(map(math.isfinite, scores.ravel().tolist())):
-            return f"a probability on '{data}'"
+        for name, array in kept_arrays(unpacked_answers(word)).items():
+            if array.dtype.kind == "f" and not all(map(math.isfinite, array.ravel().tolist())):
+                return f"a {'probability' if name == 'scores' else 'number'} on '{data}'"
     return ""
 
 
@@ -352,7 +352,7 @@ def accept_reference(
         environment_class=environment_class,
         metrics={s.metric: s.reference_hits for s in labelled},
         data={
-            name: StoredData(samples=len(a), digest=digests[f"data:{name}"], reference=a.digest, kind=a.kind)
+            name: StoredData(samples=len(a), digest=digests[f"data:{name}"], reference=a.digest, kind=a.form)
             for name, a in answers.items()
         },
         stored=answers,

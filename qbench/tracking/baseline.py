@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 
 from qbench.judging import Accepted, Cell, Expectation, State
-from qbench.metrics import AnswerKind, Answers
+from qbench.metrics import Answers
 from qbench.tracking.calibrations import Calibrations
 
 KeptAnswers = Mapping[str, Mapping[str, Mapping[str, Answers]]]
@@ -17,13 +17,13 @@ class StoredData:
     """One data set of a baseline.
 
     Args:
-        samples: how many. digest: of data and labels. reference: of the fp32 answers to it. kind: of these answers.
+        samples: how many. digest: of data and labels. reference: of the fp32 answers to it. kind: their form.
     """
 
     samples: int
     digest: str
     reference: str
-    kind: AnswerKind = AnswerKind.RANKING
+    kind: str = "ranking"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.errors import DamagedError, StoreError
-from qbench.metrics import AnswerKind, Answers, kept_arrays, kept_digest, restored_answers
+from qbench.metrics import Answers, kept_arrays, kept_digest, restored_answers
 from qbench.storage import (
     ArchiveError,
     TooLargeError,
@@ -49,7 +49,7 @@ class Named:
     key: str
     digest: str
     samples: int = 0
-    kind: AnswerKind | None = None
+    kind: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,14 +57,14 @@ class Part:
     """One kind of ``.npz`` file of a baseline.
 
     Args:
-        suffix: of its name. what: it holds, for messages. ids, scores: names of the arrays of ``{}``; scores is empty
-            where none are stored. digest: what the ``.json`` names an answer by.
+        suffix: of its name. what: it holds, for messages. pattern: how an ``array`` of the answer called ``name`` is
+            called. probabilities: whether they are stored too. digest: what the ``.json`` names an answer by.
     """
 
     suffix: str
     what: str
-    ids: str
-    scores: str
+    pattern: str
+    probabilities: bool
     digest: Callable[[Answers], str]
 
     def path(self, path: Path) -> Path:
@@ -73,9 +73,14 @@ class Part:
 
     def arrays(self, name: str, answers: Answers) -> dict[str, npt.NDArray[Any]]:
         """``answers`` as arrays of the file: ``ids`` in the smallest integer type that holds them."""
-        arrays = kept_arrays(answers)
-        named = {self.ids.format(name): arrays["ids"]}
-        return named | ({self.scores.format(name): arrays["scores"]} if self.scores and "scores" in arrays else {})
+        own = kept_arrays(answers) if self.probabilities else answers.arrays()
+        return {self.pattern.format(array=array, name=name): values for array, values in own.items()}
+
+    def stored(self, arrays: Arrays, name: str) -> dict[str, npt.NDArray[Any]]:
+        """Those of ``arrays`` that the answer called ``name`` has, by their own names."""
+        before, after = self.pattern.format(array="\n", name=name).split("\n")
+        own = {key: key.removeprefix(before).removesuffix(after) for key in arrays if _is_between(key, before, after)}
+        return {array: arrays[key] for key, array in own.items() if array.isidentifier()}
 
     def find(self, arrays: Arrays, named: Named, path: Path) -> Answers:
         """The answers that ``named`` is about, from the ``arrays`` of ``path``.
@@ -87,7 +92,7 @@ class Part:
             found = self.at(arrays, name, named, path)
             if found is not None and self.digest(found) == named.digest:
                 return found
-        if self.ids.format(named.key) not in arrays:
+        if not self.stored(arrays, named.key):
             raise damaged(path, f"no answers for '{named.key}'", self.what)
         raise damaged(path, f"other answers for '{named.key}'", f"{self.what}, with the digest in the .json")
 
@@ -97,17 +102,20 @@ class Part:
         Raises:
             DamagedError: these arrays are not answers.
         """
-        ids, scores = arrays.get(self.ids.format(name)), arrays.get(self.scores.format(name)) if self.scores else None
-        if ids is None:
+        own = self.stored(arrays, name)
+        if not own:
             return None
-        if ids.ndim != 2 or ids.dtype.kind not in "iu" or (named.samples and len(ids) != named.samples):
-            found, count = f"{ids.dtype} {ids.shape} for '{named.key}'", named.samples or "all"
-            raise damaged(path, found, f"integers for {count} samples")
-        kind = named.kind
-        if kind is None:
-            kind = AnswerKind.RANKING if ids.min(initial=0) >= 0 else AnswerKind.SEQUENCE
+        for array in own.values():
+            if array.ndim == 0 or (named.samples and len(array) != named.samples):
+                found, count = f"{array.dtype} {array.shape} for '{named.key}'", named.samples or "all"
+                raise damaged(path, found, f"numbers for {count} samples")
+        ids, kind = own.get("ids"), named.kind
+        if ids is not None and (ids.ndim != 2 or ids.dtype.kind not in "iu"):
+            raise damaged(path, f"{ids.dtype} {ids.shape} for '{named.key}'", f"integers for {len(ids)} samples")
+        if kind is None and ids is not None:
+            kind = "ranking" if ids.min(initial=0) >= 0 else "sequence"
         try:
-            return restored_answers(ids, scores, kind)
+            return restored_answers(kind or "", own)
         except ValueError as error:
             raise damaged(path, str(error), "answers") from error
 
@@ -128,8 +136,8 @@ class Part:
 FP32 = Part(
     suffix=".fp32.npz",
     what="the fp32 answers that the .json names",
-    ids="ids-{}",
-    scores="",
+    pattern="{array}-{name}",
+    probabilities=False,
     digest=lambda answers: answers.digest,
 )
 """The reference: ``ids-<data set>``."""
@@ -137,12 +145,16 @@ FP32 = Part(
 ACCEPTED = Part(
     suffix=".accepted.npz",
     what="the accepted answers that the .json names",
-    ids="{} ids",
-    scores="{} scores",
+    pattern="{name} {array}",
+    probabilities=True,
     digest=kept_digest,
 )
 """Accepted answers, where a suite allows flips or holds probabilities: ``<slug> <environment class> <data set> ids``
 and, where the answers have probabilities, ``… scores`` (float32)."""
+
+
+def _is_between(text: str, before: str, after: str) -> bool:
+    return len(text) > len(before) + len(after) and text.startswith(before) and text.endswith(after)
 
 
 def transit_name(named: Named) -> str:
@@ -388,7 +400,7 @@ class BaselineChange:
             try:
                 part.find(arrays, named, file)
             except DamagedError:
-                name = transit_name(named) if part.ids.format(named.key) in arrays else named.key
+                name = transit_name(named) if part.stored(arrays, named.key) else named.key
                 added |= part.arrays(name, one)
         if added:
             self._put(file, packed_arrays(arrays | added))

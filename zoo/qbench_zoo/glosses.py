@@ -18,7 +18,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.metrics import Answers, OutputKind, held_outputs
+from qbench.metrics import Answers, IntegerAnswers, OutputKind, held_outputs
 from qbench.storage import current_limits, read_archive
 from qbench.subjects import (
     GRAPH,
@@ -146,7 +146,7 @@ class SentenceClassification:
         scores = _rows(runner, samples, self.sequence, self.length)
         ids, best = best_classes(scores, self.k)
         held = held_outputs(scores, OutputKind.CLASSES)
-        return Answers(ids, best, tied_rows(scores), outputs=held)
+        return IntegerAnswers(ids, best, tied_rows(scores), outputs=held)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +187,7 @@ class Retrieval:
         scores = queries @ documents[order].T
         places, best = best_classes(scores, self.k)
         held = held_outputs(queries, OutputKind.VALUES)
-        return Answers(ids[order][places], best.astype(np.float32), tied_rows(scores), outputs=held)
+        return IntegerAnswers(ids[order][places], best.astype(np.float32), tied_rows(scores), outputs=held)
 
 
 def _rows(runner: Runner, samples: Samples, sequence: str, length: str) -> Array:

@@ -16,7 +16,7 @@ from PIL import Image, ImageDraw, ImageFilter, ImageFont
 
 from qbench.errors import InputError
 from qbench.graph import load_model
-from qbench.metrics import PADDING, AnswerKind, Answers, points_of
+from qbench.metrics import PADDING, AnswerKind, Answers, IntegerAnswers, points_of
 from qbench.storage import Cache, digest_plain, write_bytes
 from qbench.subjects import (
     GRAPH,
@@ -90,7 +90,7 @@ class LineReading:
         answers = np.full((len(texts), longest), PADDING, np.int32)
         for row, text in zip(answers, texts, strict=True):
             row[: len(text)] = text
-        return Answers(answers, kind=AnswerKind.TEXT)
+        return IntegerAnswers(answers, kind=AnswerKind.TEXT)
 
 
 def _path(scores: Array) -> list[int]:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import onnx_ir as ir
 
 from qbench.errors import InputError
-from qbench.metrics import PADDING, AnswerKind, Answers, FirstOutputs, OutputKind, points_of
+from qbench.metrics import PADDING, AnswerKind, Answers, FirstOutputs, IntegerAnswers, OutputKind, points_of
 from qbench.subjects import BATCH, Array, Runner, Samples, ZooModel, finite_rows, open_member, runner_named
 from qbench_zoo.networks.transformers import WhisperSize, whisper_networks
 from qbench_zoo.packages import WHISPER
@@ -149,7 +149,7 @@ class Transcription:
         answers = np.full((len(texts), max(1, *map(len, texts))), PADDING, np.int32)
         for row, text in zip(answers, texts, strict=True):
             row[: len(text)] = text
-        return Answers(answers, tied=np.concatenate(ties), kind=AnswerKind.TEXT, outputs=first.held)
+        return IntegerAnswers(answers, tied=np.concatenate(ties), kind=AnswerKind.TEXT, outputs=first.held)
 
     def _written(
         self, decoder: Runner, heard: Mapping[str, Array], ids: tuple[str, ...], doing: str
