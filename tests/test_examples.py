@@ -1,5 +1,6 @@
 """The examples work when copied."""
 
+import json
 import os
 import re
 import shutil
@@ -14,7 +15,7 @@ import pytest
 from qbench import save_model
 from qbench.errors import InputError
 from qbench.metrics import AnswerKind, get_metric
-from qbench.storage import Cache
+from qbench.storage import Cache, read_archive
 from qbench.subjects import Dataset, ReadyArray, get_dataset, get_model, prepare_samples
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
@@ -67,6 +68,27 @@ def test_an_own_model_is_accepted_and_then_watched(tmp_path: Path) -> None:
     assert " 6 passed " in pytest_in(folder)
     stored = (folder / "baselines/mine/my_net.json").read_text()
     assert '"top1": 35' in stored  # of 360, whatever the backend and the processor
+
+
+def test_a_task_with_answers_of_its_own_form_is_accepted_and_then_watched(tmp_path: Path) -> None:
+    folder = tmp_path / "own"
+    shutil.copytree(EXAMPLES / "own-task", folder)
+    assert " 4 accepted " in pytest_in(folder, "--qbench-accept-fp32", "--qbench-accept=new")
+    assert " 4 passed " in pytest_in(folder)
+    baseline = folder / "baselines/mine/box_finder"
+    stored = json.loads(baseline.with_suffix(".json").read_text())
+    assert stored["data"]["boxes"]["kind"] == "boxes"
+    assert stored["fp32"]["metrics"] == {"iou75": 100, "edge_error": 0}
+    reference = read_archive(baseline.with_suffix(".fp32.npz").read_bytes(), most=1 << 20)
+    assert {name: array.shape for name, array in reference.items()} == {"edges-boxes": (100, 4)}
+    kept = read_archive(baseline.with_suffix(".accepted.npz").read_bytes(), most=1 << 20)
+    assert {name.rpartition(" ")[2] for name in kept} == {"edges"}
+    lines = [
+        json.loads(line) for path in (folder / "reports/history").iterdir() for line in path.read_text().splitlines()
+    ]
+    metrics = [line["metrics"] for line in lines if line["type"] == "cell" and line["schema"] != "fp32"]
+    assert [one["agreement"]["hits"] for one in metrics] == [100] * 4  # two cells of two runs
+    assert all(0 < one["edge_error"]["hits"] < 4_000 for one in metrics)
 
 
 def shown(language: str) -> list[str]:

@@ -95,8 +95,8 @@ def held_outputs(rows: npt.NDArray[Any], kind: OutputKind) -> Outputs:
     return first.held
 
 
-# What a task answered, sample by sample. A task owns the form of its answers: boxes, masks, tokens, real values. All that
-# others ask of them is to be compared, stored and scored sample by sample; the metrics of a form know the rest.
+# What a task answered, sample by sample. A task owns the form of its answers: boxes, masks, tokens, real values. Others
+# only compare and store them sample by sample; the metrics of a form know the rest.
 
 
 class _AnswersType(abc.ABCMeta):
@@ -197,9 +197,9 @@ class StoredAnswers(Answers):
         return self.stored
 
 
-# Answers in whole numbers, the form of most tasks: a classifier answers with its best classes in order, a sequence model
-# with its tokens, a recogniser with text, a verifier with how alike two things are. All are one integer array, so that
-# every metric is a count and every comparison is exact.
+# Answers in whole numbers, the form of most tasks: a classifier answers with its best classes in order, a sequence
+# model with its tokens, a recogniser with text, a verifier with how alike two things are. All are one integer array, so
+# that every metric is a count and every comparison is exact.
 
 PADDING = -1
 
