@@ -461,6 +461,8 @@ def restored_answers(form: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Answe
         if not arrays or len({len(array) if array.ndim else -1 for array in arrays.values()}) != 1:
             raise ValueError("arrays that do not have one row for each sample")
         return StoredAnswers(form, arrays)
+    if "ids" not in arrays:
+        raise ValueError(f"no array 'ids' of {form} answers")
     scores = arrays.get("scores")
     return IntegerAnswers(
         arrays["ids"].astype(np.int32), None if scores is None else scores.astype(np.float32), kind=AnswerKind(form)
