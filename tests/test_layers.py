@@ -76,7 +76,7 @@ BREAKS = [
         "The package never imports the zoo",
         "suite/session.py",
         "import qbench_zoo",
-        "qbench.suite.subjects -> qbench_zoo",
+        "qbench.suite.session -> qbench_zoo",
     ),
     (
         "The zoo is a guest: it sees subjects and what lies below them",
