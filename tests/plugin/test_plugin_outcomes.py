@@ -1,5 +1,7 @@
 """Skipped, quarantined, broken: each outcome is shown as what it is, and recorded."""
 
+from collections import Counter
+
 import pytest
 
 ENGINES = """
@@ -224,8 +226,12 @@ def test_a_pattern_of_which_some_cells_fail_is_needed(project):
     quarantine(project, "tiny_*::*+w8a8*")
     result = project.run()
     assert result.ret == pytest.ExitCode.OK
-    assert sorted(project.outcomes().values()) == ["passed"] * 6 + ["quarantined"] * 2
-    result.stdout.fnmatch_lines(["note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad (2 cells)"])
+    outcomes = Counter(project.outcomes().values())
+    bad = outcomes["quarantined"]
+    assert outcomes == {"passed": 8 - bad, "quarantined": bad}
+    assert 1 <= bad < 4, "how many of the pattern's four cells fail depends on how the processor multiplies bytes"
+    note = f"note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad ({4 - bad} cell*)"
+    result.stdout.fnmatch_lines([note])
 
 
 def test_hooks_change_the_record(project):
