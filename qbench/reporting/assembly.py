@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from msgspec import structs
+
 from qbench.judging import FP32, IDEAL, Cell, LossParts, benjamini_hochberg, loss_midp, parts_of_counts
 from qbench.number_text import rough_percent, thousands
 from qbench.reporting.findings_view import findings_of, with_findings
@@ -51,10 +53,10 @@ def coarse_notices(cells: Sequence[CellView]) -> tuple[str, ...]:
 
 def _coarse(cell: CellView) -> Iterable[tuple[MetricView, str]]:
     """The metrics of ``cell`` whose margin is under one sample, or one edit, each with the rule that set it."""
-    if cell.outcome == ABSENT:
+    if cell.record.outcome == ABSENT:
         return
     metrics = {metric.name: metric for metric in cell.metrics}
-    for gate in cell.gates:
+    for gate in cell.record.gates:
         metric = metrics.get(gate.metric) if gate.kind == "loss" else None
         if metric is None:
             continue
@@ -110,7 +112,7 @@ def significance_notice(cells: Sequence[CellView]) -> str:
 
 
 def _tested(cell: CellView) -> MetricView | None:
-    if cell.key.schema == FP32 or cell.outcome == ABSENT:
+    if cell.key.schema == FP32 or cell.record.outcome == ABSENT:
         return None
     return next((m for m in cell.metrics if m.proportion and m.against_labels and m.out_of == m.n), None)
 
@@ -129,9 +131,9 @@ def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
     """None unless both scored the same samples with the same quantized graph, beside the same fp32 answers."""
     if ideal is None or cell.key.backend == IDEAL or cell.lead is None or not cell.lead.against_labels:
         return None
-    same = cell.data == ideal.data and "quantized" in cell.digests
+    same = cell.data == ideal.data and "quantized" in cell.record.digests
     middle = next((metric for metric in ideal.metrics if metric.name == cell.lead.name), None)
-    if not same or middle is None or cell.digests["quantized"] != ideal.digests.get("quantized"):
+    if not same or middle is None or cell.record.digests["quantized"] != ideal.record.digests.get("quantized"):
         return None
     if (middle.reference_hits, middle.out_of) != (cell.lead.reference_hits, cell.lead.out_of):
         return None
@@ -222,7 +224,7 @@ def read_memory(
 
 def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -> float | None:
     """What was accepted for ``metric`` of ``cell`` where it was last measured; None on other samples."""
-    known = accepted.get((cell.key, metric.name, cell.environment_class))
+    known = accepted.get((cell.key, metric.name, cell.record.environment_class))
     if known is None or not set(cell.data.split("+")) <= known.data:
         return None
     return known.hits / metric.out_of
@@ -309,7 +311,7 @@ def build_report(
         trends=trends,
         step_groups=group_steps([trend for several in trends.values() for trend in several], views),
         notices=(*_notices(views[-1], cells), *unread),
-        quarantined=tuple(cell for cell in cells if cell.outcome == "quarantined"),
+        quarantined=tuple(cell for cell in cells if cell.record.outcome == "quarantined"),
         unsupported=_unsupported(cells),
         regressions=memory.regressions.get(suite, ()),
         findings=findings,
@@ -347,7 +349,8 @@ def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]
         is_other = now.whole_selection and now.planned not in (0, len(former))
         for key, cell in () if is_other else former.items():
             if key not in newest:
-                newest[key] = replace(cell, outcome=ABSENT, is_red=False, headline="", remedy="", notices=())
+                record = structs.replace(cell.record, outcome=ABSENT, headline="", remedy="", notices=())
+                newest[key] = replace(cell, record=record)
     return [newest[key] for key in sorted(newest, key=_order)]
 
 
@@ -358,9 +361,11 @@ def _order(key: CellKey) -> tuple[str, str, bool, str, str]:
 def _with_past(cell: CellView, past: Sequence[Cells], views: Sequence[RunView]) -> CellView:
     """``cell`` with how far it moved since its last run, and how long it has been red."""
     earlier = [(p.get(cell.key), view) for p, view in zip(past[:-1], views[:-1], strict=True)]
-    before = next((c for c, _ in reversed(earlier) if c and c.environment_class == cell.environment_class), None)
+    before = next(
+        (c for c, _ in reversed(earlier) if c and c.record.environment_class == cell.record.environment_class), None
+    )
     moved = None
-    if before and cell.lead and cell.outcome != ABSENT:
+    if before and cell.lead and cell.record.outcome != ABSENT:
         old = next((m for m in before.metrics if m.name == cell.lead.name), None)
         moved = None if old is None else cell.lead.value - old.value
     red_runs, since = 1, views[-1]
@@ -381,7 +386,7 @@ def _lead_first(cell: CellView) -> list[MetricView]:
 
 def _tallies(cells: Sequence[CellView]) -> tuple[tuple[str, int], ...]:
     """(outcome, count) in the order of the symbols' legend, unknown outcomes last."""
-    counts = Counter(cell.outcome for cell in cells)
+    counts = Counter(cell.record.outcome for cell in cells)
     known = list(SYMBOLS)
     return tuple(sorted(counts.items(), key=lambda item: known.index(item[0]) if item[0] in known else len(known)))
 
@@ -410,12 +415,14 @@ def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
         found.append(f"At most {counted(run.limited, 'sample')} of each data set were scored.")
     if not run.whole_selection and not (run.limited and run.selected == run.planned):
         part = f"{run.selected} of the {counted(run.planned, 'cell')}" if run.selected < run.planned else "Only a part"
-        others = "; the others are shown as they were last known" if any(c.outcome == ABSENT for c in cells) else ""
+        others = (
+            "; the others are shown as they were last known" if any(c.record.outcome == ABSENT for c in cells) else ""
+        )
         found.append(f"{part} of the suite {'was' if part.startswith(('Only', '1 ')) else 'were'} selected{others}.")
     if run.damaged:
         found.append(f"{counted(run.damaged, 'line')} of the run file could not be read and is left out.")
     found.extend(run.notes)
-    counts = Counter(notice for cell in cells for notice in cell.notices)
+    counts = Counter(notice for cell in cells for notice in cell.record.notices)
     found.extend(text if count == 1 else f"{text} ({count} cells)" for text, count in counts.most_common())
     found.extend(filter(None, [*coarse_notices(cells), significance_notice(cells)]))
     return tuple(found)
@@ -425,6 +432,6 @@ def _unsupported(cells: Sequence[CellView]) -> tuple[tuple[str, tuple[CellKey, .
     """Unsupported cells by reason, the most frequent reason first."""
     groups: dict[str, list[CellKey]] = {}
     for cell in cells:
-        if cell.outcome == "unsupported":
-            groups.setdefault(cell.headline or cell.rule or "no reason given", []).append(cell.key)
+        if cell.record.outcome == "unsupported":
+            groups.setdefault(cell.record.headline or cell.record.rule or "no reason given", []).append(cell.key)
     return tuple((reason, tuple(keys)) for reason, keys in sorted(groups.items(), key=lambda item: -len(item[1])))

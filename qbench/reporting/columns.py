@@ -64,7 +64,7 @@ def _moved(cell: CellView) -> str:
 
 
 def _why(cell: CellView) -> str:
-    return cell.rule if cell.outcome == "quarantined" else cell.headline
+    return cell.record.rule if cell.record.outcome == "quarantined" else cell.record.headline
 
 
 def _fact(key: str, heading: str, text: Text = _nothing, *, is_number: bool = False, special: bool = False) -> Column:
@@ -76,7 +76,7 @@ _ALL = (
     _fact("model", "Model", lambda cell: cell.key.model, special=True),
     _fact("backend", "Backend", lambda cell: cell.key.backend),
     _fact("schema", "Schema", lambda cell: cell.key.column),
-    _fact("outcome", "Outcome", lambda cell: f"{symbol_of(cell.outcome)} {cell.outcome}", special=True),
+    _fact("outcome", "Outcome", lambda cell: f"{symbol_of(cell.record.outcome)} {cell.record.outcome}", special=True),
     _fact("red", "Red", red_age),
     _fact("moved", "Moved", _moved),
     _fact("why", "Why", _why, special=True),
@@ -113,7 +113,7 @@ _ALL = (
     Column(
         key="integers",
         heading="Integers",
-        text=lambda cell: percent(cell.integer_macs, 0) if cell.integer_macs else "",
+        text=lambda cell: percent(cell.record.integer_macs, 0) if cell.record.integer_macs else "",
     ),
     Column(
         key="seconds",
@@ -210,4 +210,4 @@ def words_instead(cell: CellView) -> str | None:
     """What is said of a red cell that has no numbers, or whose numbers do not tell why it is red; else None."""
     if cell.is_unequal and cell.equality is not None:
         return cell.equality.detail
-    return None if cell.lead else cell.headline
+    return None if cell.lead else cell.record.headline

@@ -125,9 +125,9 @@ def findings_of(
             found[key] = Found(
                 key=key,
                 finding=finding,
-                outcome=now.outcome,
+                outcome=now.record.outcome,
                 is_red=now.is_red,
-                judged=now.headline,
+                judged=now.record.headline,
                 earlier=None if is_newest else view,
             )
     notices = (f"{counted(unread, 'finding')} of the run file could not be read.",) if unread else ()

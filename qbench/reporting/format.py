@@ -88,7 +88,7 @@ def course_text(metric: MetricView) -> str:
 
 def parts_text(cell: CellView) -> str:
     """``schema −0.03 pp, counting −0.53 pp``: what the change is made of; empty where that is not known."""
-    if cell.parts is None or cell.lead is None or cell.outcome == ABSENT:
+    if cell.parts is None or cell.lead is None or cell.record.outcome == ABSENT:
         return ""
     schema, counting = (change_text(cell.lead, part.change) for part in (cell.parts.schema, cell.parts.counting))
     return f"schema {schema}, counting {counting}"
@@ -142,11 +142,11 @@ def cell_text(cell: CellView | None) -> str:
     """A cell of the matrix: its symbol and its change in points, or its value: an unchanged fp32 cell's, a distance."""
     if cell is None:
         return ""
-    if cell.lead is None or cell.outcome == ABSENT:
-        return symbol_of(cell.outcome)
+    if cell.lead is None or cell.record.outcome == ABSENT:
+        return symbol_of(cell.record.outcome)
     if cell.lead.is_distance or (cell.key.schema == "fp32" and not cell.lead.change):
-        return f"{symbol_of(cell.outcome)} {value_text(cell.lead)}"
-    return f"{symbol_of(cell.outcome)} {change_text(cell.lead, unit=cell.lead.unit != '%')}"
+        return f"{symbol_of(cell.record.outcome)} {value_text(cell.lead)}"
+    return f"{symbol_of(cell.record.outcome)} {change_text(cell.lead, unit=cell.lead.unit != '%')}"
 
 
 def counted(count: int, one: str, many: str = "") -> str:

@@ -64,9 +64,9 @@ def _errors(report: Report, file: str) -> Iterator[str]:
 def _warnings(report: Report, file: str) -> Iterator[str]:
     if report.run is not None and not report.run.complete:
         yield _command("warning", file, f"{report.suite}: incomplete", "The run was interrupted before its end.")
-    unsure = [cell for cell in report.cells if cell.outcome == "inconclusive"]
+    unsure = [cell for cell in report.cells if cell.record.outcome == "inconclusive"]
     if unsure:
-        names = "\n".join(f"{cell.key.name}: {cell.headline}" for cell in unsure[:CELLS])
+        names = "\n".join(f"{cell.key.name}: {cell.record.headline}" for cell in unsure[:CELLS])
         title = f"{report.suite}: inconclusive ({counted(len(unsure), 'cell')})"
         yield _command("warning", file, title, names + _more(len(unsure)))
     for group in report.step_groups:
@@ -95,7 +95,7 @@ def _size(metric: MetricView, step: Step) -> float:
 def _told(cause: Cause) -> str:
     """The worst cells of ``cause`` with their headlines, and what to type next."""
     lines = [
-        f"{cell.key.name}: {cell.headline}" + (f"\n  {cell.found}" if cell.found else "")
+        f"{cell.key.name}: {cell.record.headline}" + (f"\n  {cell.found}" if cell.found else "")
         for cell in cause.cells[:CELLS]
     ]
     text = "\n".join(lines) + _more(len(cause.cells))

@@ -131,7 +131,7 @@ class StillCells:
 
 def stands_still(cell: CellView, trends: Sequence[Trend]) -> bool:
     """Whether a row says as much of ``cell`` as a chart: its lead has one value, one reference and one limit."""
-    if cell.lead is None or cell.remedy or not trends or is_eventful(cell, trends):
+    if cell.lead is None or cell.record.remedy or not trends or is_eventful(cell, trends):
         return False
     lead = trends[0]
     values = {pair for series in lead.series for pair in zip(series.values, series.flips, strict=True)}
@@ -163,12 +163,12 @@ def _said(cells: Sequence[CellView]) -> tuple[Said, ...]:
     groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     notices: dict[str, list[str]] = {}
     for cell in cells:
-        for gate in cell.gates:
+        for gate in cell.record.gates:
             words = groups.setdefault((gate.kind, gate.state, gate.rule), {}).setdefault(gate.detail, [])
             words.append(f"{cell.key.backend} {cell.key.column}")
-        more = cell.refusal_count - len(cell.refusals)
+        more = cell.record.refusal_count - len(cell.record.refusals)
         rest = (f"and {more} more nodes left in float",) if more > 0 else ()
-        for text in (*cell.notices, *cell.refusals, *rest):
+        for text in (*cell.record.notices, *cell.record.refusals, *rest):
             notices.setdefault(text, []).append(f"{cell.key.backend} {cell.key.column}")
     said = [
         Said(what=GateRecord(kind=kind, metric="", state=state, detail="", rule=rule), lines=_lines(words))
@@ -388,10 +388,10 @@ def _model_state(report: Report, model: str) -> str:
     cells = _cells_of(report, model)
     parts = [
         (sum(c.is_red for c in cells), "red"),
-        (sum(c.outcome == "quarantined" for c in cells), "in quarantine"),
-        (sum(c.outcome == "unsupported" for c in cells), "unsupported"),
+        (sum(c.record.outcome == "quarantined" for c in cells), "in quarantine"),
+        (sum(c.record.outcome == "unsupported" for c in cells), "unsupported"),
     ]
-    passed = sum(c.outcome in ("passed", "accepted") for c in cells)
+    passed = sum(c.record.outcome in ("passed", "accepted") for c in cells)
     return ", ".join([f"{passed} pass", *(f"{count} {word}" for count, word in parts if count)])
 
 
@@ -403,7 +403,7 @@ def _steps_of(report: Report, model: str) -> list[StepGroup]:
 
 def _slowest_cells(report: Report, model: str = "", count: int = 12) -> list[CellView]:
     """The cells (of ``model``) that took longest in the newest run."""
-    timed = [c for c in report.cells if c.seconds and c.outcome != ABSENT and model in ("", c.key.model)]
+    timed = [c for c in report.cells if c.seconds and c.record.outcome != ABSENT and model in ("", c.key.model)]
     return sorted(timed, key=lambda c: (-(c.seconds or 0.0), c.key))[:count]
 
 
@@ -415,7 +415,7 @@ def _neighbours(report: Report, model: str) -> tuple[str, str]:
 
 
 def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
-    return [cell for cell in report.cells if cell.outcome in outcomes]
+    return [cell for cell in report.cells if cell.record.outcome in outcomes]
 
 
 # The report as a folder of HTML pages that link to each other; each is whole by itself and can be mailed alone.

@@ -93,11 +93,11 @@ def _table(heads: Sequence[str], right: int, rows: Iterable[Sequence[str]]) -> s
 
 
 def _cause(cause: Cause) -> Iterable[str]:
-    yield f"### {symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})"
+    yield f"### {symbol_of(cause.cells[0].record.outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})"
     yield _table(MARKDOWN.headings, 3, (tuple(_cell_row(cell)) for cell in cause.cells[:ROWS_SHOWN]))
     if len(cause.cells) > ROWS_SHOWN:
         yield f"and {len(cause.cells) - ROWS_SHOWN} more"
-    rules = dict.fromkeys(cell.rule for cell in cause.cells if cell.rule)
+    rules = dict.fromkeys(cell.record.rule for cell in cause.cells if cell.record.rule)
     if rules:
         yield f"Rule: {escaped('; '.join(list(rules)[:3]))}"
     if cause.remedies:
@@ -242,10 +242,11 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
 def _known(report: Report) -> Iterable[str]:
     if report.quarantined:
         yield "## In quarantine"
-        yield "\n".join(
-            f"- {code(cell.key.name)} {change_text(cell.lead) if cell.lead else ''} {escaped(cell.rule)}".rstrip()
+        facts = (
+            (code(cell.key.name), change_text(cell.lead) if cell.lead else "", escaped(cell.record.rule))
             for cell in report.quarantined
         )
+        yield "\n".join(f"- {name} {change} {rule}".rstrip() for name, change, rule in facts)
     if report.unsupported:
         yield "## Unsupported"
         yield "\n".join(f"- {counted(len(keys), 'cell')}: {escaped(reason)}" for reason, keys in report.unsupported)

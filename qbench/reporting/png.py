@@ -190,7 +190,7 @@ def _small_chart(axis: Any, data: "pd.DataFrame", cell: CellView, trend: Trend, 
         markersize=4,
         markeredgewidth=1.6,
     )
-    title = f"{symbol_of(cell.outcome)} {cell.key.column}\n{cell.key.backend}"
+    title = f"{symbol_of(cell.record.outcome)} {cell.key.column}\n{cell.key.backend}"
     axis.set_title(_safe(title), loc="left", fontsize=7, color=colour, pad=11)
     axis.set_title(_safe(f"{value_text(metric)}\n{change_text(metric)}"), loc="right", fontsize=7, color=colour, pad=11)
     axis.set_xlim(-0.5, max(runs - 0.5, 0.5))

@@ -67,7 +67,7 @@ class Report:
             return "red"
         if self.run is not None and not self.run.complete:
             return "incomplete"
-        return "green" if any(cell.outcome not in (ABSENT, "unsupported") for cell in self.cells) else "empty"
+        return "green" if any(cell.record.outcome not in (ABSENT, "unsupported") for cell in self.cells) else "empty"
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -115,19 +115,19 @@ SHORT = {
 
 def cause_name(cell: CellView) -> str:
     """The kind of reason ``cell`` is red for: its outcome, or the kind of its first broken gate if that says more."""
-    first = next((gate for gate in cell.gates if gate.state == "broken"), None)
-    if cell.outcome == "failed":
+    first = next((gate for gate in cell.record.gates if gate.state == "broken"), None)
+    if cell.record.outcome == "failed":
         if first is None or first.kind not in ("loss", "floor", "limit", "equality"):
             return "failed"
         strict = first.kind == "loss" and "decision strict" in first.rule
         return "unproven" if strict and "INCONCLUSIVE" in first.detail else first.kind
-    if cell.outcome == "drifted" and cell.headline.startswith(IMPROVED):
+    if cell.record.outcome == "drifted" and cell.record.headline.startswith(IMPROVED):
         return "improved"
-    if cell.outcome == "drifted" and first is not None and first.kind == "calibration":
+    if cell.record.outcome == "drifted" and first is not None and first.kind == "calibration":
         return "calibration"
-    if cell.outcome == "expired" and cell.headline.startswith(NO_LONGER_FAILS):
+    if cell.record.outcome == "expired" and cell.record.headline.startswith(NO_LONGER_FAILS):
         return "mended"
-    return cell.outcome if cell.outcome in TITLES else "failed"
+    return cell.record.outcome if cell.record.outcome in TITLES else "failed"
 
 
 def group_causes(cells: Iterable[CellView]) -> tuple[Cause, ...]:
@@ -143,7 +143,9 @@ def group_causes(cells: Iterable[CellView]) -> tuple[Cause, ...]:
             name=name,
             title=title,
             cells=tuple(groups[name]),
-            remedies=tuple(text for text, _ in Counter(c.remedy for c in groups[name] if c.remedy).most_common()),
+            remedies=tuple(
+                text for text, _ in Counter(c.record.remedy for c in groups[name] if c.record.remedy).most_common()
+            ),
         )
         for name, title in TITLES.items()
         if name in groups
@@ -152,12 +154,12 @@ def group_causes(cells: Iterable[CellView]) -> tuple[Cause, ...]:
 
 def headline_of(run: RunView, cells: Sequence[CellView], causes: Sequence[Cause]) -> str:
     """One sentence: how many cells are red and why, or that all is well."""
-    ran = [cell for cell in cells if cell.outcome not in (ABSENT, "unsupported")]
+    ran = [cell for cell in cells if cell.record.outcome not in (ABSENT, "unsupported")]
     red = sum(len(cause.cells) for cause in causes)
-    counts = Counter(cell.outcome for cell in cells)
+    counts = Counter(cell.record.outcome for cell in cells)
     quarantined, unclear, excused = counts["quarantined"], counts["inconclusive"], counts["missing"]
     if not ran:
-        skipped = sum(cell.outcome == "unsupported" for cell in cells)
+        skipped = sum(cell.record.outcome == "unsupported" for cell in cells)
         text = f"Nothing was measured: {counted(skipped, 'cell')} unsupported" if skipped else "Nothing was measured"
     elif red:
         why = ", ".join(f"{len(cause.cells)} {SHORT[cause.name]}" for cause in causes)

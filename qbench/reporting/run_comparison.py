@@ -72,7 +72,7 @@ class ComparedCell:
     @property
     def turned(self) -> bool:
         """Whether both runs have it and it ended otherwise."""
-        return bool(self.old and self.new and self.old.outcome != self.new.outcome)
+        return bool(self.old and self.new and self.old.record.outcome != self.new.record.outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +101,7 @@ class Comparison:
         groups: dict[tuple[str, str, str], list[ComparedCell]] = {}
         for cell in self.cells:
             if cell.is_same and cell.new:
-                groups.setdefault((cell.key.model, cell.key.backend, cell.new.outcome), []).append(cell)
+                groups.setdefault((cell.key.model, cell.key.backend, cell.new.record.outcome), []).append(cell)
         return tuple(map(tuple, groups.values()))
 
 

@@ -104,7 +104,7 @@ def _legend(report: Report, width: int) -> Iterable[Line]:
 
 
 def _one_matrix(matrix: Matrix, first: int, width: int, long: bool) -> Iterable[Line]:
-    rows = [row for row in matrix.rows if not long or any(c and c.outcome != "passed" for c in row[1])]
+    rows = [row for row in matrix.rows if not long or any(c and c.record.outcome != "passed" for c in row[1])]
     prefix = _shared_prefix([column for column in matrix.columns if column != "fp32"])
     heads = [column.removeprefix(prefix) for column in matrix.columns]
     texts = {model: [_entry(cell, common_lead(cells)) for cell in cells] for model, cells in rows}
@@ -151,7 +151,7 @@ def _entry(cell: CellView | None, lead: MetricView | None) -> str:
 def _row_tone(cells: Sequence[CellView | None]) -> str:
     if any(cell.is_red for cell in cells if cell):
         return "bad"
-    return "warn" if any(cell.outcome in ("quarantined", "inconclusive") for cell in cells if cell) else "plain"
+    return "warn" if any(cell.record.outcome in ("quarantined", "inconclusive") for cell in cells if cell) else "plain"
 
 
 # What to type next, from the remedies of red cells: commands that differ in their cell alone become one.
@@ -269,7 +269,10 @@ def red_lines(report: Report, width: int) -> Iterable[Line]:
         yield Line("")
         tone = "bad" if cause.cells[0].is_red else "warn"
         yield from wrapped(
-            f"{symbol_of(cause.cells[0].outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})", width, tone, 0
+            f"{symbol_of(cause.cells[0].record.outcome)} {cause.title} ({counted(len(cause.cells), 'cell')})",
+            width,
+            tone,
+            0,
         )
         yield from _cause_cells(cause, width)
         yield from _rule(cause, report.suite, width)
@@ -283,8 +286,10 @@ def told_notices(report: Report) -> frozenset[str]:
 
 def _undecided(report: Report) -> tuple[Cause, ...]:
     """The cells that are green because their sample is too small to tell, as a cause; none where there are none."""
-    cells = sorted((c for c in report.cells if c.outcome == "inconclusive"), key=lambda cell: (-cell.excess, cell.key))
-    remedies = tuple(dict.fromkeys(cell.remedy for cell in cells if cell.remedy))
+    cells = sorted(
+        (c for c in report.cells if c.record.outcome == "inconclusive"), key=lambda cell: (-cell.excess, cell.key)
+    )
+    remedies = tuple(dict.fromkeys(cell.record.remedy for cell in cells if cell.record.remedy))
     title = "Too few samples to tell whether it loses more than it may"
     return (Cause(name="undecided", title=title, cells=tuple(cells), remedies=remedies),) if cells else ()
 
@@ -292,11 +297,11 @@ def _undecided(report: Report) -> tuple[Cause, ...]:
 def _wanting(cell: CellView) -> str:
     """The notice of how many samples the margin of an undecided ``cell`` needs; empty where there is none."""
     start = f"{cell.lead.name}: " if cell.lead else "?"
-    return next((text for text in cell.notices if text.startswith(start)), "")
+    return next((text for text in cell.record.notices if text.startswith(start)), "")
 
 
 def _rule(cause: Cause, suite: str, width: int) -> Iterable[Line]:
-    rules = list(dict.fromkeys(cell.rule for cell in cause.cells if cell.rule))
+    rules = list(dict.fromkeys(cell.record.rule for cell in cause.cells if cell.record.rule))
     if not rules:
         return
     more = f"; and {len(rules) - 1} more" if len(rules) > 1 else ""
@@ -359,16 +364,16 @@ def _findings(cells: Sequence[CellView]) -> Iterator[str]:
 
 def _facts(cell: CellView) -> str:
     if cell.lead is None:
-        return cell.headline
+        return cell.record.headline
     if cell.is_unequal and cell.equality is not None:
         return ", ".join(filter(None, [cell.equality.detail, red_age(cell)]))
-    moved = (gate for gate in cell.gates if gate.kind in ("calibration", "drift") and gate.state == "broken")
+    moved = (gate for gate in cell.record.gates if gate.kind in ("calibration", "drift") and gate.state == "broken")
     first = next(moved, None)
-    if first is not None and cell.outcome == "drifted":
+    if first is not None and cell.record.outcome == "drifted":
         return ", ".join(filter(None, [first.detail, red_age(cell)]))
     parts = [
         *(place.column.text(cell) for place in TERMINAL.places),
-        _wanting(cell).partition(": ")[2] if cell.outcome == "inconclusive" else "",
+        _wanting(cell).partition(": ")[2] if cell.record.outcome == "inconclusive" else "",
         red_age(cell),
     ]
     return ", ".join(part for part in parts if part)

@@ -107,7 +107,7 @@ class _Point:
 
     @property
     def environment_class(self) -> str:
-        return self.cell.environment_class
+        return self.cell.record.environment_class
 
 
 def trend_of(
@@ -200,7 +200,7 @@ _CAUSES = (
 
 def _causes(before: _Point, after: _Point, runs: Sequence[RunView]) -> tuple[str, ...]:
     """What is known to be new in ``after``, the likeliest cause first; what only one of the two knows is not named."""
-    old, new = before.cell.digests, after.cell.digests
+    old, new = before.cell.record.digests, after.cell.record.digests
     changed = {key.partition(":")[0] for key in new if key in old and new[key] != old[key]}
     found = [words for kind, words in _CAUSES if kind in changed]
     if not runs:
@@ -262,4 +262,4 @@ def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepG
 
 def is_eventful(cell: CellView, trends: Sequence[Trend]) -> bool:
     """Whether something is to be seen in the history of ``cell``: red, in quarantine, or with a step."""
-    return cell.is_red or cell.outcome == "quarantined" or any(trend.steps for trend in trends)
+    return cell.is_red or cell.record.outcome == "quarantined" or any(trend.steps for trend in trends)

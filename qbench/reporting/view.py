@@ -3,7 +3,7 @@
 import math
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import structs
@@ -80,34 +80,19 @@ class MetricView(MetricRecord, frozen=True, kw_only=True, gc=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellView:
-    """One cell of the newest run.
+    """One cell of the newest run: its record, and what the runs before it and the report add.
 
-    ``lead`` is the metric to show first: the one a broken gate names, else the first that gates, else the first.
-    ``moved`` is its change since the cell's previous run in the same environment class, a fraction. ``red_runs``
-    counts how many runs in a row, this one included, the cell has been red (0 when no earlier run has it);
-    ``red_since`` names the first of them. ``data`` names the samples by their digests; ``digests`` are all of the line.
-    ``parts`` are those of the lead's change: what the schema costs, and what counting adds. ``found``: where it went
-    wrong, and why, in a line.
+    ``record`` is what the run file has, each text on one line. ``lead`` is the metric to show first: the one that a
+    broken gate names, else the first that gates, else the first. ``moved`` is its change since the previous run of the
+    cell in the same environment class, a fraction. ``red_runs`` is how many runs in a row, this one included, the cell
+    has been red (0: no earlier run has it); ``red_since`` names the first of them. ``parts`` split the change of the
+    lead metric into the cost of the schema and that of counting. ``found`` is the finding on the cell in one line.
     """
 
     key: CellKey
-    outcome: str
-    is_red: bool
-    headline: str = ""
-    rule: str = ""
-    remedy: str = ""
-    notices: tuple[str, ...] = ()
-    gates: tuple[GateRecord, ...] = ()
+    record: CellRecord
     metrics: tuple[MetricView, ...] = ()
     lead: MetricView | None = None
-    environment_class: str = ""
-    data: str = ""
-    digests: Mapping[str, str] = field(default_factory=dict)
-    integer_macs: float | None = None
-    refusals: tuple[str, ...] = ()
-    refusal_count: int = 0
-    changed: int = 0
-    seconds: float | None = None
     moved: float | None = None
     red_runs: int = 0
     red_since: str = ""
@@ -115,14 +100,30 @@ class CellView:
     parts: LossParts | None = None
 
     @property
+    def is_red(self) -> bool:
+        """Whether it fails the run; an outcome that this version does not know is red, so that it is seen."""
+        return self.record.outcome not in _GREEN and not self.record.excused
+
+    @property
+    def data(self) -> str:
+        """The samples, by their digests."""
+        digests = self.record.digests
+        return "+".join(digests[name] for name in sorted(digests) if name.startswith("data:"))
+
+    @property
+    def seconds(self) -> float | None:
+        """How long it took; None: not recorded."""
+        return sum(self.record.seconds.values()) if self.record.seconds else None
+
+    @property
     def equality(self) -> GateRecord | None:
-        """What its comparison with another backend said, where one was asked for."""
-        return next((gate for gate in self.gates if gate.kind == "equality"), None)
+        """The gate of its comparison with another backend; None: the suite asks for none."""
+        return next((gate for gate in self.record.gates if gate.kind == "equality"), None)
 
     @property
     def is_unequal(self) -> bool:
         """Whether it is red because it is not what another backend is: its metrics do not tell why."""
-        broken = next((gate for gate in self.gates if gate.state == "broken"), None)
+        broken = next((gate for gate in self.record.gates if gate.state == "broken"), None)
         return self.is_red and broken is not None and broken.kind == "equality"
 
     @property
@@ -161,7 +162,7 @@ class RunView:
 #
 # A run file outlives the code that wrote it, so nothing here trusts a key to be there.
 
-_COLOURS = {outcome.value: outcome.is_red for outcome in Outcome}
+_GREEN = {*(outcome.value for outcome in Outcome if not outcome.is_red), ABSENT}
 
 
 def text_of(value: object, default: str = "") -> str:
@@ -218,14 +219,6 @@ def read_metrics(record: CellRecord) -> tuple[MetricView, ...]:
     )
 
 
-def read_gates(record: CellRecord) -> tuple[GateRecord, ...]:
-    """The gates of a record, each text on one line."""
-    words = ("kind", "metric", "state", "detail", "rule")
-    return tuple(
-        structs.replace(gate, **{name: text_of(getattr(gate, name)) for name in words}) for gate in record.gates
-    )
-
-
 def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateRecord, ...]) -> MetricView | None:
     """The metric to show first: that of a broken gate, else of an undecided one, of the first that holds, the first."""
     named = {metric.name: metric for metric in metrics}
@@ -237,30 +230,24 @@ def lead_metric(metrics: tuple[MetricView, ...], gates: tuple[GateRecord, ...]) 
 
 
 def read_cell(record: CellRecord) -> CellView:
-    """One record; an outcome this version does not know counts as red, so that it is seen."""
-    metrics, gates = read_metrics(record), read_gates(record)
-    outcome = text_of(record.outcome) or "unknown"
-    digests = {text_of(name): text_of(digest) for name, digest in record.digests.items()}
-    return CellView(
-        key=read_key(record),
-        outcome=outcome,
-        is_red=_COLOURS.get(outcome, True) and not record.excused,
+    """The view of one record: each of its texts on one line."""
+    words = ("kind", "metric", "state", "detail", "rule")
+    record = structs.replace(
+        record,
+        outcome=text_of(record.outcome) or "unknown",
         headline=text_of(record.headline),
         rule=text_of(record.rule),
         remedy=text_of(record.remedy),
-        notices=tuple(filter(None, map(text_of, record.notices))),
-        gates=gates,
-        metrics=metrics,
-        lead=lead_metric(metrics, gates),
         environment_class=text_of(record.environment_class),
-        data="+".join(digests[name] for name in sorted(digests) if name.startswith("data:")),
-        digests=digests,
-        integer_macs=record.integer_macs,
+        notices=tuple(filter(None, map(text_of, record.notices))),
         refusals=tuple(filter(None, map(text_of, record.refusals))),
-        refusal_count=record.refusal_count,
-        changed=max(record.changed_count.values(), default=0),
-        seconds=sum(record.seconds.values()) if record.seconds else None,
+        digests={text_of(name): text_of(digest) for name, digest in record.digests.items()},
+        gates=tuple(
+            structs.replace(gate, **{name: text_of(getattr(gate, name)) for name in words}) for gate in record.gates
+        ),
     )
+    metrics = read_metrics(record)
+    return CellView(key=read_key(record), record=record, metrics=metrics, lead=lead_metric(metrics, record.gates))
 
 
 def read_run(run: Run) -> RunView:

@@ -1,14 +1,18 @@
 """The one list of columns: keys are unique, tables name known ones, and fields about a metric are neighbours."""
 
 import pytest
+from msgspec import structs
 
 from qbench.reporting import columns
-from qbench.reporting.view import CellKey, CellView, MetricView
+from qbench.reporting.view import read_cell
+from qbench.tracking import CellRecord, GateRecord, MetricRecord
 
 PAGES = {"CELLS": columns.CELLS, "ATTENTION": columns.ATTENTION, "KNOWN": columns.KNOWN}
-LEAD = MetricView(name="top1", n=1000, hits=774, out_of=1000, reference_hits=778, losses=9, gains=5, limit=0.7741)
-CELL = CellView(key=CellKey("m", "b", "s", "v"), outcome="failed", is_red=True, metrics=(LEAD,), lead=LEAD)
-BARE = CellView(key=CellKey("m", "b", "s"), outcome="error", is_red=True, headline="it crashed")
+TOP1 = MetricRecord(n=1000, hits=774, out_of=1000, reference_hits=778, losses=9, gains=5)
+GATE = GateRecord(kind="loss", metric="top1", state="broken", limit=0.7741)
+FAILED = CellRecord(model="m", backend="b", schema="s", variant="v", outcome="failed", metrics={"top1": TOP1})
+CELL = read_cell(structs.replace(FAILED, gates=(GATE,)))
+BARE = read_cell(CellRecord(model="m", backend="b", schema="s", outcome="error", headline="it crashed"))
 
 
 def test_every_key_is_there_once():

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 from reporting_histories import edge_histories, make_cell, make_run, nightly_history
 
 from qbench.reporting import annotations, build_report, build_reports, step_summary
@@ -94,12 +95,14 @@ def test_a_green_run_says_nothing():
 def test_what_is_escaped_reads_as_it_was(text):
     cell = make_cell("magika", "ort-cpu", "w8a8_sym_pc", 0.05)
     report = build_report([make_run([cell])])
-    told = replace(report.causes[0], cells=(replace(report.causes[0].cells[0], headline=text),), remedies=())
-    (command,) = annotations([replace(report, suite=text, causes=(told,))], {text: text})
+    cell = report.causes[0].cells[0]
+    cell = replace(cell, record=structs.replace(cell.record, headline=text))
+    cause = replace(report.causes[0], cells=(cell,), remedies=())
+    (command,) = annotations([replace(report, suite=text, causes=(cause,))], {text: text})
     match = COMMAND.fullmatch(command)
     assert read(match[2] or "") == text
-    assert read(match[3]) == f"{text}: {told.title} (1 cell)"
-    assert read(match[4]) == f"{told.cells[0].key.name}: {text}"
+    assert read(match[3]) == f"{text}: {cause.title} (1 cell)"
+    assert read(match[4]) == f"{cause.cells[0].key.name}: {text}"
 
 
 def test_the_summary_keeps_within_the_limit_and_says_what_is_missing():

@@ -61,7 +61,7 @@ def test_the_shards_of_a_night_are_one_run_and_count_as_one(tmp_path):
     report = build_report(runs)
     assert report.models == ("magika1", "magika2")
     assert report.notices == ()
-    assert {cell.outcome for cell in report.cells} == {"passed"}
+    assert {cell.record.outcome for cell in report.cells} == {"passed"}
 
 
 def test_of_a_run_copied_twice_the_fuller_copy_counts_once(tmp_path):

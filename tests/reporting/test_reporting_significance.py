@@ -2,14 +2,14 @@
 
 from qbench.reporting.assembly import significance_notice, significant_losses
 from qbench.reporting.report import cause_name
-from qbench.reporting.view import CellKey, CellView, MetricView
-from qbench.tracking import GateRecord
+from qbench.reporting.view import read_cell
+from qbench.tracking import CellRecord, GateRecord, MetricRecord
 
 
 def cell(schema, losses, gains=0, *, n=1000, **more):
-    metric = MetricView(name="top1", n=n, hits=800, out_of=n, reference_hits=800, losses=losses, gains=gains, **more)
-    return CellView(
-        key=CellKey("m1", "ort-cpu", schema), outcome="passed", is_red=False, headline="", metrics=(metric,)
+    metric = MetricRecord(n=n, hits=800, out_of=n, reference_hits=800, losses=losses, gains=gains, **more)
+    return read_cell(
+        CellRecord(model="m1", backend="ort-cpu", schema=schema, outcome="passed", metrics={"top1": metric})
     )
 
 
@@ -37,12 +37,16 @@ def test_a_strict_cell_that_nothing_is_shown_of_has_a_cause_of_its_own():
     rule = "tolerance 0.5 % (default), decision strict (suite smoke)"
     causes = [
         cause_name(
-            CellView(
-                key=CellKey("m1", "ort-cpu", "s1"),
-                outcome="failed",
-                is_red=True,
-                headline="",
-                gates=(GateRecord(kind="loss", metric="top1", state="broken", detail=f"drop; {word} (…)", rule=rule),),
+            read_cell(
+                CellRecord(
+                    model="m1",
+                    backend="ort-cpu",
+                    schema="s1",
+                    outcome="failed",
+                    gates=(
+                        GateRecord(kind="loss", metric="top1", state="broken", detail=f"drop; {word} (…)", rule=rule),
+                    ),
+                )
             )
         )
         for word in ("INCONCLUSIVE", "FAIL")
