@@ -80,7 +80,7 @@ VERBS = (
     ("lint", "q.onnx"),
     ("lint", "q.onnx", "--json"),
     ("partition", "q.onnx", "--device", "conv-engine"),
-    ("diff", "net.onnx", *DATA, "--left", "schema=w8a8_asym_pc", "--right", "backend=integer-gemmlowp"),
+    ("diff", "net.onnx", *DATA, "--left", "schema=w8a8_asym_pc", "--right", "schema=w4a4_sym_pt"),
     ("localize", "net.onnx", *DATA, "--schema", "w4a4_sym_pt"),
     ("rewrite", "q.onnx", "-o", "s.onnx"),
 )
