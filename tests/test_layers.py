@@ -22,70 +22,51 @@ from importlinter.cli import lint_imports_command
 lint_imports_command(["--no-cache", "--no-logo"])
 """
 
-# (contract, file, forbidden import, how the report names it); every file is written before the one run
+CONTRACTS = {
+    contract["name"]: contract
+    for contract in tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+}
+
+DOWNWARDS = "Imports run downwards"
+RECORD = "The record never sees a graph, a machine or a subject"
+QUANTIZER = "The quantizer never sees verdicts, history or subjects"
+WORKER = "The worker of another Python needs nothing of ours"
+(WORKER_MODULE,) = CONTRACTS[WORKER]["source_modules"]
+
+# (contract, module that gets the forbidden import, what it imports, how the report names it; None: "module -> import")
+# A package gets the import in a new module, so that no row depends on the names of modules that exist.
 BREAKS = [
-    ("Imports run downwards", "numerics/upward.py", "import qbench.graph", "qbench.numerics.upward -> qbench.graph"),
-    ("Imports run downwards", "plugin/sideways.py", "import qbench.cli", "qbench.plugin.sideways -> qbench.cli"),
-    ("Imports run downwards", "host/sideways.py", "import qbench.storage", "qbench.host.sideways -> qbench.storage"),
-    ("Imports run downwards", "drawer/__init__.py", "", "qbench.drawer"),
-    (
-        "The record never sees a graph, a machine or a subject",
-        "tracking/engine.py",
-        "import qbench.backends",
-        "qbench.tracking.engine -> qbench.backends",
-    ),
-    (
-        "The record never sees a graph, a machine or a subject",
-        "judging/computer.py",
-        "import qbench.host",
-        "qbench.judging.computer -> qbench.host",
-    ),
-    (
-        "The record never sees a graph, a machine or a subject",
-        "reporting/graph.py",
-        "import onnx",
-        "qbench.reporting.graph -> onnx",
-    ),
-    (
-        "The quantizer never sees verdicts, history or subjects",
-        "quantization/past.py",
-        "import qbench.tracking",
-        "qbench.quantization.past -> qbench.tracking",
-    ),
-    (
-        "The quantizer never sees verdicts, history or subjects",
-        "calibration/verdict.py",
-        "import qbench.judging",
-        "qbench.calibration.verdict -> qbench.judging",
-    ),
-    ("Numerics know arrays only", "numerics/graph.py", "import onnx_ir", "qbench.numerics.graph -> onnx_ir"),
-    ("Only the plugin knows pytest", "suite/items.py", "import pytest", "qbench.suite.items -> pytest"),
-    (
-        "Only backends and the probe know ONNX Runtime",
-        "graph/late.py",
-        "def late():\n    import onnxruntime",
-        "qbench.graph.late -> onnxruntime",
-    ),
-    (
-        "The worker of another Python needs nothing of ours",
-        "backends/venv/worker.py",
-        "import qbench.errors",
-        "qbench.backends.venv.worker -> qbench.errors",
-    ),
-    (
-        "The package never imports the zoo",
-        "suite/session.py",
-        "import qbench_zoo",
-        "qbench.suite.session -> qbench_zoo",
-    ),
-    (
-        "The zoo is a guest: it sees subjects and what lies below them",
-        "zoo/qbench_zoo/words.py",
-        "import qbench.faults",
-        "qbench_zoo.words -> qbench.faults",
-    ),
-    ("No circles between packages", "backends/upward.py", "import qbench.calibration", ".backends -> .calibration"),
+    (DOWNWARDS, "qbench.numerics", "qbench.graph", None),
+    (DOWNWARDS, "qbench.plugin", "qbench.cli", None),
+    (DOWNWARDS, "qbench.host", "qbench.storage", None),
+    (DOWNWARDS, "qbench.unlisted", "json", "qbench.unlisted"),
+    (RECORD, "qbench.tracking", "qbench.backends", None),
+    (RECORD, "qbench.judging", "qbench.host", None),
+    (RECORD, "qbench.reporting", "onnx", None),
+    (QUANTIZER, "qbench.quantization", "qbench.tracking", None),
+    (QUANTIZER, "qbench.calibration", "qbench.judging", None),
+    ("Numerics know arrays only", "qbench.numerics", "onnx_ir", None),
+    ("Only the plugin knows pytest", "qbench.suite", "pytest", None),
+    ("Only backends and the probe know ONNX Runtime", "qbench.graph", "onnxruntime", None),
+    (WORKER, WORKER_MODULE, "qbench.errors", None),
+    ("The package never imports the zoo", "qbench.suite", "qbench_zoo", None),
+    ("The zoo is a guest: it sees subjects and what lies below them", "qbench_zoo", "qbench.faults", None),
+    ("No circles between packages", "qbench.backends", "qbench.calibration", ".backends -> .calibration"),
 ]
+
+
+def add_import(folder: Path, module: str, imported: str) -> None:
+    """Let a module of the copied packages import another, inside a function."""
+    path = folder.joinpath("zoo" if module.startswith("qbench_zoo") else "", *module.split("."))
+    text = f"\n\ndef late():\n    import {imported}\n"
+    if path.with_suffix(".py").exists():
+        with path.with_suffix(".py").open("a") as file:
+            file.write(text)
+        return
+    if not path.exists():
+        path.mkdir()
+        (path / "__init__.py").touch()
+    (path / f"imports_{imported.replace('.', '_')}.py").write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +77,8 @@ def reports(tmp_path_factory) -> dict[str, str]:
     for package in ("qbench", "zoo/qbench_zoo"):
         ignored = shutil.ignore_patterns("__pycache__", "*.onnx", "*.npz")
         shutil.copytree(ROOT / package, folder / package, ignore=ignored)
-    for file, text in {(file, text) for _, file, text, _ in BREAKS}:
-        path = folder / (file if file.startswith("zoo/") else f"qbench/{file}")
-        path.parent.mkdir(exist_ok=True)
-        with path.open("a") as added:
-            added.write(f"\n{text}\n")
+    for _, module, imported, _ in BREAKS:
+        add_import(folder, module, imported)
     done = subprocess.run(
         [sys.executable, "-c", LINT, str(folder), str(folder / "zoo")],
         cwd=folder,
@@ -115,11 +93,10 @@ def reports(tmp_path_factory) -> dict[str, str]:
     return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
-@pytest.mark.parametrize(("contract", "file", "text", "named"), BREAKS)
-def test_a_forbidden_import_breaks_its_contract(reports, contract, file, text, named):
-    assert named in reports[contract]
+@pytest.mark.parametrize(("contract", "module", "imported", "named"), BREAKS)
+def test_a_forbidden_import_breaks_its_contract(reports, contract, module, imported, named):
+    assert (named or f"{module} -> {imported}") in re.sub(r"\.imports_\w+", "", reports[contract])
 
 
 def test_every_contract_is_broken_here(reports):
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    assert {contract["name"] for contract in contracts} == {contract for contract, *_ in BREAKS} == set(reports)
+    assert set(CONTRACTS) == {contract for contract, *_ in BREAKS} == set(reports)
