@@ -127,12 +127,13 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
         StoreError: a baseline is damaged.
     """
     from qbench.host import first_parents
-    from qbench.tracking import ANNOTATIONS_FILE, load_annotations, main_line, measured_commit
+    from qbench.tracking import ANNOTATIONS_FILE, INDEX_FILE, load_annotations, main_line, measured_commit
 
     history = open_history(arguments.history)
     path = Path(arguments.annotations or Path(arguments.history) / ANNOTATIONS_FILE)
     parents = first_parents(arguments.project)
-    indexed = _from_index(history, arguments.suite, cell, parents)
+    index = Path(arguments.history) / INDEX_FILE
+    indexed = _from_index(history, index, arguments.suite, cell, parents) if index.is_file() else None
     runs, problems, series = indexed or _from_files(history, arguments.suite, parents)
     if arguments.suite is not None and not runs and history.heads:
         known = {run.suite for run in history.heads}
@@ -175,14 +176,13 @@ def _from_files(history: "History", suite: str | None, parents: Sequence[str]) -
     return tuple(read[night.id] for night in nights if night.id in read), history.problems, series
 
 
-def _from_index(history: "History", suite: str | None, cell: str | None, parents: Sequence[str]) -> _Read | None:
-    """What the index in the history folder says, brought up to date; None where there is none that can say it."""
+def _from_index(
+    history: "History", place: Path, suite: str | None, cell: str | None, parents: Sequence[str]
+) -> _Read | None:
+    """What the index at ``place`` says, brought up to date; None where it cannot be read, or does not hold it."""
     from qbench.host import utc_now
-    from qbench.tracking import INDEX_FILE, HistoryIndex, Wanted, joined_shards, main_line
+    from qbench.tracking import HistoryIndex, Wanted, joined_shards, main_line
 
-    place = history.folder / INDEX_FILE
-    if not place.is_file():
-        return None
     wanted = Wanted(suite=suite)
     if cell is not None:
         model, _, slug = cell.partition("::")
@@ -190,7 +190,7 @@ def _from_index(history: "History", suite: str | None, cell: str | None, parents
         wanted = Wanted(suite=suite, model=model, backend=backend, schema=schema, variant=variant)
     try:
         with HistoryIndex(str(place), now=utc_now()) as index:
-            done = index.update(history.folder)
+            done = index.update(history.store)
             runs = joined_shards(index.starts(suite))
             series = index.series(wanted, commits=main_line(runs, parents))
     except (StoreError, UnavailableError, InputError) as error:

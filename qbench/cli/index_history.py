@@ -1,6 +1,7 @@
 """qbench history index."""
 
 import argparse
+from pathlib import Path
 
 from qbench.cli.command import ExitCode
 from qbench.cli.history_files import declare_history, open_history
@@ -30,9 +31,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     from qbench.tracking import INDEX_FILE, HistoryIndex
 
-    folder = open_history(arguments.history).folder
-    with HistoryIndex(arguments.db or str(folder / INDEX_FILE)) as index:
-        done = index.update(folder, rebuild=arguments.rebuild)
+    history = open_history(arguments.history)
+    with HistoryIndex(arguments.db or str(Path(arguments.history) / INDEX_FILE)) as index:
+        done = index.update(history.store, rebuild=arguments.rebuild)
         if done.was_damaged:
             say(f"'{index.name}' was no database, or a torn one: it was thrown away and made anew from the run files.")
         for problem in done.problems:

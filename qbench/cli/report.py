@@ -90,7 +90,7 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
             "Reading --runs", found=str(arguments.runs), expected="a whole number from 1", remedy="Mend the option."
         )
     window = arguments.runs or WINDOW
-    recent = recent_runs(open_history(arguments.history).folder, window, now=utc_now())
+    recent = recent_runs(open_history(arguments.history).store, window, now=utc_now())
     for problem in recent.problems:
         say(problem)
     memory = _memory(arguments, recent.runs)

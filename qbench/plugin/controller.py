@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from qbench.plugin.tags import died_in
 
 if TYPE_CHECKING:
     from qbench.plugin.recording import Recorder
+    from qbench.tracking import HistoryStore
 
 
 _STOPPED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
@@ -40,6 +42,12 @@ class Controller:
 
             check_selection(options)
 
+    @cached_property
+    def _history(self) -> "HistoryStore | Path":
+        """Where the runs of this session are kept: the store that a conftest gives, or the history folder."""
+        store: HistoryStore | None = self._config.hook.pytest_qbench_history_store(config=self._config)
+        return self._options.history if store is None else store
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Refuse to prune by a part of a suite before anything is measured."""
@@ -52,7 +60,7 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Before the first cell: what could not be kept is not measured."""
         if not self._config.option.collectonly and not session.testsfailed and has_cells(session.items):
-            check_folders(self._options)
+            check_folders(self._options, self._history)
             self._end_like_interrupted()
             self._tell_pace(item.nodeid for item in session.items)
 
@@ -60,7 +68,7 @@ class Controller:
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:  # noqa: ARG002
         """The same where workers collect: they have not begun; cells in Python tests do not show in their ids."""
         if any(".qbench.toml::" in node_id for node_id in ids):
-            check_folders(self._options)
+            check_folders(self._options, self._history)
             self._end_like_interrupted()
             self._tell_pace(ids)
 
@@ -72,7 +80,7 @@ class Controller:
             with loaded_whole():
                 from qbench.plugin.recording import Recorder
 
-            self.recorder = Recorder(self._config, self._options)
+            self.recorder = Recorder(self._config, self._options, self._history)
         self.recorder.receive(report)
         if self._pace is not None and report.when == "call":
             self._pace.finish(report.nodeid)
@@ -127,7 +135,7 @@ class Controller:
         """Begin to tell how long it will take, where a person is looking."""
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if self._pace is None and terminal is not None and terminal.isatty:
-            self._pace = PaceTeller(terminal, node_ids, self._options.history)
+            self._pace = PaceTeller(terminal, node_ids, self._history)
 
     def _prune_unmeasured(self, session: pytest.Session, *, whole: bool) -> None:
         """``--collect-only --qbench-prune``: the matrix is known, and nothing has to run."""
@@ -154,13 +162,13 @@ def _distributes(config: pytest.Config) -> bool:
 # Nothing is left behind by asking: the file that tries is nameless or gone at once, and no folder is made.
 
 
-def check_folders(options: Options) -> None:
+def check_folders(options: Options, history: "HistoryStore | Path") -> None:
     """Refuse to measure what could not be kept.
 
     Raises:
         pytest.UsageError: a folder this session is going to write cannot be written.
     """
-    folders = [("history", options.history)]
+    folders = [("history", history)] if isinstance(history, Path) else []
     if options.writes_baselines:
         folders.append(("baselines", options.baselines))
     if options.report:
@@ -217,7 +225,7 @@ class PaceTeller:
         self,
         terminal: pytest.TerminalReporter,
         node_ids: Iterable[str],
-        history: Path,
+        history: "HistoryStore | Path",
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         from qbench.reporting import Pace, last_seconds

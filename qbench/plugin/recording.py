@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,7 @@ from qbench.plugin.options import Options
 from qbench.plugin.tags import died_in
 
 if TYPE_CHECKING:
-    from qbench.tracking import CellRecord, Run, RunWriter
+    from qbench.tracking import CellRecord, HistoryStore, Run, RunWriter
 
 
 @dataclass(slots=True)
@@ -47,7 +48,7 @@ class OpenRun:
             findings=tuple(self.findings),
             notes=tuple(self.notes),
             complete=self.complete,
-            path="" if self.writer is None else str(self.writer.path),
+            path="" if self.writer is None else self.writer.name,
         )
 
 
@@ -57,9 +58,10 @@ class Recorder:
     ``commands`` are lines for the log of continuous integration.
     """
 
-    def __init__(self, config: pytest.Config, options: Options) -> None:
+    def __init__(self, config: pytest.Config, options: Options, history: "HistoryStore | Path") -> None:
         self.config = config
         self.options = options
+        self.history = history
         self.runs: dict[str, OpenRun] = {}
         self.problems: list[str] = []
         self.commands: list[str] = []
@@ -175,7 +177,7 @@ class Recorder:
         )
         writer = None
         try:
-            writer = start.open(self.options.history)
+            writer = start.open(self.history)
         except StoreError as error:
             self.problems.append(str(error))
         name = {"id": start.token, "started": start.started.isoformat(timespec="milliseconds")}

@@ -121,7 +121,7 @@ def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
 def _report(recorder: Recorder, suites: Mapping[str, OpenSuite | None]) -> list[str]:
     options = recorder.options
     ended = [run.run for run in recorder.runs.values() if run.complete and run.writer is not None]
-    recent = recent_runs(options.history, now=utc_now(), known=ended)
+    recent = recent_runs(recorder.history, now=utc_now(), known=ended)
     parents = first_parents(recorder.config.rootpath)
     same = {}
     for file, opened in suites.items():  # one that only the conftest of a Python test completes cannot be opened here
@@ -287,7 +287,7 @@ def _print_run(run: OpenRun, terminal: pytest.TerminalReporter) -> None:
     for line in styled_lines(run.run, width, unicode=_takes_unicode()):
         write_line(terminal, line.text, **PYTEST_MARKUP[line.tone])
     if run.writer is not None:
-        write_line(terminal, f"run file: {run.writer.path}", light=True)
+        write_line(terminal, f"run file: {run.writer.name}", light=True)
 
 
 def _takes_unicode() -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from qbench.judging import Cell
 from qbench.reporting.view import READ
-from qbench.tracking import CellRecord, History, Run
+from qbench.tracking import CellRecord, History, HistoryStore, Run
 
 # The newest runs of a history, read without the rest: two years of nights are a gigabyte, a report needs a few.
 
@@ -28,16 +28,16 @@ class Recent:
 
 
 def recent_runs(
-    folder: Path, window: int = WINDOW, *, now: datetime.datetime | None = None, known: Iterable[Run] = ()
+    place: HistoryStore | Path, window: int = WINDOW, *, now: datetime.datetime | None = None, known: Iterable[Run] = ()
 ) -> Recent:
-    """The newest ``window`` runs of each suite under ``folder``; a folder that does not exist holds none.
+    """The newest ``window`` runs of each suite in a store or a folder; a folder that does not exist holds none.
 
     The shards of one night are one run.
 
     Args:
         now: the time by the reader's clock. known: runs that this process has just written; both as of ``History``.
     """
-    history = History(folder, now=now, known=known)
+    history = History(place, now=now, known=known)
     chosen = {
         night.id for suite in {night.suite for night in history.nights()} for night in history.nights(suite)[-window:]
     }
@@ -73,7 +73,7 @@ _LOOKED_AT = 3
 _MINUTE, _HOUR = 60, 3600
 
 
-def last_seconds(history: Path) -> dict[str, float]:
+def last_seconds(history: HistoryStore | Path) -> dict[str, float]:
     """``suite::model::backend+schema[+variant]`` → the seconds that the cell took when it last ran."""
     found: dict[str, float] = {}
     for run in recent_runs(history, _LOOKED_AT).runs:

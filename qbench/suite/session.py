@@ -49,6 +49,7 @@ from qbench.tracking import (
     Baseline,
     BaselineChange,
     CellRecord,
+    HistoryStore,
     RunWriter,
     accept_measurements,
     accept_reference,
@@ -627,11 +628,11 @@ class RunStart:
     token: str
     commit: str | None
 
-    def open(self, history: Path) -> RunWriter:
-        """A new run file in ``history``, begun with both lines.
+    def open(self, history: HistoryStore | Path) -> RunWriter:
+        """A new run in ``history``, begun with both lines.
 
         Raises:
-            StoreError: the folder cannot be written, or is full.
+            StoreError: the store cannot be written, or is full.
         """
         writer = RunWriter.open(history, self.header, started=self.started, commit=self.commit, token=self.token)
         try:

@@ -37,13 +37,13 @@ from qbench.tracking.history import (
     History,
     Merge,
     MetricRow,
+    RunWriter,
     Wanted,
     cell_frame,
     kept_keys,
     merge_run_files,
     metric_rows,
     read_run,
-    shown_path,
     without_collector,
 )
 from qbench.tracking.index import INDEX_FILE, HistoryIndex
@@ -58,7 +58,6 @@ from qbench.tracking.record import (
     finding_of_line,
     record_of_line,
 )
-from qbench.tracking.run_file import RunWriter
 from qbench.tracking.shards import (
     in_commit_order,
     joined_shards,
@@ -68,6 +67,7 @@ from qbench.tracking.shards import (
     shard_groups,
 )
 from qbench.tracking.stale import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
+from qbench.tracking.store import FolderStore, HistoryStore, shown_path
 from qbench.tracking.trend import (
     TREND_KEYS,
     AcceptedLevel,
@@ -100,9 +100,11 @@ __all__ = [
     "BaselineChange",
     "CellChange",
     "CellRecord",
+    "FolderStore",
     "GateRecord",
     "History",
     "HistoryIndex",
+    "HistoryStore",
     "Kind",
     "Leftover",
     "Level",

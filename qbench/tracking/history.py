@@ -1,9 +1,10 @@
-"""Run files read back; what cannot be read is counted and named, nothing is rewritten."""
+"""Runs written and read; what cannot be read is counted and named, nothing is rewritten."""
 
 import contextlib
 import datetime
 import gc
 import io
+import itertools
 import json
 import math
 import os
@@ -13,26 +14,33 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from qbench.errors import InputError, StoreError
-from qbench.storage import digest_bytes, work_folder
+from qbench.storage import digest_bytes, json_line, work_folder
 from qbench.tracking.record import FORMAT, CellRecord, Run, cell_of_line, known_record, record_of_line
-from qbench.tracking.shards import clock_notices, joined_run, shard_groups, start_order
+from qbench.tracking.shards import clock_notices, joined_run, next_start, shard_groups, start_order
+from qbench.tracking.store import (
+    FolderStore,
+    HistoryStore,
+    folder_of,
+    not_plain,
+    run_files,
+    shown_path,
+    store_of,
+    unreadable,
+    unwritable,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
 
-# Run files read back: what can be read is kept, what cannot is counted and named, nothing is ever rewritten.
-#
-# A history is a folder of run files at any depth; merging two histories is copying files. Two years of nights are a
-# gigabyte: the first line of every file gives the order, and runs are read one at a time, when they are needed.
+# Two years of nights are a gigabyte: the first line of every run gives the order, and runs are read one at a time, when
+# they are needed.
 
 _FAMILY = FORMAT.partition("/")[0] + "/"
-
-_HEAD_BYTES = 1 << 20
-"""A first line that is longer is not a ``run`` line."""
 
 Keep = Callable[[CellRecord], CellRecord | None]
 """What a reader keeps of a cell; None: nothing."""
@@ -47,11 +55,7 @@ def read_run(path: Path, keep: Keep | None = None) -> Run:
     Raises:
         StoreError: the file cannot be read, or has no ``run`` line, so that it is not known what it is.
     """
-    try:
-        with path.open("rb") as file:
-            return _parsed(file, path, keep)
-    except OSError as error:
-        raise unreadable(path, error.strerror or str(error)) from error
+    return _parsed(FolderStore(path.parent).read(str(path)), str(path), keep)
 
 
 def parse_run(data: bytes, path: Path, keep: Keep | None = None) -> Run:
@@ -60,16 +64,16 @@ def parse_run(data: bytes, path: Path, keep: Keep | None = None) -> Run:
     Raises:
         StoreError: it has no ``run`` line.
     """
-    return _parsed(io.BytesIO(data), path, keep)
+    return _parsed(io.BytesIO(data), str(path), keep)
 
 
-def _parsed(lines: Iterable[bytes], path: Path, keep: Keep | None) -> Run:
+def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None) -> Run:
     reading = _Reading(keep)
     for line in lines:
         if line.strip():
             reading.take(line)
     if not reading.header:
-        raise unreadable(path, f"no 'run' line that tells its id, suite and start ({_damaged(reading)})")
+        raise unreadable(name, f"no 'run' line that tells its id, suite and start ({_damaged(reading)})")
     return Run(
         header=reading.header,
         environment=reading.environment,
@@ -78,8 +82,8 @@ def _parsed(lines: Iterable[bytes], path: Path, keep: Keep | None) -> Run:
         notes=tuple(reading.notes),
         complete=reading.complete,
         damaged=reading.damaged,
-        notices=tuple(_notices(path, reading)),
-        path=shown_path(path),
+        notices=tuple(_notices(shown_path(name), reading)),
+        path=shown_path(name),
     )
 
 
@@ -88,68 +92,42 @@ def kept_keys(*keys: str) -> Keep:
     return lambda record: CellRecord(**{key: getattr(record, key) for key in keys})
 
 
-def run_files(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
-    """The ``*.jsonl`` under ``folder``, sorted, and a sentence for each that is not a plain file.
-
-    A pipe or a device of such a name would be waited for, or never end.
-    """
-    files, others = [], []
-    for path in sorted(folder.rglob("*.jsonl")):
-        try:
-            is_other = path.exists() and not path.is_file()
-        except OSError:  # reading it finds the sentence that says what is wrong
-            is_other = False
-        if is_other:
-            others.append(not_plain(path))
-        else:
-            files.append(path)
-    return tuple(files), tuple(others)
-
-
-def not_plain(path: Path) -> str:
-    """The sentence about a pipe, a socket, a device or a folder where a run file should be."""
-    return f"'{shown_path(path)}' is not a plain file and was passed over."
-
-
-def shown_path(path: Path) -> str:
-    """``path`` as text that can be written anywhere; what is not UTF-8 in a name is spelled by its numbers."""
-    return os.fsencode(path).decode("utf-8", "backslashreplace")
-
-
 class History:
-    """The runs under ``folder``; a folder that does not exist holds none.
+    """The runs in a store, or in the folder of run files at a path; a folder that does not exist holds none.
 
     Args:
         now: the time by the reader's clock, with a time zone: runs stamped later than that are put in order by their
             commits (``start_order``); None: by their stamps.
-        known: runs that this process has just written there; their files are not read.
+        known: runs that this process has just written there; these are not read.
     """
 
-    def __init__(self, folder: Path, *, now: datetime.datetime | None = None, known: Iterable[Run] = ()) -> None:
-        self.folder = folder
+    def __init__(
+        self, place: HistoryStore | Path, *, now: datetime.datetime | None = None, known: Iterable[Run] = ()
+    ) -> None:
+        self.store = store_of(place)
         self._now = now
         self._known = {run.path: run for run in known}
-        self._paths: dict[str, list[Path]] = {}
-        self._sentences: dict[Path, list[str]] = {}  # of the files read so far
-        self._others: tuple[str, ...] = ()
+        self._names: dict[str, list[str]] = {}
+        """Id of a run → the names of its copies in the store."""
+        self._sentences: dict[str, list[str]] = {}
+        """Name of a run that was read → what is wrong with it."""
 
     @cached_property
     def heads(self) -> tuple[Run, ...]:
-        """Every run without its cells, and without what the end of its file tells, in the order of their starts."""
+        """Every run with its header alone, in the order of their starts."""
         headers: dict[str, Mapping[str, Any]] = {}
-        files, self._others = run_files(self.folder)
-        for path in files:
-            header = _first_line(path)
+        for name in self.store.runs():
+            header = self._first_line(name)
             if header is None:
-                run = self._read_file(path, _nothing)
+                run = self._read_copy(name, _nothing)
                 if run is None:
                     continue
                 header = run.header
             headers.setdefault(str(header["id"]), header)
-            self._paths.setdefault(str(header["id"]), []).append(path)
+            self._names.setdefault(str(header["id"]), []).append(name)
         lines = tuple(headers.values())
         return tuple(
-            Run(header=lines[place], path=shown_path(self._paths[str(lines[place]["id"])][0]))
+            Run(header=lines[place], path=shown_path(self._names[str(lines[place]["id"])][0]))
             for place in start_order(lines, self._now)
         )
 
@@ -180,7 +158,7 @@ class History:
     def problems(self) -> tuple[str, ...]:
         """A sentence for each file that could not be read, or not whole; what was not read yet is read for it."""
         for head in self.heads:
-            if any(path not in self._sentences for path in self._paths[head.id]):
+            if any(name not in self._sentences for name in self._names[head.id]):
                 self._read(head.id, _nothing)
         return self.noticed
 
@@ -188,8 +166,7 @@ class History:
     def noticed(self) -> tuple[str, ...]:
         """The ``problems`` of the files that were read so far, and of the files that hold no run."""
         assert self.heads is not None
-        read = (sentence for path in sorted(self._sentences) for sentence in self._sentences[path])
-        return (*self._others, *read)
+        return tuple(sentence for name in sorted(self._sentences) for sentence in self._sentences[name])
 
     @property
     def clock_notices(self) -> tuple[str, ...]:
@@ -213,28 +190,36 @@ class History:
 
     def _read(self, run_id: str, keep: Keep | None) -> Run | None:
         """The run of that id; of several copies the fullest."""
-        paths = self._paths[run_id]
-        if len(paths) == 1:
-            return self._read_file(paths[0], keep)
+        names = self._names[run_id]
+        if len(names) == 1:
+            return self._read_copy(names[0], keep)
         best: Run | None = None
-        for path in paths:
-            run = self._read_file(path, None)
+        for name in names:
+            run = self._read_copy(name, None)
             if run is None or best is None:
                 best = best or run
                 continue
             best, other = (run, best) if fullness(run) > fullness(best) else (best, run)
-            self._sentences[path] += disagreement(other, best)
+            self._sentences[name] += disagreement(other, best)
         return None if best is None else _kept(best, keep)
 
-    def _read_file(self, path: Path, keep: Keep | None) -> Run | None:
-        known = self._known.get(shown_path(path))
+    def _read_copy(self, name: str, keep: Keep | None) -> Run | None:
+        known = self._known.get(shown_path(name))
         try:
-            run = read_run(path, keep) if known is None else _kept(known, keep)
+            run = _parsed(self.store.read(name), name, keep) if known is None else _kept(known, keep)
         except StoreError as error:
-            self._sentences[path] = [str(error)]
+            self._sentences[name] = [str(error)]
             return None
-        self._sentences[path] = list(run.notices)
+        self._sentences[name] = list(run.notices)
         return run
+
+    def _first_line(self, name: str) -> Mapping[str, Any] | None:
+        """The ``run`` line that a run begins with; None when its first line is another one."""
+        try:
+            line = decoded_line(next(self.store.read(name), b""))
+            return line if _is_header(line) else None
+        except (StoreError, *_SENSELESS):
+            return None
 
 
 def _kept(run: Run, keep: Keep | None) -> Run:
@@ -244,16 +229,6 @@ def _kept(run: Run, keep: Keep | None) -> Run:
 
 def _nothing(_record: CellRecord) -> None:
     """Keep no cell: the file is only read to see whether it is whole."""
-
-
-def _first_line(path: Path) -> Mapping[str, Any] | None:
-    """The ``run`` line that the file at ``path`` begins with; None when its first line is another one."""
-    try:
-        with path.open("rb") as file:
-            line = decoded_line(file.readline(_HEAD_BYTES))
-        return line if _is_header(line) else None
-    except (OSError, *_SENSELESS):
-        return None
 
 
 def fullness(run: Run) -> tuple[bool, int]:
@@ -369,14 +344,14 @@ def _check_tables(line: Mapping[str, Any]) -> None:
 _EMPTY: Mapping[str, Any] = {}
 
 
-def _notices(path: Path, reading: _Reading) -> Iterator[str]:
+def _notices(name: str, reading: _Reading) -> Iterator[str]:
     written = str(reading.header.get("format", "no format"))
     if written != FORMAT:
         newer = "a newer qbench" if written.startswith(_FAMILY) else "something else"
-        yield f"'{shown_path(path)}' was written by {newer} ({written}, not {FORMAT}): what is known here was read."
+        yield f"'{name}' was written by {newer} ({written}, not {FORMAT}): what is known here was read."
     if reading.damaged:
         cells = f"{reading.count} cell{' is' if reading.count == 1 else 's are'}"
-        yield f"'{shown_path(path)}' has {_damaged(reading)}; the other {cells} kept."
+        yield f"'{name}' has {_damaged(reading)}; the other {cells} kept."
 
 
 def _damaged(reading: _Reading) -> str:
@@ -409,14 +384,97 @@ _SAFE_DIGITS = 300
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
 
 
-def unreadable(path: Path, found: str) -> StoreError:
-    """The error of a file that cannot be read as a run."""
-    return StoreError(
-        f"Reading the run file '{shown_path(path)}'",
-        found=found,
-        expected=f"lines of JSON that begin with a 'run' line ({FORMAT})",
-        remedy="Move the file out of the history, or copy it again from where it came.",
-    )
+# Writing a run, one whole line at a time.
+
+
+class RunWriter:
+    """One run as it is written; ``name`` is its name in the store, ``header`` its first line."""
+
+    def __init__(self, store: HistoryStore, run_id: str, name: str) -> None:
+        self.id = run_id
+        self.name = name
+        self.header: dict[str, Any] = {}
+        self.cells = 0
+        self._store = store
+        self._is_open = True
+
+    @classmethod
+    def open(
+        cls,
+        place: HistoryStore | Path,
+        header: Mapping[str, Any],
+        *,
+        started: datetime.datetime,
+        commit: str | None,
+        token: str,
+    ) -> "RunWriter":
+        """A new run ``<UTC time>-<commit>-<token>`` in a store or a folder, begun with its ``run`` line.
+
+        Args:
+            header: what the ``run`` line holds besides ``type``, ``format``, ``id``, ``started`` and its place among
+                the runs in ``place`` (``next_start``); ``suite`` at least.
+            started: with a time zone. commit: full or short hash; None outside version control.
+            token: a few random letters, so that two machines that start at once do not collide.
+
+        Raises:
+            StoreError: the store cannot be written.
+        """
+        store = store_of(place)
+        moment = started.astimezone(datetime.UTC)
+        # Milliseconds, because where two runs saw nothing of each other they are put in order by this.
+        stem = f"{moment:%Y%m%dT%H%M%S}{moment.microsecond // 1000:03}Z-{(commit or 'nogit')[:7]}-{token}"
+        position = next_start([head.header for head in History(store).heads])
+        writer = cls(store, *_created(store, stem))
+        first = {"type": "run", "format": FORMAT, "id": writer.id, "started": moment.isoformat(timespec="milliseconds")}
+        writer.header = {**first, **position, **header}
+        writer.write(writer.header)
+        return writer
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Append one line, whole on return.
+
+        Raises:
+            StoreError: the disk is full, or the run was closed.
+        """
+        if not self._is_open:
+            raise unwritable(self.name, "that it is closed")
+        self._store.append(self.name, json_line(line).encode("utf-8"))
+        self.cells += line.get("type") == "cell"
+
+    def close(self, *, exit_code: int) -> None:
+        """Write the ``end`` line and close, with everything on the disk; further calls do nothing.
+
+        Raises:
+            StoreError: the disk is full, or gone.
+        """
+        if self._is_open:
+            self.write({"type": "end", "cells": self.cells, "exit_code": exit_code})
+            self._is_open = False
+            self._store.close(self.name, complete=True)
+
+    def abandon(self) -> None:
+        """Close without an ``end`` line: the run stays incomplete."""
+        if self._is_open:
+            self._is_open = False
+            self._store.close(self.name, complete=False)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """A run that was not closed before was interrupted."""
+        self.abandon()
+
+
+def _created(store: HistoryStore, stem: str) -> tuple[str, str]:
+    """The id and the name of a new run; an id that is taken gets a number."""
+    for number in itertools.count(1):
+        run_id = stem if number == 1 else f"{stem}-{number}"
+        with contextlib.suppress(FileExistsError):
+            return run_id, store.create(run_id)
+    raise AssertionError
 
 
 # Putting histories together: the union of their run files, by the id of each run; no file is ever written over.
@@ -448,7 +506,7 @@ class Merge:
     unreadable: int
 
 
-def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
+def merge_run_files(sources: Sequence[Path], target: HistoryStore | Path) -> Merge:
     """Put every run of ``sources`` (folders of run files, or run files) into the folder ``target`` that lacks it.
 
     One merge at a time: another one into ``target`` waits, and then finds what this one added.
@@ -456,7 +514,9 @@ def merge_run_files(sources: Sequence[Path], target: Path) -> Merge:
     Raises:
         InputError: a source does not exist.
         StoreError: the target cannot be written; what was added before is whole and stays.
+        UnavailableError: the target is not a folder of run files.
     """
+    target = folder_of(target, "Merging histories")
     for source in sources:
         if not source.exists():
             raise InputError(
@@ -524,7 +584,7 @@ def _files(places: Iterable[Path]) -> tuple[list[Path], tuple[str, ...]]:
         if place.is_file():
             files.append(place)
         elif place.exists() and not place.is_dir():
-            others.append(not_plain(place))
+            others.append(str(not_plain(place)))
         else:
             found, odd = run_files(place)
             files += found

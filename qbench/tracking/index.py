@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from qbench.errors import InputError, StoreError, UnavailableError
 from qbench.tracking.history import MetricRow, Wanted, frame_of_rows, without_collector
 from qbench.tracking.record import Run
+from qbench.tracking.store import HistoryStore, folder_of
 from qbench.tracking.trend import Series
 
 if TYPE_CHECKING:
@@ -107,16 +108,17 @@ class HistoryIndex:
         self._driver_error: type[Exception] = self._engine.dialect.loaded_dbapi.Error
         self.name = _shown(place)
 
-    def update(self, folder: Path, *, rebuild: bool = False) -> "IndexUpdate":
-        """Bring it up to date with the run files under ``folder``, all or nothing; what is new alone is read.
+    def update(self, place: HistoryStore | Path, *, rebuild: bool = False) -> "IndexUpdate":
+        """Bring it up to date with the run files in a folder, all or nothing; what is new alone is read.
 
         Args:
             rebuild: forget what it holds and read everything; an ``index.sqlite`` that is no database is replaced.
 
         Raises:
             StoreError: the database cannot be reached or written, or went away; it is as it was before.
-            InputError: a newer qbench made it.
+            InputError: a newer qbench made it. UnavailableError: ``place`` is not a folder of run files.
         """
+        folder = folder_of(place, f"Updating the index '{self.name}'")
         try:
             return self._update(folder, rebuild=rebuild)
         except DamagedIndexError:

@@ -13,9 +13,10 @@ from sqlalchemy import Connection, MetaData, bindparam, delete, func, insert, in
 from qbench.errors import InputError, StoreError
 from qbench.storage import digest_bytes
 from qbench.tracking import index_tables as tables
-from qbench.tracking.history import disagreement, read_run, run_files, shown_path
+from qbench.tracking.history import disagreement, read_run
 from qbench.tracking.index_queries import generation_of, problems_of
 from qbench.tracking.index_tables import Results, Row, run_rows, storable
+from qbench.tracking.store import run_files, shown_path
 
 _LOCK = 0x7162656E6368
 """PostgreSQL's lock of the writer: an arbitrary number that no other program takes (the letters of qbench)."""

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from pathlib import Path
 
 import pytest
 
@@ -96,7 +97,7 @@ def test_a_run_file_gives_its_findings_back(tmp_path):
         writer.write({"type": "prophecy", "text": "of a later qbench"})
         writer.write({"type": "finding", "model": "no axes"})
         writer.close(exit_code=1)
-    run = read_run(writer.path)
+    run = read_run(Path(writer.name))
     assert [finding_of_line(line) for line in run.findings] == [(CELL, FINDING)]
     assert (len(run.cells), run.complete, run.damaged) == (1, True, 1)
     assert History(tmp_path).latest().findings == run.findings

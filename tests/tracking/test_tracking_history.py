@@ -10,6 +10,7 @@ import subprocess
 import sys
 import textwrap
 import tracemalloc
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -82,7 +83,7 @@ def test_two_runs_at_the_same_moment_get_two_files(tmp_path):
 def test_lines_are_on_disk_at_once(tmp_path):
     writer = RunWriter.open(tmp_path, {"suite": "smoke"}, started=START, commit=None, token="t")
     writer.write(line(measured()))
-    assert len(read_run(writer.path).cells) == 1
+    assert len(read_run(Path(writer.name)).cells) == 1
     assert "nogit" in writer.id
     writer.close(exit_code=1)
     writer.close(exit_code=1)
@@ -136,7 +137,7 @@ def test_a_full_disk_tears_one_line_only(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "write", real)
     writer.write(line(measured()))
     writer.close(exit_code=1)
-    run = read_run(writer.path)
+    run = read_run(Path(writer.name))
     assert (len(run.cells), run.damaged, run.complete) == (1, 1, True)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+from pathlib import Path
 
 import numpy as np
 
@@ -96,4 +97,4 @@ def written(folder, *lines, suite="smoke", started=START, token="aa", end=True, 
         writer.close(exit_code=0)
     else:
         writer.abandon()
-    return writer.path
+    return Path(writer.name)

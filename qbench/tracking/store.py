@@ -1,0 +1,173 @@
+"""Where the lines of runs are kept: the protocol of a store, and the folder of run files, which is the default."""
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+from qbench.errors import StoreError, UnavailableError
+from qbench.tracking.record import FORMAT
+
+
+class HistoryStore(Protocol):
+    """Runs, each with a name of the store's own and its lines, which are only ever added to.
+
+    ``History`` reads a store and ``RunWriter`` writes into one; both know what the lines mean, a store need not.
+    Several processes may read while one writes. What cannot be read or written raises a ``StoreError``.
+    """
+
+    def runs(self) -> Iterable[str]:
+        """The name of every run in the store; ``History`` puts them in order by their first lines."""
+        ...
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """The lines of one run in the order they were added, one at a time."""
+        ...
+
+    def create(self, run_id: str) -> str:
+        """Begin a run without lines, and return its name.
+
+        Raises:
+            FileExistsError: there is a run of this id.
+        """
+        ...
+
+    def append(self, name: str, line: bytes) -> None:
+        """Add one line, which ends with a line break; on return other processes can read it."""
+        ...
+
+    def close(self, name: str, *, complete: bool) -> None:
+        """The process adds no more lines to this run. ``complete``: from now on its lines survive a power cut."""
+        ...
+
+
+class FolderStore:
+    """The run files ``*.jsonl`` under ``folder``, at any depth; the name of a run is the path of its file.
+
+    A folder that does not exist holds no run, and is made for the first one.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._handles: dict[str, int] = {}
+        self._torn: set[str] = set()
+        """Names of files whose last line is not whole: the next one must not continue it."""
+
+    def runs(self) -> Iterable[str]:
+        """The paths of the run files, sorted; of what is not a plain file, too, which ``read`` refuses."""
+        return map(str, sorted(self.folder.rglob("*.jsonl")))
+
+    def read(self, name: str) -> Iterator[bytes]:
+        """The lines of the file at the path ``name``."""
+        path = Path(name)
+        try:
+            if not _is_plain(path):
+                raise not_plain(path)
+            with path.open("rb") as file:
+                yield from file
+        except OSError as error:
+            raise unreadable(name, error.strerror or str(error)) from error
+
+    def create(self, run_id: str) -> str:
+        """A new file ``<run_id>.jsonl`` in the folder itself."""
+        path = self.folder / f"{run_id}.jsonl"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._handles[str(path)] = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_APPEND, 0o644)
+        except FileExistsError as error:
+            if path.exists():
+                raise
+            raise unwritable(str(path), error.strerror or str(error)) from error  # the folder's name is that of a file
+        except OSError as error:
+            raise unwritable(str(path), error.strerror or str(error)) from error
+        return str(path)
+
+    def append(self, name: str, line: bytes) -> None:
+        """Add one line, whole on return."""
+        data = (b"\n" if name in self._torn else b"") + line
+        self._torn.add(name)
+        try:
+            while data:
+                data = data[os.write(self._handles[name], data) :]
+        except OSError as error:
+            raise unwritable(name, error.strerror or str(error)) from error
+        self._torn.remove(name)
+
+    def close(self, name: str, *, complete: bool) -> None:
+        """Close the file, of a complete run once its content is on the disk."""
+        handle = self._handles.pop(name)
+        try:
+            if complete:
+                os.fsync(handle)
+        except OSError as error:
+            raise unwritable(name, error.strerror or str(error)) from error
+        finally:
+            os.close(handle)
+
+
+def store_of(place: HistoryStore | Path) -> HistoryStore:
+    """The store at ``place``: a path is the folder of run files there."""
+    return FolderStore(place) if isinstance(place, Path) else place
+
+
+def folder_of(place: HistoryStore | Path, doing: str) -> Path:
+    """The folder of run files at ``place``, for what works on files.
+
+    Raises:
+        UnavailableError: another kind of store.
+    """
+    if isinstance(place, Path):
+        return place
+    if isinstance(place, FolderStore):
+        return place.folder
+    raise UnavailableError(
+        doing,
+        found=f"a history in a {type(place).__name__}",
+        expected="a folder of run files",
+        remedy="Write its runs into a folder: each run is one file of its lines.",
+    )
+
+
+def run_files(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """The ``*.jsonl`` under ``folder``, sorted, and a sentence for each that is not a plain file."""
+    paths = sorted(folder.rglob("*.jsonl"))
+    others = [path for path in paths if not _is_plain(path)]
+    return tuple(path for path in paths if path not in others), tuple(str(not_plain(path)) for path in others)
+
+
+def _is_plain(path: Path) -> bool:
+    """Whether ``path`` can be read as a file: reading a pipe or a device would wait, or never end."""
+    with contextlib.suppress(OSError):  # opening it raises the error with the cause
+        return path.is_file() or not path.exists()
+    return True
+
+
+def shown_path(path: Path | str) -> str:
+    """``path`` as text that can be written anywhere; what is not UTF-8 in a name is written as its numbers."""
+    return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+def not_plain(path: Path) -> StoreError:
+    """The error of a pipe, a socket, a device or a folder where a run file should be."""
+    return unreadable(path, "something that is not a plain file")
+
+
+def unreadable(name: Path | str, found: str) -> StoreError:
+    """The error of what cannot be read as a run."""
+    return StoreError(
+        f"Reading the run file '{shown_path(name)}'",
+        found=found,
+        expected=f"lines of JSON that begin with a 'run' line ({FORMAT})",
+        remedy="Move the file out of the history, or copy it again from where it came.",
+    )
+
+
+def unwritable(name: str, found: str) -> StoreError:
+    """The error of a run file that cannot be written."""
+    return StoreError(
+        f"Writing the run file '{name}'",
+        found=found,
+        expected="a writable folder with free space",
+        remedy="Make the folder writable, or name another one.",
+    )
