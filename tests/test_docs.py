@@ -246,6 +246,13 @@ def test_the_layers_that_are_drawn_are_the_contract():
     assert [layer.strip() for layer in re.split(r"\s*→\s*", drawn.group())] == contract["layers"]
 
 
+def test_every_module_is_listed():
+    files = [path for folder in ("qbench", "zoo/qbench_zoo") for path in (ROOT / folder).rglob("*.py")]
+    modules = {str(path.relative_to(ROOT)) for path in files if path.name != "__init__.py"}
+    listed = re.findall(r"^- `([\w/]+\.py)`: \S", text("architecture.md"), flags=re.MULTILINE)
+    assert sorted(listed) == sorted(modules), "write the list again: python benchmarks/structure.py --write"
+
+
 def test_every_benchmark_is_named():
     scripts = {path.name for path in (ROOT / "benchmarks").glob("*.py")}
     assert scripts <= set(re.findall(r"benchmarks/(\w+\.py)", text("performance.md")))
