@@ -75,7 +75,7 @@ class ModelTrials:
 
     @cached_property
     def _subject(self) -> "Subject":
-        from qbench.cli.own_subject import build_subject
+        from qbench.evaluation import build_subject
 
         given = self.arguments
         metrics = [given.metric] if given.metric else []

@@ -185,9 +185,8 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
         QbenchError: the model, the data or a name is wrong, or a backend does not run its graph.
     """
     from qbench.backends import get_backend
-    from qbench.cli.own_subject import build_subject
     from qbench.diagnosis import SideComparison
-    from qbench.evaluation import FLOAT_BACKEND, subject_artifacts
+    from qbench.evaluation import FLOAT_BACKEND, build_subject, subject_artifacts
     from qbench.storage import Cache
 
     left = SideText().saying(arguments.left)

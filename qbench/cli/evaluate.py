@@ -224,8 +224,7 @@ class Evaluated:
 
 def measure_model(arguments: argparse.Namespace) -> Evaluated:
     """The fp32 measurement, and that of the quantized model when a schema is named or the model came quantized."""
-    from qbench.cli.own_subject import build_subject
-    from qbench.evaluation import KeptAnswers, environment_here, measure_cell, subject_artifacts
+    from qbench.evaluation import KeptAnswers, build_subject, environment_here, measure_cell, subject_artifacts
     from qbench.judging import FP32, GIVEN, Cell
     from qbench.storage import Cache
 

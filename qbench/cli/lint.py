@@ -66,7 +66,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 def _quantized(arguments: argparse.Namespace) -> "ir.Model":
     """The quantized model: the one that is named, or made here of a float one."""
-    from qbench.cli.own_subject import read_graph
+    from qbench.subjects import read_graph
 
     if arguments.schema:
         return _quantized_here(arguments)
@@ -95,9 +95,8 @@ def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
 def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "tuple[ir.Model, Callable[[], Profile] | None]":
     """The float model, and what takes its profile; None where the schema needs none and no samples are named."""
     from qbench.calibration import calibrate
-    from qbench.cli.own_subject import only_graph, read_graph, read_network
     from qbench.storage import Cache
-    from qbench.subjects import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, only_graph, prepare_samples, read_graph, read_network
 
     if not arguments.data:
         if schema.needs_profile:

@@ -60,9 +60,8 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
 
 
 def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
-    from qbench.cli.own_subject import build_subject
     from qbench.diagnosis import cell_without_suite
-    from qbench.evaluation import subject_artifacts
+    from qbench.evaluation import build_subject, subject_artifacts
     from qbench.judging import Tolerance
     from qbench.storage import Cache
 

@@ -73,8 +73,8 @@ def _check(arguments: argparse.Namespace) -> ExitCode:
 
 def _examine(arguments: argparse.Namespace) -> ExitCode:
     from qbench.backends import Level, OrtBackend
-    from qbench.cli.own_subject import read_graph
     from qbench.diagnosis import examine_optimizers
+    from qbench.subjects import read_graph
 
     model = read_graph(arguments.model)
     feeds = _feeds(arguments, model) if arguments.data else None
@@ -93,10 +93,9 @@ def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
     """One batch: as many samples as asked for, or as the graph takes."""
     from pathlib import Path
 
-    from qbench.cli.own_subject import read_network
     from qbench.graph import fixed_batch
     from qbench.storage import Cache
-    from qbench.subjects import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, prepare_samples, read_network
 
     data, preprocess = dataset_from_text(arguments.data)
     count = fixed_batch(model) or arguments.count

@@ -29,8 +29,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     Raises:
         QbenchError: the model or the device is wrong, or the device takes nothing of it.
     """
-    from qbench.cli.own_subject import read_graph
     from qbench.passes import partition_costs, partition_model
+    from qbench.subjects import read_graph
 
     costs = partition_costs(partition_model(read_graph(arguments.model), _device(arguments.device)))
     if arguments.json:

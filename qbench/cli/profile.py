@@ -52,9 +52,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             to check is of another model, or of other samples.
     """
     from qbench.calibration import Profile, calibrate, equal_width_text
-    from qbench.cli.own_subject import only_graph, read_network
     from qbench.storage import Cache, write_text
-    from qbench.subjects import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, only_graph, prepare_samples, read_network
 
     if arguments.bins is not None:
         equal_width_text({}, Path(arguments.bins))  # refuses a suffix before, not after, the work

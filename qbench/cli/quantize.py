@@ -74,10 +74,9 @@ def corrected_on_samples(
     Raises:
         QbenchError: the data is wrong or does not fit the model.
     """
-    from qbench.cli.own_subject import read_network
     from qbench.quantization import correct_biases
     from qbench.storage import Cache
-    from qbench.subjects import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, prepare_samples, read_network
 
     data, preprocess = dataset_from_text(arguments.data)
     if arguments.count is not None:
@@ -99,9 +98,9 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     Raises:
         InputError: settings of planning are given too, the file is no model, or the model is float.
     """
-    from qbench.cli.own_subject import read_graph
     from qbench.graph import Form, form_of
     from qbench.quantization import read_plan
+    from qbench.subjects import read_graph
 
     doing = f"Reading the quantized model '{arguments.model}'"
     refuse_idle_settings(arguments, _OF_PLANNING, beside="read", doing=doing)
@@ -145,8 +144,8 @@ def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     Raises:
         InputError: settings of planning are given too, or a file is no model or no plan.
     """
-    from qbench.cli.own_subject import read_graph
     from qbench.quantization import load_plan
+    from qbench.subjects import read_graph
 
     refuse_idle_settings(arguments, _PLANNING_OPTIONS, beside="plan", doing=f"Writing the plan '{arguments.plan}'")
     return read_graph(arguments.model), load_plan(arguments.plan)
@@ -287,8 +286,8 @@ def _model_and_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
 def _planned(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     from qbench.backends import get_backend
     from qbench.calibration import Profile
-    from qbench.cli.own_subject import read_graph
     from qbench.quantization import make_plan
+    from qbench.subjects import read_graph
 
     schema = choose_schema(arguments.schema) if arguments.schema else None
     needs_profile = schema is None or schema.needs_profile

@@ -158,9 +158,9 @@ def _in_qdq(path: str) -> "ir.Model":
     Raises:
         InputError: a float model, or one of our integer operators.
     """
-    from qbench.cli.own_subject import read_graph
     from qbench.graph import Form, form_of
     from qbench.quantization import quantize_model, read_plan
+    from qbench.subjects import read_graph
 
     model = read_graph(path)
     form = form_of(model)
@@ -201,9 +201,8 @@ def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.g
     """One feed a sample."""
     if arguments.data == _RANDOM:
         return ()
-    from qbench.cli.own_subject import read_network
     from qbench.storage import Cache
-    from qbench.subjects import dataset_from_text, prepare_samples
+    from qbench.subjects import dataset_from_text, prepare_samples, read_network
 
     data, preprocess = dataset_from_text(arguments.data)
     data = data.take(min(arguments.count, len(data)))

@@ -1,11 +1,11 @@
-"""One cell: its request, the road it takes, and what its subject's cells share."""
+"""One cell: its request, how it is measured, and what the cells of its subject share."""
 
 from qbench.evaluation.answer_cache import KeptAnswers
 from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_runners, recorded_feeds
 from qbench.evaluation.measure import FLOAT_BACKEND, environment_here, measure_cell, measure_request, subject_artifacts
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import OutputSteps, Rewriting, rewrite_quantized, steps_of
-from qbench.evaluation.subject import MetricUse, Subject
+from qbench.evaluation.subject import MetricUse, Subject, build_subject
 from qbench.evaluation.versus_backend import NotedSamples
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "Rewriting",
     "Subject",
     "SubjectArtifacts",
+    "build_subject",
     "environment_here",
     "measure_cell",
     "measure_request",

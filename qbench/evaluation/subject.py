@@ -1,15 +1,15 @@
 """A model with the data and metrics it is judged by."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph import Form, form_of
-from qbench.metrics import Metric
+from qbench.metrics import Metric, get_metric
 from qbench.quantization import Plan, is_quantized, read_plan
-from qbench.subjects import Dataset, ZooModel
+from qbench.subjects import Classification, Dataset, Preprocess, ZooModel, dataset_from_text, read_network
 
 # Models that came quantized: the same way in and out as their float partner, read into plans, never rewritten.
 
@@ -141,3 +141,57 @@ def refuse_overlap(model: str, calibration: Dataset, scored: Dataset) -> None:
             expected="calibration samples that are never scored",
             remedy="Choose other calibration data.",
         )
+
+
+def build_subject(
+    model: str,
+    data: str,
+    calibration: str | None,
+    metrics: Sequence[str],
+    count: int | None,
+    *,
+    given: str | None = None,
+) -> Subject:
+    """The subject of a user's own model and data: what ``measure_cell`` and ``qbench eval`` measure.
+
+    Args:
+        model: an ONNX file, or the name of a model.
+        data, calibration: scored and calibration samples, each written as ``dataset_from_text`` reads it; no
+            calibration is enough for a float model.
+        metrics: names; none: those that fit the task and the labels.
+        count: of calibration samples; None: all.
+        given: ``model`` as it came quantized, a file or a name; None: it did not.
+
+    Raises:
+        InputError: no such file or name, settings that contradict each other, or calibration samples that are scored.
+    """
+    scored, preprocess = dataset_from_text(data)
+    network = read_network(model, scored, preprocess)
+    learned = scored.without_samples() if calibration is None else _calibration(calibration, network, preprocess)
+    return Subject(
+        model=network,
+        data={scored.id: scored},
+        metrics=_uses(network, scored, metrics),
+        calibration=learned if count is None or calibration is None else learned.take(count),
+        given=None if given is None else read_network(given, scored, preprocess),
+    )
+
+
+def _calibration(text: str, network: ZooModel, scored: Preprocess | None) -> Dataset:
+    """The data set ``text``; ``scored`` is the preprocessing of the scored data, where its text has settings."""
+    dataset, preprocess = dataset_from_text(text)
+    if "?" in text and scored is not None and preprocess is not None and preprocess.name != scored.name:
+        raise InputError(
+            f"Calibrating '{network.id}' on '{text}'",
+            found=f"settings ({preprocess.name}) that differ from those of the scored data ({scored.name})",
+            expected="one preprocessing for both",
+            remedy="Leave the settings out here: those of the scored data are used for both.",
+        )
+    return dataset
+
+
+def _uses(network: ZooModel, data: Dataset, names: Sequence[str]) -> tuple[MetricUse, ...]:
+    if not names:
+        of_labels = ("top1", "top5") if isinstance(network.task, Classification) else ("exact",)
+        names = (*(of_labels if data.labels is not None else ()), "agreement")
+    return tuple(MetricUse(name, get_metric(name), data.id) for name in dict.fromkeys(names))

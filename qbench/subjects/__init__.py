@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from qbench.subjects.embeddings import NearestNeighbour as NearestNeighbour
     from qbench.subjects.embeddings import Verification as Verification
     from qbench.subjects.graph_builder import GraphBuilder as GraphBuilder
+    from qbench.subjects.model_files import only_graph as only_graph
+    from qbench.subjects.model_files import read_graph as read_graph
+    from qbench.subjects.model_files import read_network as read_network
     from qbench.subjects.operator_graphs import bias_levels as bias_levels
     from qbench.subjects.operator_graphs import constant_array as constant_array
     from qbench.subjects.operator_graphs import fed_levels as fed_levels
@@ -95,6 +98,7 @@ else:
                 "Verification",
             ),
             "graph_builder": ("GraphBuilder",),
+            "model_files": ("only_graph", "read_graph", "read_network"),
             "operator_graphs": (
                 "bias_levels",
                 "constant_array",

@@ -115,6 +115,10 @@ class Dataset:
             )
         return self.pick([i * len(self) // count for i in range(count)])
 
+    def without_samples(self) -> "Dataset":
+        """A data set of the same kind without samples, for models that need no calibration."""
+        return replace(self, id="none", sample_ids=(), sources=(), labels=None, content="")
+
     def pick(self, chosen: Sequence[int]) -> "Dataset":
         """The samples at the places ``chosen``, in that order."""
         load = self.load

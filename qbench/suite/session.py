@@ -545,7 +545,7 @@ def make_subject(
     if limit is not None:
         data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
     if table.is_alone:
-        model, learned = _model(table.id, catalogues), _none(data[table.data])
+        model, learned = _model(table.id, catalogues), data[table.data].without_samples()
         return Subject(model=model, given=model, data=data, metrics=tuple(uses), calibration=learned)
     return Subject(
         model=_model((partner or table).id, catalogues),
@@ -568,11 +568,6 @@ def _model(name: str, catalogues: Catalogues) -> ZooModel:
 
 def _carrying(load: Callable[[], ir.Model], operators: Catalogue[Operator]) -> ir.Model:
     return with_operators(load(), operators)
-
-
-def _none(like: Dataset) -> Dataset:
-    """No samples at all."""
-    return replace(like, id="none", sample_ids=(), sources=(), labels=None, content="")
 
 
 def _some(dataset: Dataset, count: int) -> Dataset:

@@ -135,7 +135,7 @@ def bad(path, **arrays):
                 "--calib-count",
                 "99",
             ],
-            "48 samples where 99 were asked for",
+            "found 48 samples in it",
         ),
         (["net.onnx", "--data", "test.npz", "--backend", "ort-cpuu"], "Did you mean 'ort-cpu'?"),
         (["net.onnx", "--data", "test.npz", "--metrics", "top2"], "unknown metric 'top2'"),

@@ -9,9 +9,8 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Backend, Feeds, IntegerBackend, get_backend
-from qbench.cli.own_subject import build_subject
 from qbench.diagnosis.target import Target, watches_itself
-from qbench.evaluation import SubjectArtifacts
+from qbench.evaluation import SubjectArtifacts, build_subject
 from qbench.interpreter import KernelWrapper
 from qbench.numerics import get_arithmetic
 from qbench.quantization import get_schema

@@ -4,9 +4,8 @@ import pytest
 
 import qbench
 from qbench.backends import get_backend
-from qbench.cli.own_subject import build_subject
 from qbench.diagnosis import LocalizeOptions
-from qbench.evaluation import subject_artifacts
+from qbench.evaluation import build_subject, subject_artifacts
 
 
 @pytest.fixture(scope="module")

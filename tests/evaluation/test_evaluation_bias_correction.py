@@ -6,9 +6,8 @@ import onnx_ir as ir
 import pytest
 
 from qbench.backends import get_backend
-from qbench.cli.own_subject import build_subject
 from qbench.errors import InputError
-from qbench.evaluation import SubjectArtifacts, measure_cell
+from qbench.evaluation import SubjectArtifacts, build_subject, measure_cell
 from qbench.judging import EnvironmentClass
 from qbench.quantization import Rule, Schema, Spec, bias_correction_of
 from qbench.storage import Cache

@@ -3,8 +3,7 @@
 import pytest
 
 from qbench.backends import get_backend
-from qbench.cli.own_subject import build_subject
-from qbench.evaluation import SubjectArtifacts, measure_cell
+from qbench.evaluation import SubjectArtifacts, build_subject, measure_cell
 from qbench.judging import EnvironmentClass, Measurement
 from qbench.quantization import Granularity, Rule, Schema, Spec
 from qbench.storage import Cache

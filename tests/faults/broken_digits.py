@@ -6,8 +6,7 @@ from functools import cached_property
 import numpy as np
 
 from qbench.backends import get_backend
-from qbench.cli.own_subject import build_subject
-from qbench.evaluation import SubjectArtifacts
+from qbench.evaluation import SubjectArtifacts, build_subject
 from qbench.faults import Stage, draw_sites, edited, many_operators, with_fault
 from qbench.faults.fault import GraphEdit
 from qbench.graph import node_key
