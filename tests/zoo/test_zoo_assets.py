@@ -159,7 +159,7 @@ def test_a_version_nobody_has_quotes_the_client(package: Package, cache: Cache, 
         ),
         ("sys.stderr.write('No module named pip\\n'); sys.exit(1)", "No module named pip"),
         ("sys.exit(3)", "status 3"),
-        ("pass", "no wheel"),  # says that all is well and brings nothing
+        ("pass", "no file and no message"),  # says that all is well and brings nothing
     ],
 )
 def test_a_failing_client_is_quoted(package: Package, cache: Cache, fake_pip: FakePip, code: str, words: str) -> None:
@@ -211,7 +211,7 @@ def test_a_killed_download_leaves_no_entry_and_the_next_one_clears_up(
 ) -> None:
     fake_pip.behave("(target / 'half.whl').write_bytes(b'half'); time.sleep(600)")
     with fetching(cache, package, fake_pip) as process:
-        wait_for(lambda: any((cache.folder / "packages").glob(".making-*/download/wheel/half.whl")))
+        wait_for(lambda: any((cache.folder / "packages").glob(".making-*/download/archive/half.whl")))
         process.send_signal(signal.SIGKILL)
     os.kill(fake_pip.calls()[0], signal.SIGKILL)  # the fake client of our own killed process
     assert not (cache.folder / "packages" / f"{package.sha256}.whl").exists()
