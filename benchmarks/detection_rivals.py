@@ -101,7 +101,7 @@ def sick_of(ward: FaultHarness, placed: Placed) -> Sick:
     healthy, capabilities = ward.shared, ward.machine.capabilities
     (right,) = healthy.quantized(ward.schema, capabilities).models.values()
     if isinstance(placed.fault.injection, ProfileFault):
-        (wrong,) = FaultyWork.beside(healthy, placed).quantized(ward.schema, capabilities).models.values()
+        (wrong,) = FaultyWork.of(healthy, placed).quantized(ward.schema, capabilities).models.values()
     else:
         wrong = edited(right, placed)
     (original,) = healthy.planned(ward.schema.canonical).values()

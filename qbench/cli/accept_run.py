@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run
+from qbench.cli.options import declare_baselines, declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted
@@ -45,12 +46,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--any-class", action="store_true", help="the results hold in every environment class that has none of its own"
     )
     parser.add_argument("--reason", metavar="TEXT", default="", help="why; needed where something is replaced")
-    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    declare_baselines(parser)
     parser.add_argument("--suites", metavar="DIR", default="suites", help="folder of the suites (default: suites)")
     declare_history(parser)
     parser.add_argument("--in-ci", action="store_true", help="accept although CI is set")
     parser.add_argument("--dry-run", action="store_true", help="show the table and write nothing")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

@@ -15,7 +15,7 @@ _ACTIONS: tuple[tuple[str, str, ModuleType], ...] = (
 
 
 class _BeforeACommand(Parser):
-    """A parser that keeps what stands behind ``--`` as ``command``, where its action takes one."""
+    """A parser that keeps the words after ``--`` as ``command``, where its action takes one."""
 
     def parse_known_args(  # type: ignore[override]
         self,

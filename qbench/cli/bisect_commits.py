@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
-from qbench.cli.options import declare_extensions
+from qbench.cli.options import declare_extensions, declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted, percent
@@ -32,7 +32,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--project", metavar="DIR", default=".", help="the checkout (default: this folder)")
     parser.add_argument("--state", metavar="FILE", help="notebook (default: reports/bisect/<good>-<bad>.json)")
     declare_extensions(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
     parser.add_argument(
         "target", metavar="SUITE[::CELL]", help="suite file in the project; its cells, or model::backend+schema"
     )
@@ -139,7 +139,7 @@ def _demand_measured(notes: "Notes", end: str) -> None:
             f"Measuring {end[:9]}, an end of the bisection",
             found=notes.trials[end].problem,
             expected="an end that can be built and measured",
-            remedy="Mend --build, or take another commit for this end.",
+            remedy="Correct --build, or choose another commit for this end.",
         )
 
 
@@ -164,6 +164,9 @@ def _print(found: Sequence[str], marks: "dict[str, Mark]", question: "Question",
         print_json({"question": question, "suspects": list(found), "subjects": subjects, "tried": tried})
         return
     numbers = f"{question.metric} of {question.cell} goes from {percent(question.good)} to {percent(question.bad)}"
-    put(f"{numbers} at " + ("commit" if len(found) == 1 else f"one of {len(found)} commits that cannot be told apart"))
+    put(
+        f"{numbers} at "
+        + ("commit" if len(found) == 1 else f"one of {len(found)} commits that cannot be distinguished")
+    )
     for commit in found:
         put(f"  {commit[:9]}  {subjects[commit]}")

@@ -9,8 +9,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.command import ExitCode, count_from_one
-from qbench.cli.options import choose_schema
+from qbench.cli.command import ExitCode
+from qbench.cli.options import choose_schema, declare_calibration, declare_data, declare_json, declare_threads
 from qbench.cli.printing import print_json, put, say
 from qbench.errors import IncomparableError, InputError, QbenchError, UnavailableError
 from qbench.number_text import counted, percent
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from qbench.suite import Mark, PackageNotes, PackageTask, PackageTrial, Question
 
 
-# What a release of a package does: to a model, beside the good release, or to a command of the user's.
+# What a release of a package changes: the outputs of a model, compared with the good release, or how a command ends.
 
 ENGINE = "onnxruntime"
 _PYTHON = "{python}"
@@ -99,7 +99,7 @@ class ModelTrials:
         given = self.arguments
         schema = choose_schema(given.schema) if given.schema else None
         criterion = Criterion(backend=good.name, relative=given.tolerance)
-        beside = (
+        comparator = (
             None if given.metric else Comparator(backend=good, criterion=criterion, environment=environment_here(good))
         )
         cell = Cell("bisect", self._subject.model.id, backend.name, FP32 if schema is None else schema.name)
@@ -110,7 +110,7 @@ class ModelTrials:
             cell=cell,
             environment=environment_here(backend),
             threads=given.threads,
-            comparator=beside,
+            comparator=comparator,
         )
 
     def _line(self, measured: "Measurement") -> Mapping[str, Any]:
@@ -134,7 +134,7 @@ class CommandTrials:
     """Runs the user's command under each release: status 0 is good, 125 passes it over, others up to 127 are bad.
 
     Args:
-        command: its words, in which ``{python}`` stands for the program. python: the program of a release.
+        command: its words; ``{python}`` is replaced by the program. python: the program of a release.
     """
 
     command: Sequence[str]
@@ -158,7 +158,10 @@ class CommandTrials:
             status = subprocess.run(words, stdin=subprocess.DEVNULL, stdout=2, check=False).returncode
         except OSError as error:
             raise InputError(
-                doing, found=error.strerror or str(error), expected="a program", remedy="Mend what is behind '--'."
+                doing,
+                found=error.strerror or str(error),
+                expected="a program",
+                remedy="Correct the command after '--'.",
             ) from error
         if not 0 <= status < _FIRST_OF_SIGNALS:
             raise UnavailableError(
@@ -225,16 +228,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="an environment that is there; repeatable; none is made",
     )
     parser.add_argument(
-        "--with", dest="beside", metavar="REQ", action="append", default=[], help="install this too; repeatable"
+        "--with", dest="requirements", metavar="REQ", action="append", default=[], help="install this too; repeatable"
     )
     parser.add_argument("--base-python", metavar="PY", help="make environments of this Python (default: ours)")
     parser.add_argument("--model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
-    parser.add_argument("--data", metavar="D", help="what it is fed, as 'qbench eval' takes it")
+    declare_data(parser, "samples that the model is run on")
     parser.add_argument("--schema", metavar="S", help="quantize it (default: run it as it is)")
-    parser.add_argument("--calib", metavar="D2", help="data to take ranges from")
-    parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them (default: all)")
+    declare_calibration(parser)
     parser.add_argument("--backend", metavar="B", default="ort-cpu", help="which of ours it mirrors (default: ort-cpu)")
-    parser.add_argument("--threads", metavar="N", type=count_from_one, default=1, help="of the engine (default: 1)")
+    declare_threads(parser)
     judged = parser.add_mutually_exclusive_group()
     judged.add_argument("--metric", default="", metavar="M", help="bad where this is nearer to the bad end's")
     judged.add_argument(
@@ -242,10 +244,10 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "(default: where a bit differs)"
     )  # fmt: skip
     parser.add_argument("--state", metavar="FILE", help="notebook (default: reports/bisect/NAME-A-B.json)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
     parser.set_defaults(command=())
     parser.epilog = (
-        "Behind '--' stands a command of your own that is asked instead of a model: {python} in it is the Python of a "
+        "After '--' comes a command of your own that is run instead of a model. {python} in it is the Python of a "
         "version; it ends with 0 where that is good, 125 where it cannot tell, and up to 127 where it is bad."
     )
 
@@ -317,7 +319,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InputError(
             doing, found="--calib without --schema", expected="both, or neither", remedy="Name the schema."
         )
-    if arguments.venv and (arguments.beside or arguments.base_python or arguments.versions):
+    if arguments.venv and (arguments.requirements or arguments.base_python or arguments.versions):
         raise InputError(
             doing,
             found="--venv with --versions, --with or --base-python",
@@ -345,7 +347,7 @@ def _task(arguments: argparse.Namespace, there: Mapping[str, Path]) -> "PackageT
     else:
         known = offered_versions(package, Path(base) if base else None)
     asked = {name: content_of(str(value)) for name in _ASKED if (value := getattr(arguments, name)) is not None}
-    asked |= {"command": " ".join(arguments.command), "with": " ".join(arguments.beside)}
+    asked |= {"command": " ".join(arguments.command), "with": " ".join(arguments.requirements)}
     line = versions_between(package, known, arguments.good, arguments.bad)
     return PackageTask(package=package, line=line, asked={name: text for name, text in asked.items() if text})
 
@@ -359,11 +361,13 @@ def _programs(arguments: argparse.Namespace, there: Mapping[str, Path]) -> Calla
         return lambda version: program_in(there[version])
     base = arguments.base_python
     maker = EnvironmentMaker(base=Path(base)) if base else EnvironmentMaker()
-    beside = list(arguments.beside)
-    engines = (one for one in (arguments.package, *beside) if one.startswith(ENGINE))
+    requirements = list(arguments.requirements)
+    engines = (one for one in (arguments.package, *requirements) if one.startswith(ENGINE))
     if not arguments.command and next(engines, None) is None:
-        beside.append(f"{ENGINE}=={package_versions([ENGINE])[ENGINE]}")  # a model needs one: ours, for all versions
-    return lambda version: maker.make([f"{arguments.package}=={version}", *beside])
+        requirements.append(
+            f"{ENGINE}=={package_versions([ENGINE])[ENGINE]}"
+        )  # a model needs one: ours, for all versions
+    return lambda version: maker.make([f"{arguments.package}=={version}", *requirements])
 
 
 def _demand_tried(notes: "PackageNotes", end: str) -> None:
@@ -422,7 +426,7 @@ def _print(
     before = task.line[task.line.index(found[0]) - 1]
     one = len(found) == 1
     put(f"{task.package} {found[0]} is the first bad version" if one else
-          f"the first bad version of {task.package} is one of {len(found)} that cannot be told apart")  # fmt: skip
+          f"the first bad version of {task.package} is one of {len(found)} that cannot be distinguished")  # fmt: skip
     if question is not None:
         put(f"  {question.metric} goes from {percent(question.good)} to {percent(question.bad)}")
     for version in (before, *found):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import ExitCode
 from qbench.cli.history_files import Trends, declare_trends, read_trends
+from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.cli.show_history import moved, valued
 from qbench.number_text import counted
@@ -21,8 +22,10 @@ _CELLS = 8
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench history check``."""
     declare_trends(parser)
-    parser.add_argument("--all", action="store_true", help="also what is known, provisional or mended, and all rows")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument(
+        "--all", action="store_true", help="also list known, provisional and fixed regressions, and all rows"
+    )
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -50,7 +53,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     for sentence in incomplete:
         say(sentence)
     for note in idle:
-        say(f"the annotation of {note.commit} for '{note.cell}' ({note.author}) fits no alert: remove or mend it")
+        say(f"the annotation of {note.commit} for '{note.cell}' ({note.author}) fits no alert: remove or correct it")
     if new:
         return ExitCode.GATE_FAILED
     return ExitCode.INCOMPLETE if incomplete else ExitCode.FINE

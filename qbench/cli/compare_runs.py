@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run
+from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.number_text import counted
 
@@ -14,14 +15,14 @@ if TYPE_CHECKING:
 
 _PRECEDENCE = """
 
-of several codes the first of these is given:
-  2  A or B is no run, or there is none of that name
-  3  not one cell is in both and may be compared
-  1  a cell answers otherwise, has another metric, or ended otherwise:
-     what was found stands, whatever is missing
-  4  A or B was interrupted, or lines of it cannot be read;
-     what could be compared is the same
-  0  both are whole, and what could be compared is the same
+where several exit codes apply, the first in this list is returned:
+  2  A or B does not exist or is not a run
+  3  no cell is in both runs and comparable
+  1  a cell has other answers, another metric or another outcome,
+     even if other cells are missing
+  4  A or B was interrupted, or has lines that cannot be read;
+     all that could be compared is equal
+  0  both runs are complete, and all that could be compared is equal
 """
 
 
@@ -32,7 +33,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("new", metavar="B", help="the later run")
     declare_history(parser)
     parser.add_argument("--all", action="store_true", help="list cells that did not change, too")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

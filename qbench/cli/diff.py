@@ -10,7 +10,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.options import choose_backend, choose_schema, refuse_idle_rules
+from qbench.cli.options import (
+    choose_backend,
+    choose_cache,
+    choose_schema,
+    declare_cache,
+    declare_calibration,
+    declare_data,
+    declare_json,
+    declare_model,
+    refuse_idle_rules,
+)
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError, unknown_name
 from qbench.number_text import counted
@@ -57,7 +67,7 @@ class SideText:
         """This, but for what ``text`` says otherwise; an empty value takes back what was said.
 
         Raises:
-            InputError: an unknown key, one without a value, or one that stands twice.
+            InputError: an unknown key, one without a value, or a key given twice.
         """
         doing = f"Reading the side '{text}'"
         known = [one.name for one in fields(self)]
@@ -187,12 +197,11 @@ def compare_texts(arguments: argparse.Namespace) -> ComparedSides:
     from qbench.backends import get_backend
     from qbench.diagnosis import SideComparison
     from qbench.evaluation import FLOAT_BACKEND, build_subject, subject_artifacts
-    from qbench.storage import Cache
 
     left = SideText().saying(arguments.left)
     right = left.saying(arguments.right)
     subject = build_subject(arguments.model, arguments.data, arguments.calib, [], arguments.calib_count)
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    cache = choose_cache(arguments.cache)
     shared = subject_artifacts(subject, get_backend(FLOAT_BACKEND), cache)
     sides = [_sides(text, name, shared, arguments) for name, text in (("left", left), ("right", right))]
     samples = _first(shared.samples(next(iter(subject.data.values()))), arguments.samples)
@@ -257,7 +266,7 @@ def _in_pairs(model: "ir.Model") -> "ir.Model":
 
 def _mistake(arguments: argparse.Namespace, found: str, expected: str) -> InputError:
     doing = f"Comparing two sides of '{arguments.model}'"
-    return InputError(doing, found=found, expected=expected, remedy="Mend --left or --right, or name --calib.")
+    return InputError(doing, found=found, expected=expected, remedy="Correct --left or --right, or add --calib.")
 
 
 def _saved_case(
@@ -295,14 +304,9 @@ _KEYS = "backend, schema, passes, policy, level, threads, python"
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench diff``."""
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo; float, or in QDQ form")
-    parser.add_argument("--data", metavar="D", required=True, help="samples, as 'qbench eval' takes them")
-    parser.add_argument(
-        "--calib", metavar="D2", help="data that schemas take ranges from; never the samples themselves"
-    )
-    parser.add_argument(
-        "--calib-count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
-    )
+    declare_model(parser, "an ONNX file, float or in QDQ form")
+    declare_data(parser, "samples", is_required=True)
+    declare_calibration(parser)
     parser.add_argument(
         "--left",
         metavar="TEXT",
@@ -326,8 +330,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default=20,
         help="nodes listed that differ, the first ones; equal ones are counted (default: 20)",
     )
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_cache(parser)
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

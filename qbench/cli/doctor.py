@@ -12,7 +12,15 @@ from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.options import declare_extensions, hinted, named_extensions
+from qbench.cli.options import (
+    choose_cache,
+    declare_baselines,
+    declare_cache,
+    declare_extensions,
+    declare_json,
+    hinted,
+    named_extensions,
+)
 from qbench.cli.printing import print_columns, print_json, put
 
 if TYPE_CHECKING:
@@ -30,7 +38,7 @@ def machine_facts(cache: "Cache", added: "Sequence[Extension]" = ()) -> dict[str
     """Plain facts, and under ``problems`` a sentence for each thing that would keep a run from working.
 
     Args:
-        cache: whose folder is looked at. added: extensions beside the installed ones.
+        cache: whose folder is looked at. added: extensions in addition to the installed ones.
 
     Raises:
         InputError: an installed extension is not one.
@@ -292,9 +300,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench doctor``."""
     parser.add_argument("suites", nargs="*", metavar="SUITE", help=f"suite files (default: suites/{SUITES})")
     declare_extensions(parser)
-    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_baselines(parser)
+    declare_cache(parser)
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -304,9 +312,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         QbenchError: a suite is wrong, or a baseline is damaged.
     """
     from qbench.host import utc_today
-    from qbench.storage import Cache
 
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    cache = choose_cache(arguments.cache)
     added = named_extensions(arguments.extension)
     machine = machine_facts(cache, added)
     paths = [Path(text) for text in arguments.suites] or sorted(Path("suites").glob(SUITES))

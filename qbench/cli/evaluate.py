@@ -6,8 +6,19 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.options import choose_backend, choose_schema, refuse_idle_rules
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import (
+    choose_backend,
+    choose_cache,
+    choose_schema,
+    declare_backend,
+    declare_cache,
+    declare_calibration,
+    declare_json,
+    declare_model,
+    declare_threads,
+    refuse_idle_rules,
+)
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
 from qbench.number_text import rough_percent
@@ -226,7 +237,6 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     """The fp32 measurement, and that of the quantized model when a schema is named or the model came quantized."""
     from qbench.evaluation import KeptAnswers, build_subject, environment_here, measure_cell, subject_artifacts
     from qbench.judging import FP32, GIVEN, Cell
-    from qbench.storage import Cache
 
     backend = choose_backend(arguments.backend, arguments.python)
     counted = counted_backend(backend) if arguments.counters else None
@@ -243,7 +253,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
     )
     kept = KeptAnswers(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    cache = choose_cache(arguments.cache)
     shared = subject_artifacts(subject, backend, cache)
     if schema is not None or arguments.fp32:
         shared.require_float()
@@ -275,7 +285,7 @@ _MILLION = 1_000_000
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench eval``."""
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo (qbench list models)")
+    declare_model(parser)
     parser.add_argument(
         "--data",
         metavar="D",
@@ -283,33 +293,25 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="'folder:PATH?resize=256&crop=224&mean=…&std=…' (pictures sorted into a folder a class), "
         "'PATH.npz' with x and y, or a data set of the zoo",
     )
-    parser.add_argument(
-        "--backend",
-        metavar="B",
-        default="ort-cpu",
-        help="what runs it: a name, or a .toml that spells an arithmetic (default: ort-cpu)",
-    )
+    declare_backend(parser)
     parser.add_argument(
         "--python", metavar="VENV", help="another Python, or the folder of its environment, whose onnxruntime runs it"
     )
     parser.add_argument("--schema", metavar="S", help="quantize with this schema, too: a name or a .toml")
-    parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
-    parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
+    declare_calibration(parser)
     parser.add_argument(
         "--fp32", metavar="MODEL", help="MODEL is quantized already: the float model it is judged against"
     )
     parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
-    parser.add_argument(
-        "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
-    )
+    declare_threads(parser)
     parser.add_argument(
         "--parts", action="store_true", help="what the schema costs, and what the backend's counting adds"
     )
     parser.add_argument(
         "--counters", action="store_true", help="of an integer machine: what was clipped, wrapped, saturated, by node"
     )
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_cache(parser)
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -422,7 +424,7 @@ def _print_values(fp32: "Measurement") -> None:
 
 
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
-    """One line a metric, float beside quantized."""
+    """One line per metric: float, quantized, change."""
     header = ("metric", "fp32", "quantized", "of", "change", "95 % interval", "losses", "gains")
     pairs = zip(fp32.scores, quantized.scores, strict=True)
     print_columns([_score_row(before, after) for before, after in pairs], header)

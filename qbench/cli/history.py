@@ -1,4 +1,4 @@
-"""qbench history: the choice of its actions."""
+"""qbench history: its actions."""
 
 import argparse
 from types import ModuleType
@@ -7,8 +7,8 @@ from qbench.cli import check_history, index_history, show_history
 from qbench.cli.command import Command, ExitCode
 
 _ACTIONS: tuple[tuple[str, str, ModuleType], ...] = (
-    ("show", "the values of one cell over all commits", show_history),
-    ("check", "what got worse and nobody has ruled on; for continuous integration", check_history),
+    ("show", "print the values of one cell over all commits", show_history),
+    ("check", "list regressions that have no annotation; for continuous integration", check_history),
     ("index", "make or update the database that answers queries", index_history),
 )
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qbench.cli.options import declare_baselines
 from qbench.cli.printing import say
 from qbench.errors import InputError, StoreError, UnavailableError, unknown_name
 from qbench.number_text import counted
@@ -90,7 +91,7 @@ def declare_trends(parser: argparse.ArgumentParser) -> None:
     """``--history``, ``--suite``, ``--baselines``, ``--project``, ``--annotations``."""
     declare_history(parser)
     parser.add_argument("--suite", metavar="NAME", help="of this suite only")
-    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    declare_baselines(parser)
     parser.add_argument(
         "--project", metavar="DIR", default=".", help="checkout whose commits order the runs (default: this folder)"
     )

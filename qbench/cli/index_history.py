@@ -5,6 +5,7 @@ from pathlib import Path
 
 from qbench.cli.command import ExitCode
 from qbench.cli.history_files import declare_history, open_history
+from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.number_text import counted
 
@@ -19,7 +20,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "the password is taken from PGPASSWORD or the user's .pgpass",
     )
     parser.add_argument("--rebuild", action="store_true", help="forget what is in it and read every file")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

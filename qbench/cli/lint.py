@@ -1,36 +1,39 @@
 """qbench lint: which layers can saturate, before anything runs."""
 
 import argparse
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.options import choose_arithmetic, choose_schema, refuse_idle_rules
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import (
+    choose_arithmetic,
+    choose_cache,
+    choose_schema,
+    declare_cache,
+    declare_count,
+    declare_data,
+    declare_json,
+    declare_model,
+    declare_planned_backend,
+    read_samples,
+    refuse_idle_rules,
+)
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
 from qbench.number_text import counted, rough_percent
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     import onnx_ir as ir
 
-    from qbench.calibration import Profile
     from qbench.diagnosis import LayerLint, ModelLint
-    from qbench.quantization import Schema
 
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench lint``."""
-    parser.add_argument(
-        "model", metavar="MODEL", help="an ONNX file, or a model of the zoo; quantized, or with --schema"
-    )
+    declare_model(parser, "an ONNX file, quantized unless --schema is given")
     parser.add_argument("--schema", metavar="S", help="quantize with this schema first: a name or a .toml")
-    parser.add_argument("--data", metavar="D", help="samples to take its ranges from, as 'qbench eval' takes them")
-    parser.add_argument(
-        "--count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
-    )
-    parser.add_argument("--backend", metavar="B", help="plan for what this backend can do (default: whatever ONNX can)")
+    declare_data(parser, "calibration samples")
+    declare_count(parser)
+    declare_planned_backend(parser)
     parser.add_argument(
         "--arithmetic",
         metavar="A",
@@ -43,8 +46,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="end with 1 where something can saturate or overflow (with --arithmetic: there)",
     )
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_cache(parser)
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -80,39 +83,27 @@ def _quantized(arguments: argparse.Namespace) -> "ir.Model":
 
 def _quantized_here(arguments: argparse.Namespace) -> "ir.Model":
     from qbench.backends import get_backend
+    from qbench.calibration import calibrate
     from qbench.quantization import is_quantized, make_plan, quantize_model
+    from qbench.subjects import only_graph, read_graph
 
     schema = choose_schema(arguments.schema)
     capabilities = get_backend(arguments.backend).capabilities if arguments.backend else None
-    model, profile = _profiled(arguments, schema)
+    if arguments.data:
+        network, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache))
+        model, batches = only_graph(network), samples.batches()
+    elif schema.needs_profile:
+        raise _mistake(arguments, "--schema without --data", "samples to take ranges from", "Name both.")
+    else:
+        model, batches = read_graph(arguments.model), None
     if is_quantized(model):
         raise _mistake(arguments, "--schema with a model that is quantized already", "a float one", "Leave it out.")
-    plan = make_plan(model, profile() if profile else None, schema, capabilities=capabilities)
+    profile = None
+    if batches is not None:
+        profile = calibrate(model, batches, pipeline=schema.canonical, channels=schema.wants_channels)
+    plan = make_plan(model, profile, schema, capabilities=capabilities)
     refuse_idle_rules(schema.name, arguments.model, plan.idle_rules)
     return quantize_model(model, plan)
-
-
-def _profiled(arguments: argparse.Namespace, schema: "Schema") -> "tuple[ir.Model, Callable[[], Profile] | None]":
-    """The float model, and what takes its profile; None where the schema needs none and no samples are named."""
-    from qbench.calibration import calibrate
-    from qbench.storage import Cache
-    from qbench.subjects import dataset_from_text, only_graph, prepare_samples, read_graph, read_network
-
-    if not arguments.data:
-        if schema.needs_profile:
-            raise _mistake(arguments, "--schema without --data", "samples to take ranges from", "Name both.")
-        return read_graph(arguments.model), None
-    data, preprocess = dataset_from_text(arguments.data)
-    data = data if arguments.count is None else data.take(min(arguments.count, len(data)))
-    network = read_network(arguments.model, data, preprocess)
-    model = only_graph(network)
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-
-    def profile() -> "Profile":
-        batches = prepare_samples(data, network.preprocess, cache).batches()
-        return calibrate(model, batches, pipeline=schema.canonical, channels=schema.wants_channels)
-
-    return model, profile
 
 
 def _mistake(arguments: argparse.Namespace, found: str, expected: str, remedy: str) -> InputError:

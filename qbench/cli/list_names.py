@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
-from qbench.cli.options import declare_extensions, named_extensions
+from qbench.cli.options import declare_extensions, declare_json, named_extensions
 from qbench.cli.printing import print_columns, print_json, say
 from qbench.errors import QbenchError
 
@@ -27,7 +27,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="folder with schemas/*.toml and arithmetics/*.toml (default: suites)",
     )
     declare_extensions(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -96,7 +96,7 @@ def _backend(backend: Any) -> str:  # noqa: ANN401 - a Backend
 
 
 def _schema(schema: Any) -> str:  # noqa: ANN401 - a Schema
-    """Its first rule that puts something on a grid, and how many rules there are beside it."""
+    """Its first rule that puts something on a grid, and the number of other rules."""
     for rule in schema.rules:
         specs = (("activations", rule.activation or rule.input), ("weights", rule.weight))
         parts = [f"{what} {spec}" for what, spec in specs if spec is not None]

@@ -8,7 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.options import check_outputs, choose_backend, choose_schema, refuse_idle_rules
+from qbench.cli.options import (
+    check_outputs,
+    choose_backend,
+    choose_cache,
+    choose_schema,
+    declare_backend,
+    declare_cache,
+    declare_calibration,
+    declare_data,
+    declare_json,
+    declare_model,
+    declare_threads,
+    refuse_idle_rules,
+)
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted, rough_percent
@@ -31,7 +44,7 @@ class LocalizedCell:
     finding: "Finding"
 
 
-def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -> LocalizedCell:
+def localize_model(arguments: argparse.Namespace, report: Callable[[str], None]) -> LocalizedCell:
     """The finding on one model under one schema on one backend.
 
     Raises:
@@ -42,7 +55,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
     cell = _cell(arguments)
     if arguments.replay:
         check_replay(Path(arguments.replay), cell.identity())
-    told("running the cell")
+    report("running the cell")
     measurement = cell.measured(cell.schema)
     refuse_idle_rules(cell.schema.name, arguments.model, measurement.idle_rules)
     _require_quantized(arguments, cell)
@@ -55,7 +68,7 @@ def localize_model(arguments: argparse.Namespace, told: Callable[[str], None]) -
         override=Path(arguments.overrides).stem if arguments.overrides else "",
     )
     budget = Budget.begin(arguments.budget, time.perf_counter)  # what the cell itself took is not of it
-    finding = localize_verdict(cell, verdict, budget, options=options, progress=told)
+    finding = localize_verdict(cell, verdict, budget, options=options, progress=report)
     return LocalizedCell(measurement=measurement, verdict=verdict, finding=finding)
 
 
@@ -63,13 +76,12 @@ def _cell(arguments: argparse.Namespace) -> "RepeatableCell":
     from qbench.diagnosis import cell_without_suite
     from qbench.evaluation import build_subject, subject_artifacts
     from qbench.judging import Tolerance
-    from qbench.storage import Cache
 
     backend, schema = choose_backend(arguments.backend), choose_schema(arguments.schema)
     _require_samples(arguments, schema)
     metrics = [name.strip() for name in arguments.metrics.split(",") if name.strip()]
     subject = build_subject(arguments.model, arguments.data, arguments.calib, metrics, arguments.calib_count)
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
+    cache = choose_cache(arguments.cache)
     tolerance = None if arguments.tolerance is None else Tolerance(arguments.tolerance, "--tolerance")
     artifacts = subject_artifacts(subject, backend, cache)
     return cell_without_suite(artifacts, backend, schema, tolerance=tolerance, threads=arguments.threads)
@@ -112,14 +124,11 @@ _HEADER = (
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench localize``."""
-    parser.add_argument("model", metavar="MODEL", help="a float ONNX file, or a model of the zoo (qbench list models)")
-    parser.add_argument(
-        "--backend", metavar="B", default="ort-cpu", help="what runs it: a name, or a .toml that spells an arithmetic"
-    )
+    declare_model(parser, "a float ONNX file")
+    declare_backend(parser)
     parser.add_argument("--schema", metavar="S", required=True, help="how it is quantized: a name or a .toml")
-    parser.add_argument("--data", metavar="D", required=True, help="scored samples, as 'qbench eval' takes them")
-    parser.add_argument("--calib", metavar="D2", help="data to take ranges from; never the scored samples")
-    parser.add_argument("--calib-count", metavar="N", type=int, help="that many of them, spread evenly (default: all)")
+    declare_data(parser, "scored samples", is_required=True)
+    declare_calibration(parser)
     parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
     parser.add_argument(
         "--tolerance",
@@ -146,9 +155,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--overrides", metavar="OUT.toml", help="write the schema that repairs it there")
     parser.add_argument("--html", metavar="OUT.html", help="draw the finding there, node by node, as a page by itself")
     parser.add_argument("--replay", metavar="FILE", help="remember there which nodes were tried in float, and go on")
-    parser.add_argument("--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine")
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_threads(parser)
+    declare_cache(parser)
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -251,7 +260,7 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     finding, verdict = found.finding, found.verdict
     put(f"{finding.model} on {finding.backend} under {finding.schema}: {verdict.outcome.value}")
     put(f"  {verdict.headline}")
-    first, others = _told_first(finding)
+    first, others = _important_notes(finding)
     for note in first:
         put(f"  {note}")
     put(f"examined on {counted(finding.samples, 'sample')}; {finding.matched}")
@@ -272,7 +281,7 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
         put(f"note: {note}")
 
 
-def _told_first(finding: "Finding") -> tuple[list[str], list[str]]:
+def _important_notes(finding: "Finding") -> tuple[list[str], list[str]]:
     """The notes on what the whole answer rests on, and the others."""
     grave = ("the budget ran out", "WARNING")
     first = [note for note in finding.notes if note.startswith(grave)]

@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import declare_json
 from qbench.cli.printing import print_json, put, say
 from qbench.number_text import counted
 
@@ -12,7 +13,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench merge``."""
     parser.add_argument("sources", nargs="+", metavar="FROM", help="folders of run files, or run files")
     parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder that gets what it lacks of them")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

@@ -3,7 +3,8 @@
 import argparse
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.command import Command, ExitCode, count_from_one
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import choose_cache, declare_cache, declare_count, declare_data, declare_json, read_samples
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.errors import InputError
 from qbench.number_text import counted, rough_percent
@@ -22,10 +23,8 @@ _DOING = "Trying ONNX Runtime's optimizers"
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench optimizers``."""
     parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX file that is quantized")
-    parser.add_argument("--data", metavar="D", help="samples, as 'qbench eval' takes them; without, graphs alone")
-    parser.add_argument(
-        "--count", metavar="N", type=count_from_one, default=_COUNT, help=f"that many of them (default: {_COUNT})"
-    )
+    declare_data(parser, "samples; without them only graphs are compared")
+    declare_count(parser, _COUNT)
     parser.add_argument(
         "--level", choices=_LEVELS, default="all", help="the full set, from which each is left out (default: all)"
     )
@@ -37,8 +36,8 @@ def declare(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run the catalogue of known differences instead of MODEL; end with 1 where a number is another",
     )
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_cache(parser)
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -91,17 +90,10 @@ def _examine(arguments: argparse.Namespace) -> ExitCode:
 
 def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
     """One batch: as many samples as asked for, or as the graph takes."""
-    from pathlib import Path
-
     from qbench.graph import fixed_batch
-    from qbench.storage import Cache
-    from qbench.subjects import dataset_from_text, prepare_samples, read_network
 
-    data, preprocess = dataset_from_text(arguments.data)
     count = fixed_batch(model) or arguments.count
-    network = read_network(arguments.model, data, preprocess)
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    samples = prepare_samples(data.take(min(count, len(data))), network.preprocess, cache)
+    _, samples = read_samples(arguments.model, arguments.data, count, choose_cache(arguments.cache))
     return next(iter(samples.batches()))
 
 

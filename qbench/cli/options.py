@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qbench.cli.command import count_from_one
 from qbench.errors import InputError
 from qbench.extension import Extension
 from qbench.storage import require_writable
@@ -18,6 +19,105 @@ if TYPE_CHECKING:
     from qbench.backends import Backend
     from qbench.numerics import Arithmetic
     from qbench.quantization import Schema
+    from qbench.storage import Cache
+    from qbench.subjects import Samples, ZooModel
+
+
+# Options that several verbs have: each is declared once, so that it has one form and one help text.
+
+
+def declare_model(parser: argparse.ArgumentParser, what: str = "an ONNX file") -> None:
+    """``MODEL``; ``what`` the verb takes besides the name of a model."""
+    parser.add_argument("model", metavar="MODEL", help=f"{what}, or the name of a model (qbench list models)")
+
+
+def declare_data(parser: argparse.ArgumentParser, what: str, *, is_required: bool = False) -> None:
+    """``--data D``; ``what`` the samples are for."""
+    parser.add_argument("--data", metavar="D", required=is_required, help=f"{what}, written as for 'qbench eval'")
+
+
+def declare_count(parser: argparse.ArgumentParser, default: int | None = None) -> None:
+    """``--count N``: how many samples of ``--data``."""
+    usual = "all" if default is None else default
+    parser.add_argument(
+        "--count",
+        metavar="N",
+        type=count_from_one,
+        default=default,
+        help=f"use N samples, spread evenly over the data (default: {usual})",
+    )
+
+
+def declare_calibration(parser: argparse.ArgumentParser) -> None:
+    """``--calib D2`` and ``--calib-count N``."""
+    parser.add_argument("--calib", metavar="D2", help="calibration data; must not hold scored samples")
+    parser.add_argument(
+        "--calib-count",
+        metavar="N",
+        type=count_from_one,
+        help="calibrate on N samples, spread evenly over the data (default: all)",
+    )
+
+
+def declare_backend(parser: argparse.ArgumentParser) -> None:
+    """``--backend B``: what runs the model."""
+    parser.add_argument(
+        "--backend",
+        metavar="B",
+        default="ort-cpu",
+        help="the backend that runs the model: a name, or a .toml with an arithmetic (default: ort-cpu)",
+    )
+
+
+def declare_planned_backend(parser: argparse.ArgumentParser) -> None:
+    """``--backend B``: what a plan is for."""
+    parser.add_argument(
+        "--backend", metavar="B", help="plan for the capabilities of this backend (default: all of ONNX)"
+    )
+
+
+def declare_threads(parser: argparse.ArgumentParser) -> None:
+    """``--threads N``."""
+    parser.add_argument(
+        "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
+    )
+
+
+def declare_baselines(parser: argparse.ArgumentParser) -> None:
+    """``--baselines DIR``."""
+    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+
+
+def declare_cache(parser: argparse.ArgumentParser) -> None:
+    """``--cache DIR``."""
+    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+
+
+def declare_json(parser: argparse.ArgumentParser) -> None:
+    """``--json``."""
+    parser.add_argument("--json", action="store_true", help="print JSON")
+
+
+def choose_cache(folder: str | None) -> "Cache":
+    """The cache in ``folder``; None: the user's."""
+    from qbench.storage import Cache
+
+    return Cache(Path(folder)) if folder else Cache.default()
+
+
+def read_samples(model: str, data: str, count: int | None, cache: "Cache") -> "tuple[ZooModel, Samples]":
+    """The model and the samples that its graphs are fed: ``count`` of ``data``, or as many as there are.
+
+    Raises:
+        InputError: no such model or data, or the model cannot read samples of this kind.
+    """
+    from qbench.subjects import dataset_from_text, prepare_samples, read_network
+
+    dataset, preprocess = dataset_from_text(data)
+    if count is not None:
+        dataset = dataset.take(min(count, len(dataset)))
+    network = read_network(model, dataset, preprocess)
+    return network, prepare_samples(dataset, network.preprocess, cache)
 
 
 # A machine on the command line: a name, or a TOML file that spells its arithmetic.
@@ -80,15 +180,17 @@ def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
             f"Planning '{model}' under '{schema}'",
             found=f"{' and '.join(idle)} matching no operator of it",
             expected="every rule to match something",
-            remedy="Mend the rule, or remove it.",
+            remedy="Correct the rule, or remove it.",
         )
 
 
 # Settings of planning that a command has no use for, because what it was given says everything already.
 
 
-def refuse_idle_settings(arguments: argparse.Namespace, names: tuple[str, ...], *, beside: str, doing: str) -> None:
-    """Refuse ``names`` (of arguments) beside the argument ``beside``: a ``plan``, or ``read`` from the model.
+def refuse_idle_settings(
+    arguments: argparse.Namespace, names: tuple[str, ...], *, with_option: str, doing: str
+) -> None:
+    """Refuse the options ``names`` together with ``with_option``: ``plan``, or ``read`` from the model.
 
     Raises:
         InputError: one of them is given; ``doing`` says what was being done.
@@ -96,9 +198,9 @@ def refuse_idle_settings(arguments: argparse.Namespace, names: tuple[str, ...], 
     if idle := [name for name in names if getattr(arguments, name)]:
         raise InputError(
             doing,
-            found=f"--{idle[0]} beside --{beside}",
-            expected=f"no settings of planning: the {'plan' if beside == 'plan' else 'model'} says everything",
-            remedy=f"Leave --{idle[0]} out, or --{beside}.",
+            found=f"--{idle[0]} with --{with_option}",
+            expected=f"no settings of planning: the {'plan' if with_option == 'plan' else 'model'} has them",
+            remedy=f"Leave --{idle[0]} out, or --{with_option}.",
         )
 
 
@@ -201,7 +303,7 @@ def _named(text: str) -> Extension:
             doing,
             found=f"{type(error).__name__}: {error}",
             expected=f"a module '{module}' that can be imported from '{folder}'",
-            remedy="Run the command in the module's folder, or mend the module.",
+            remedy="Run the command in the module's folder, or correct the module.",
         ) from error
     if isinstance(value, Extension):
         return value
@@ -209,5 +311,5 @@ def _named(text: str) -> Extension:
         doing,
         found=f"no name '{name}'" if not hasattr(loaded, name) else f"a {type(value).__name__}",
         expected="a qbench.Extension, or a function that returns one",
-        remedy=f"Mend the name, or what it stands for in '{module}'.",
+        remedy=f"Correct the name, or its value in '{module}'.",
     )

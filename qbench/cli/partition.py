@@ -5,6 +5,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put
 from qbench.number_text import counted, rough_percent
 
@@ -20,7 +21,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--device", metavar="D", required=True, help="what takes the islands: a name (docs/partition.md) or a .toml"
     )
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

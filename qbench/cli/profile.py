@@ -4,8 +4,18 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.options import check_outputs
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import (
+    check_outputs,
+    choose_cache,
+    declare_cache,
+    declare_count,
+    declare_data,
+    declare_json,
+    declare_model,
+    declare_threads,
+    read_samples,
+)
 from qbench.cli.printing import print_json, put
 
 if TYPE_CHECKING:
@@ -17,11 +27,9 @@ if TYPE_CHECKING:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench profile``."""
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
-    parser.add_argument("--data", metavar="D", required=True, help="calibration samples, as 'qbench eval' takes them")
-    parser.add_argument(
-        "--count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
-    )
+    declare_model(parser)
+    declare_data(parser, "calibration samples", is_required=True)
+    declare_count(parser)
     written = parser.add_mutually_exclusive_group(required=True)
     written.add_argument("-o", "--output", metavar="P.json", help="the profile to write")
     written.add_argument(
@@ -37,11 +45,9 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--bins", metavar="FILE", help="write histograms of 2000 equal bins as well, to FILE.csv or FILE.json"
     )
-    parser.add_argument(
-        "--threads", metavar="N", type=count_from_one, default=1, help="threads of the engine (default: 1)"
-    )
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_threads(parser)
+    declare_cache(parser)
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -52,26 +58,23 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
             to check is of another model, or of other samples.
     """
     from qbench.calibration import Profile, calibrate, equal_width_text
-    from qbench.storage import Cache, write_text
-    from qbench.subjects import dataset_from_text, only_graph, prepare_samples, read_network
+    from qbench.storage import write_text
+    from qbench.subjects import only_graph
 
     if arguments.bins is not None:
         equal_width_text({}, Path(arguments.bins))  # refuses a suffix before, not after, the work
     _check_files(arguments)
     added = [Profile.load(path) for path in arguments.add]
-    data, preprocess = dataset_from_text(arguments.data)
-    if arguments.count is not None:
-        data = data.take(min(arguments.count, len(data)))
-    network = read_network(arguments.model, data, preprocess)
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    samples = prepare_samples(data, network.preprocess, cache)
+    network, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache))
     model = only_graph(network)
     if arguments.check is not None:
         return _check(arguments, model, samples)
     profile = calibrate(
         model,
         samples.batches(),
-        sample_ids=[f"{data.id}/{name}" for name in samples.ids],  # those of two files add up, whatever they count from
+        sample_ids=[
+            f"{samples.data}/{name}" for name in samples.ids
+        ],  # those of two files add up, whatever they count from
         threads=arguments.threads,
         pipeline=arguments.canonical,
         channels=arguments.channels,

@@ -2,11 +2,23 @@
 
 import argparse
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.options import check_outputs, choose_schema, refuse_idle_rules, refuse_idle_settings
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import (
+    check_outputs,
+    choose_cache,
+    choose_schema,
+    declare_cache,
+    declare_count,
+    declare_data,
+    declare_json,
+    declare_model,
+    declare_planned_backend,
+    read_samples,
+    refuse_idle_rules,
+    refuse_idle_settings,
+)
 from qbench.cli.printing import print_json, put, terminal_width
 from qbench.errors import InputError, UnsupportedError, nearest
 
@@ -26,11 +38,9 @@ def declare_correction(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="move every bias by the mean error that quantization leaves on --data (implied by some schemas)",
     )
-    parser.add_argument("--data", metavar="D", help="samples to correct biases on, as 'qbench profile' takes them")
-    parser.add_argument(
-        "--count", metavar="N", type=count_from_one, help="that many of them, spread evenly (default: all)"
-    )
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    declare_data(parser, "samples that biases are corrected on")
+    declare_count(parser)
+    declare_cache(parser)
 
 
 def wants_correction(arguments: argparse.Namespace, *, by_schema: bool) -> bool:
@@ -45,7 +55,7 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool) -> bool:
     if wanted and arguments.read:
         raise InputError(
             doing,
-            found="--correct-bias beside --read",
+            found="--correct-bias with --read",
             expected="a float model, whose means the quantized one is to meet",
             remedy="Leave --correct-bias out, or quantize the float model.",
         )
@@ -75,15 +85,8 @@ def corrected_on_samples(
         QbenchError: the data is wrong or does not fit the model.
     """
     from qbench.quantization import correct_biases
-    from qbench.storage import Cache
-    from qbench.subjects import dataset_from_text, prepare_samples, read_network
 
-    data, preprocess = dataset_from_text(arguments.data)
-    if arguments.count is not None:
-        data = data.take(min(arguments.count, len(data)))
-    network = read_network(arguments.model, data, preprocess)
-    cache = Cache(Path(arguments.cache)) if arguments.cache else Cache.default()
-    samples = prepare_samples(data, network.preprocess, cache)
+    _, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(arguments.cache))
     return correct_biases(model, quantized, plan, samples.batches())
 
 
@@ -103,7 +106,7 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     from qbench.subjects import read_graph
 
     doing = f"Reading the quantized model '{arguments.model}'"
-    refuse_idle_settings(arguments, _OF_PLANNING, beside="read", doing=doing)
+    refuse_idle_settings(arguments, _OF_PLANNING, with_option="read", doing=doing)
     model = read_graph(arguments.model)
     if form_of(model) is Form.FLOAT:
         raise InputError(
@@ -147,7 +150,7 @@ def read_saved_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
     from qbench.quantization import load_plan
     from qbench.subjects import read_graph
 
-    refuse_idle_settings(arguments, _PLANNING_OPTIONS, beside="plan", doing=f"Writing the plan '{arguments.plan}'")
+    refuse_idle_settings(arguments, _PLANNING_OPTIONS, with_option="plan", doing=f"Writing the plan '{arguments.plan}'")
     return read_graph(arguments.model), load_plan(arguments.plan)
 
 
@@ -174,7 +177,7 @@ def declare_sizes(model: "ir.Model", arguments: argparse.Namespace) -> None:
 
 
 def unknown_sizes(model: "ir.Model") -> tuple[str, ...]:
-    """The free dimensions, behind the batch, that count as 1 because nobody said their usual size."""
+    """The free dimensions, behind the batch, that count as 1 because their usual size is unknown."""
     from qbench.graph import declared_dims
 
     known = declared_dims(model)
@@ -192,7 +195,7 @@ def in_form(model: "ir.Model", form: str) -> "tuple[ir.Model, dict[str, str]]":
 
 
 def _free_dims(model: "ir.Model") -> dict[str, set[int]]:
-    """Name of a free dimension of an input → the axes where it stands."""
+    """Name of a free dimension of an input → the axes that have it."""
     found: dict[str, set[int]] = {}
     for value in model.graph.inputs:
         for axis, dim in enumerate(value.shape or ()):
@@ -213,20 +216,20 @@ def _size(text: str) -> tuple[str, int]:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench quantize``."""
-    parser.add_argument("model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
+    declare_model(parser)
     parser.add_argument(
         "--profile", metavar="P.json", help="what 'qbench profile' wrote about it; none is needed for weights alone"
     )
     parser.add_argument("--schema", metavar="S", help="how to quantize: a name (qbench list schemas) or a .toml")
     parser.add_argument("-o", "--output", metavar="OUT.onnx", help="the model to write")
-    parser.add_argument("--backend", metavar="B", help="plan for what this backend can do (default: whatever ONNX can)")
+    declare_planned_backend(parser)
     parser.add_argument("--why", action="store_true", help="print every decision, and every reason to stay in float")
     parser.add_argument(
         "--read", action="store_true", help="MODEL is quantized already: say how; with -o, write it as our QDQ too"
     )
     declare_form(parser)
     declare_correction(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

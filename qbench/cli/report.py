@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history, find_run, open_history
+from qbench.cli.options import declare_baselines
 from qbench.cli.printing import print_commands, print_json, put, say
 from qbench.errors import InputError
 
@@ -41,7 +42,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=int, metavar="N", help="look back on the newest N runs of a suite (default: 120)"
     )
-    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
+    declare_baselines(parser)
     parser.add_argument("--annotations", metavar="FILE", help="default: annotations.toml in the history")
     parser.add_argument("--json", action="store_true", help="print the paths of what was written as JSON")
 
@@ -87,7 +88,7 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
 
     if arguments.runs is not None and arguments.runs < 1:
         raise InputError(
-            "Reading --runs", found=str(arguments.runs), expected="a whole number from 1", remedy="Mend the option."
+            "Reading --runs", found=str(arguments.runs), expected="a whole number from 1", remedy="Correct the option."
         )
     window = arguments.runs or WINDOW
     recent = recent_runs(open_history(arguments.history).store, window, now=utc_now())

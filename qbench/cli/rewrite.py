@@ -5,8 +5,17 @@ from collections import Counter
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from qbench.cli.command import Command, ExitCode, count_from_one
-from qbench.cli.options import check_outputs, declare_extensions, named_extensions
+from qbench.cli.command import Command, ExitCode
+from qbench.cli.options import (
+    check_outputs,
+    choose_arithmetic,
+    choose_cache,
+    declare_count,
+    declare_extensions,
+    declare_json,
+    named_extensions,
+    read_samples,
+)
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import InputError
 from qbench.number_text import counted
@@ -40,7 +49,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data", metavar="D", default=_RANDOM, help="samples to check on as well, as 'qbench eval' takes them"
     )
-    parser.add_argument("--count", metavar="N", type=count_from_one, default=8, help="that many of them (default: 8)")
+    declare_count(parser, 8)
     parser.add_argument(
         "--machine",
         metavar="M",
@@ -49,7 +58,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="check under this arithmetic, a name or a .toml, or qdq (default: what each pass promises); repeatable",
     )
     declare_extensions(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -192,8 +201,6 @@ def _tell_of_others(path: str, model: "ir.Model") -> None:
 
 
 def _machines(texts: list[str]) -> "tuple[str | Arithmetic, ...]":
-    from qbench.cli.options import choose_arithmetic
-
     return tuple(text if text == "qdq" else choose_arithmetic(text) for text in texts)
 
 
@@ -201,12 +208,7 @@ def _samples(arguments: argparse.Namespace) -> "tuple[dict[str, npt.NDArray[np.g
     """One feed a sample."""
     if arguments.data == _RANDOM:
         return ()
-    from qbench.storage import Cache
-    from qbench.subjects import dataset_from_text, prepare_samples, read_network
-
-    data, preprocess = dataset_from_text(arguments.data)
-    data = data.take(min(arguments.count, len(data)))
-    samples = prepare_samples(data, read_network(arguments.model, data, preprocess).preprocess, Cache.default())
+    _, samples = read_samples(arguments.model, arguments.data, arguments.count, choose_cache(None))
     return tuple(samples.batches(1))
 
 

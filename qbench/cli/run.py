@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import Command, ExitCode
 from qbench.cli.history_files import declare_history
-from qbench.cli.options import declare_extensions, named_extensions, with_hint
+from qbench.cli.options import (
+    declare_baselines,
+    declare_cache,
+    declare_extensions,
+    declare_json,
+    named_extensions,
+    with_hint,
+)
 from qbench.cli.printing import complain, print_json, print_tones, put, say
 from qbench.cli.report import KINDS, declare_output
 from qbench.errors import InputError
@@ -34,13 +41,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--shard", metavar="I/N", default="", help="the models of the I-th of N equal machines only")
     declare_extensions(parser)
-    parser.add_argument("--baselines", metavar="DIR", default="baselines", help="folder of baselines")
-    parser.add_argument("--cache", metavar="DIR", help="folder of the cache (default: the user's)")
+    declare_baselines(parser)
+    declare_cache(parser)
     parser.add_argument("--limit", metavar="N", type=int, help="at most N samples of each data set; never accepted")
     declare_history(parser)
     parser.add_argument("--report", action="append", choices=KINDS, default=[], help="write a report; repeatable")
     declare_output(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -80,7 +87,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 
 def _options(arguments: argparse.Namespace) -> list[str]:
-    """The same wishes in pytest's words; a red cell is not localized, as ``qbench localize`` does that."""
+    """The arguments as options of pytest; failed cells are not localized here, as ``qbench localize`` does that."""
     given = {
         "select": arguments.select,
         "shard": arguments.shard,

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from qbench.cli.command import ExitCode
 from qbench.cli.history_files import Trends, declare_trends, read_trends
+from qbench.cli.options import declare_json
 from qbench.cli.printing import print_columns, print_json, put, say
 from qbench.errors import unknown_name
 from qbench.number_text import value_text
@@ -22,7 +23,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--metric", metavar="M", help="this metric only")
     parser.add_argument("--class", dest="environment_class", metavar="C", help="this environment class only")
     declare_trends(parser)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    declare_json(parser)
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:

@@ -372,7 +372,7 @@ class SubjectArtifacts:
         return self._quantized[key]
 
     def forget(self, schema: Schema, capabilities: Capabilities) -> None:
-        """Let go of the graphs under ``schema``: a search makes many that nobody asks for again."""
+        """Release the graphs under ``schema``: a search makes many that are used once."""
         self._quantized.pop((schema, capabilities), None)
 
     def _plans(self, schema: Schema, capabilities: Capabilities, graphs: Mapping[str, ir.Model]) -> dict[str, Plan]:

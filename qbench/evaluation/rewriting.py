@@ -65,8 +65,8 @@ def steps_of(value: ir.Value) -> OutputSteps:
 
 # A cell's quantized graphs after a pipeline of passes, and what each pass that is not exact did to their outputs.
 #
-# The drift of a pass is what it does here, to these outputs, beside all the others: the graphs of the whole pipeline
-# and of the pipeline without it run the same batches.
+# The drift of a pass is what it changes in these outputs when all other passes run too: the graphs of the whole
+# pipeline and of the pipeline without it run the same batches.
 
 _SAMPLES = 64
 """That the drift of a pass is counted on."""
@@ -158,7 +158,7 @@ def _compared(
     pairs = {}
     for name, one in graphs.done.items():
         outputs = tuple(steps_of(value) for value in one.model.graph.outputs)
-        pairs[name] = _Beside(ours[name], theirs[name], outputs)
+        pairs[name] = _ExecutorPair(ours[name], theirs[name], outputs)
     shared.subject.model.task.answer(pairs, samples)
     counted = Differences()
     for pair in pairs.values():
@@ -168,8 +168,8 @@ def _compared(
 
 
 @dataclass(frozen=True, slots=True)
-class _Beside:
-    """An executor whose every batch runs on another one too; ``counted`` grows by a value a batch and output."""
+class _ExecutorPair:
+    """An executor whose every batch runs on another one too; ``counted`` gets one value per batch and output."""
 
     ours: Executor
     theirs: Executor

@@ -17,7 +17,7 @@ from qbench.judging import Compared, FirstNode, holds
 from qbench.metrics import Differences, count_differences, unequal
 from qbench.subjects import BATCH, Samples
 
-# Where two runs of one quantized graph part: the first integers, in the order of the graph, that are not the same.
+# Where two runs of one quantized graph diverge: the first integers, in the order of the graph, that are not equal.
 #
 #     v_q = Q(v)        the first v with v_q(ours) ≠ v_q(theirs); both run the same feeds, tapped at every v_q
 #
@@ -29,7 +29,7 @@ Outputs = Mapping[str, Array]
 _LEVELS = frozenset({"INT4", "UINT4", "INT8", "UINT8", "INT16", "UINT16"})
 
 
-def first_parting(
+def first_divergence(
     model: ir.Model, feeds: Feeds, runs: Sequence[tuple[Backend, Outputs]], *, threads: int
 ) -> FirstNode | None:
     """The node with the first integers that differ on ``feeds``, or what is known instead.
@@ -55,7 +55,9 @@ def first_parting(
         for (backend, plain), seen in zip(runs, (ours, theirs), strict=True)
         if any(unequal(plain[name], seen[name]).any() for name in plain)
     ]
-    note = f"tapping changes what {' and '.join(moved)} answers, so that is where the tapped runs part" if moved else ""
+    note = (
+        f"tapping changes what {' and '.join(moved)} answers, so this is where the tapped runs diverge" if moved else ""
+    )
     for name, origin in taps.items():
         found = count_differences(ours[name].astype(np.int64), theirs[name].astype(np.int64), np.ones(()))
         if found.differing:
@@ -86,7 +88,7 @@ def _run(model: ir.Model, backend: Backend, taps: tuple[str, ...], feeds: Feeds,
 
 
 def _behind(model: ir.Model, ours: Outputs, theirs: Outputs, note: str) -> FirstNode:
-    """All integers are equal: the outputs part in floats behind them, or not at all in the tapped runs."""
+    """All integers are equal: the outputs diverge in floats after them, or do not diverge in the tapped runs."""
     for output in model.graph.outputs:
         name, maker = str(output.name), output.producer()
         if maker is not None and unequal(ours[name], theirs[name]).any():
@@ -94,18 +96,18 @@ def _behind(model: ir.Model, ours: Outputs, theirs: Outputs, note: str) -> First
     return FirstNode(origin="", note=f"the tapped runs do not differ{f'; {note}' if note else ''}")
 
 
-# Samples that say which of them are fed: a task asks for batches, and names only feeds.
+# Samples that report which of them are fed: a task requests batches and does not name the samples in them.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NotedSamples(Samples):
-    """Samples that tell ``note`` the names of each batch before it is used."""
+    """Samples that pass the names of each batch to ``note`` before it is used."""
 
     note: Callable[[Sequence[str]], None]
 
     @classmethod
     def of(cls, samples: Samples, note: Callable[[Sequence[str]], None]) -> "NotedSamples":
-        """``samples``, whose batches are told to ``note``."""
+        """``samples``, whose batches are reported to ``note``."""
         return cls(**{field.name: getattr(samples, field.name) for field in fields(samples)}, note=note)
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
@@ -115,15 +117,15 @@ class NotedSamples(Samples):
             yield feeds
 
 
-# A cell beside another backend: the same quantized graphs on both, every batch on both, every output compared.
+# A cell compared with another backend: both run the same quantized graphs on every batch; every output is compared.
 #
-# The cell's own answers drive the task's loop, so that both see the same feeds in a decoding loop too. Nothing is kept
-# but counts, and the first batch on which the two differ.
+# The task continues with the cell's own answers, so that both get the same feeds in a decoding loop too. Only counts
+# are kept, and the first batch on which the two differ.
 
 
 @dataclass(frozen=True, slots=True)
-class _Parting:
-    """The first batch on which the two differ, with what both answered."""
+class _Divergence:
+    """The first batch on which the two differ, with the outputs of both."""
 
     graph: str
     sample: str
@@ -133,10 +135,12 @@ class _Parting:
 
 
 class Comparison:
-    """What a cell's run counts beside ``beside.backend``; ``seconds`` is what the other one took, and comparing.
+    """Counts how a cell's run differs from ``request.comparator``; ``seconds``: of the comparator and of comparing.
 
     Args:
-        request: of the cell, with ``beside``. graphs: its quantized graphs by name. stack: closes what is prepared.
+        request: of the cell, with a comparator.
+        graphs: its quantized graphs by name.
+        stack: closes the prepared executors.
 
     Raises:
         QbenchError: the other backend does not take the graphs, or their outputs have no steps to be counted in.
@@ -146,49 +150,49 @@ class Comparison:
         assert request.comparator is not None
         self.seconds = 0.0
         self._request, self._graphs, self._timer = request, graphs, request.timer
-        self._beside: Comparator = request.comparator
-        self._doing = f"Comparing '{request.cell}' with '{self._beside.backend.name}'"
+        self._comparator: Comparator = request.comparator
+        self._doing = f"Comparing '{request.cell}' with '{self._comparator.backend.name}'"
         self._outputs = {name: self._outputs_of(model) for name, model in graphs.items()}
         self._counted = Differences()
         self._batch: Sequence[str] = ()
-        self._parting: _Parting | None = None
+        self._divergence: _Divergence | None = None
         with self._other():
-            self._theirs = prepare_runners(self._beside.backend, graphs, stack, threads=request.threads)
+            self._theirs = prepare_runners(self._comparator.backend, graphs, stack, threads=request.threads)
 
     def paired(self, runners: Mapping[str, Executor]) -> dict[str, "_Pair"]:
-        """``runners`` of the cell's graphs, each with the other's beside it."""
+        """``runners`` of the cell's graphs, each paired with that of the comparator."""
         return {name: _Pair(self, name, runner) for name, runner in runners.items()}
 
     def noted(self, samples: Samples) -> Samples:
-        """``samples`` whose batches are known by name while they run."""
+        """``samples`` that report which of them are in each batch."""
         return NotedSamples.of(samples, self._note)
 
     def finished(self) -> Compared:
-        """What was counted; where more differs than may, with the node at which it begins."""
-        counted, parting, beside = self._counted, self._parting, self._beside
+        """The counts; where they exceed the criterion, with the node at which the difference begins."""
+        counted, divergence, comparator = self._counted, self._divergence, self._comparator
         compared = Compared(
-            backend=beside.backend.name,
-            environment_class=str(beside.environment),
+            backend=comparator.backend.name,
+            environment_class=str(comparator.environment),
             elements=counted.elements,
             differing=counted.differing,
             unbounded=counted.unbounded,
             steps=counted.steps,
             relative=counted.relative,
         )
-        if parting is None:
+        if divergence is None:
             return compared
-        compared = replace(compared, graph=parting.graph, sample=parting.sample)
-        if holds(compared, beside.criterion):
+        compared = replace(compared, graph=divergence.graph, sample=divergence.sample)
+        if holds(compared, comparator.criterion):
             return compared
         with self._other():
-            return replace(compared, first=self._first(parting))
+            return replace(compared, first=self._first(divergence))
 
-    def _first(self, parting: _Parting) -> FirstNode | None:
-        beside = self._beside
-        runs = ((self._request.backend, parting.ours), (beside.backend, parting.theirs))
-        return first_parting(self._graphs[parting.graph], parting.feeds, runs, threads=self._request.threads)
+    def _first(self, divergence: _Divergence) -> FirstNode | None:
+        comparator = self._comparator
+        runs = ((self._request.backend, divergence.ours), (comparator.backend, divergence.theirs))
+        return first_divergence(self._graphs[divergence.graph], divergence.feeds, runs, threads=self._request.threads)
 
-    def beside(self, graph: str, feeds: Feeds, ours: Mapping[str, Array]) -> None:
+    def compare(self, graph: str, feeds: Feeds, ours: Mapping[str, Array]) -> None:
         """Run ``feeds`` on the other backend too and count what differs from ``ours``.
 
         Raises:
@@ -198,10 +202,10 @@ class Comparison:
             theirs = self._theirs[graph].run(feeds)
             rows = [self._count(output, ours[output.name], theirs) for output in self._outputs[graph]]
         differing = [row for row in rows if row is not None]
-        if differing and self._parting is None:
+        if differing and self._divergence is None:
             sample = self._batch[min(differing)] if self._batch else ""
             kept = {name: np.array(feed) for name, feed in feeds.items()}
-            self._parting = _Parting(graph, sample, kept, ours, theirs)
+            self._divergence = _Divergence(graph, sample, kept, ours, theirs)
 
     def _count(self, output: OutputSteps, ours: Array, answers: Mapping[str, Array]) -> int | None:
         """Count one output; the first row of the batch that differs, None: none does."""
@@ -227,7 +231,7 @@ class Comparison:
 
     def _outputs_of(self, model: ir.Model) -> tuple[OutputSteps, ...]:
         outputs = tuple(steps_of(value) for value in model.graph.outputs)
-        limits = self._beside.criterion
+        limits = self._comparator.criterion
         bare = [output.name for output in outputs if output.scale is None]
         if limits.steps is not None and limits.relative is None and bare:
             raise InputError(
@@ -240,7 +244,7 @@ class Comparison:
 
     @contextmanager
     def _other(self) -> Iterator[None]:
-        """The other backend at work: its time is apart, and its errors say that they are its."""
+        """Code that runs on the comparator: its time is counted apart, and its errors name it."""
         started = self._timer()
         try:
             yield
@@ -249,7 +253,7 @@ class Comparison:
                 self._doing,
                 found=error.found,
                 expected=error.expected,
-                remedy="Choose another backend to compare with, or mend the graph for it.",
+                remedy="Choose another backend to compare with, or change the graph for it.",
             ) from error
         finally:
             self.seconds += self._timer() - started
@@ -266,5 +270,5 @@ class _Pair:
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch, as the cell's own backend answers it."""
         ours = self.executor.run(feeds)
-        self.comparison.beside(self.graph, feeds, ours)
+        self.comparison.compare(self.graph, feeds, ours)
         return ours

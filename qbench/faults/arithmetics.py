@@ -173,7 +173,8 @@ FAULTS = (
         "multiplier-as-shift",
         "A multiplier is rounded to a power of two.",
         Story(
-            "apache/tvm#6675", "Multipliers that are powers of two got a path of their own, told by one magic number."
+            "apache/tvm#6675",
+            "Multipliers that are powers of two got a path of their own, recognised by one magic number.",
         ),
         _shift_alone,
         _is_product,

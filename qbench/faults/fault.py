@@ -196,7 +196,7 @@ def has_channels(node: ir.Node) -> bool:
     return has_weight(node) and weight_levels(node).ndim > 1 and weight_levels(node).shape[channel_axis(node)] > 1
 
 
-# A kernel that a fault stands around: its node, its right run, and the means to compile its node otherwise.
+# A kernel that a fault wraps: its node, its correct run, and the means to compile its node in another way.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -284,7 +284,7 @@ class GraphEdit:
 
 @dataclass(frozen=True, slots=True)
 class KernelFault:
-    """Stands around the kernel of a node of the lowered graph: the kernel, a generator → the wrong run."""
+    """Wraps the kernel of a node of the lowered graph: the kernel, a generator → the wrong run."""
 
     around: Callable[[Kernel, Random], KernelFunction]
 
@@ -349,7 +349,7 @@ class Placed:
     """A fault at some float operators, with the seed of what it draws there.
 
     Args:
-        sites: as many as the fault stands at once, in graph order.
+        sites: as many as the fault changes at once, in graph order.
     """
 
     fault: Fault

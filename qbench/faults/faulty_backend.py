@@ -156,7 +156,7 @@ def _counting_otherwise(machine: Arithmetic, injection: ArithmeticFault, sites: 
     overrides = []
     for own in (*machine.overrides, None):
         if own is not None and own.names:
-            continue  # rules for single nodes are nobody's but ours
+            continue  # a schema has no rules for single nodes except ours
         base = replace(machine, overrides=(), **({} if own is None else own.changes))  # type: ignore[arg-type]
         wrong = injection.counted(base)
         differ = {f.name: getattr(wrong, f.name) for f in fields(Override) if f.name not in ("operators", "names")}
@@ -214,7 +214,7 @@ class FaultyWork(SubjectArtifacts):
         self._faulty: dict[tuple[str, bool], Mapping[str, Profile]] = {}
 
     @classmethod
-    def beside(cls, shared: SubjectArtifacts, placed: Placed) -> "FaultyWork":
+    def of(cls, shared: SubjectArtifacts, placed: Placed) -> "FaultyWork":
         """That of the same subject as ``shared``, with the same cache behind it.
 
         Raises:

@@ -96,7 +96,7 @@ def wrong_rewriting(placed: Placed) -> Rewriting:
 #     PASS          a pass behind the quantizer that claims to be exact
 #     CALIBRATION   another profile under the same schema
 #
-# Gates: (a) the relative 0.5 % rule on top-1, or what stands for it; (b) all metrics with labels, by Tango's interval
+# Gates: (a) the relative 0.5 % rule on top-1, or what replaces it; (b) all metrics with labels, by Tango's interval
 # or the bootstrap's; (c) the agreement with fp32, by the suite's floor and by what was accepted on any class; (d) other
 # predictions than the healthy ones, which an accepted result of the same class shows; (e) equality with the machine;
 # (f) the effect that passes claim, tried; (g) the ranges that were calibrated, by those that were accepted on any
@@ -221,9 +221,9 @@ class FaultHarness:
             threads: of the engine. in_order: whether samples stand in the order of the first run, so that predictions
                 can be compared; else their counts are.
         """
-        beside = None if twin is None else _beside(twin)
+        comparator = None if twin is None else _equal_to(twin)
         request = replace(
-            self._request(machine), shared=shared, reference=shared.reference(), comparator=beside, threads=threads
+            self._request(machine), shared=shared, reference=shared.reference(), comparator=comparator, threads=threads
         )
         measured = measure_request(request)
         seen = self._by_verdict(measured)
@@ -235,7 +235,7 @@ class FaultHarness:
                 seen.add(DetectedBy.DRIFT)
         return frozenset(seen)
 
-    def _request(self, backend: Backend, *, beside: bool = False) -> Request:
+    def _request(self, backend: Backend, *, is_compared: bool = False) -> Request:
         return Request(
             cell=Cell("faults", self.subject, "device", self.schema.name),
             shared=self.shared,
@@ -244,14 +244,14 @@ class FaultHarness:
             reference=self.reference,
             environment=_HERE,
             timer=self.timer,
-            comparator=_beside(self.machine) if beside else None,
+            comparator=_equal_to(self.machine) if is_compared else None,
         )
 
     def _faulty(self, placed: Placed) -> Request:
         if placed.fault.stage is Stage.ENGINE:
-            return self._request(with_fault(self.machine, placed), beside=True)
+            return self._request(with_fault(self.machine, placed), is_compared=True)
         if isinstance(placed.fault.injection, ProfileFault):
-            return replace(self._request(self.machine), shared=FaultyWork.beside(self.shared, placed))
+            return replace(self._request(self.machine), shared=FaultyWork.of(self.shared, placed))
         return replace(self._request(self.machine), rewriting=wrong_rewriting(placed))
 
     def _seen(self, request: Request, measured: Measurement) -> set[DetectedBy]:
@@ -325,7 +325,7 @@ class FaultHarness:
         return _with_finding(trial, placed, finding)
 
 
-def _beside(backend: Backend) -> Comparator:
+def _equal_to(backend: Backend) -> Comparator:
     return Comparator(backend=backend, criterion=Criterion(backend=backend.name), environment=_HERE)
 
 

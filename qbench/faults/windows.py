@@ -103,7 +103,7 @@ def _is_nearest(node: ir.Node) -> bool:
 
 
 def _pad_levels(node: ir.Node, level: int) -> None:
-    """``level`` stands beyond the edges: a Pad of the levels in front of the pair; the operator pads no more."""
+    """Pads with ``level``: a Pad of quantized values before the pair; the operator itself no longer pads."""
     pair, pads = pair_in_front(node, 0), pads_of(node)
     assert pair is not None
     levels, half, graph = pair.inputs[0], len(pads) // 2, node.graph
@@ -196,7 +196,7 @@ def _fault(
 FAULTS = (
     _fault(
         "padding-with-level-zero",
-        "Beyond the edge stands level 0 where the zero point is another.",
+        "The padding is level 0 where the zero point is another.",
         Story("apache/tvm#4807", "A quantized convolution was padded with 0 and not with the zero point."),
         _zero_beyond,
         _is_padded_conv_off_zero,

@@ -33,7 +33,7 @@ def test_the_release_is_named_with_what_changed(qbench, releases):
     code, out, err = bisect(qbench, *releases, *MODEL, "--schema", "w8a8_asym_pc", "--calib", "train.npz")
     assert code == 0, err
     lines = out.splitlines()
-    assert lines[0] == "the first bad version of toy is one of 2 that cannot be told apart"
+    assert lines[0] == "the first bad version of toy is one of 2 that cannot be distinguished"
     assert [line.split()[:2] for line in lines[1:]] == [["1.2", "good:"], ["1.9", "skipped:"], ["1.10", "bad:"]]
     assert "all 900 elements equal" in lines[1]
     assert "no kernel" in lines[2]

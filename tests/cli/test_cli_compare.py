@@ -108,7 +108,7 @@ def test_which_code_comes_first(compared, qbench):
     assert code == 3
     assert "interrupted" in err
     code, out, _ = qbench("compare", "--help")
-    rows = re.findall(r"^  (\S)", out.partition("the first of these is given")[2], re.MULTILINE)
+    rows = re.findall(r"^  (\S)", out.partition("the first in this list is returned")[2], re.MULTILINE)
     assert (code, rows) == (0, ["2", "3", "1", "4", "0"])
 
 

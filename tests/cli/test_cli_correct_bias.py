@@ -75,4 +75,4 @@ def test_a_model_that_came_quantized_has_no_means_to_meet(profiled, qbench):
     quantize(qbench, "coarse.toml")
     code, _, err = qbench("quantize", "q.onnx", "--read", "-o", "r.onnx", "--correct-bias", "--data", "train.npz")
     assert code == 2
-    assert "found --correct-bias beside --read" in err
+    assert "found --correct-bias with --read" in err

@@ -104,7 +104,7 @@ def test_a_file_is_read_and_written_anew(int8_files, qbench, form):
     ("arguments", "said"),
     [
         (("net.onnx", "--read"), "found a float model"),
-        (("QDQ.onnx", "--read", "--schema", "w8a8_asym_pc"), "found --schema beside --read"),
+        (("QDQ.onnx", "--read", "--schema", "w8a8_asym_pc"), "found --schema with --read"),
         (("net.onnx",), "found no --profile"),
         (("net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc"), "found no --output"),
     ],

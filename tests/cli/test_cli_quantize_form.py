@@ -100,7 +100,7 @@ def test_a_plan_says_everything(profiled, qbench, more):
     quantize(qbench, "--save-plan", "plan.json")
     code, _, err = qbench("quantize", "net.onnx", "--plan", "plan.json", "-o", "new.onnx", *more)
     assert code == 2
-    assert f"{more[0]} beside --plan" in err
+    assert f"{more[0]} with --plan" in err
     assert not Path("new.onnx").exists()
 
 

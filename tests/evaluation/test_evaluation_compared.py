@@ -13,7 +13,7 @@ import pytest
 from qbench.backends import Closing, get_backend
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation import Comparator, Request
-from qbench.evaluation.versus_backend import Comparison, first_parting
+from qbench.evaluation.versus_backend import Comparison, first_divergence
 from qbench.graph import Capabilities, set_origin
 from qbench.judging import Cell, Criterion, EnvironmentClass, FirstNode
 
@@ -78,7 +78,7 @@ GOOD = Fake("good")
 def parted(other: Fake, ours: Fake = GOOD, model: ir.Model | None = None) -> FirstNode | None:
     graph = chain() if model is None else model
     runs = tuple((one, one.prepare(graph).run(FEEDS)) for one in (ours, other))
-    return first_parting(graph, FEEDS, runs, threads=1)
+    return first_divergence(graph, FEEDS, runs, threads=1)
 
 
 def test_the_first_integers_that_differ_name_their_node() -> None:
@@ -102,7 +102,7 @@ def test_taps_that_change_an_engine_are_told() -> None:
     found = parted(Fake("moody", off={"y": 1.0}, tapped={"b_q": 1, "y": 0.5}))
     assert found is not None
     assert (found.origin, found.elements) == ("relu", 1)
-    assert found.note == "tapping changes what moody answers, so that is where the tapped runs part"
+    assert found.note == "tapping changes what moody answers, so this is where the tapped runs diverge"
     cured = parted(Fake("moody", off={"y": 1.0}, tapped={"x": 0}))
     assert cured is not None
     assert cured.origin == ""

@@ -120,7 +120,7 @@ def test_two_wrong_passes_at_one_operator_settle(ground):
     ],
 )
 def test_a_calibration_fault_moves_the_grid_of_its_operator_alone(ground, name):
-    shared = FaultyWork.beside(ground.shared, placed(name))
+    shared = FaultyWork.of(ground.shared, placed(name))
     wrong = shared.quantized(ground.schema, MACHINE.capabilities).models["model"]
     found = moved(ground.quantized, wrong)
     assert "relu2_quantized" in found
@@ -140,6 +140,6 @@ def moved(right, wrong):
 
 def test_a_fault_of_another_stage_is_refused(ground):
     with pytest.raises(UnsupportedError, match="bias-dropped"):
-        FaultyWork.beside(ground.shared, placed("bias-dropped"))
+        FaultyWork.of(ground.shared, placed("bias-dropped"))
     with pytest.raises(UnsupportedError, match="truncated"):
         wrong_rewriting(placed("truncated"))
