@@ -35,15 +35,15 @@ from qbench.tracking import (
     trend_series,
 )
 
-# Margins that are finer than what is counted: under one sample only a proven loss is red, under one edit every edit.
+# Margins smaller than one counted unit: under one sample only a proven loss is red, under one edit every edit is.
 #
-# 0.5 % of 100 right samples is half a sample. People who set such a number believe that something is watched.
+# 0.5 % of 100 right samples is half a sample. The notice says so, because the user expects that such a margin gates.
 
 _NAMED = 3
 
 
 def coarse_notices(cells: Sequence[CellView]) -> tuple[str, ...]:
-    """A sentence for each number of samples and rule of which one sample is more than is admitted."""
+    """A sentence for each number of samples and each rule whose margin is smaller than one sample."""
     groups: dict[tuple[int, str, bool], list[tuple[CellView, str]]] = {}
     for cell in cells:
         for metric, rule in _coarse(cell):
@@ -76,21 +76,21 @@ def _sentence(out_of: int, rule: str, proportion: bool, found: Sequence[tuple[Ce
     why = ", as no greater loss is proven" if proportion else ""
     return (
         f"{one}, more than {rule} admits: {names} {so} in {counted(len({cell.key for cell, _ in found}), 'cell')} "
-        f"({where}){why}; more samples or a wider tolerance would gate it as meant."
+        f"({where}){why}; more samples or a wider tolerance would gate it as intended."
     )
 
 
-# Which losses of a run stand out from what chance would show in so many cells: a line of information, never a gate.
+# Which losses of a run are larger than chance explains among so many cells: a line of information, never a gate.
 #
-# One test a quantized cell that labels judge, none of any other: McNemar's one-sided mid-p of its first metric that is
-# a share of right samples, adjusted over the run by Benjamini and Hochberg. Cells share samples and move together,
-# which it stands.
+# One test per quantized cell that is scored against labels: McNemar's one-sided mid-p of its first metric that is a
+# share of right samples, adjusted over the run by Benjamini and Hochberg. Cells share samples and so depend on each
+# other positively, which the procedure allows (Benjamini and Yekutieli, Ann Stat 29:1165, 2001).
 
 LEVEL = 0.05
 
 
 def significant_losses(cells: Sequence[CellView]) -> tuple[tuple[tuple[CellView, float], ...], int]:
-    """((cell, adjusted p) of the losses at 5 %, the surest first; how many cells were tested)."""
+    """((cell, adjusted p) of the losses significant at 5 %, the smallest p first; how many cells were tested)."""
     tested = [(cell, metric) for cell in cells if (metric := _tested(cell)) is not None]
     adjusted = benjamini_hochberg([loss_midp(metric.losses, metric.gains) for _, metric in tested])
     found = [(cell, p) for (cell, _), p in zip(tested, adjusted, strict=True) if p <= LEVEL]
@@ -98,7 +98,7 @@ def significant_losses(cells: Sequence[CellView]) -> tuple[tuple[tuple[CellView,
 
 
 def significance_notice(cells: Sequence[CellView]) -> str:
-    """The line; empty where fewer than two cells were tested, or none stands out."""
+    """The line; empty where fewer than two cells were tested, or no loss is significant."""
     found, tests = significant_losses(cells)
     if tests < 2 or not found:
         return ""
@@ -106,7 +106,7 @@ def significance_notice(cells: Sequence[CellView]) -> str:
     more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
     verb = "loses" if len(found) == 1 else "lose"
     return (
-        f"{len(found)} of the {counted(tests, 'cell')} that labels judge {verb} more samples than chance explains "
+        f"{len(found)} of the {counted(tests, 'cell')} scored against labels {verb} more samples than chance explains "
         f"(Benjamini-Hochberg 5 %, for information): {named}{more}."
     )
 
@@ -117,18 +117,18 @@ def _tested(cell: CellView) -> MetricView | None:
     return next((m for m in cell.metrics if m.proportion and m.against_labels and m.out_of == m.n), None)
 
 
-# Which cells of a run have a loss in two parts: those beside which ``integer-ideal`` ran the very same graph.
+# Which cells of a run have a loss in two parts: those whose quantized graph ``integer-ideal`` ran too.
 
 
 def with_parts(cells: Iterable[CellView]) -> tuple[CellView, ...]:
-    """``cells``, each with the parts of its lead metric's change where they can be told."""
+    """``cells``, each with the parts of its lead metric's change where they are known."""
     found = tuple(cells)
     ideals = {(c.key.model, c.key.column): c for c in found if c.key.backend == IDEAL}
     return tuple(replace(cell, parts=_parts(cell, ideals.get((cell.key.model, cell.key.column)))) for cell in found)
 
 
 def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
-    """None unless both scored the same samples with the same quantized graph, beside the same fp32 answers."""
+    """None unless both ran the same quantized graph on the same samples, compared with the same fp32 answers."""
     if ideal is None or cell.key.backend == IDEAL or cell.lead is None or not cell.lead.against_labels:
         return None
     same = cell.data == ideal.data and "quantized" in cell.record.digests
@@ -147,7 +147,7 @@ def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
     )
 
 
-# What a report knows beside the runs: what people accepted, which series got worse, and what was said of it.
+# What a report needs besides the runs: accepted results, series that got worse, and the rulings on them.
 
 AcceptedHits = Mapping[tuple[CellKey, str, str], AcceptedLevel]
 """(cell, metric, environment class) → what was accepted there, in one suite."""
@@ -155,7 +155,7 @@ AcceptedHits = Mapping[tuple[CellKey, str, str], AcceptedLevel]
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """``accepted`` is what the baselines hold, ``regressions`` what got worse in each suite."""
+    """``accepted`` are the results in the baselines, ``regressions`` what got worse in each suite."""
 
     accepted: AcceptedLevels = field(default_factory=dict)
     regressions: Mapping[str, tuple[Regression, ...]] = field(default_factory=dict)
@@ -179,10 +179,10 @@ def remember(
     annotations: Sequence[Annotation] = (),
     commits: Sequence[str] | None = None,
 ) -> Memory:
-    """The memory beside ``runs``, oldest → newest.
+    """The memory of ``runs``, oldest → newest.
 
     Args:
-        commits: the main line of the project under test, the earliest first; None: as the runs have it.
+        commits: the main line of the project under test, the earliest first; None: from the runs.
     """
     line = main_line(runs, ()) if commits is None else tuple(commits)
     series = trend_series(_moving(runs, accepted), commits=line)
@@ -202,10 +202,10 @@ def read_memory(
     parents: Sequence[str] = (),
     equivalents: Mapping[str, Sequence[tuple[str, ...]]] = MappingProxyType({}),
 ) -> Memory:
-    """The memory beside ``runs`` that the folder of ``baselines`` and the file of ``annotations`` hold.
+    """The memory of ``runs``, from the folder of ``baselines`` and the file of ``annotations``.
 
     Args:
-        parents: the commits of the project's own line, as its repository has them; none: as the runs have it.
+        parents: the commits of the project's main line, from its repository; empty: from the runs.
         equivalents: suite → its groups of classes whose results are comparable, as in ``Rules``.
 
     Raises:
@@ -223,7 +223,7 @@ def read_memory(
 
 
 def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -> float | None:
-    """What was accepted for ``metric`` of ``cell`` where it was last measured; None on other samples."""
+    """The accepted value of ``metric`` in the environment of ``cell``; None where it is of other samples."""
     known = accepted.get((cell.key, metric.name, cell.record.environment_class))
     if known is None or not set(cell.data.split("+")) <= known.data:
         return None
@@ -231,10 +231,10 @@ def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -
 
 
 def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
-    """``runs`` with only those metrics that can raise an alert: they moved, or something else was accepted for them.
+    """``runs`` with only those metrics that can raise an alert: they changed, or differ from the accepted result.
 
-    Nine series in ten never move; a series that stands still has one level, hence no step, and where that is the
-    accepted one, no slide.
+    Nine series in ten never change. A constant series has one level, hence no step, and no slide where that level is
+    the accepted one.
     """
     before: dict[Cell, Mapping[str, MetricRecord]] = {}
     moving: dict[Cell, set[str]] = {}
@@ -257,7 +257,7 @@ def _moving(runs: Sequence[Run], accepted: AcceptedLevels) -> list[Run]:
 
 
 def _off(cell: Cell, environment: str, metrics: Mapping[str, MetricRecord], accepted: AcceptedLevels) -> Iterator[str]:
-    """The metrics of ``cell`` that are not what was accepted for them."""
+    """The metrics of ``cell`` that differ from their accepted results."""
     for metric, counts in metrics.items():
         level = accepted.get((cell, metric, environment))
         if level is not None and counts.hits != level.hits:
@@ -265,12 +265,9 @@ def _off(cell: Cell, environment: str, metrics: Mapping[str, MetricRecord], acce
 
 
 def _thinned(record: CellRecord, metrics: set[str]) -> CellRecord:
-    """What ``trend_series`` reads of ``record``, with these ``metrics`` alone."""
+    """The fields of ``record`` that ``trend_series`` reads, with only these ``metrics``."""
     kept = {name: metric for name, metric in record.metrics.items() if name in metrics}
     return CellRecord(**{name: getattr(record, name) for name in TREND_KEYS} | {"metrics": kept})
-
-
-# Runs → Report: the newest run of a suite, read beside the runs before it.
 
 
 def build_report(
@@ -279,8 +276,8 @@ def build_report(
     """The report on the newest run of ``suite`` (that of the newest run when left out).
 
     Args:
-        runs: the history, oldest → newest; other suites' runs are passed over. May be empty.
-        window: how many of the newest runs are looked at. memory: what is known beside the runs.
+        runs: the history, oldest → newest; runs of other suites are ignored. May be empty.
+        window: how many of the newest runs are looked at. memory: accepted results and regressions.
     """
     if suite is None:
         suite = read_run(runs[-1]).suite if runs else ""
@@ -319,7 +316,7 @@ def build_report(
 
 
 def build_reports(runs: Sequence[Run], *, window: int = WINDOW, memory: Memory = NOTHING) -> tuple[Report, ...]:
-    """One report a suite, that of the newest run first; one empty report when there are no runs."""
+    """One report per suite, that of the newest run first; one empty report when there are no runs."""
     suites = dict.fromkeys(read_run(run).suite for run in reversed(runs))
     built = (build_report(runs, suite, window=window, memory=memory) for suite in suites)
     return tuple(built) or (build_report(()),)
@@ -328,7 +325,7 @@ def build_reports(runs: Sequence[Run], *, window: int = WINDOW, memory: Memory =
 def _trends(
     cell: CellView, past: Sequence[Cells], views: Sequence[RunView], accepted: AcceptedHits
 ) -> tuple[Trend, ...]:
-    """One trend a metric of ``cell``, the lead's first."""
+    """One trend per metric of ``cell``, the lead's first."""
     history = [cells.get(cell.key) for cells in past]
     return tuple(
         trend_of(history, cell, metric, views, accepted=accepted_share(cell, metric, accepted))
@@ -337,9 +334,10 @@ def _trends(
 
 
 def _expected(past: Sequence[Cells], views: Sequence[RunView]) -> list[CellView]:
-    """The newest run's cells, and as absent those of the last whole run that a partial newest one left out.
+    """The cells of the newest run; if it is partial, also those of the last whole run that it lacks, as absent.
 
-    A run that selected all of a suite of another size is of another suite than that one: it is told of by itself.
+    Where the newest run selected all cells of its suite and their number differs, the suite has changed: nothing is
+    added.
     """
     newest = dict(past[-1])
     if not (views[-1].complete and views[-1].whole_selection):
@@ -370,7 +368,7 @@ def _with_past(cell: CellView, past: Sequence[Cells], views: Sequence[RunView]) 
         moved = None if old is None else cell.lead.value - old.value
     red_runs, since = 1, views[-1]
     for then, view in reversed(earlier):
-        if then is None:  # the run did not select it: no news
+        if then is None:  # the run did not select it
             continue
         if not then.is_red:
             break
@@ -392,7 +390,7 @@ def _tallies(cells: Sequence[CellView]) -> tuple[tuple[str, int], ...]:
 
 
 def _matrices(cells: Sequence[CellView]) -> tuple[Matrix, ...]:
-    """One matrix a backend; every backend has the same columns, so that they can be compared by eye."""
+    """One matrix per backend; all have the same columns, so that they can be compared by eye."""
     by_key = {(c.key.model, c.key.backend, c.key.column): c for c in cells}
     columns = tuple(dict.fromkeys(c.key.column for c in sorted(cells, key=lambda c: _order(c.key)[2:])))
     backends = sorted({c.key.backend for c in cells})
@@ -407,16 +405,18 @@ def _matrix(backend: str, columns: tuple[str, ...], by_key: Mapping[tuple[str, s
 
 
 def _notices(run: RunView, cells: Sequence[CellView]) -> tuple[str, ...]:
-    """What is to be known about the run as a whole, then the cells' notices, equal ones counted once."""
+    """Notices about the run as a whole, then those of the cells, equal ones counted once."""
     found = []
     if not run.complete:
-        found.append("The run was interrupted: it holds what was measured until then.")
+        found.append("The run was interrupted: it holds only what was measured before that.")
     if run.limited:
         found.append(f"At most {counted(run.limited, 'sample')} of each data set were scored.")
     if not run.whole_selection and not (run.limited and run.selected == run.planned):
         part = f"{run.selected} of the {counted(run.planned, 'cell')}" if run.selected < run.planned else "Only a part"
         others = (
-            "; the others are shown as they were last known" if any(c.record.outcome == ABSENT for c in cells) else ""
+            "; the others are shown with their last known result"
+            if any(c.record.outcome == ABSENT for c in cells)
+            else ""
         )
         found.append(f"{part} of the suite {'was' if part.startswith(('Only', '1 ')) else 'were'} selected{others}.")
     if run.damaged:

@@ -13,12 +13,12 @@ from qbench.reporting.format import SYMBOLS, change_text, counted, value_text
 from qbench.reporting.trends import OTHER_SAMPLES, Mark, Series, Step, Switch, Trend, class_difference
 from qbench.reporting.view import CellView, MetricView, RunView
 
-# Where a value lies on the canvas of a chart.
+# The position of a value on the canvas of a chart.
 #
 #     x = left + position · width / (runs − 1)        y = top + (high − value) · height / (high − low)
 #
-# The span [low, high] holds every value, the limit and the accepted result, and the reference unless it is so far away
-# that the values would become a flat line. The band of confidence may reach beyond it and is cut off there.
+# The span [low, high] contains every value, the limit and the accepted result. It contains the reference unless that is
+# so far away that the values would become a flat line. The confidence band is cut off at its ends.
 
 WIDTH, HEIGHT = 280, 109
 LEFT, RIGHT, TOP, BOTTOM = 4, 58, 16, 29
@@ -73,7 +73,7 @@ def number(value: float) -> str:
     return f"{value:.1f}".removesuffix(".0")
 
 
-# What stands below the chart of a trend: when its first, middle and last run were, or which commit they measured.
+# Below the chart of a trend: the days of its first, middle and last run, or the commits that they measured.
 
 _DATED = re.compile(r"\d{4}-\d\d-\d\d ")
 _LETTER = 5.8
@@ -109,21 +109,21 @@ def _name(run: RunView, *, same_day: bool) -> str:
     return "".join(letter if letter.isalnum() or letter in "-:" else "." for letter in text)
 
 
-# What stands behind the line of a chart: environments, confidence, margin, and the levels it is measured by.
+# Behind the line of a chart: environments, confidence, margin, and the lines of fp32, limit and accepted result.
 #
-# Environments alternate in shade, the newest on the page's own ground; margin, fp32 and limit are drawn as they were in
-# each stretch of runs, and only today's have labels.
+# Environments alternate in shade; the newest has the background of the page. Margin, fp32 and limit are drawn as they
+# were in each stretch of runs; only the newest have labels.
 
 LABEL_GAP = 10.5
 LETTER = 4.9
 """Width of a letter of a label, in SVG units, on average."""
 MAX_SWITCHES = 3
-"""More changes of class than this are machines by turns: then only what takes the place of another is marked."""
+"""More changes of class than this mean machines that take turns: then only a class that replaces another is marked."""
 _SWITCH_Y = HEIGHT - 16
 
 
 def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
-    """A shade behind every second environment, a line at each change, and what is new in words."""
+    """A shade behind every second environment, a line at each change, and a label of what is new."""
     switches = marked_switches(trend)
     if not switches:
         return
@@ -144,10 +144,10 @@ def environment_bands(trend: Trend, frame: Frame) -> Iterable[str]:
 
 
 def marked_switches(trend: Trend) -> tuple[Switch, ...]:
-    """The changes that are marked: all where they are few, else those of class to one that takes another's place.
+    """The changes that are marked: all where they are few, else only those to a class that replaces another.
 
-    A machine that takes turns with others returns; one whose firmware is new comes under a new name, and the old name
-    never again.
+    A machine that takes turns with others comes back. A machine with new firmware has a new name, and its old name
+    never comes back.
     """
     if len(trend.switches) <= MAX_SWITCHES:
         return trend.switches
@@ -164,9 +164,9 @@ def marked_switches(trend: Trend) -> tuple[Switch, ...]:
 
 
 def _switch_labels(switches: Sequence[Switch], places: Sequence[float]) -> Iterable[tuple[float, str, str]]:
-    """(place, label, anchor) of each switch, from left to right: on its roomier side, cut where that is too narrow.
+    """(place, label, anchor) of each switch, from left to right: on the side with more room, cut where it is too long.
 
-    To the right there is room up to the next switch, to the left back to the label before or the switch itself.
+    The room to the right ends at the next switch, that to the left at the label or switch before.
     """
     free = float(LEFT)
     for switch, x, after in zip(switches, places, [*places[1:], float(WIDTH)], strict=True):
@@ -191,7 +191,7 @@ def confidence_band(series: Series, frame: Frame) -> Iterable[str]:
 
 
 def levels(trend: Trend, frame: Frame) -> Iterable[str]:
-    """The band of the margin; the lines of fp32, the limit and the accepted result; labels for today's."""
+    """The band of the margin; the lines of fp32, the limit and the accepted result; labels for the newest."""
     metric = trend.metric
     shown = all(frame.low < mark.reference < frame.high for mark in trend.marks)
     spans = _spans(trend.marks, frame)
@@ -232,17 +232,17 @@ def _apart(labels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
 
 
 def _spans(marks: Sequence[Mark], frame: Frame) -> list[tuple[float, float]]:
-    """From where to where each mark holds: half way to its neighbours, and over the whole width."""
+    """The stretch where each mark holds: half way to its neighbours, and over the whole width."""
     inner = [(frame.x(a.last) + frame.x(b.first)) / 2 for a, b in pairwise(marks)]
     edges = [float(LEFT), *inner, float(WIDTH - RIGHT)]
     return list(pairwise(edges)) if marks else []
 
 
 def _stairs(spans: Sequence[tuple[float, float]], heights: Sequence[float | None], frame: Frame) -> str:
-    """A path of one flat stretch a span, joined by upright ones; a gap where there is no level."""
+    """A path of one flat stretch per span, joined by upright lines; a gap where there is no level."""
     path, before = "", None
     for (left, right), level in zip(spans, heights, strict=True):
-        if level is not None and level == before:  # only the other of the lines moves here
+        if level is not None and level == before:  # only another line changes here
             path = path[: path.rindex("H")] + f"H{number(right)}"
         elif level is not None:
             start = f"M{number(left)} {frame.y(level):.1f}" if before is None else f"V{frame.y(level):.1f}"
@@ -258,9 +258,9 @@ def _bends(places: Sequence[float], heights: Sequence[float]) -> list[tuple[floa
     return [points[0], *(here for a, here, b in inner if not a[1] == here[1] == b[1]), points[-1]]
 
 
-# A trend as inline SVG: the values of each environment class, steps, and what they are measured by.
+# A trend as inline SVG: the values of each environment class, and its steps.
 #
-# Colours are classes of the page's style sheet; shapes and labels say the same without them.
+# Colours are classes of the page's style sheet; shapes and labels carry the same information without them.
 
 _BOLD = 6.6
 """Width of a bold digit of a step's label, in SVG units."""
@@ -287,7 +287,7 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
 
 
 def sparkline_svg(trend: Trend, cell: CellView, runs: int) -> str:
-    """The bare line of ``trend``, for a table; hidden from screen readers, because the row says its numbers."""
+    """The bare line of ``trend``, for a table; hidden from screen readers, because the row has its numbers."""
     frame = frame_of(trend, runs)
     scale = f'viewBox="0 {TOP - 6} {WIDTH - RIGHT + 8} {HEIGHT - TOP - BOTTOM + 12}" preserveAspectRatio="none"'
     lines = "".join("".join(_line(series, frame, place)) for place, series in _newest_last(trend))
@@ -328,7 +328,7 @@ def line_names(trend: Trend) -> list[tuple[int, str]]:
 
 
 def _hover_data(trend: Trend, frame: Frame) -> str:
-    """What the page's script reads values off: ``first+more@height=value`` of each stretch of runs with one value."""
+    """The values for the page's script: ``first+more@height=value`` for each stretch of runs with one value."""
     stretches: list[tuple[int, int, float]] = []
     for position, value in sorted((p, v) for s in trend.series for p, v in zip(s.positions, s.values, strict=True)):
         first, last, before = stretches[-1] if stretches else (0, -2, 0.0)
@@ -336,15 +336,15 @@ def _hover_data(trend: Trend, frame: Frame) -> str:
             stretches[-1] = first, position, value
         else:
             stretches.append((position, position, value))
-    told = (
+    stretch_texts = (
         f"{first}+{last - first}@{number(frame.y(value))}={value_text(trend.metric, value)}"
         for first, last, value in stretches
     )
-    return f' data-values="{escape("|".join(told))}"'
+    return f' data-values="{escape("|".join(stretch_texts))}"'
 
 
 def _newest_last(trend: Trend) -> list[tuple[int, Series]]:
-    """The series with the numbers of their strokes: the class of the newest run is 0 and is drawn on top."""
+    """(number of its stroke, series): the class of the newest run has 0 and is drawn last, on top."""
     newest = sorted(trend.series, key=lambda series: series.positions[-1], reverse=True)
     return list(enumerate(newest))[::-1]
 
@@ -366,20 +366,20 @@ def _tone(trend: Trend, step: Step) -> str:
 
 
 class _Label(NamedTuple):
-    """The words beside the mark of a step: on one side of it, or above it where that side is not free."""
+    """The words next to the mark of a step: on one side of it, or above it where that side is not free."""
 
     text: str
     anchor: str = "start"
     above: bool = False
 
     def span(self, x: float) -> tuple[float, float]:
-        """From where to where it reaches, of a mark at ``x``."""
+        """Its left and right end, for a mark at ``x``."""
         wide, mark = _BOLD * len(self.text) + 2, 4 if self.above else -5
         return (x + mark - wide, x + mark) if self.anchor == "end" else (x - mark, x - mark + wide)
 
 
 def _labels(trend: Trend, frame: Frame) -> dict[Step, _Label]:
-    """The sizes of the steps of ``trend``, the largest first; none where it would cover another one or its mark."""
+    """The labels of the steps of ``trend``, the largest first; none that would cover another label or mark."""
     found: dict[Step, _Label] = {}
     places = {step: frame.x(step.position) for step in trend.steps}
     for step in sorted(trend.steps, key=lambda step: (-abs(step.after - step.before), step.position)):
@@ -391,7 +391,7 @@ def _labels(trend: Trend, frame: Frame) -> dict[Step, _Label]:
             left, right = label.span(x)
             taken = [other.span(places[one]) for one, other in found.items() if other.above is above]
             taken += [] if above else [(at - 4, at + 4) for one, at in places.items() if one is not step]
-            # right of the chart stand the labels of its levels
+            # the labels of the levels are right of the chart
             if left >= 0 and right <= WIDTH - RIGHT + 4 and all(right < start or left > end for start, end in taken):
                 found[step] = label
                 break
@@ -434,7 +434,7 @@ MIDDLE = FLIPS_HEIGHT / 2
 
 
 def flips_svg(trend: Trend, runs: int) -> str:
-    """The areas of ``trend`` as one ``<svg>`` element; empty where no sample was ever answered otherwise."""
+    """The areas of ``trend`` as one ``<svg>`` element; empty where no sample was ever lost or gained."""
     flips = {p: f for s in trend.series for p, f in zip(s.positions, s.flips, strict=True)}
     most = max((max(pair) for pair in flips.values()), default=0)
     if most == 0:
@@ -456,7 +456,7 @@ def flips_svg(trend: Trend, runs: int) -> str:
 
 
 def _flip_area(heights: Mapping[int, float], frame: Frame) -> str:
-    """A path around what lies between the middle and ``heights`` (run → height), drawn only where that changes."""
+    """The outline of the area between the middle and ``heights`` (run → height), with points only where it changes."""
     half = 0.5 * frame.width / max(frame.count - 1, 1)
     path, level, end = "", 0.0, 0.0
     for position, height in sorted(heights.items()):

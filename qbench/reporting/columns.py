@@ -27,7 +27,7 @@ from qbench.tracking import MetricRow
 Text = Callable[[CellView], str]
 
 
-def _nothing(cell: CellView) -> str:  # noqa: ARG001 - what most columns have to say
+def _nothing(cell: CellView) -> str:  # noqa: ARG001 - the text of columns that a template draws
     return ""
 
 
@@ -38,7 +38,7 @@ def _lead(text: Callable[[MetricView], str]) -> Text:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One fact of a cell: ``text`` writes it, ``sort_key`` is the number to sort by where the text does not sort.
+    """One fact of a cell: ``text`` writes it, ``sort_key`` is the number to sort by where the text does not do.
 
     ``of_metric``: it is about the first metric; ``is_number``: it is aligned to the right. ``special`` columns hold
     links, charts or commands on pages: ``parts.html.j2`` draws them by their key.
@@ -200,14 +200,14 @@ MARKDOWN = Table(
 """The red cells of one cause, in Markdown."""
 
 TERMINAL = Table((Place("course"), Place("margin"), Place("flips_words")))
-"""What the line of a red cell on a terminal says of its first metric, behind the name and before the age."""
+"""What the line of a red cell on a terminal has about its first metric, between the name and the age."""
 
 CSV = MetricRow._fields
-"""One row a metric of each cell: the names of a published file, those of the data frame."""
+"""One row per metric of each cell; the names are those of the data frame."""
 
 
 def words_instead(cell: CellView) -> str | None:
-    """What is said of a red cell that has no numbers, or whose numbers do not tell why it is red; else None."""
+    """The text for a red cell that has no numbers, or whose numbers do not explain why it is red; else None."""
     if cell.is_unequal and cell.equality is not None:
         return cell.equality.detail
     return None if cell.lead else cell.record.headline

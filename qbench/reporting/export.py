@@ -13,7 +13,7 @@ from qbench.storage import csv_text as table_text
 from qbench.storage import neutral_json, neutral_text
 from qbench.tracking import CellRecord, MetricRecord, MetricRow, Run, metric_rows
 
-# One row a metric of each measured cell of each run, as CSV (RFC 4180) or as a JSON array of objects.
+# One row per metric of each measured cell of each run, as CSV (RFC 4180) or as a JSON array of objects.
 
 _AT_ONCE = 1000
 
@@ -26,12 +26,12 @@ def csv_text(runs: Iterable[Run]) -> Iterator[str]:
 
 
 def rows_text(runs: Iterable[Run]) -> Iterator[str]:
-    """``runs`` as JSON: one object a row, with the names of ``MetricRow``."""
+    """``runs`` as JSON: one object per row, with the names of ``MetricRow``."""
     return json_list(row._asdict() for row in metric_rows(runs))
 
 
 def json_list(values: Iterable[object]) -> Iterator[str]:
-    """What ``neutral_json`` writes of a list of ``values``, some at a time: one by one takes twice as long."""
+    """What ``neutral_json`` writes of a list of ``values``, many at a time: one by one takes twice as long."""
     rows, before = iter(values), "["
     while several := list(itertools.islice(rows, _AT_ONCE)):
         yield before + neutral_json(several)[1:-3]  # without the brackets
@@ -44,9 +44,9 @@ def json_list(values: Iterable[object]) -> Iterator[str]:
 #     github-action-benchmark   [{"name", "unit", "value", "extra"}, …]: the drop against fp32, a share's in pp
 #     Bencher Metric Format     {benchmark: {measure: {"value", "lower_value", "upper_value"}}}: the score, a share in %
 #
-# The first knows one direction only, so a score would be drawn upside down; a drop is better when it is smaller,
-# whatever the metric. A distance has no score of fp32 to drop from: it is written as it is, or with its sign turned
-# where larger is better. The second takes names of measures as they are. Bounds are fp32's score plus the paired
+# The first takes smaller values as better, so it gets the drop, which is better when smaller for every metric. A
+# distance has no fp32 score to drop from: it is written as it is, or with its sign turned where larger is better. The
+# second takes any name of a measure. Bounds are fp32's score plus the paired
 # interval (Bonett and Price 2012) of shares of right samples, within 0 and 100; other metrics have none.
 
 _AXES = ("suite", "model", "backend", "schema", "variant")
@@ -93,7 +93,7 @@ def _name(row: MetricRow) -> str:
 
 
 def _is_share(row: MetricRow, nature: MetricRecord) -> bool:
-    """Whether losses and gains tell all of it, and make sense."""
+    """Whether losses and gains describe the change completely, and make sense."""
     return nature.proportion and row.n == row.out_of and row.losses + row.gains <= row.n
 
 
@@ -105,20 +105,20 @@ def _drop(row: MetricRow, nature: MetricRecord) -> float:
 
 
 def _counted(row: MetricRow, nature: MetricRecord) -> str:
-    told = f"{row.hits} of {row.out_of}"
-    return told if nature.is_distance else f"{told}, fp32 {row.reference_hits}"
+    counts = f"{row.hits} of {row.out_of}"
+    return counts if nature.is_distance else f"{counts}, fp32 {row.reference_hits}"
 
 
 def _shown(value: float, nature: MetricRecord) -> float:
-    """``value`` in its unit, to six places; nothing is less than nothing: not -0.0, which rounding leaves."""
+    """``value`` in its unit, to six places; never -0.0, which rounding can leave."""
     return round(100 * value if nature.unit == "%" else value, 6) + 0.0
 
 
-# JUnit XML: a suite a run, a test case a cell, for what reads pytest's own ``--junitxml`` too.
+# JUnit XML: one suite per run and one test case per cell, in the form of pytest's ``--junitxml``.
 #
-# A cell is a failure when it is red, an error when it broke, skipped when it is unsupported. Its counts are properties,
-# ``top1@photos:hits`` and the like. A run that was interrupted gets an error of its own, since it would
-# look like a small green one.
+# A cell is a failure when it is red, an error when it could not be measured, skipped when it is unsupported. Its counts
+# are properties, ``top1@photos:hits`` and the like. An interrupted run gets an error of its own; otherwise it would
+# look like a small green run.
 
 _GREEN = {outcome.value for outcome in Outcome if not outcome.is_red}
 
@@ -136,8 +136,8 @@ def junit_text(runs: Iterable[Run]) -> Iterator[str]:
 
 def _suite(root: Element, run: Run) -> None:
     suite = SubElement(root, "testsuite", name=_legal(run.suite), timestamp=_legal(run.header.get("started", "")))
-    told = {"run": run.id, "commit": run.commit, "processor": run.environment.get("processor", "")}
-    _properties(suite, told)
+    facts = {"run": run.id, "commit": run.commit, "processor": run.environment.get("processor", "")}
+    _properties(suite, facts)
     kinds = [_case(suite, record) for record in run.cells]
     if not run.complete:
         kinds.append("error")
@@ -223,7 +223,7 @@ def export_text(runs: Iterable[Run], name: str) -> str:
 
 
 def export_pieces(runs: Iterable[Run], name: str) -> Iterator[str]:
-    """``export_text`` piece by piece: of a long history neither runs nor text are in memory at once.
+    """``export_text`` piece by piece: so that a long history is never whole in memory.
 
     Raises:
         InputError: the format does not exist.

@@ -17,9 +17,9 @@ from qbench.tracking import Run, finding_of_line
 # repaired by keeping 1 node in float (Conv_17), 3 % of MACs
 
 _LEAST_CLIPPED = 0.005
-"""Share of clipped numbers below which a line says nothing of them."""
+"""Share of clipped numbers below which a line leaves them out."""
 _NAMED = 3
-"""Nodes of a repair that are named; of more the number."""
+"""Nodes of a repair that are named; of more only the number is given."""
 
 
 def found_text(finding: Finding) -> str:
@@ -30,14 +30,14 @@ def found_text(finding: Finding) -> str:
         known = "; ".join((", ".join(_worst(finding, first)), *_crashes(finding)))
     elif finding.notes and not finding.complete:
         known = finding.notes[0]
-        repair = repair if finding.repair is not None and finding.repair.restores else ""  # the note says why not
+        repair = repair if finding.repair is not None and finding.repair.restores else ""  # the note gives the reason
     else:
         known = "no node is suspected"
     return f"{known}; {repair}" if repair else known
 
 
 def _crashes(finding: Finding) -> Iterator[str]:
-    """What an engine fails on alone is told wherever it stands: it is a finding of its own."""
+    """Every crash is listed, whatever its rank: it is a finding of its own."""
     return (f"{one.node}: {one.cause.value}" for one in finding.suspects[1:] if one.cause is Cause.CRASH)
 
 
@@ -73,15 +73,15 @@ def _worst(finding: Finding, suspect: Suspect) -> Iterator[str]:
     yield f"cause: {suspect.cause.value}"
 
 
-# Lines of run files → the findings that a report shows: of each cell the newest one that is about what it is now.
+# Lines of run files → the findings that a report shows: for each cell the newest that still applies.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """A finding, and the cell that it is about.
 
-    ``outcome`` and ``judged`` (the headline of its verdict) are what came of the cell, ``is_red`` whether it fails;
-    ``earlier`` is the run that it was found in where that is not the newest one.
+    ``outcome`` and ``judged`` (the headline) are those of the verdict, ``is_red`` whether it fails; ``earlier`` is the
+    run with the finding where that is not the newest one.
     """
 
     key: CellKey
@@ -102,7 +102,7 @@ def findings_of(
 ) -> tuple[Mapping[CellKey, Found], tuple[str, ...]]:
     """The findings on the cells of the newest run in their order, and a notice for what could not be read.
 
-    A finding of an earlier run stands as long as the cell has been red ever since: not every night has the time.
+    A finding of an earlier run still applies if the cell has been red ever since: not every run has time to localise.
 
     Args:
         runs, views, past: the runs of one suite, the earliest first, the facts of each and its cells.

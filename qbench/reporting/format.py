@@ -32,10 +32,10 @@ STATES = {"red": "✗", "incomplete": "…", "empty": "·", "green": "✓"}
 MEANINGS = {
     "passed": "within its tolerance",
     "accepted": "accepted as measured",
-    "inconclusive": "too few samples to tell whether it loses more than it may",
+    "inconclusive": "too few samples to decide whether it loses more than allowed",
     "quarantined": "fails, as its quarantine entry expects",
     "unsupported": "skipped with a reason, not counted as passed",
-    "failed": "loses more than it may",
+    "failed": "loses more than allowed",
     "drifted": "within tolerance, but not the accepted result",
     "missing": "no baseline yet",
     "stale": "its baseline is of another model or data",
@@ -51,7 +51,7 @@ def symbol_of(outcome: str) -> str:
 
 
 def shown_as(lead: MetricView) -> str:
-    """What a matrix shows of ``lead``."""
+    """The quantity that a matrix shows of ``lead``."""
     if lead.is_distance:
         return "distance to fp32"
     return f"change against fp32{' in pp' if lead.unit == '%' else f' in {lead.unit}' if lead.unit else ''}"
@@ -87,7 +87,7 @@ def course_text(metric: MetricView) -> str:
 
 
 def parts_text(cell: CellView) -> str:
-    """``schema −0.03 pp, counting −0.53 pp``: what the change is made of; empty where that is not known."""
+    """``schema −0.03 pp, counting −0.53 pp``: the two parts of the change; empty where they are not known."""
     if cell.parts is None or cell.lead is None or cell.record.outcome == ABSENT:
         return ""
     schema, counting = (change_text(cell.lead, part.change) for part in (cell.parts.schema, cell.parts.counting))
@@ -139,7 +139,7 @@ def common_lead(cells: Iterable[CellView | None]) -> MetricView | None:
 
 
 def cell_text(cell: CellView | None) -> str:
-    """A cell of the matrix: its symbol and its change in points, or its value: an unchanged fp32 cell's, a distance."""
+    """A cell of the matrix: its symbol and its change, or its value for a distance and an unchanged fp32 cell."""
     if cell is None:
         return ""
     if cell.lead is None or cell.record.outcome == ABSENT:

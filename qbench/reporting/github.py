@@ -11,7 +11,7 @@ from qbench.reporting.view import MetricView
 from qbench.storage import visible
 
 GROUPS = 10
-"""GitHub shows ten errors and ten warnings of a step; ten in all is what a person reads."""
+"""GitHub shows ten errors and ten warnings of a step; a person reads about ten in all."""
 CELLS = 5
 SUMMARY_BYTES = 900 * 1024
 
@@ -53,7 +53,7 @@ def add_step_summary(reports: Sequence[Report], file: str | None) -> None:
 def _errors(report: Report, file: str) -> Iterator[str]:
     for cause in report.causes:
         yield _command(
-            "error", file, f"{report.suite}: {cause.title} ({counted(len(cause.cells), 'cell')})", _told(cause)
+            "error", file, f"{report.suite}: {cause.title} ({counted(len(cause.cells), 'cell')})", _cause_text(cause)
         )
     for row in alert_rows(report):
         if row.is_new:
@@ -82,17 +82,17 @@ def _warnings(report: Report, file: str) -> Iterator[str]:
 
 
 def _is_loss(metric: MetricView, step: Step) -> bool:
-    """Whether ``step`` is for the worse; a distance to fp32 is no score, and raises no alert over time either."""
+    """Whether ``step`` is for the worse; a distance to fp32 is not a score and raises no alert."""
     return not metric.is_distance and (step.after > step.before) is metric.lower_is_better
 
 
 def _size(metric: MetricView, step: Step) -> float:
-    """What steps are ranked by: a change of a share, or the share of a value in another unit that changed."""
+    """The size by which steps are ranked: the change of a share, or the relative change of another value."""
     change = abs(step.after - step.before)
     return change if metric.unit == "%" else change / max(abs(step.before), 1e-9)
 
 
-def _told(cause: Cause) -> str:
+def _cause_text(cause: Cause) -> str:
     """The worst cells of ``cause`` with their headlines, and what to type next."""
     lines = [
         f"{cell.key.name}: {cell.record.headline}" + (f"\n  {cell.found}" if cell.found else "")
@@ -112,6 +112,6 @@ def _command(level: str, file: str, title: str, message: str) -> str:
 
 
 def _escaped(text: str, table: Mapping[str, str]) -> str:
-    # what other runners take for a command at any place of a line is none any more, neither
+    # also what other runners take for a command anywhere in a line
     shown = visible(text, keep="\r\n").replace("##", "#\\#")
     return "".join(table.get(letter, letter) for letter in shown)

@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 
-# A page without what it does not use: rules of its style sheet that can match nothing in it, and space nobody sees.
+# Trimming a page: rules of its style sheet that match nothing in it are removed, and space without meaning.
 #
-# A rule stays when one of its selectors asks only for classes, ids and elements that the page has; every word of a
-# script counts as one, since scripts add some. What stands inside ``:not()`` or ``:nth-child()`` is not asked for.
+# A rule stays when one of its selectors names only classes, ids and elements that the page has. Every word of a script
+# counts as such a name, since scripts add elements. Names inside ``:not()`` or ``:nth-child()`` are not required.
 
 _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _SCRIPT = re.compile(r"<script>(.*?)</script>", re.DOTALL)
@@ -37,7 +37,7 @@ _NAMES = re.compile(r'\b(?:class|id)="([^"]*)"')
 _COMMENT = re.compile(r"/\*.*?\*/", re.DOTALL)
 _COMMA = re.compile(r",(?![^(\[]*[)\]])")
 _ASIDE = re.compile(r"\[[^\]]*\]|:(?:not|nth-child)\([^)]*\)")
-_ASKED = re.compile(r"[.#]([A-Za-z_][\w-]*)|(?:^|(?<=[\s>+~(]))([a-z][a-z0-9]*)")
+_NAMED = re.compile(r"[.#]([A-Za-z_][\w-]*)|(?:^|(?<=[\s>+~(]))([a-z][a-z0-9]*)")
 _VARIABLE = re.compile(r"(--[\w-]+):[^;}]*;?")
 
 
@@ -50,7 +50,7 @@ def trim_page(page: str) -> str:
 
 
 def trim_style(sheet: str, words: set[str]) -> str:
-    """What of ``sheet`` can match where ``words`` are all the names and elements there are."""
+    """The rules of ``sheet`` that can match where ``words`` are all names and elements of the page."""
     kept = "".join(_kept(_COMMENT.sub("", sheet), words))
     return _VARIABLE.sub(lambda one: one[0] if f"var({one[1]})" in kept else "", kept)
 
@@ -74,11 +74,11 @@ def _kept(sheet: str, words: set[str]) -> Iterator[str]:
 
 
 def _names(selector: str) -> set[str]:
-    return {name or element for name, element in _ASKED.findall(_ASIDE.sub("", selector))}
+    return {name or element for name, element in _NAMED.findall(_ASIDE.sub("", selector))}
 
 
 def _rules(sheet: str) -> Iterator[tuple[str, str]]:
-    """(what stands before the brace, what stands between it and the brace that closes it) of each rule."""
+    """(text before the opening brace, text between it and its closing brace) of each rule."""
     at = 0
     while (opened := sheet.find("{", at)) >= 0:
         depth, end = 1, opened + 1
@@ -90,20 +90,20 @@ def _rules(sheet: str) -> Iterator[tuple[str, str]]:
 
 
 def _tight(text: str) -> str:
-    """``text`` without the space that has no meaning; before a colon and around a sign it has one."""
+    """``text`` without space that has no meaning; space before a colon and around a sign has one."""
     return re.sub(r"\s*([;,>])\s*|:\s+", lambda found: found[1] or ":", " ".join(text.split()))
 
 
-# The cells of a model in whose history there is nothing to see: a row each; what their gates say, equal words once.
+# The cells of a model whose history is constant: one row each, and the texts of their gates, equal ones once.
 #
-# Most int8 results never move. A chart of them would say in a kilobyte what a row says in eighty letters.
+# Most int8 results never change. A chart would take a kilobyte for the facts of a row of eighty letters.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StillRow:
-    """One cell: its metrics in the order of the columns, and the 95 % interval of its lead, fractions, if it has one.
+class UnchangedRow:
+    """One cell: its metrics in the order of the columns, and the 95 % interval of its lead, in fractions, if known.
 
-    ``runs`` counts those in which it was measured.
+    ``runs`` is the number of runs that measured it.
     """
 
     cell: CellView
@@ -113,24 +113,24 @@ class StillRow:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Said:
-    """Something that is said of several cells, and what is said of each: (names of the cells, words)."""
+class GateTexts:
+    """The texts of one kind of gate (None: notices), each with the cells that have it: (names of the cells, text)."""
 
-    what: GateRecord | None
+    gate: GateRecord | None
     lines: tuple[tuple[tuple[str, ...], str], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StillCells:
-    """The rows, backend by backend; ``metrics`` are the columns; ``said``: gates first, then notices."""
+class UnchangedCells:
+    """The rows, backend by backend; ``metrics`` are the columns; ``texts``: gates first, then notices."""
 
     metrics: tuple[str, ...]
-    rows: tuple[StillRow, ...]
-    said: tuple[Said, ...]
+    rows: tuple[UnchangedRow, ...]
+    texts: tuple[GateTexts, ...]
 
 
-def stands_still(cell: CellView, trends: Sequence[Trend]) -> bool:
-    """Whether a row says as much of ``cell`` as a chart: its lead has one value, one reference and one limit."""
+def is_unchanged(cell: CellView, trends: Sequence[Trend]) -> bool:
+    """Whether a row shows as much of ``cell`` as a chart: its lead has one value, one reference and one limit."""
     if cell.lead is None or cell.record.remedy or not trends or is_eventful(cell, trends):
         return False
     lead = trends[0]
@@ -138,19 +138,19 @@ def stands_still(cell: CellView, trends: Sequence[Trend]) -> bool:
     return len(values) == 1 and len(lead.marks) == 1 and lead.accepted in (None, cell.lead.value)
 
 
-def still_cells(report: Report, model: str) -> StillCells:
-    """The table of the cells of ``model`` that stand still."""
+def unchanged_cells(report: Report, model: str) -> UnchangedCells:
+    """The table of the cells of ``model`` that never changed."""
     cells = (cell for cell in report.cells if cell.key.model == model)
-    found = [cell for cell in cells if stands_still(cell, report.trends.get(cell.key, ()))]
+    found = [cell for cell in cells if is_unchanged(cell, report.trends.get(cell.key, ()))]
     names = tuple(dict.fromkeys(metric.name for cell in found for metric in (cell.lead, *cell.metrics) if metric))
-    return StillCells(metrics=names, rows=tuple(_row(cell, report, names) for cell in found), said=_said(found))
+    return UnchangedCells(metrics=names, rows=tuple(_row(cell, report, names) for cell in found), texts=_texts(found))
 
 
-def _row(cell: CellView, report: Report, names: Sequence[str]) -> StillRow:
+def _row(cell: CellView, report: Report, names: Sequence[str]) -> UnchangedRow:
     metrics = {metric.name: metric for metric in cell.metrics}
     series = report.trends[cell.key][0].series
     newest = max(series, key=lambda one: one.positions[-1])
-    return StillRow(
+    return UnchangedRow(
         cell=cell,
         metrics=tuple(metrics.get(name) for name in names),
         interval=newest.band[-1] if newest.band else None,
@@ -158,8 +158,8 @@ def _row(cell: CellView, report: Report, names: Sequence[str]) -> StillRow:
     )
 
 
-def _said(cells: Sequence[CellView]) -> tuple[Said, ...]:
-    """Gates of one kind, state and rule together; below each, cells of which the same is said."""
+def _texts(cells: Sequence[CellView]) -> tuple[GateTexts, ...]:
+    """Gates of one kind, state and rule together; below each, the cells with the same text together."""
     groups: dict[tuple[str, str, str], dict[str, list[str]]] = {}
     notices: dict[str, list[str]] = {}
     for cell in cells:
@@ -170,18 +170,18 @@ def _said(cells: Sequence[CellView]) -> tuple[Said, ...]:
         rest = (f"and {more} more nodes left in float",) if more > 0 else ()
         for text in (*cell.record.notices, *cell.record.refusals, *rest):
             notices.setdefault(text, []).append(f"{cell.key.backend} {cell.key.column}")
-    said = [
-        Said(what=GateRecord(kind=kind, metric="", state=state, detail="", rule=rule), lines=_lines(words))
+    of_gates = [
+        GateTexts(gate=GateRecord(kind=kind, metric="", state=state, detail="", rule=rule), lines=_lines(words))
         for (kind, state, rule), words in groups.items()
     ]
-    return (*said, *([Said(what=None, lines=_lines(notices))] if notices else []))
+    return (*of_gates, *([GateTexts(gate=None, lines=_lines(notices))] if notices else []))
 
 
 def _lines(words: dict[str, list[str]]) -> tuple[tuple[tuple[str, ...], str], ...]:
     return tuple((tuple(dict.fromkeys(names)), text) for text, names in words.items())
 
 
-# One page of a report as HTML that works offline: style, script and charts inside, nothing requested from anywhere.
+# One page of a report as HTML that works offline: style, script and charts are in it, and it requests nothing.
 
 _WORDS = (
     words.symbol_of,
@@ -207,11 +207,10 @@ _WORDS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
-    """What one template needs: its own path, the suite it is about, and where each suite's pages lie.
+    """The data of one template: its own path, the report of its suite, and the paths of each suite's pages.
 
-    ``model`` is that of a model's page, ``found`` what the page of a finding shows; ``comparison`` what the compare
-    page shows, where there is one; ``tabs`` the names of the suite's pages that there are, for the links on each of
-    them: see ``places.TABS``.
+    ``model`` is set for the page of a model, ``found`` for the page of a finding, ``comparison`` for the compare page.
+    ``tabs`` are the names of the suite's pages that exist, for the links on each page: see ``places.TABS``.
     """
 
     path: str
@@ -272,7 +271,7 @@ def _environment() -> "Environment":
         _chart,
         _spark,
         _has_charts,
-        still_cells,
+        unchanged_cells,
         _flips,
         _runs_data,
         _cells_of,
@@ -306,7 +305,7 @@ def _asset(name: str) -> str:
 
 
 def _breakable(name: object) -> str:
-    """``name``, escaped, with leave to break after what joins its parts: else a narrow column cuts it anywhere."""
+    """``name``, escaped, that may break after a sign between its parts: a narrow column would break it anywhere."""
     from markupsafe import Markup, escape
 
     text = str(escape(str(name)))
@@ -316,7 +315,7 @@ def _breakable(name: object) -> str:
 
 
 def _node_name(name: str) -> str:
-    """``name`` of a node, escaped, with leave to break where exporters join the names of modules, too."""
+    """``name`` of a node, escaped, that may also break where exporters join the names of modules."""
     from markupsafe import Markup
 
     text = _breakable(name)
@@ -353,15 +352,15 @@ def _flips(trend: Trend, report: Report) -> str:
 
 
 def _runs_data(report: Report) -> str:
-    """When and at which commit each run was, for the pointer's label; empty are the words of the run before."""
+    """The time and commit of each run, for the pointer's label; a word equal to that of the run before is empty."""
     lines = [f"{run.started} · {run.commit}" if run.commit else run.started or run.id for run in report.runs]
-    told = []
+    texts = []
     before: list[str] = []
     for line in lines:
         named = line.replace("|", " ").split()
-        told.append(" ".join("" if word in before[place : place + 1] else word for place, word in enumerate(named)))
+        texts.append(" ".join("" if word in before[place : place + 1] else word for place, word in enumerate(named)))
         before = named
-    return "|".join(told)
+    return "|".join(texts)
 
 
 def _cells_of(report: Report, model: str, backend: str | None = None) -> list[CellView]:
@@ -375,11 +374,11 @@ def _backends_of(report: Report, model: str) -> list[str]:
 def _has_charts(report: Report, model: str) -> bool:
     """Whether a cell of ``model`` has more to show than a row."""
     several = ((cell, report.trends.get(cell.key, ())) for cell in _cells_of(report, model))
-    return any(trends and not stands_still(cell, trends) for cell, trends in several)
+    return any(trends and not is_unchanged(cell, trends) for cell, trends in several)
 
 
 def _card_columns(count: int) -> int:
-    """Three or four cards in a row, whichever leaves the fuller last row."""
+    """Three or four cards in a row, so that the last row is as full as possible."""
     return min(count, 4 if count % 4 == 0 or -count % 4 <= -count % 3 else 3)
 
 
@@ -418,14 +417,14 @@ def _with_outcome(report: Report, *outcomes: str) -> list[CellView]:
     return [cell for cell in report.cells if cell.record.outcome in outcomes]
 
 
-# The report as a folder of HTML pages that link to each other; each is whole by itself and can be mailed alone.
+# The report as a folder of HTML pages that link to each other; each needs no other file and can be mailed alone.
 #
 #     index.html        what needs attention, the matrix, the steps
 #     models/M.html     every cell of model M over its runs
 #     cells.html        every cell in one table
 #     findings.html     which node of a cell went wrong, and why; findings/C.html: cell C, node by node
 #     known.html        quarantine, missing and stale baselines, what is unsupported
-#     compare.html      the newest run beside the one before it
+#     compare.html      the newest run compared with the one before it
 #     run.html          where and with what it ran, what took longest, the runs before it
 #
 # Suites other than that of the newest run have the same pages in ``suites/<suite>/``.
@@ -438,7 +437,7 @@ def html_pages(reports: Sequence[Report], comparisons: Mapping[str, Comparison] 
     """The pages of ``reports`` (one a suite, that of the newest run first) by their paths.
 
     Args:
-        comparisons: suite → its newest run beside an earlier one.
+        comparisons: suite → its newest run compared with an earlier one.
     """
     places = [Places.of_suite(report.suite, is_first=not number) for number, report in enumerate(reports)]
     suites = tuple((r.suite, r.state, p.page("index")) for r, p in zip(reports, places, strict=True))
@@ -455,7 +454,7 @@ def compare_page(comparison: Comparison, places: Places | None = None, tabs: Seq
     """The compare page of two runs, drawn after the others.
 
     Args:
-        places: where the suite's pages lie. tabs: the names of those that there are; none: the page stands alone.
+        places: the paths of the suite's pages. tabs: the names of those that exist; empty: the page has no links.
     """
     places = places or Places()
     report = Report(suite=comparison.new.suite, headline="", is_red=False, run=comparison.new)

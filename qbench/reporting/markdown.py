@@ -21,7 +21,7 @@ from qbench.reporting.view import CellView
 from qbench.storage import visible
 
 ROWS_SHOWN = 30
-MATRIX_LEDE = "Change against the stored fp32 result: in percentage points, or in the unit that is named."
+MATRIX_LEDE = "Change against the stored fp32 result: in percentage points, or in the unit shown."
 RUNS_SHOWN = 6
 _ESCAPED = re.compile(r"(^[#+\-=:]|[\\`*_\[\]<>|~@&$])")
 _ENTITIES = {"<": "&lt;", ">": "&gt;", "&": "&amp;", "@": "&#64;", "|": "&#124;"}
@@ -43,7 +43,7 @@ def code(text: str) -> str:
 
 
 def markdown_text(reports: Sequence[Report], *, charts: Mapping[tuple[str, str], str] | None = None) -> str:
-    """The Markdown page of ``reports``, one a suite, that of the newest run first.
+    """The Markdown page of ``reports``, one per suite, that of the newest run first.
 
     Args:
         charts: (suite, model) → the chart that was drawn of it, relative to the page; these are linked.
@@ -105,7 +105,7 @@ def _cause(cause: Cause) -> Iterable[str]:
 
 
 def _cell_row(cell: CellView) -> Iterable[str]:
-    """The fields of ``cell``; what is said in place of its numbers is in the first field about its metric."""
+    """The fields of ``cell``; words in place of its numbers are in the first field about its metric."""
     words = words_instead(cell)
     for place in MARKDOWN.places:
         if words is not None and place.column.of_metric:
@@ -117,13 +117,13 @@ def _cell_row(cell: CellView) -> Iterable[str]:
 
 
 def _step(step: Step) -> str:
-    """What is to be typed as code, what is to be said about it as words."""
+    """The command as code, and the words about it."""
     more = f"(and {counted(step.more, 'cell')} more like these)" if step.more else ""
     return " ".join(filter(None, (code(step.command), escaped(step.words), more)))
 
 
 def _findings(report: Report) -> Iterable[str]:
-    """One line a cell that was localised."""
+    """One line per localised cell."""
     if report.findings:
         yield "## Findings"
         found = list(report.findings.values())
@@ -132,13 +132,13 @@ def _findings(report: Report) -> Iterable[str]:
 
 
 def _alerts(report: Report) -> Iterable[str]:
-    """What got worse and stayed; before the long tables, so that a cut summary has it."""
+    """The alerts; before the long tables, so that a summary that is cut still has them."""
     rows = alert_rows(report)
     if not rows:
         return
     fresh = sum(row.is_new for row in rows)
     yield "## Alerts"
-    yield f"What got worse in the history and stayed, the worst first; {fresh or 'none'} of {len(rows)} new."
+    yield f"Results that got worse and stayed worse, the worst first; {fresh or 'none'} of {len(rows)} new."
     table = [
         [
             f"{STATES['red']} **{row.state}**" if row.is_new else row.state,
@@ -175,7 +175,7 @@ def _in_parts(report: Report) -> Iterable[str]:
     if not known:
         return
     yield "## Loss in two parts"
-    yield "What the schema costs in exact arithmetic (integer-ideal), and what the backend's way of counting adds."
+    yield "What the schema costs in exact arithmetic (integer-ideal), and what the backend adds (counting)."
     known.sort(key=lambda one: (-abs(one[2].counting.change), one[0].key))
     rows = [
         [

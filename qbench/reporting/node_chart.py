@@ -12,16 +12,17 @@ from qbench.reporting.chart import Frame, number
 from qbench.reporting.findings_view import decibels
 from qbench.reporting.format import counted
 
-# The names of the suspects above a chart of nodes, each over its own line, so that nothing covers another.
+# The names of the suspects above a chart of nodes, each at its own line, so that no name covers another.
 #
-# A label lies in one of several lanes, lane 0 nearest to the chart, and a line leads from it straight down. It is free
-# where no other label lies in its lane, its line crosses none in the lanes below, and none from above crosses it.
+# A label is in one of several lanes, lane 0 nearest to the chart, and a line leads from it straight down. A place is
+# free where the label overlaps no other of its lane, its line crosses no label below, and no line from above crosses
+# it.
 
 LETTER = 6.3
-"""Width of a letter, in SVG units, on the wide side."""
+"""Width of a letter in SVG units, estimated rather too wide."""
 _GAP = 3.0
 _LONGEST = 30
-"""Letters of a name; what is longer is cut in its middle, since layers differ at both ends."""
+"""Letters of a name; a longer one is cut in its middle, since names of layers differ at both ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,12 +36,12 @@ class Label:
 
     @property
     def at(self) -> float:
-        """Where the text is anchored."""
+        """The horizontal place of the text's anchor."""
         return self.x + (_GAP if self.anchor == "start" else -_GAP)
 
     @property
     def span(self) -> tuple[float, float]:
-        """From where to where it reaches."""
+        """Its left and right end."""
         wide = LETTER * len(self.text)
         return (self.at, self.at + wide) if self.anchor == "start" else (self.at - wide, self.at)
 
@@ -56,12 +57,12 @@ class Label:
 def node_labels(places: Mapping[int, float], names: Sequence[str], *, left: float, right: float) -> tuple[Label, ...]:
     """A label for each suspect that has a place: its rank and name, or its rank alone where there is no room.
 
-    Those on the left are read to the right of their lines and are laid from right to left, each in a lane above those
-    that it reaches over; those on the right the other way round. Where the two meet, every place is tried;
-    where names leave no room for all, ranks stand alone.
+    Labels on the left side of the chart are to the right of their lines and are placed from right to left, each in a
+    lane above those that it overlaps; labels on the right side the other way round. Every split into left and right is
+    tried. Where names leave no room for all labels, labels are ranks alone.
 
     Args:
-        places: rank from 1 → x. names: of the suspects, in order of rank. left, right: the ends that none crosses.
+        places: rank from 1 → x. names: of the suspects, in order of rank. left, right: the ends that no label crosses.
     """
     order = sorted(places, key=lambda rank: places[rank])
     texts = {rank: (f"{rank} {shortened(names[rank - 1])}", str(rank)) for rank in order}
@@ -106,19 +107,19 @@ def shortened(name: str) -> str:
     return f"{name[: _LONGEST // 2 - 1]}…{name[-_LONGEST // 2 :]}"
 
 
-# The nodes of a finding in numbers, each with the shade of its column: what pages show as a heat map.
+# The nodes of a finding in numbers, each with a shade: the heat map of the page.
 #
 # level = how many of the column's four limits a number is beyond: 0 good … 4 bad
 #
 # Limits are the same on every page, so that two findings can be compared by eye: 10 dB of SQNR is a third of a signal
-# lost, 0.289 steps are what ideal rounding leaves, and 0.97 dB of gain is a fifth of the outputs' noise.
+# lost, ideal rounding leaves 0.289 steps, and 0.97 dB of gain is a fifth of the outputs' noise.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One number of a node: its ``name``, what it is in one sentence, and from where on it is how bad.
+    """One number of a node: its ``name``, its ``meaning`` in one sentence, and the limits of its levels.
 
-    ``limits`` are the ends of levels 0 to 3, the mildest first; they fall where small numbers are the bad ones.
+    ``limits`` are the ends of levels 0 to 3, the best first; they fall where small numbers are bad.
     """
 
     name: str
@@ -142,7 +143,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A number as it is shown, how bad it is, and whether it is the worst of its column; ``key`` sorts it."""
+    """A number as text, its level, and whether it is the worst of its column; ``key`` is the number to sort by."""
 
     text: str = ""
     level: int = 0
@@ -152,7 +153,7 @@ class Field:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeatRow:
-    """A node: its ``place`` in the graph from 1, and its ``rank`` among the suspects from 1; 0: it is none."""
+    """A node: its ``place`` in the graph from 1, and its ``rank`` among the suspects from 1 (0: not a suspect)."""
 
     place: int
     node: NodeErrors
@@ -198,7 +199,7 @@ def ranks_of(finding: Finding) -> dict[int, int]:
 
 
 def excess_db(node: NodeErrors) -> float | None:
-    """What the node loses beyond its grids: explained − isolated SQNR, in dB."""
+    """What the node loses beyond rounding to its quantization grids: explained − isolated SQNR, in dB."""
     if node.isolated is None or node.explained is None:
         return None
     return node.explained.sqnr_db - node.isolated.sqnr_db
@@ -252,7 +253,7 @@ _DIFFERING = (0.0001, 0.01, 0.05, 0.2)
 COLUMNS: tuple[Column, ...] = (
     Column(
         name="In the run",
-        meaning="SQNR against fp32 in the quantized run, everything in front included (cumulative)",
+        meaning="SQNR against fp32 in the quantized run, with the errors of all nodes before it (cumulative)",
         limits=_SQNR,
         unit="dB",
         value=lambda node: _db(node.cumulative),
@@ -260,7 +261,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Alone",
-        meaning="SQNR of the node fed with fp32's numbers, rounded to its grids: its own error (isolated)",
+        meaning="SQNR of the node on the fp32 inputs, rounded to its quantization grids: its own error (isolated)",
         limits=_SQNR,
         unit="dB",
         value=lambda node: _db(node.isolated),
@@ -268,7 +269,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Explained",
-        meaning="SQNR that its grids alone leave: the fp32 operators with inputs, weights and result on these grids",
+        meaning="SQNR of the fp32 operators with inputs, weights and result rounded to the node's quantization grids",
         limits=_SQNR,
         unit="dB",
         value=lambda node: _db(node.explained),
@@ -276,7 +277,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Excess",
-        meaning="explained less alone: what is lost beyond the grids, by the graph or the engine",
+        meaning="explained minus alone: what is lost beyond this rounding, by the graph or the engine",
         limits=(0.5, 1.0, 3.0, 10.0),
         unit="dB",
         value=excess_db,
@@ -292,7 +293,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Steps",
-        meaning="root mean square of its own error in steps of its grid; ideal rounding leaves 0.289",
+        meaning="root mean square of its own error in steps of its quantization grid; ideal rounding leaves 0.289",
         limits=(0.35, 0.5, 1.0, 4.0),
         unit="rms",
         value=_steps,
@@ -300,7 +301,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Clipped low",
-        meaning="share of fp32's numbers below the grid",
+        meaning="share of the fp32 values below the quantized range",
         limits=_CLIPPED,
         unit="%",
         value=lambda node: _clipped(node, node.clipped_low),
@@ -308,7 +309,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Clipped high",
-        meaning="share of fp32's numbers above the grid",
+        meaning="share of the fp32 values above the quantized range",
         limits=_CLIPPED,
         unit="%",
         value=lambda node: _clipped(node, node.clipped_high),
@@ -316,7 +317,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Ties",
-        meaning="share of values that lie halfway between two levels",
+        meaning="share of values that lie halfway between two quantized values",
         limits=(0.02, 0.05, 0.2, 0.5),
         unit="%",
         value=lambda node: _clipped(node, node.ties),
@@ -324,7 +325,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Differ",
-        meaning="share of levels that are not real arithmetic's, ties left out",
+        meaning="share of quantized values that differ from real arithmetic, without ties",
         limits=_DIFFERING,
         unit="%",
         value=lambda node: _differing(node.counting, ties=False),
@@ -332,7 +333,7 @@ COLUMNS: tuple[Column, ...] = (
     ),
     Column(
         name="Not as claimed",
-        meaning="share of levels that are not those of the arithmetic that the engine claims to count by",
+        meaning="share of quantized values that differ from the arithmetic that the engine declares",
         limits=_DIFFERING,
         unit="%",
         value=lambda node: _differing(node.claimed, ties=True),
@@ -342,24 +343,24 @@ COLUMNS: tuple[Column, ...] = (
 """In the order of the page."""
 
 
-# SQNR along the graph as inline SVG: in the run, alone, and what the grids explain; suspects marked and named.
+# SQNR along the graph as inline SVG: in the run, alone, and explained; suspects are marked and named.
 #
 #     x = left + place · width / (nodes − 1)        y = top + (high − dB) · height / (high − low)
 #
-# Colours are classes of the page's style sheet; dashes and marks tell the lines apart without them. What lies beyond
-# ±the ends of the scale is drawn at the end.
+# Colours are classes of the page's style sheet; dashes and marks distinguish the lines without them. A value
+# beyond an end of the scale is drawn at that end.
 
 WIDTH, PLOT = 1000, 250
 LEFT, RIGHT, BOTTOM, LANE = 46, 14, 40, 15
 _LEAST, _MOST = -20.0, 80.0
-"""dB: beyond, a line says nothing but that all or nothing is right."""
+"""dB: a value beyond says only that everything or nothing is right."""
 _MARKS = 45
 """Marks along a line; between them the line alone is drawn."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One number of every node: its class in the style sheet, its name, and what draws its mark at a place."""
+    """One number of every node: its class in the style sheet, its name, and the path of its mark at a place."""
 
     style: str
     name: str
@@ -424,20 +425,20 @@ def nodes_svg(finding: Finding) -> str:
 
 def describe_nodes(finding: Finding) -> str:
     """The chart in a few sentences, for those who cannot see it."""
-    told = [f"{counted(len(finding.nodes), 'node')} in the order of the graph."]
+    sentences = [f"{counted(len(finding.nodes), 'node')} in the order of the graph."]
     for line in LINES:
         known = [(one, node.node) for node in finding.nodes if (one := line.errors(node)) is not None]
         if known:
             worst, name = min(known, key=lambda one: one[0].sqnr_db)
             best = max((one for one, _ in known), key=lambda one: one.sqnr_db)
-            told.append(
+            sentences.append(
                 f"{line.name.capitalize()} from {decibels(worst)} dB (at {name}) to {decibels(best)} dB."
                 if worst != best
                 else f"{line.name.capitalize()} {decibels(worst)} dB."
             )
     for rank, suspect in enumerate(finding.suspects, start=1):
-        told.append(f"Suspect {rank}: {suspect.node}, {suspect.cause.value}.")
-    return " ".join(told)
+        sentences.append(f"Suspect {rank}: {suspect.node}, {suspect.cause.value}.")
+    return " ".join(sentences)
 
 
 def _scale(canvas: Frame) -> Iterator[str]:
@@ -481,7 +482,7 @@ def _suspect_line(label: Label, canvas: Frame) -> str:
 
 
 def _ring(node: NodeErrors, place: int, canvas: Frame) -> str:
-    """A ring around the number that the suspect is suspected for."""
+    """A ring around the SQNR of a suspect."""
     errors = node.isolated or node.cumulative
     if errors is None:
         return ""

@@ -1,4 +1,4 @@
-"""Where each page and picture of a report lies, and pages that are left over."""
+"""The path of each page and picture of a report, and the removal of outdated pages."""
 
 import contextlib
 import hashlib
@@ -10,8 +10,6 @@ from pathlib import Path
 from types import MappingProxyType
 
 from qbench.errors import StoreError
-
-# Where each page and picture of a report lies in its folder, and how one links to another.
 
 TABS: Mapping[str, str] = MappingProxyType(
     {
@@ -47,17 +45,17 @@ class Places:
 
     def finding(self, *names: str) -> str:
         """The page of the finding on the cell of these ``names``: model, backend and column."""
-        joint = "+" if any("--" in name for name in names) else "--"  # "+" gets a digest: no two cells share a page
+        joint = "+" if any("--" in name for name in names) else "--"  # "+" adds a digest: no two cells share a page
         return f"{self.root}findings/{file_name(joint.join(names))}.html"
 
 
 def link(target: str, page: str) -> str:
-    """How the page at ``page`` names the page at ``target``: a relative path."""
+    """The relative path from the page ``page`` to the page ``target``."""
     return posixpath.relpath(target, posixpath.dirname(page) or ".")
 
 
 def file_name(text: str) -> str:
-    """``text`` as the name of a file: letters, digits, ``_``, ``.`` and ``-``; what lost letters gets a digest."""
+    """``text`` as the name of a file: letters, digits, ``_``, ``.`` and ``-``; one that lost letters gets a digest."""
     plain = re.sub(r"[^a-z0-9_.-]", "-", text).lstrip(".")[:80]
     return plain if plain == text != "" else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
@@ -69,21 +67,21 @@ def anchor_of(*names: str) -> str:
     return plain if plain == text else f"{plain}-{hashlib.sha256(text.encode()).hexdigest()[:6]}"
 
 
-# Pages of an earlier report whose suite, model or cell has moved or is gone: they would be read as if they were new.
+# Pages of an earlier report whose suite, model or cell has moved or no longer exists: a reader would take them for new.
 #
-# Only what has the mark of this package is removed, and only where its pages lie: in the folder of reports itself, in
-# ``models/`` and ``findings/``, and the same below ``suites/<suite>/``. A compare page beside pages that stay is kept:
-# it may have been asked for by itself.
+# Only pages with the mark of this package are removed, and only in the folder of reports, its ``models/`` and
+# ``findings/``, and the same below ``suites/<suite>/``. A compare page next to pages that stay is kept: the user may
+# have made it by ``qbench compare``.
 
 MARK = '<meta name="generator" content="qbench">'
-"""Stands near the beginning of every page."""
+"""It is near the beginning of every page."""
 
 _HEAD = 1024
 _BELOW = ("models", "findings")
 
 
 def remove_outdated(folder: Path, written: Collection[Path]) -> None:
-    """Remove the pages below ``folder`` that are none of those ``written`` just now, and folders they leave empty.
+    """Remove the pages below ``folder`` that are not among those ``written`` just now, and folders left empty.
 
     Raises:
         StoreError: a page cannot be removed.
@@ -91,8 +89,8 @@ def remove_outdated(folder: Path, written: Collection[Path]) -> None:
     kept = {path.parent for path in written if path.name == "index.html"}
     for site in (folder, *sorted(path for path in (folder / "suites").glob("*") if path.is_dir())):
         for page in _pages(site):
-            is_asked_for = page.name == "compare.html" and page.parent in kept
-            if page not in written and not is_asked_for and _is_ours(page):
+            is_kept = page.name == "compare.html" and page.parent in kept
+            if page not in written and not is_kept and _is_ours(page):
                 _remove(page)
         for place in (*(site / name for name in _BELOW), site, folder / "suites"):
             with contextlib.suppress(OSError):  # not empty, or not there
@@ -107,7 +105,7 @@ def _pages(site: Path) -> Iterator[Path]:
 
 
 def _is_ours(page: Path) -> bool:
-    """Whether it is a page that a report of qbench has drawn; a link is none."""
+    """Whether it is a page of a qbench report; a link is not."""
     if page.is_symlink() or not page.is_file():
         return False
     with page.open("rb") as file:

@@ -22,16 +22,16 @@ INK, SOFT, LINE, RED, BLUE = "#1b1d20", "#5d636c", "#e5e6e2", "#b23c08", "#0b5fa
 SHADES = {-1: "#dcebf8", 0: "#ffffff", 1: "#fdf3e4", 2: "#fae0bd", 3: "#f3b182", 4: "#e07b45"}
 DPI = 120
 ROW, HEAD = 0.38, 0.62
-"""Inches: a row of the heat map, and what stands above the rows of a backend."""
+"""Inches: a row of the heat map, and the heading of a backend."""
 MAX_BACKENDS = 24
-"""A picture of more is too large for what opens pictures."""
+"""A picture of more is too large for many viewers."""
 
 MAX_MODELS = 8
 """A picture takes a second; the pages hold the charts of every model."""
 
 
 def trend_frame(report: Report, model: str) -> "pd.DataFrame":
-    """The lead metric of every cell of ``model``, one row a run.
+    """The lead metric of every cell of ``model``, one row per run.
 
     Columns: backend, column, metric, environment_class (str), run (position in ``report.runs``), value (fraction).
     """
@@ -74,7 +74,7 @@ def matrix_png(report: Report) -> bytes:
     title = textwrap.shorten(f"{report.suite}: {report.headline}", int(10.5 * width), placeholder=" …")
     figure.text(0.15 / width, 1 - 0.3 / height, _safe(title), color=INK, fontsize=10, fontweight="bold")
     top = height - 0.5
-    for matrix in matrices:  # rows of one height, whatever the number of models
+    for matrix in matrices:  # all rows have one height
         size = ROW * len(matrix.rows)
         top -= HEAD + size
         axis = figure.add_axes((2.05 / width, top / height, 1.3 * columns / width, size / height))
@@ -86,7 +86,7 @@ def matrix_png(report: Report) -> bytes:
 
 
 def model_png(report: Report, model: str) -> bytes:
-    """The trends of ``model``, one small chart a cell: backends down, schemas across, as a PNG file."""
+    """The trends of ``model``, one small chart per cell: backends down, schemas across, as a PNG file."""
     from matplotlib.figure import Figure
 
     cells = {(c.key.backend, c.key.column): c for c in report.cells if c.key.model == model and c.lead}
@@ -118,7 +118,7 @@ def model_png(report: Report, model: str) -> bytes:
     return _file(figure)
 
 
-def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 - matplotlib carries no types
+def _heat_map(axis: Any, matrix: Matrix, columns: int) -> None:  # noqa: ANN401 - matplotlib has no types
     from matplotlib.colors import BoundaryNorm, ListedColormap
 
     levels, texts = matrix_frames(matrix)
@@ -218,13 +218,13 @@ def _levels(axis: Any, trend: Trend, runs: int, factor: float) -> None:  # noqa:
 
 
 def _cause(axis: Any, position: int, words: str, colour: str, side: str) -> None:  # noqa: ANN401
-    """What is new at a step, beside the top of its line."""
+    """What is new at a step, next to the top of its line."""
     where = axis.get_xaxis_transform()
     axis.text(position, 1.01, _safe(f" {words} "), transform=where, fontsize=5.5, color=colour, ha=side, va="bottom")
 
 
 def _legend(figure: Any, width: float, height: float) -> None:  # noqa: ANN401
-    """What the lines of the small charts are, once, above them."""
+    """The legend of the lines, once, above the small charts."""
     from matplotlib.lines import Line2D
     from matplotlib.patches import Patch
 
@@ -266,14 +266,14 @@ def _file(figure: Any) -> bytes:  # noqa: ANN401
     FigureCanvasAgg(figure)
     held = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a name in a script the font lacks is drawn as boxes, which is enough
+        warnings.simplefilter("ignore")  # letters that the font lacks are drawn as boxes, which is enough
         # no time and no version inside, so that equal reports are equal files
         figure.savefig(held, format="png", dpi=DPI, metadata={"Software": None})
     return held.getvalue()
 
 
 def charted_models(report: Report) -> Sequence[str]:
-    """The models that are drawn: all, or where they are many those in which something happened, most of it first."""
+    """The models that are drawn: all; of many only those with the most events."""
     events = Counter({key.model: 0 for key, trends in report.trends.items() if trends})
     for cell in report.cells:
         events[cell.key.model] += is_eventful(cell, report.trends.get(cell.key, ())) if cell.key.model in events else 0

@@ -1,4 +1,4 @@
-"""How long a run will still take."""
+"""The newest runs of a history, and the time that a run still takes."""
 
 import datetime
 from collections.abc import Iterable, Mapping
@@ -10,18 +10,15 @@ from qbench.judging import Cell
 from qbench.reporting.view import READ
 from qbench.tracking import CellRecord, History, HistoryStore, Run
 
-# The newest runs of a history, read without the rest: two years of nights are a gigabyte, a report needs a few.
+# The newest runs of a history, without the rest: two years of nightly runs are a gigabyte, a report needs few of them.
 
 WINDOW = 120
-"""How many of the newest runs of a suite a report looks back on; older ones stay in the history."""
+"""How many of the newest runs of a suite a report shows; older ones stay in the history."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recent:
-    """``runs``, the earliest first, and in ``problems`` a sentence for each file that could not be read whole.
-
-    A run that is stamped in the future is among the problems, too.
-    """
+    """``runs``, the earliest first; ``problems``: a sentence for each unreadable file and each run of the future."""
 
     runs: tuple[Run, ...]
     problems: tuple[str, ...]
@@ -32,10 +29,10 @@ def recent_runs(
 ) -> Recent:
     """The newest ``window`` runs of each suite in a store or a folder; a folder that does not exist holds none.
 
-    The shards of one night are one run.
+    The shards of one nightly run are one run.
 
     Args:
-        now: the time by the reader's clock. known: runs that this process has just written; both as of ``History``.
+        now: the time by the reader's clock. known: runs that this process has just written; both as for ``History``.
     """
     history = History(place, now=now, known=known)
     chosen = {
@@ -47,7 +44,7 @@ def recent_runs(
 
 
 class _Shared:
-    """What a report reads of each cell; what repeats the run before is in memory once."""
+    """The fields of each cell that a report reads; a value equal to that of the run before is in memory once."""
 
     def __init__(self) -> None:
         self._last: dict[Cell, dict[str, Any]] = {}
@@ -60,23 +57,23 @@ class _Shared:
         return CellRecord(**kept)
 
 
-# How long a run will still take, told from how long each cell took before and how fast this run is.
+# How long a run will still take, from the time that each cell took before and the speed of this run.
 #
-# left = elapsed · Σ weights of the cells to come / Σ weights of the cells done,   weight = seconds of the cell's last
-# run
+#     left = elapsed · Σ weights of the cells to come / Σ weights of the cells done
+#     weight = seconds of the cell's last run
 #
-# Workers, caches and a faster machine are in the elapsed time; a cell that nobody ran before weighs as much as the
-# others do on average. Before the first cell is done the weights themselves are all that is known.
+# The elapsed time contains the effect of workers, caches and a faster machine. A cell without an earlier run has the
+# mean weight of the others. Before the first cell is done, the weights are the estimate.
 
-_LOOKED_AT = 3
-"""Runs of each suite: the newest may have been one of a part."""
+_NEWEST = 3
+"""Runs of each suite that are read: the newest may have selected only a part."""
 _MINUTE, _HOUR = 60, 3600
 
 
 def last_seconds(history: HistoryStore | Path) -> dict[str, float]:
     """``suite::model::backend+schema[+variant]`` → the seconds that the cell took when it last ran."""
     found: dict[str, float] = {}
-    for run in recent_runs(history, _LOOKED_AT).runs:
+    for run in recent_runs(history, _NEWEST).runs:
         found |= _seconds_of(run)
     return found
 
@@ -86,7 +83,7 @@ def _seconds_of(run: Run) -> dict[str, float]:
 
 
 class Pace:
-    """A run of ``cells`` (as ``last_seconds`` names them) that began at ``started``, seconds on a monotonic clock."""
+    """A run of ``cells`` (as ``last_seconds`` names them) that began at ``started`` (seconds of a monotonic clock)."""
 
     def __init__(self, cells: Iterable[str], before: Mapping[str, float], *, started: float) -> None:
         names = list(cells)
@@ -101,7 +98,7 @@ class Pace:
         self.count = 0
 
     def finish(self, cell: str) -> None:
-        """``cell`` is done; one that is none of the run's, or was done before, changes nothing."""
+        """``cell`` is done; a cell that is not in the run, or was done before, changes nothing."""
         weight = self._weights.pop(cell, 0.0)
         if weight:
             self.count += 1
@@ -109,7 +106,7 @@ class Pace:
             self._rest -= weight
 
     def left(self, now: float) -> float | None:
-        """Seconds still to go at ``now``; None while nothing tells."""
+        """Seconds still to go at ``now``; None: no estimate yet."""
         if self._done:
             return max(0.0, (now - self._started) * self._rest / self._done)
         return self._rest if self._is_known else None

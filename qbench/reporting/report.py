@@ -12,12 +12,10 @@ from qbench.reporting.trends import StepGroup, Trend
 from qbench.reporting.view import ABSENT, CellKey, CellView, MetricView, RunView
 from qbench.tracking import Alert, Regression
 
-# All that is to be said about one suite, as a value without a shape; pages, tables and pictures are drawn from it.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cause:
-    """Red cells that are red for the same kind of reason, worst first, and what to do next (most frequent first)."""
+    """Cells that are red for the same kind of reason, worst first, and what to do next (most frequent first)."""
 
     name: str
     title: str
@@ -36,11 +34,11 @@ class Matrix:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """All that is to be said about one suite: its newest run, and the runs before it.
+    """All facts about one suite: its newest run, and the runs before it.
 
-    ``runs`` are oldest → newest and positions in series count them. ``unsupported`` groups cells by reason.
-    ``regressions`` got worse and stayed, or slid away from what was accepted; with them what people said of it.
-    ``findings`` are of those cells that were localised: which node went wrong, why, and what repairs the cell.
+    ``runs`` are oldest → newest; positions in series count them. ``unsupported`` groups cells by reason.
+    ``regressions`` are results that got worse and stayed worse, or slid away from accepted ones, with their rulings.
+    ``findings`` are about cells that were localised: which node went wrong, why, and what repairs the cell.
     """
 
     suite: str
@@ -62,7 +60,7 @@ class Report:
 
     @property
     def state(self) -> str:
-        """How the run stands in one word: red, incomplete, empty (nothing was measured) or green."""
+        """The state of the run in one word: red, incomplete, empty (nothing was measured) or green."""
         if self.is_red:
             return "red"
         if self.run is not None and not self.run.complete:
@@ -75,46 +73,46 @@ class Report:
         return tuple(sorted({cell.key.model for cell in self.cells}))
 
 
-# Red cells by the kind of reason they are red for, worst kind first, and the sentence at the top of a report.
+# Red cells grouped by the kind of reason, worst kind first, and the sentence at the top of a report.
 
 TITLES = {
     "error": "Could not be measured",
     "loss": "Loses more against fp32 than its tolerance allows",
-    "unproven": "Is not shown to lose less against fp32 than its tolerance allows",
+    "unproven": "Is not proven to lose less against fp32 than its tolerance allows",
     "floor": "Agrees with fp32 less than its accepted floor",
     "limit": "Is farther from fp32 than its limit",
-    "equality": "Is not what another backend is",
+    "equality": "Differs from another backend",
     "failed": "Fails for another reason",
     "expired": "Fails, and the date of its quarantine entry has passed",
-    "calibration": "Was calibrated otherwise than accepted",
+    "calibration": "Its calibration differs from the accepted one",
     "drifted": "Differs from its accepted result",
     "stale": "Its baseline is of another model, data or preprocessing",
     "missing": "Has no baseline yet",
     "improved": "Is better than its accepted result, by more than the tolerance",
-    "mended": "No longer fails, though a quarantine entry lists it as known bad",
+    "fixed": "No longer fails, though a quarantine entry lists it as known bad",
 }
 """Kinds of reason, worst first."""
 
 SHORT = {
     "error": "not measurable",
     "loss": "beyond tolerance",
-    "unproven": "not shown within tolerance",
+    "unproven": "not proven within tolerance",
     "floor": "below the agreement floor",
     "limit": "beyond its limit",
-    "equality": "unequal to another backend",
+    "equality": "different from another backend",
     "failed": "for another reason",
-    "expired": "past the date of its quarantine entry",
-    "calibration": "calibrated otherwise",
+    "expired": "with an expired quarantine entry",
+    "calibration": "with another calibration",
     "drifted": "drifted",
     "stale": "with a stale baseline",
     "missing": "without a baseline",
     "improved": "improved",
-    "mended": "listed as known bad without need",
+    "fixed": "no longer failing, but listed as known bad",
 }
 
 
 def cause_name(cell: CellView) -> str:
-    """The kind of reason ``cell`` is red for: its outcome, or the kind of its first broken gate if that says more."""
+    """Why ``cell`` is red, a key of ``TITLES``: its outcome, or the kind of its first broken gate."""
     first = next((gate for gate in cell.record.gates if gate.state == "broken"), None)
     if cell.record.outcome == "failed":
         if first is None or first.kind not in ("loss", "floor", "limit", "equality"):
@@ -126,7 +124,7 @@ def cause_name(cell: CellView) -> str:
     if cell.record.outcome == "drifted" and first is not None and first.kind == "calibration":
         return "calibration"
     if cell.record.outcome == "expired" and cell.record.headline.startswith(NO_LONGER_FAILS):
-        return "mended"
+        return "fixed"
     return cell.record.outcome if cell.record.outcome in TITLES else "failed"
 
 
@@ -174,15 +172,15 @@ def headline_of(run: RunView, cells: Sequence[CellView], causes: Sequence[Cause]
     return text if run.complete else f"Incomplete run. So far: {text[0].lower()}{text[1:]}"
 
 
-# What got worse and stayed, as rows of a table: what nobody has ruled on first, and within that the worst.
+# Alerts as rows of a table: those without a ruling first, and among these the worst.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AlertRow:
     """One regression in words: its worst series, and how many more have the same cause.
 
-    ``place`` names the commit, the commits of which one did it, or the run; ``why`` says who ruled, or what tells the
-    state. ``lines`` has a line for each of its series, the worst first.
+    ``place`` names the commit, the commits one of which is the cause, or the run. ``why`` gives the ruling and its
+    author, or the reason for the state. ``lines`` has a line for each of its series, the worst first.
     """
 
     kind: str
@@ -198,7 +196,7 @@ class AlertRow:
 
     @property
     def why(self) -> str:
-        """What is said of its worst series."""
+        """The ruling on its worst series, or the reason for its state."""
         return self.worst.why
 
     @property
@@ -215,7 +213,7 @@ def alert_rows(report: Report) -> tuple[AlertRow, ...]:
 
 
 def _metrics(report: Report) -> dict[str, MetricView]:
-    """A metric of each name: what its values are does not depend on the cell."""
+    """One metric of each name: its unit does not depend on the cell."""
     shown = (trend.metric for trends in report.trends.values() for trend in trends)
     return {metric.name: metric for metric in shown}
 
@@ -250,7 +248,7 @@ def _line(alert: Alert, metrics: dict[str, MetricView]) -> str:
 
 
 def _values(alert: Alert, metrics: dict[str, MetricView]) -> tuple[str, str, str]:
-    """(before, after, change) in the unit of the metric; one that no cell of the run has is taken for a share."""
+    """(before, after, change) in the unit of the metric; a metric that no cell of the run has is taken for a share."""
     metric, change = metrics.get(alert.metric), alert.after - alert.before
     if metric is None:
         return percent(alert.before), percent(alert.after), points(change)

@@ -1,4 +1,4 @@
-"""Two runs side by side, for pages and tables."""
+"""Two runs compared, for pages and tables."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from qbench.reporting.view import CellKey, CellView, MetricView, RunView, read_c
 from qbench.tracking import CellChange, CellRecord, Relation, Run, compare_runs
 
 ORDER = (Relation.CHANGED, Relation.ONLY_NEW, Relation.ONLY_OLD, Relation.INCOMPARABLE, Relation.SAME)
-"""What is news first."""
+"""Differences first."""
 
 
 class ComparedMetric(NamedTuple):
-    """One metric in words: its name, its values before and now, and how far it moved, which way; empty: not known."""
+    """One metric in words: its name, its values before and now, and its change with its direction; empty: not known."""
 
     name: str
     before: str
@@ -25,7 +25,7 @@ class ComparedMetric(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedCell:
-    """One cell: ``old`` and ``new`` are None where a run has no such cell. ``why`` says why it is as it is."""
+    """One cell: ``old`` and ``new`` are None where a run has no such cell. ``why`` is the reason for ``relation``."""
 
     key: CellKey
     relation: Relation
@@ -50,7 +50,7 @@ class ComparedCell:
 
     @property
     def shown(self) -> tuple[ComparedMetric, ...]:
-        """The metric to show as words; where it stood still, behind it every other one that moved."""
+        """The metric to show as words; where it did not change, also every other metric that changed."""
         lead = self.metrics
         if self.moved:
             return (_words(*lead, self.moved),)
@@ -65,19 +65,19 @@ class ComparedCell:
 
     @property
     def is_same(self) -> bool:
-        """Whether it ended alike in both runs with the same answers, or without any in both."""
+        """Whether both runs have the same outcome and the same answers, or neither run measured it."""
         unmeasured = self.old and self.new and not self.old.metrics and not self.new.metrics
         return not self.turned and (self.relation is Relation.SAME or bool(unmeasured))
 
     @property
     def turned(self) -> bool:
-        """Whether both runs have it and it ended otherwise."""
+        """Whether both runs have it with different outcomes."""
         return bool(self.old and self.new and self.old.record.outcome != self.new.record.outcome)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Every cell of two runs, what is news first. ``problem``: why not one of them can be compared."""
+    """Every cell of two runs, differences first. ``problem``: why no cell can be compared; empty where some can."""
 
     old: RunView
     new: RunView
@@ -92,12 +92,12 @@ class Comparison:
 
     @property
     def news(self) -> tuple[ComparedCell, ...]:
-        """The cells that are not the same with the same outcome; one that neither run measured is none."""
+        """The cells that differ in answers or outcome; not those that neither run measured."""
         return tuple(cell for cell in self.cells if not cell.is_same)
 
     @property
     def same(self) -> tuple[tuple[ComparedCell, ...], ...]:
-        """The others: those of one model on one backend with one outcome together."""
+        """The other cells, grouped by model, backend and outcome."""
         groups: dict[tuple[str, str, str], list[ComparedCell]] = {}
         for cell in self.cells:
             if cell.is_same and cell.new:
@@ -106,7 +106,7 @@ class Comparison:
 
 
 def compare(old: Run, new: Run) -> Comparison:
-    """Run ``old`` beside run ``new``.
+    """Run ``new`` compared with run ``old``.
 
     Raises:
         IncomparableError: not one cell can be compared.
@@ -120,7 +120,7 @@ def compare(old: Run, new: Run) -> Comparison:
 
 
 def newest_comparison(runs: Sequence[Run]) -> Comparison | None:
-    """The newest run of ``runs`` (of one suite, oldest → newest) beside the last complete one before it, if any."""
+    """The newest of ``runs`` (of one suite, oldest → newest) compared with the last complete one before it, if any."""
     before = [run for run in runs[:-1] if run.complete]
     if not before:
         return None
@@ -149,7 +149,7 @@ def _compared(change: CellChange, olds: dict[CellKey, CellView], news: dict[Cell
 
 
 def _readable(run: Run) -> Run:
-    """``run`` with the cells whose names can be read; the others have no name to be compared by."""
+    """``run`` with only the cells whose names can be read, because cells are compared by name."""
     return replace(run, cells=tuple(filter(_is_named, run.cells)))
 
 

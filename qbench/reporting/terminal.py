@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 
-# One line for a terminal with its tone, and text over as many lines as it needs.
+# Lines for a terminal, each with a tone, and the wrapping of text.
 
 BOUND = "\N{NO-BREAK SPACE}"
-"""A blank at which no line is broken; lines that are given out have plain ones."""
+"""A blank at which no line is broken; the lines that are returned have plain blanks."""
 COMMAND = "command"
-"""The tone of a line that is there to be copied, and so never broken."""
+"""The tone of a line that is meant to be copied, and so never broken."""
 
 _UNITS = re.compile(r"(?<=\d) (?=(?:%|pp|dB)(?:\W|$))")
 _LABEL = re.compile(r"(?:rule|next|note): ")
@@ -38,16 +38,16 @@ _LABEL = re.compile(r"(?:rule|next|note): ")
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line, at most as wide as was asked for unless its tone is ``command``; tones: see ``RICH_STYLES``."""
+    """One line, at most as wide as the terminal unless its tone is ``command``; tones: see ``RICH_STYLES``."""
 
     text: str
     tone: str = "plain"
 
 
 def wrapped(text: str, width: int, tone: str, indent: int = 2) -> Iterable[Line]:
-    """``text`` over as many lines as it needs, further ones below the first word behind a label such as ``note: ``.
+    """``text`` over as many lines as it needs; further lines begin below the first word after a label like ``note: ``.
 
-    Words longer than a line are left whole, and a number keeps its unit.
+    Words longer than a line are not broken, and a number keeps its unit.
     """
     label = _LABEL.match(text)
     first, rest = " " * indent, " " * (indent + (label.end() if label else 0))
@@ -62,7 +62,7 @@ def wrapped(text: str, width: int, tone: str, indent: int = 2) -> Iterable[Line]
         yield Line(line.replace(BOUND, " "), tone)
 
 
-# The matrix for a terminal: for each backend the models down and the schemas across, and what its symbols mean.
+# The matrix for a terminal: one table per backend, models down and schemas across, and the meaning of the symbols.
 
 MATRIX_LINES = 60
 """A longer matrix shows only the models in which something is not green."""
@@ -83,7 +83,7 @@ def matrix_lines(report: Report, width: int) -> Iterable[Line]:
 
 
 def _legend(report: Report, width: int) -> Iterable[Line]:
-    """What the symbols mean and how often each occurs; which metric each model's changes are of."""
+    """What the symbols mean and how often each occurs; which metric the changes of each model are about."""
     tallies = (f"{symbol_of(name)} {name} {count}".replace(" ", BOUND) for name, count in report.tallies)
     yield from wrapped("   ".join(tallies), width, "muted", indent=0)
     metrics: dict[tuple[str, str], list[str]] = {}
@@ -143,7 +143,7 @@ def _shared_prefix(names: Sequence[str]) -> str:
 
 
 def _entry(cell: CellView | None, lead: MetricView | None) -> str:
-    """``cell_text``, with a star when it speaks of another metric than most of its row."""
+    """``cell_text``, with a star when it is about another metric than most of its row."""
     other = cell and cell.lead and lead and cell.lead.name != lead.name
     return cell_text(cell) + ("*" if other else "")
 
@@ -154,13 +154,13 @@ def _row_tone(cells: Sequence[CellView | None]) -> str:
     return "warn" if any(cell.record.outcome in ("quarantined", "inconclusive") for cell in cells if cell) else "plain"
 
 
-# What to type next, from the remedies of red cells: commands that differ in their cell alone become one.
+# What to type next, from the remedies of red cells: commands that differ only in their cell become one.
 #
-# pytest "a" --qbench-accept=changed … , pytest "b" --qbench-accept=changed …  →  pytest "a" "b" --qbench-accept=changed
-# …
+#     pytest "a" --qbench-accept=changed …
+#     pytest "b" --qbench-accept=changed …     →     pytest "a" "b" --qbench-accept=changed …
 
 TOGETHER = 3
-"""Cells that one command names; more would not be read."""
+"""Cells that one command names; a longer command would not be readable."""
 
 _PYTEST = re.compile(r'pytest (?P<node>"[^"]+") (?P<rest>.*)')
 _TOKEN = re.compile(r'"[^"]*"|\S+')
@@ -168,7 +168,7 @@ _TOKEN = re.compile(r'"[^"]*"|\S+')
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A command to type (empty: there is none), words behind it, and how many more cells have a command like it."""
+    """A command to type (may be empty), words about it, and how many more cells have a command like it."""
 
     command: str
     words: str = ""
@@ -176,7 +176,7 @@ class Step:
 
 
 def next_steps(remedies: Iterable[str]) -> tuple[Step, ...]:
-    """The steps that ``remedies`` (a text for each cell, one or more cells a text) come down to, in their order."""
+    """``remedies`` as steps, in their order: commands for several cells are joined into one."""
     nodes: dict[str, list[str]] = {}
     for remedy in remedies:
         found = _PYTEST.fullmatch(remedy)
@@ -190,7 +190,7 @@ def next_steps(remedies: Iterable[str]) -> tuple[Step, ...]:
 
 
 def _command(text: str) -> str:
-    """The command that ``text`` begins with, up to the first bare word that is no argument; empty where it has none."""
+    """The command that ``text`` begins with, up to the first word that is not an argument; may be empty."""
     end, options = 0, 0
     before = ""
     for token in _TOKEN.finditer(text):
@@ -206,7 +206,7 @@ def _command(text: str) -> str:
     return text[:end]
 
 
-# Where the number of a rule stands, so that who wants another knows the file and the key.
+# Where the number of a rule is set: the file and the key, for a reader who wants another number.
 #
 # tolerance 0.3 % (suite smoke)            →  set in smoke.qbench.toml: [suite] tolerance
 # tolerance 1 % (option --qbench-tolerance)  →  set on the command line: --qbench-tolerance
@@ -229,13 +229,13 @@ _DECISION = re.compile(r", (?=decision (?:ci|strict) \()")
 
 
 def places_of(rule: str, suite: str) -> tuple[str, ...]:
-    """The places of all that ``rule`` is made of: of how it was decided, where that is not by the counts, first."""
+    """The places of all parts of ``rule``: first the place of its decision, where that is not the plain counts."""
     parts = reversed(_DECISION.split(rule))
     return tuple(dict.fromkeys(filter(None, (place_of(part, suite) for part in parts))))
 
 
 def place_of(rule: str, suite: str) -> str:
-    """A clause with the file and the key of one part of a verdict's rule, in ``suite``; empty where nothing sets it."""
+    """The file and the key that set one part of a rule in ``suite``; empty where nothing sets it."""
     file = f"{suite}.qbench.toml"
     if rule.startswith("quarantine "):
         return f"set in {suite}.quarantine.toml"
@@ -256,7 +256,7 @@ def place_of(rule: str, suite: str) -> str:
     return f"set in {file}: {table} {key}" + (f'."{pattern}"' if pattern else "")
 
 
-# What is red, for a terminal: by cause, worst first, with the rule, where it was set, and what to type next.
+# Red cells for a terminal: by cause, worst first, with the rule, the place that sets it, and what to type next.
 
 CELLS_SHOWN = 8
 """Red cells listed one by one under a cause; the rest are counted."""
@@ -264,7 +264,7 @@ STEPS_SHOWN = 2
 
 
 def red_lines(report: Report, width: int) -> Iterable[Line]:
-    """Every cause with its cells, their rule, and the next steps; last the cells of which a sample cannot tell."""
+    """Every cause with its cells, their rule, and the next steps; the undecided cells last."""
     for cause in (*report.causes, *_undecided(report)):
         yield Line("")
         tone = "bad" if cause.cells[0].is_red else "warn"
@@ -279,23 +279,23 @@ def red_lines(report: Report, width: int) -> Iterable[Line]:
         yield from _next(cause, report, width)
 
 
-def told_notices(report: Report) -> frozenset[str]:
-    """The notices that ``red_lines`` has in the lines of its cells."""
+def listed_notices(report: Report) -> frozenset[str]:
+    """The notices that ``red_lines`` already shows with its cells."""
     return frozenset(_wanting(cell) for cause in _undecided(report) for cell in cause.cells[:CELLS_SHOWN])
 
 
 def _undecided(report: Report) -> tuple[Cause, ...]:
-    """The cells that are green because their sample is too small to tell, as a cause; none where there are none."""
+    """The cells that are green because their sample is too small to decide, as a cause; empty without such cells."""
     cells = sorted(
         (c for c in report.cells if c.record.outcome == "inconclusive"), key=lambda cell: (-cell.excess, cell.key)
     )
     remedies = tuple(dict.fromkeys(cell.record.remedy for cell in cells if cell.record.remedy))
-    title = "Too few samples to tell whether it loses more than it may"
+    title = "Too few samples to decide whether it loses more than allowed"
     return (Cause(name="undecided", title=title, cells=tuple(cells), remedies=remedies),) if cells else ()
 
 
 def _wanting(cell: CellView) -> str:
-    """The notice of how many samples the margin of an undecided ``cell`` needs; empty where there is none."""
+    """The notice of how many samples would decide an undecided ``cell``; empty where it has none."""
     start = f"{cell.lead.name}: " if cell.lead else "?"
     return next((text for text in cell.record.notices if text.startswith(start)), "")
 
@@ -311,9 +311,9 @@ def _rule(cause: Cause, suite: str, width: int) -> Iterable[Line]:
 
 
 def _next(cause: Cause, report: Report, width: int) -> Iterable[Line]:
-    """The commands, each whole on its line, and what is to be said about them."""
-    told = {_facts(cell) for cell in cause.cells[:CELLS_SHOWN]}
-    steps = next_steps(text for text in cause.remedies if not any(text in facts for facts in told))
+    """The commands, each on one line, and the words about them."""
+    shown = {_facts(cell) for cell in cause.cells[:CELLS_SHOWN]}
+    steps = next_steps(text for text in cause.remedies if not any(text in facts for facts in shown))
     for step in steps[:STEPS_SHOWN]:
         if not step.command:
             yield from wrapped(f"next: {step.words}", width, "plain")
@@ -331,7 +331,7 @@ def _next(cause: Cause, report: Report, width: int) -> Iterable[Line]:
 
 
 def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
-    """One line a cell where it fits (name, now, fp32, change, margin, age), else two; what several say is said once."""
+    """One line per cell where it fits (name, now, fp32, change, margin, age), else two; equal facts only once."""
     shown = cause.cells[:CELLS_SHOWN]
     pad = max(len(cell.key.name) for cell in shown)
     for facts, cells in groupby(shown, key=_facts):
@@ -349,7 +349,7 @@ def _cause_cells(cause: Cause, width: int) -> Iterable[Line]:
 
 
 def _findings(cells: Sequence[CellView]) -> Iterator[str]:
-    """What localisation says of ``cells``, which is told by what sets them apart where it says several things."""
+    """The findings on ``cells``, equal ones once; where they differ, each with the axes that tell its cells apart."""
     found: dict[str, list[CellView]] = {}
     for cell in cells:
         if cell.found:
@@ -379,10 +379,10 @@ def _facts(cell: CellView) -> str:
     return ", ".join(part for part in parts if part)
 
 
-# The report as lines for a terminal: what is red, why, since when, what to type next, then the whole matrix.
+# The whole summary: the matrix, then what is red, why, since when, and what to type next.
 #
-# Lines carry a tone (a word, no colour); the doors turn tones into colours, or leave them away. A summary never
-# raises: it comes after hours of measuring.
+# Lines have a tone (a word); pytest and the command line turn tones into colours, or ignore them. A summary never
+# raises an error: it comes after hours of measuring.
 
 ASCII = str.maketrans(
     {
@@ -483,8 +483,8 @@ def _closing(report: Report, width: int) -> Iterable[Line]:
         yield from wrapped(
             f"{symbol_of('unsupported')} {counted(len(keys), 'cell')} unsupported: {reason}", width, "muted", indent=0
         )
-    told = told_notices(report)
-    notices = [text for text in report.notices if text not in told and _COUNT.sub("", text) not in told]
+    listed = listed_notices(report)
+    notices = [text for text in report.notices if text not in listed and _COUNT.sub("", text) not in listed]
     for notice in notices[:NOTICES]:
         yield from wrapped(f"note: {notice}", width, "warn", indent=0)
     if len(notices) > NOTICES:

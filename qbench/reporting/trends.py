@@ -1,4 +1,4 @@
-"""The history of a cell as series: one for each metric and environment class, with its steps and what changed."""
+"""The history of a cell as series: one for each metric and environment class, with its steps and their causes."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -8,14 +8,11 @@ from qbench.judging import FP32, paired_interval
 from qbench.reporting.view import CellKey, CellView, MetricView, RunView
 from qbench.tracking import cut_levels, steps_between
 
-# The history of a cell as series: one a metric and environment class, with its steps and what else changed.
-#
 #     band of a value = reference + Bonett–Price interval of (gains − losses) / n, 95 %, for shares of samples
 #
-# A step is a new level of ``tracking.cut_levels``, provisional until enough runs confirm it. Another environment
-# class or other samples are a labelled line and never a step.
-
-# Positions count the runs of a report, the oldest is 0; values, means, references and limits are fractions.
+# A step is a new level of ``tracking.cut_levels``, provisional until enough runs confirm it. Another environment class
+# or other samples are a labelled line and never a step. Positions count the runs of a report, the oldest is 0; values,
+# means, references and limits are fractions.
 
 OTHER_SAMPLES = "other samples"
 
@@ -24,8 +21,8 @@ OTHER_SAMPLES = "other samples"
 class Step:
     """A new level of a series, first seen in run ``position``; means before and after, fractions.
 
-    ``since`` is the last run of the level before: on one of several machines that take turns not the one before.
-    ``provisional``: too few runs since to be sure. ``causes``: what else is new since the last run of the level before.
+    ``since`` is the last run of the level before; where machines take turns, not the run before ``position``.
+    ``provisional``: too few runs confirm it. ``causes``: what else is new since the last run of the level before.
     """
 
     position: int
@@ -40,7 +37,7 @@ class Step:
 class Series:
     """The values of one metric of one cell in one environment class: run positions, ascending, and fractions.
 
-    ``band``: the ends of the 95 % interval of each value; empty where the metric is no share of samples.
+    ``band``: the ends of the 95 % interval of each value; empty where the metric is not a share of samples.
     ``flips``: losses and gains of each run against fp32.
     """
 
@@ -54,7 +51,7 @@ class Series:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """From run ``position`` on, another environment class or other samples: ``label`` says what is new."""
+    """From run ``position`` on, another environment class or other samples: ``label`` names what is new."""
 
     position: int
     label: str
@@ -72,9 +69,9 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """The history of one metric of one cell: one series a class, with the reference and limit of each time.
+    """The history of one metric of one cell: one series per class, with the reference and limit of each time.
 
-    ``accepted``: what people approved for the newest class, a fraction; None where that is not known.
+    ``accepted``: the accepted value for the newest class, a fraction; None: not known.
     """
 
     key: CellKey
@@ -92,7 +89,7 @@ class Trend:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepGroup:
-    """Every step that was first seen in one run, or on another machine's first run after it: most likely one cause."""
+    """Every step that was first seen in one run, or in another machine's first run after it: most likely one cause."""
 
     position: int
     run: RunView
@@ -118,10 +115,10 @@ def trend_of(
     *,
     accepted: float | None = None,
 ) -> Trend:
-    """The trend of ``metric`` of ``cell``; ``history`` is what each run, oldest first, says of it, or None.
+    """The trend of ``metric`` of ``cell``; ``history`` has the cell of each run, oldest first, or None.
 
-    ``runs``, where given, are the same runs: commits and package versions that changed are named beside a step.
-    ``accepted`` is what was approved for the class of the newest run, a fraction. Only the lead of a
+    ``runs``, where given, are the same runs: they name the commits and package versions that changed at a step.
+    ``accepted`` is the accepted value for the class of the newest run, a fraction. Only the lead of a
     quantized cell has a band.
     """
     points = []
@@ -195,11 +192,11 @@ _CAUSES = (
     ("quantized", "quantized graph changed"),
     ("arithmetic", "arithmetic changed"),
 )
-"""What a digest is of (its key up to a colon), and the words for another one."""
+"""The kind of a digest (its key up to a colon), and the words for a change of it."""
 
 
 def _causes(before: _Point, after: _Point, runs: Sequence[RunView]) -> tuple[str, ...]:
-    """What is known to be new in ``after``, the likeliest cause first; what only one of the two knows is not named."""
+    """What is known to be new in ``after``, the likeliest cause first; only facts that both have are compared."""
     old, new = before.cell.record.digests, after.cell.record.digests
     changed = {key.partition(":")[0] for key in new if key in old and new[key] != old[key]}
     found = [words for kind, words in _CAUSES if kind in changed]
@@ -238,8 +235,8 @@ def class_difference(before: str, after: str) -> str:
 def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepGroup, ...]:
     """The steps of ``trends`` by the run that first showed them, newest run first, largest step first.
 
-    Machines that take turns show one change in different runs: the same cell's step in the same direction belongs to
-    the earliest of them that lies after the last run of its own level before.
+    Machines that take turns show one change in different runs. A step of the same cell in the same direction belongs
+    to the earliest such run after the last run of its own level before.
     """
     found: dict[int, list[tuple[CellKey, MetricView, Step]]] = {}
     first: dict[tuple[CellKey, str, bool], list[int]] = {}
@@ -261,5 +258,5 @@ def group_steps(trends: Sequence[Trend], runs: Sequence[RunView]) -> tuple[StepG
 
 
 def is_eventful(cell: CellView, trends: Sequence[Trend]) -> bool:
-    """Whether something is to be seen in the history of ``cell``: red, in quarantine, or with a step."""
+    """Whether ``cell`` is red, in quarantine, or has a step in its history."""
     return cell.is_red or cell.record.outcome == "quarantined" or any(trend.steps for trend in trends)

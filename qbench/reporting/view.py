@@ -1,4 +1,4 @@
-"""One run and its cells, as a report shows them."""
+"""One run and its cells, as a report shows them: values for templates, without HTML, Markdown or colours."""
 
 import math
 import typing
@@ -11,9 +11,7 @@ from msgspec import structs
 from qbench.judging import LossParts, Outcome
 from qbench.tracking import CellRecord, GateRecord, MetricRecord, Run
 
-# One run and its cells, as a report shows them: values without a shape, no HTML, no Markdown, no colours.
-#
-# change = value − reference          in the metric's own sense: an accuracy falls with −, an error rate rises with +
+# change = value − reference          in the metric's own sense: a lower accuracy is negative
 # worse  = change turned so that positive is always worse
 # used   = worse / |reference − limit|     share of the margin used up; above 1 the gate is broken
 
@@ -23,7 +21,7 @@ ABSENT = "absent"
 
 @dataclass(frozen=True, slots=True, order=True)
 class CellKey:
-    """Where a cell stands: model, backend, schema and variant, as the run file spells them."""
+    """The axes of a cell as the run file spells them: model, backend, schema and variant."""
 
     model: str
     backend: str
@@ -42,14 +40,14 @@ class CellKey:
 
 
 class MetricView(MetricRecord, frozen=True, kw_only=True, gc=False):
-    """One metric of one cell next to the fp32 reference: with its name, and the ``limit`` (a fraction) of its gate."""
+    """One metric of one cell and of its fp32 reference, with its name and the ``limit`` (a fraction) of its gate."""
 
     name: str
     limit: float | None = None
 
     @property
     def against_labels(self) -> bool:
-        """Whether it counts right answers, not those that are the reference's."""
+        """Whether it counts right answers, not answers equal to those of the reference."""
         return self.against != "reference"
 
     @property
@@ -122,7 +120,7 @@ class CellView:
 
     @property
     def is_unequal(self) -> bool:
-        """Whether it is red because it is not what another backend is: its metrics do not tell why."""
+        """Whether it is red because it differs from another backend: its metrics do not show why."""
         broken = next((gate for gate in self.record.gates if gate.state == "broken"), None)
         return self.is_red and broken is not None and broken.kind == "equality"
 
@@ -158,9 +156,8 @@ class RunView:
     red: int = 0
 
 
-# Lines of a run file → view values; whatever is missing or of the wrong kind becomes nothing, never an error.
-#
-# A run file outlives the code that wrote it, so nothing here trusts a key to be there.
+# Lines of a run file → view values. A value that is missing or of the wrong type becomes empty, never an error: a run
+# file outlives the code that wrote it.
 
 _GREEN = {*(outcome.value for outcome in Outcome if not outcome.is_red), ABSENT}
 
@@ -302,14 +299,13 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
     return found
 
 
-# Runs → the cells of each; a line that says what it said the night before is read once.
-#
-# Most int8 results never move, and a history of months is mostly the same lines again.
+# Runs → the cells of each. Most int8 results never change, so a history of months mostly repeats its lines: a line
+# equal to that of the run before is read once.
 
 Cells = Mapping[CellKey, CellView]
 
 _AXES = ("model", "backend", "schema", "variant")
-_SAID = (
+_SHOWN = (
     "outcome",
     "environment_class",
     "metrics",
@@ -324,27 +320,27 @@ _SAID = (
     "refusal_count",
     "changed_count",
 )
-"""Everything of a record that a view holds, but the seconds it took: these are shown of the newest run alone."""
+"""The fields of a record that a report shows of every run; the seconds are shown of the newest run alone."""
 
 
-READ = ("suite", *_AXES, *_SAID, "excused", "seconds")
-"""Everything of a record that a report reads."""
+READ = ("suite", *_AXES, *_SHOWN, "excused", "seconds")
+"""The fields of a record that a report reads."""
 
 
 def read_cells(runs: Sequence[Run]) -> list[Cells]:
-    """The cells of each of ``runs``; of a cell that was measured twice in one, the later line."""
+    """The cells of each of ``runs``; the later line of a cell that was measured twice in one run."""
     known: dict[tuple[object, ...], tuple[list[Any], CellView]] = {}
     return [_cells_of(run, known, is_newest=run is runs[-1]) for run in runs]
 
 
 def _cells_of(run: Run, known: dict[tuple[object, ...], tuple[list[Any], CellView]], *, is_newest: bool) -> Cells:
-    """The cells of ``run``; ``known`` holds what the last line of each cell said and its view, and is added to."""
+    """The cells of ``run``; ``known`` has the shown fields and the view of each cell's last line; it is updated."""
     found = {}
     for record in run.cells:
         axes = tuple(getattr(record, axis) for axis in _AXES)
-        said = [getattr(record, name) for name in _SAID]
+        shown = [getattr(record, name) for name in _SHOWN]
         before = known.get(axes)
-        if before is None or is_newest or before[0] != said:
-            before = known[axes] = said, read_cell(record)
+        if before is None or is_newest or before[0] != shown:
+            before = known[axes] = shown, read_cell(record)
         found[before[1].key] = before[1]
     return found

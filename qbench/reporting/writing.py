@@ -34,8 +34,8 @@ def write_reports(
         kinds: of ``html`` (index.html), ``md`` (report.md), ``png`` (matrix.png and charts/). Suites other than that
             of the newest run have their pages in ``suites/<suite>/`` and their PNG files in ``charts/<suite>/``.
             Pages of an earlier report that are not among them are removed.
-        problems: what was found wrong with the history as a whole, one sentence each; shown among the notices.
-        window: how many of the newest runs of a suite are looked at. memory: what is known beside the runs.
+        problems: problems of the history as a whole, one sentence each; shown among the notices.
+        window: how many of the newest runs of a suite are read. memory: accepted results and regressions.
         reports: what ``build_reports`` makes of all these, where it is known already.
 
     Raises:
@@ -67,10 +67,10 @@ def write_reports(
 
 
 def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Path:
-    """Draw ``comparison`` as a page of the site in ``folder``, linked to the others that are there; its file.
+    """Draw ``comparison`` as a page of the site in ``folder``, with links to the other pages that exist; its file.
 
     Args:
-        first: the suite whose pages lie in ``folder`` itself: that of the newest run.
+        first: the suite whose pages are in ``folder`` itself: that of the newest run.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -85,14 +85,14 @@ def write_comparison(comparison: Comparison, folder: Path, *, first: str) -> Pat
 
 
 def front_pages(written: Iterable[Path], folder: Path) -> list[Path]:
-    """Of the files ``written`` into ``folder`` those that a person opens; what is behind them is linked there."""
+    """Of the files ``written`` into ``folder`` those that a person opens; the other pages are linked there."""
     return [
         path for path in written if path.parent == folder and path.name in ("index.html", "report.md", "matrix.png")
     ]
 
 
 def _comparisons(reports: Sequence[Report], runs: Sequence[Run]) -> dict[str, Comparison]:
-    """Suite → its newest run beside the one before it, where there are two."""
+    """Suite → its newest run compared with the one before it, where there are two."""
     named = [run for run in runs if {"id", "suite"} <= run.header.keys()]
     found = {report.suite: newest_comparison([run for run in named if run.suite == report.suite]) for report in reports}
     return {suite: comparison for suite, comparison in found.items() if comparison is not None}

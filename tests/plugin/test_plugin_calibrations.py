@@ -43,7 +43,7 @@ def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
     result = recalibrated.run()
     assert result.parseoutcomes() == {"failed": 2}
     result.stdout.fnmatch_lines(["*calibration changed: * ranges moved, the first that of 'x', −* … * → −* … *"])
-    result.stdout.fnmatch_lines(["≠ Was calibrated otherwise than accepted (2 cells)"])
+    result.stdout.fnmatch_lines(["≠ Its calibration differs from the accepted one (2 cells)"])
     assert set(recalibrated.outcomes().values()) == {"drifted"}
 
     result = recalibrated.run(*CHANGED)

@@ -160,7 +160,7 @@ def test_an_unequal_cell_is_red_with_number_sample_and_node_whatever_was_accepte
                 "  ✗ equality: * of 2800 elements differ from ort-cpu, by at most relative *; "
                 "first at sample 'points-*'; first in * of node 'relu1', by at most * step*",
                 "  rule: equal_to ort-cpu (model tiny_a)",
-                "* Is not what another backend is (1 cell)",
+                "* Differs from another backend (1 cell)",
             ]
         )
         if options and "--qbench-accept=new" in options:

@@ -53,7 +53,7 @@ def test_alerts_are_those_of_every_series(hits):
     assert set(found) == set(every)
 
 
-def test_a_series_that_stands_still_below_what_was_accepted_is_a_slide():
+def test_a_series_that_is_unchanged_below_what_was_accepted_is_a_slide():
     runs = sliding([0.004] * 6)
     assert remember(runs, accepted={}).regressions == {}
     (found,) = remember(runs, accepted=accepted(741)).regressions["nightly"]

@@ -9,7 +9,7 @@ from reporting_histories import edge_histories, nightly_history
 
 from qbench.errors import InputError, StoreError
 from qbench.reporting import build_report, build_reports, html_pages, markdown_text, newest_comparison, write_reports
-from qbench.reporting.html import stands_still
+from qbench.reporting.html import is_unchanged
 from qbench.reporting.markdown import code, escaped
 from qbench.reporting.places import anchor_of, file_name, link
 from qbench.reporting.png import charted_models, matrix_png, model_png, trend_frame
@@ -82,7 +82,7 @@ def test_every_page_is_well_formed_and_every_table_can_be_heard(pages):
 
 
 def test_what_moved_has_a_chart_that_is_described_and_what_stood_still_a_row(pages, report):
-    still = [stands_still(cell, report.trends[cell.key]) for cell in report.cells if cell.key in report.trends]
+    still = [is_unchanged(cell, report.trends[cell.key]) for cell in report.cells if cell.key in report.trends]
     described = re.compile(r'<svg class="trend"[^>]*><title>[^<]+</title><desc>[^<]+</desc>')
     drawn = [len(Page(text).all("desc")) for text in pages.values()]
     assert [len(described.findall(text)) for text in pages.values()] == drawn

@@ -39,7 +39,7 @@ def test_entries_past_their_date_stand_apart_from_those_without_need_and_the_wor
     ]
     text = "\n".join(lines)
     assert text.index("m::ort-cpu+s3") < text.index("m::ort-cpu+s2") < text.index("m::ort-cpu+s1")
-    assert "2 past the date of its quarantine entry" in " ".join(lines[-2:])
+    assert "2 with an expired quarantine entry" in " ".join(lines[-2:])
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ def undecided(schema):
 @pytest.mark.parametrize("width", [80, 140])
 def test_cells_that_their_sample_cannot_tell_of_are_named_with_how_many_it_would_need(width):
     lines = lines_of([make_cell("m", "ort-cpu", "fp32", 0.0), undecided("s1"), undecided("s2")], width)
-    start = lines.index("≈ Too few samples to tell whether it loses more than it may (2 cells)")
+    start = lines.index("≈ Too few samples to decide whether it loses more than allowed (2 cells)")
     told = " ".join(" ".join(lines[start:]).split())
     assert "m::ort-cpu+s1 m::ort-cpu+s2 top1 80.00 % → 79.70 %" in told
     assert told.count("this margin needs 5555") == 1
@@ -103,7 +103,7 @@ def test_a_part_of_a_suite_promises_the_others_only_where_they_are_shown():
     part = dataclasses.replace(part, header={**part.header, "planned": 2, "selected": 1})
     assert build_report([part]).notices == ("1 of the 2 cells of the suite was selected.",)
     assert build_report([whole, part]).notices == (
-        "1 of the 2 cells of the suite was selected; the others are shown as they were last known.",
+        "1 of the 2 cells of the suite was selected; the others are shown with their last known result.",
     )
 
 
@@ -123,7 +123,7 @@ def test_a_margin_under_one_sample_is_told_once():
     report = build_report([make_run(cells)])
     assert coarse_notices(report.cells) == (
         "one sample of 1,000 is 0.1 %, more than tolerance 0.05 % (suite s) admits: top1 does not gate in 4 cells "
-        "(m1, m2), as no greater loss is proven; more samples or a wider tolerance would gate it as meant.",
+        "(m1, m2), as no greater loss is proven; more samples or a wider tolerance would gate it as intended.",
     )
     assert report.notices == coarse_notices(report.cells)
     assert coarse_notices(build_report([make_run([make_cell("m", "ort-cpu", "s1", 0.0)])]).cells) == ()

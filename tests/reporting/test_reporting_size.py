@@ -53,7 +53,7 @@ def test_a_night_in_which_everything_is_red_stays_within_the_budget():
     assert "1,020 more among" in page
 
 
-def test_a_cell_that_stands_still_takes_little_on_all_pages_together():
+def test_a_cell_that_is_unchanged_takes_little_on_all_pages_together():
     assert (weight(site(schemas=9)) - weight(site(schemas=3))) / (2 * 2 * 6) < 1300
 
 

@@ -1,4 +1,4 @@
-// The value and the run under the pointer; the same stands in the description of each chart.
+// Shows the value and the run under the pointer; the description of each chart has the same numbers.
 const tip = document.getElementById("tip");
 const runs = [];
 for (const line of tip.dataset.runs.split("|")) {

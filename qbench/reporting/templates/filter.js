@@ -1,4 +1,4 @@
-// Filter. The page says everything without this script; it only helps to find it.
+// Filter. The page shows everything without this script, which only helps to find a cell.
 // A row names its cells in its first columns: model, backend and schemas; or schema alone, on the page of a model.
 for (const row of document.querySelectorAll(".all tbody tr, .still tr:has(td)")) {
   const texts = [...row.cells].map((field) => field.textContent);

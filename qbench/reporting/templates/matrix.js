@@ -1,4 +1,4 @@
-// A field of a matrix is named by its row, its table and the head of its column; the filter asks for the name.
+// A field of a matrix is named by its row, its table and the head of its column; the filter reads the name.
 for (const table of document.querySelectorAll(".matrix")) {
   const heads = [...table.tHead.rows[0].cells].map((head) => head.textContent);
   for (const row of table.tBodies[0].rows) {

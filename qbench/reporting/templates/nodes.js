@@ -1,4 +1,4 @@
-// A row of the heat map is named for the filter by all its words; the chart tells the numbers of the node under the pointer.
+// The filter finds a row of the heat map by all its words; the chart shows the numbers of the node under the pointer.
 const nodeRows = [...document.querySelectorAll(".heat tbody tr")];
 for (const row of nodeRows) {
   const name = row.cells[0].textContent.replace(/^suspect \d+ /, "");
@@ -30,8 +30,8 @@ if (chart) {
     const row = nodeRows[place];
     const name = document.createElement("b");
     name.textContent = row.dataset.cell;
-    const told = [3, 4, 5].filter((column) => row.cells[column]?.textContent && heads[column]);
-    tip.replaceChildren(name, told.map((column) => `${heads[column]} ${row.cells[column].textContent}`).join(" · "));
+    const known = [3, 4, 5].filter((column) => row.cells[column]?.textContent && heads[column]);
+    tip.replaceChildren(name, known.map((column) => `${heads[column]} ${row.cells[column].textContent}`).join(" · "));
     tip.hidden = false;
     tip.style.left = Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 8) + "px";
     tip.style.top = Math.max(8, event.clientY - tip.offsetHeight - 12) + "px";

@@ -1,4 +1,4 @@
-// What every page does: hints beside tables that scroll, and what is linked to or printed is unfolded.
+// On every page: a hint above tables that scroll; what is linked to or printed is unfolded.
 "use strict";
 const hint = (box) => {
   const rest = box.scrollWidth - box.clientWidth;
