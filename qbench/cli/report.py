@@ -55,10 +55,10 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         StoreError: the folder cannot be written, or a baseline is damaged.
         IncomparableError: not one cell of the two runs can be compared.
     """
-    from qbench.tracking import without_collector
+    from qbench.tracking import gc_paused
 
     folder = Path(arguments.output)
-    with without_collector():
+    with gc_paused():
         written = _draw_comparison(arguments, folder) if arguments.compare else _draw_history(arguments, folder)
     if arguments.json:
         print_json([str(path) for path in written])

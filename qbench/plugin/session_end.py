@@ -32,12 +32,12 @@ from qbench.suite import QUARANTINE_SUFFIX, SUFFIX, approve_run, load_suite, out
 from qbench.tracking import (
     ANNOTATIONS_FILE,
     Acceptance,
-    Leftover,
+    StaleEntry,
     accepted_lines,
-    find_leftovers,
-    leftover_notes,
+    find_stale_entries,
     orphan_notes,
-    prune_leftovers,
+    prune_stale_entries,
+    stale_entry_notes,
 )
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def leftover_sentences(opened: OpenSuite) -> tuple[str, ...]:
     """What of the baselines of a suite nothing uses, in sentences."""
     baselines = opened.config.stash[OPTIONS].baselines
     orphans = orphan_notes(baselines, opened.suite.path.parent, SUFFIX)
-    return leftover_notes(_leftovers(opened, baselines), opened.shown_path) + orphans
+    return stale_entry_notes(_leftovers(opened, baselines), opened.shown_path) + orphans
 
 
 def demand_whole_suites(session: pytest.Session) -> None:
@@ -226,7 +226,7 @@ def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
     for file in files:
         opened = _opened(session, file)
         leftovers = _leftovers(opened, folder)
-        prune_leftovers(folder, leftovers)
+        prune_stale_entries(folder, leftovers)
         done = [f"pruned {one.name}: {one.why}" for one in leftovers]
         done += [f"left to you: {_told_entry(opened, entry)}" for entry in opened.stale_entries]
         said += done or [f"nothing to prune: {file.name}"]
@@ -239,8 +239,8 @@ def _told_entry(opened: OpenSuite, entry: "QuarantineEntry") -> str:
     return f"the quarantine entry '{entry.cell}' is about no cell of '{opened.suite.name}': remove it from '{file}'"
 
 
-def _leftovers(opened: OpenSuite, folder: Path) -> tuple[Leftover, ...]:
-    return find_leftovers(folder, opened.suite.name, (planned.cell for planned in opened.planned))
+def _leftovers(opened: OpenSuite, folder: Path) -> tuple[StaleEntry, ...]:
+    return find_stale_entries(folder, opened.suite.name, (planned.cell for planned in opened.planned))
 
 
 def _opened(session: pytest.Session, file: Path) -> OpenSuite:

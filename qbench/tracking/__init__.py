@@ -1,4 +1,4 @@
-"""Verdicts → memory: baselines, what is accepted into them, run files, history, comparison, trends."""
+"""What is stored of verdicts: baselines, accepted results, run files, history, comparison, trends."""
 
 from qbench.tracking.acceptance import (
     Acceptance,
@@ -40,11 +40,11 @@ from qbench.tracking.history import (
     RunWriter,
     Wanted,
     cell_frame,
+    gc_paused,
     kept_keys,
     merge_run_files,
     metric_rows,
     read_run,
-    without_collector,
 )
 from qbench.tracking.index import INDEX_FILE, HistoryIndex
 from qbench.tracking.record import (
@@ -66,7 +66,7 @@ from qbench.tracking.shards import (
     measured_commit,
     shard_groups,
 )
-from qbench.tracking.stale import Leftover, find_leftovers, leftover_notes, orphan_notes, prune_leftovers
+from qbench.tracking.stale import StaleEntry, find_stale_entries, orphan_notes, prune_stale_entries, stale_entry_notes
 from qbench.tracking.store import FolderStore, HistoryStore, shown_path
 from qbench.tracking.trend import (
     TREND_KEYS,
@@ -106,7 +106,6 @@ __all__ = [
     "HistoryIndex",
     "HistoryStore",
     "Kind",
-    "Leftover",
     "Level",
     "Merge",
     "MetricChange",
@@ -121,6 +120,7 @@ __all__ = [
     "RunWriter",
     "Scope",
     "Series",
+    "StaleEntry",
     "State",
     "StoredData",
     "Wanted",
@@ -139,17 +139,17 @@ __all__ = [
     "find_alerts",
     "find_baseline",
     "find_change_points",
-    "find_leftovers",
     "find_levels",
+    "find_stale_entries",
     "finding_line",
     "finding_of_line",
+    "gc_paused",
     "group_alerts",
     "in_commit_order",
     "is_taken",
     "joined_shards",
     "kept_keys",
     "lacking_shares",
-    "leftover_notes",
     "load_annotations",
     "load_baseline",
     "main_line",
@@ -159,13 +159,13 @@ __all__ = [
     "ordered_trends",
     "orphan_notes",
     "parts_text",
-    "prune_leftovers",
+    "prune_stale_entries",
     "read_run",
     "record_of_line",
     "save_baseline",
     "shard_groups",
     "shown_path",
+    "stale_entry_notes",
     "steps_between",
     "trend_series",
-    "without_collector",
 ]

@@ -37,8 +37,7 @@ from qbench.tracking.record import Run
 
 # Accepting: measurements become what is expected from now on; pure functions from a Baseline to a new one.
 #
-# What of a run is taken over its scope says (``scope``); the fp32 reference changes only by
-# ``accept_reference`` (``new_reference``).
+# The scope says which results of a run are accepted; the fp32 reference changes only by ``accept_reference``.
 
 FLOOR_SLACK_PERCENT = 2
 """How far under the accepted agreement its floor lies. Within a class drift gates the exact value; the floor is for the
@@ -47,10 +46,10 @@ other classes and for updates of an engine, where a few crops may move without a
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepting:
-    """What a run was told to accept: results of cells in ``scope`` (None: none), the fp32 reference, and why.
+    """What a run accepts: results of cells in ``scope`` (None: none), the fp32 reference, and why.
 
-    ``for_any``: the results are declared to hold in ``any`` environment class that has none of its own. What their own
-    class had is moved there where it is the same, and replaced like any other result where it is not.
+    ``for_any``: the results are declared to hold in ``any`` environment class that has none of its own. An equal
+    result of their own class is moved there; another one is replaced like any other result.
     """
 
     scope: Scope | None = None
@@ -114,7 +113,7 @@ def accept_measurements(
     rules: Rules,
     quarantine: Sequence[QuarantineEntry] = (),
     today: datetime.date | None = None,
-    criterion: Callable[[Cell], Criterion | None] = lambda cell: None,  # noqa: ARG005 - nothing is asked of any cell
+    criterion: Callable[[Cell], Criterion | None] = lambda cell: None,  # noqa: ARG005 - no cell has one
 ) -> Acceptance:
     """Take over results of one model's cells.
 
@@ -122,8 +121,8 @@ def accept_measurements(
         baseline: the model's, with a reference of the model and data that were measured.
         measurements: of its cells, in any environment class. accepting: scope and reason.
         rules: the suite's numbers: what is unsupported, the least floor. quarantine: cells that are never accepted.
-        today: an entry whose last day is before it lists nothing any more, and is told of; None: all hold.
-        criterion: cell → what it must be beside another backend; one that is not is never accepted.
+        today: an entry whose last day is before it lists no cell any more and gives a notice; None: all are valid.
+        criterion: cell → how far it may be from another backend; a cell that is further away is never accepted.
 
     Raises:
         InputError: something accepted would be replaced without a reason; nothing is taken over then.
@@ -180,7 +179,7 @@ def accept_measurements(
 
 
 def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict) -> bool:
-    """Whether what ``verdict`` is red for stands in the new baseline: the cell's result, its calibration, or both."""
+    """Whether the new baseline holds what ``verdict`` is red for: the cell's result, its calibration, or both."""
     taken = {row.cell for row in acceptance.rows}
     if verdict.moved and (measurement.calibrated is None or calibration_name(measurement.calibrated.key) not in taken):
         return False
@@ -191,7 +190,7 @@ def is_taken(acceptance: Acceptance, measurement: Measurement, verdict: Verdict)
 
 
 def _reason(accepting: Accepting, old: Accepted | None) -> str:
-    """What is written beside a result: why it replaces ``old``; the first of a cell needs no word."""
+    """The stored reason of a result: why it replaces ``old``; the first result of a cell needs none."""
     if old is None and not accepting.for_any:
         return ""
     return accepting.reason.strip() or ("" if old is None else old.reason)
@@ -199,13 +198,13 @@ def _reason(accepting: Accepting, old: Accepted | None) -> str:
 
 def _ended(entry: QuarantineEntry) -> str:
     return (
-        f"The quarantine entry '{entry.cell}' ended on {entry.expires} and keeps nothing from being accepted any more: "
+        f"The quarantine entry '{entry.cell}' ended on {entry.expires} and prevents no acceptance any more: "
         f"remove it, or ask {entry.owner} for a new date; what fails stays red."
     )
 
 
 def _by_slug(kept: Mapping[tuple[str, str], Mapping[str, Answers]]) -> KeptAnswers:
-    """Answers by (slug, environment class) as a baseline holds them, without those that are none."""
+    """Answers by (slug, environment class) as a baseline holds them, without empty ones."""
     found: dict[str, dict[str, Mapping[str, Answers]]] = {}
     for (slug, name), answers in kept.items():
         if answers:
@@ -215,10 +214,10 @@ def _by_slug(kept: Mapping[tuple[str, str], Mapping[str, Answers]]) -> KeptAnswe
 
 def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) -> str:
     """Why this measurement may not be accepted; empty when it may."""
-    if torn := _torn(baseline, measurement):
-        return torn
-    if strange := _not_finite(measurement):
-        return f"{strange} is not a finite number"
+    if found := _damaged_answers(baseline, measurement):
+        return found
+    if found := _not_finite(measurement):
+        return f"{found} is not a finite number"
     stale = baseline.expectation(measurement.cell, measurement.digests).what
     if stale:
         return f"the stored fp32 reference does not fit it: {stale}; accept that first (--qbench-accept-fp32)"
@@ -229,7 +228,7 @@ def _unacceptable(baseline: Baseline, measurement: Measurement, rules: Rules) ->
     return ""
 
 
-def _torn(baseline: Baseline, measurement: Measurement) -> str:
+def _damaged_answers(baseline: Baseline, measurement: Measurement) -> str:
     """What is wrong with the answers that the record of ``measurement`` carries; empty when nothing is."""
     for data, word in measurement.kept.items():
         try:
@@ -267,7 +266,7 @@ def _predecessor(known: AcceptedCell, measurement: Measurement, rules: Rules) ->
 
 
 def _is_asked_for(scope: Scope | None, measurement: Measurement, old: Accepted | None, *, is_former: bool) -> bool:
-    """Whether ``scope`` takes ``measurement``; in the place of a former model's result it is both new and changed."""
+    """Whether ``scope`` takes ``measurement``; one that replaces a former model's result is both new and changed."""
     if is_former and scope is not Scope.IMPROVED:
         return scope is not None
     return is_in_scope(scope, measurement, old)
@@ -309,9 +308,8 @@ def _rows(slug: str, environment_class: str, old: Accepted | None, scores: Itera
 
 # Accepting today's fp32 answers as the reference of a model; a pure function from a Baseline to a new one.
 #
-# What was accepted for cells of another model or other data no longer judges anything: it is kept, marked as of a
-# former one, until its class is measured again or it is pruned (``leftovers``). Calibrations of another model are
-# forgotten.
+# No cell is judged by what was accepted for another model or other data. It is kept and marked as of a former one
+# until its class is measured again or it is pruned (``stale.py``). Calibrations of another model are deleted.
 
 
 def accept_reference(

@@ -1,4 +1,4 @@
-"""What got worse, since which commit, and what people ruled."""
+"""What got worse, since which commit, and what people decided about it."""
 
 import enum
 import fnmatch
@@ -15,7 +15,7 @@ from qbench.storage import read_toml, value_from_table
 from qbench.tracking.change_points import Level
 from qbench.tracking.trend import CONFIRM, AcceptedLevels, Series, accepted_value, least_step, steps_between
 
-# What people said of alerts, in a committed file: the one thing that quietens them, and it is reviewed by diff.
+# What people decided about alerts, in a committed file: only this silences an alert, and it is reviewed by diff.
 #
 # [[annotation]]
 # commit = "3f2a91c"              # the commit an alert is about, its first seven digits at least
@@ -31,12 +31,12 @@ _COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 class Ruling(enum.Enum):
-    """What a person says of an alert."""
+    """What a person decided about an alert."""
 
     ACKNOWLEDGED = "acknowledged"  # known, being worked on
-    EXPECTED = "expected"  # meant so: the new level is right
+    EXPECTED = "expected"  # intended: the new level is right
     INVALID = "invalid"  # not of the code: a broken disk, a wrong file
-    FIXED = "fixed"  # mended since; an alarm again while the level does not return
+    FIXED = "fixed"  # repaired since; an alarm again while the level does not return
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def load_annotations(path: Path) -> tuple[Annotation, ...]:
     """
     if not path.exists():
         return ()
-    if not path.is_file():  # a pipe would be waited for
+    if not path.is_file():  # reading a pipe would wait
         raise InputError(
             f"Reading the annotations in '{path}'",
             found="not a plain file",
@@ -91,14 +91,14 @@ def load_annotations(path: Path) -> tuple[Annotation, ...]:
     return value_from_table(_File, read_toml(path), f"'{path}'").annotation
 
 
-# Series → alerts: what got worse, since which commit, and what people said of it.
+# Series → alerts: what got worse, since which commit, and what people decided about it.
 #
 # A *step* is a confirmed new level that is worse than the one before. A *slide* is a loss against the accepted result
-# that no step explains: each of its stairs may be too small to be seen, their sum is not. Other samples, another class
-# or another version of an engine raise neither.
+# that no step explains: each of its small steps may be too small to be seen, their sum is not. Other samples, another
+# class or another version of an engine raise neither.
 
-_STAIR = 1 / 3
-"""A step that makes less than this share of a loss against the accepted result is a stair of a slide."""
+_SMALL_STEP = 1 / 3
+"""A step that makes less than this share of a loss against the accepted result is a part of a slide."""
 
 
 class Kind(enum.Enum):
@@ -109,17 +109,17 @@ class Kind(enum.Enum):
 
 
 class State(enum.Enum):
-    """Where an alert is in its life; the words of ``Ruling``, and what needs nobody to say it."""
+    """The state of an alert: what a ``Ruling`` can say, and what follows from the series alone."""
 
     DETECTED = "detected"
     PROVISIONAL = "provisional"  # too few points yet
     ACKNOWLEDGED = "acknowledged"
-    EXPECTED = "expected"  # said so, or the new level was accepted
+    EXPECTED = "expected"  # by an annotation, or the new level was accepted
     INVALID = "invalid"
     FIXED = "fixed"  # the old level came back
 
 
-_SAID = (State.ACKNOWLEDGED, State.EXPECTED, State.INVALID)
+_RULED = (State.ACKNOWLEDGED, State.EXPECTED, State.INVALID)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,10 +130,10 @@ class Alert:
         before, after: levels, as fractions; of a slide the accepted share and the median of the last points.
         run, commit: the first at which it is seen; the commit is empty where it is not known.
         unit: of the levels; ``"%"`` ones are shares.
-        suspects: the commits one of which did it, the earliest first; of a slide none: it has no one commit.
+        suspects: the commits of which one caused a step, the earliest first; a slide has no single commit and none.
         stretch: the commits behind the last good point, up to ``commit``: of a step its suspects.
-        why: who said so and why, or what tells the state. annotation: the commit, as it is written in the annotation
-            that is about this alert; empty where none is.
+        why: who decided the state and why, or what it follows from. annotation: the commit, as it is written in the
+            annotation that is about this alert; empty where none is.
     """
 
     kind: Kind
@@ -153,7 +153,7 @@ class Alert:
 
     @property
     def is_new(self) -> bool:
-        """Whether it is confirmed and nobody has said anything of it."""
+        """Whether it is confirmed and no annotation is about it."""
         return self.state is State.DETECTED
 
     @property
@@ -180,25 +180,30 @@ def find_alerts(
     """
     places = {commit: place for place, commit in enumerate(commits)}
     courses = [
-        _Course(one, accepted_value(one, accepted or {}), places, commits)
+        _AcceptedSeries(one, accepted_value(one, accepted or {}), places, commits)
         for one in series
         if one.points and not one.is_distance
     ]
     notes = [[n for n in annotations if n.covers(one.series.cell, one.series.metric)] for one in courses]
     steps = [list(_steps(course)) for course in courses]
     every = _stretches(itertools.chain.from_iterable(steps))
-    steps = [[_ruled(step, said, _kin(step, every)) for step in own] for own, said in zip(steps, notes, strict=True)]
+    steps = [
+        [_ruled(step, said, _related_commits(step, every)) for step in own]
+        for own, said in zip(steps, notes, strict=True)
+    ]
     slides = [_slide(course, own, confirm) for course, own in zip(courses, steps, strict=True)]
     every = _stretches(filter(None, slides))
     found: list[Alert] = []
     for course, own, slide, said in zip(courses, steps, slides, notes, strict=True):
-        found += own if slide is None else [*own, _ruled_slide(slide, course, own, said, _kin(slide, every))]
+        found += (
+            own if slide is None else [*own, _ruled_slide(slide, course, own, said, _related_commits(slide, every))]
+        )
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)
-class _Course:
-    """A series beside what was accepted for it, and the places of commits on the main line."""
+class _AcceptedSeries:
+    """A series with what was accepted for it, and the places of commits on the main line."""
 
     series: Series
     accepted: float | None
@@ -228,16 +233,16 @@ class _Course:
             stretch=stretch,
         )
 
-    def point_of(self, commit: str, alert: Alert, kin: Collection[str]) -> int | None:
-        """The point that stands for ``commit`` (its first digits) in ``alert``; None where it is not about it.
+    def point_of(self, commit: str, alert: Alert, related: Collection[str]) -> int | None:
+        """The point that ``commit`` (its first digits) is about in ``alert``; None where it is not about the alert.
 
-        Inside the stretches of ``kin`` that is the first bad one at least, and behind them the last that was measured
-        up to ``commit``: other machines measure other commits.
+        Of a commit among the ``related`` it is the first bad point or a later one, of a later commit the last point
+        that was measured up to it: other computers measure other commits.
         """
         points = self.series.points
         exact = next((i for i in reversed(range(len(points))) if points[i].commit.startswith(commit)), None)
         first_bad = next(i for i, point in enumerate(points) if point.run == alert.run)
-        if any(one.startswith(commit) for one in kin):
+        if any(one.startswith(commit) for one in related):
             return max(first_bad, exact or 0)
         if exact is not None:
             return exact
@@ -269,25 +274,25 @@ def _stretches(alerts: Iterable[Alert]) -> _Stretches:
     return found
 
 
-def _kin(alert: Alert, stretches: _Stretches) -> Collection[str]:
-    """Every commit that may have done this to the cell: its stretch, and those of other machines that share a commit.
+def _related_commits(alert: Alert, stretches: _Stretches) -> Collection[str]:
+    """Every commit that may have caused this: its stretch, and the stretches of the cell that share a commit with it.
 
-    What is said of any of these commits is said of the same change.
+    Other computers measure other commits of the same change. An annotation of any of these commits is about the change.
     """
     own = set(alert.stretch)
     return own.union(*(stretch for stretch in stretches[alert.cell] if not own.isdisjoint(stretch)))
 
 
-def _steps(course: _Course) -> Iterator[Alert]:
-    """The steps for the worse, before anybody has said anything of them."""
+def _steps(course: _AcceptedSeries) -> Iterator[Alert]:
+    """The steps for the worse, without annotations."""
     series = course.series
     for before, after in steps_between(series.breaks, series.levels):
         if series.worsening(before.mean, after.mean) > 0:
             yield _step(course, before, after)
 
 
-def _step(course: _Course, before: Level, after: Level) -> Alert:
-    """The alert of one new level, before anybody has said anything of it."""
+def _step(course: _AcceptedSeries, before: Level, after: Level) -> Alert:
+    """The alert of one new level, without annotations."""
     point = course.series.points[after.start]
     state, why = State.PROVISIONAL if after.provisional else State.DETECTED, ""
     least = least_step(point.out_of)
@@ -307,7 +312,7 @@ def _levels_behind(series: Series, level: Level) -> list[Level]:
     return [one for one in series.levels if level.start < one.start < end and not one.provisional]
 
 
-def _slide(course: _Course, steps: Sequence[Alert], confirm: int) -> Alert | None:
+def _slide(course: _AcceptedSeries, steps: Sequence[Alert], confirm: int) -> Alert | None:
     """The loss against the accepted result that ``steps`` do not explain, where ``confirm`` points lie beyond it."""
     series, accepted = course.series, course.accepted
     if accepted is None:
@@ -326,48 +331,52 @@ def _slide(course: _Course, steps: Sequence[Alert], confirm: int) -> Alert | Non
 
 
 def _explaining(series: Series, steps: Sequence[Alert], loss: float) -> list[Alert]:
-    """The steps that are no stairs of a slide that lost so much: large ones, and those with a manual annotation."""
+    """The steps that are not part of a slide of this ``loss``: large ones, and those with an annotation."""
     return [
         step
         for step in steps
         if step.state is not State.FIXED
-        and (step.state in _SAID or series.worsening(step.before, step.after) >= _STAIR * loss)
+        and (step.state in _RULED or series.worsening(step.before, step.after) >= _SMALL_STEP * loss)
     ]
 
 
-def _ruled(alert: Alert, annotations: Sequence[Annotation], kin: Collection[str]) -> Alert:
-    """``alert`` in the state of the last annotation of a commit of ``kin``."""
+def _ruled(alert: Alert, annotations: Sequence[Annotation], related: Collection[str]) -> Alert:
+    """``alert`` in the state of the last annotation of a commit of ``related``."""
     for note in reversed(annotations):
-        if any(commit.startswith(note.commit) for commit in kin):
-            return _said(alert, note)
+        if any(commit.startswith(note.commit) for commit in related):
+            return _with_ruling(alert, note)
     return alert
 
 
 def _ruled_slide(
-    alert: Alert, course: _Course, steps: Sequence[Alert], annotations: Sequence[Annotation], kin: Collection[str]
+    alert: Alert,
+    course: _AcceptedSeries,
+    steps: Sequence[Alert],
+    annotations: Sequence[Annotation],
+    related: Collection[str],
 ) -> Alert:
-    """``alert`` in the state that was said of a commit on the slide, unless it has slid on since then.
+    """``alert`` in the state of the annotation of a commit on the slide, unless it got worse since then.
 
-    A later step that explains itself is an alert of its own, and no further slide.
+    A later step with an alert of its own is not a part of the slide.
     """
     series, points = course.series, course.series.points
     least = least_step(points[-1].out_of) - 1e-9
     places = {point.run: place for place, point in enumerate(points)}
     explaining = _explaining(series, steps, series.worsening(alert.before, alert.after))
     for note in reversed(annotations):
-        place = course.point_of(note.commit, alert, kin)
+        place = course.point_of(note.commit, alert, related)
         if place is not None:
             later = [step for step in explaining if places[step.run] > place]
             explained = sum(series.worsening(step.before, step.after) for step in later)
             if series.worsening(points[place].value, alert.after) - explained < least:
-                return _said(alert, note)
+                return _with_ruling(alert, note)
             since = f"{note.state.value} at {note.commit} by {note.author}, and worse since then"
             return replace(alert, why=since, annotation=note.commit)
     return alert
 
 
-def _said(alert: Alert, note: Annotation) -> Alert:
-    """``alert`` as ``note`` rules; what is said to be fixed and is not, stays an alarm."""
+def _with_ruling(alert: Alert, note: Annotation) -> Alert:
+    """``alert`` as ``note`` decides; an alert that is said to be fixed and is not, stays new."""
     if note.state is Ruling.FIXED and alert.state is not State.FIXED:
         why = f"said to be fixed by {note.author}, but the level has not returned"
         return replace(alert, why=why, annotation=note.commit)
@@ -375,11 +384,11 @@ def _said(alert: Alert, note: Annotation) -> Alert:
     return replace(alert, state=State(note.state.value), why=why, annotation=note.commit)
 
 
-# Alerts → regressions: what one commit did to many cells is one thing to look at.
+# Alerts → regressions: what one commit changed in many cells is one regression.
 #
-# An alert knows a stretch of commits, from the last good measurement to the first bad one. Machines that take turns see
-# other stretches of the same change; what all of them contain is where it happened. Steps are put together greedily by
-# the end of their stretch, which gives the fewest groups that each share a commit.
+# An alert has a stretch of commits, from the last good measurement to the first bad one. Computers that take turns have
+# different stretches of the same change; the commits that all of them contain are where it happened. Steps are grouped
+# greedily by the end of their stretch, which gives the fewest groups that each share a commit.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -398,15 +407,15 @@ class Regression:
 
     @property
     def is_new(self) -> bool:
-        """Whether one of its alerts is confirmed and nobody has said anything of it."""
+        """Whether one of its alerts is new."""
         return any(alert.is_new for alert in self.alerts)
 
 
 def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regression, ...]:
     """One regression for each commit and state, in the order of ``commits``; then slides, which are of one cell each.
 
-    What people have ruled on is never put beside what nobody has seen. All of one regression share a commit of their
-    stretches, so that a ruling on the commit of any of them is about all.
+    Alerts with an annotation and new ones are never in one group. All alerts of a regression share a commit of their
+    stretches, so that an annotation of the commit of one is about all of them.
 
     Args:
         commits: the main line that the suspects were named from, the earliest first.
@@ -422,7 +431,7 @@ def group_alerts(alerts: Iterable[Alert], commits: Sequence[str]) -> tuple[Regre
             continue
         for place, (shared, members) in enumerate(groups):
             both = tuple(commit for commit in shared if commit in alert.stretch)
-            if both and _alike(members[0], alert):
+            if both and _is_same_kind(members[0], alert):
                 groups[place] = both, [*members, alert]
                 break
         else:
@@ -438,7 +447,7 @@ def _regression(suspects: tuple[str, ...], alerts: list[Alert]) -> Regression:
     return Regression(kind=kind, suspects=suspects if kind is Kind.STEP else (), alerts=tuple(ordered))
 
 
-def _alike(one: Alert, other: Alert) -> bool:
+def _is_same_kind(one: Alert, other: Alert) -> bool:
     """Whether both are of one kind and state; slides of one cell, too."""
     same = one.state is other.state and one.kind is other.kind
     return same and (one.kind is Kind.STEP or one.cell == other.cell)

@@ -30,7 +30,7 @@ class StoredData:
 class AcceptedCell:
     """What was accepted for one cell: environment class → result; metric against the reference → least hits.
 
-    ``former``: the classes whose result is of a former model or former data, and judges nothing any more.
+    ``former``: the classes whose result is of a former model or former data; no cell is judged by it.
     """
 
     accepted: Mapping[str, Accepted]
@@ -43,7 +43,7 @@ class AcceptedCell:
         return {name: accepted for name, accepted in self.accepted.items() if name not in self.former}
 
     def outdated(self) -> "AcceptedCell":
-        """This cell once its model or its data is another."""
+        """This cell after its model or its data changed."""
         return AcceptedCell(accepted=self.accepted, former=tuple(sorted(self.accepted)))
 
 
@@ -57,7 +57,7 @@ class Baseline:
         metrics: metric against labels → hits of the reference.
         data: data set → its identity. stored: data set → the fp32 answers.
         cells: ``backend+schema[+variant]`` → what was accepted.
-        calibrations: key of a calibration → value → the accepted (low, high), which all machines see.
+        calibrations: key of a calibration → value → the accepted (low, high), for all computers.
         kept: slug → environment class → data set → the accepted answers, of the results that name their digests.
         lost: what of it could not be read, a sentence each, where the rest is kept for a new reference; not stored.
     """
@@ -85,11 +85,11 @@ class Baseline:
         return replace(self, model=model, cells=cells, kept=kept, calibrations={})
 
     def stale(self, digests: Mapping[str, str], samples: Mapping[str, int] = MappingProxyType({})) -> str:
-        """What is not as it was when the reference was made, in words; empty when everything is.
+        """What changed since the reference was made, in words; empty when nothing did.
 
         Args:
             digests: ``model``, ``preprocessing`` and ``data:D`` as of a measurement; those that are absent, and data
-                the baseline has beyond them, are not asked for.
+                the baseline has beyond them, are not compared.
             samples: data set → how many samples it has now, where that is known: only for the words.
         """
         found = []
@@ -123,7 +123,7 @@ class Baseline:
         trusted: bool = False,
         samples: Mapping[str, int] = MappingProxyType({}),
     ) -> Expectation:
-        """What judging needs to know about ``cell``.
+        """What ``cell`` is judged by.
 
         Args:
             cell: of this model. digests: of its measurement.

@@ -188,10 +188,10 @@ def packed_arrays(arrays: Arrays) -> bytes:
 
 
 def read_bytes(path: Path) -> bytes | None:
-    """What is in ``path``; None: the file does not exist.
+    """The content of ``path``; None: the file does not exist.
 
     Raises:
-        StoreError: it cannot be read. Then it may be whole, and nothing may be made in its place.
+        StoreError: it cannot be read. It may still be whole, so it must not be replaced.
     """
     try:
         return path.read_bytes()
@@ -208,7 +208,7 @@ def read_bytes(path: Path) -> bytes | None:
 
 
 def damaged(path: Path, found: str, expected: str) -> DamagedError:
-    """The file ``path`` of a baseline holds what it should not."""
+    """The error of a file of a baseline whose content is damaged."""
     parts = [FP32.suffix, ACCEPTED.suffix]
     stem = next((path.name.removesuffix(end) for end in (*parts, ".json") if path.name.endswith(end)), path.name)
     names = [f"{stem}{end}" for end in (".json", *parts)]
@@ -246,10 +246,10 @@ def _is_there(path: Path, name: str) -> bool:
 # 4. Remove from the ``.npz`` files what the new ``.json`` does not name.
 #
 # Before 3 the old ``.json`` is there and finds all its answers, after 3 the new one: nothing that either names is
-# removed while it can be read. A process that is killed in between leaves only answers too many, which the next writer
-# removes (4). A reader takes no lock: one that does not find what it was promised reads the ``.json`` again, and only
-# where that is still the same is the baseline damaged. What cannot be read (no permission, a disk error) is never taken
-# for damaged.
+# removed while it can be read. A process that is killed in between leaves only additional answers, which the next
+# writer removes (4). A reader takes no lock. If it does not find the answers that the ``.json`` names, it reads the
+# ``.json`` again; only where that is still the same is the baseline damaged. A file that cannot be read (no permission,
+# a disk error) is never treated as damaged.
 
 FORMAT = "qbench-baseline/1"
 
@@ -302,8 +302,8 @@ def find_baseline(path: Path, *, keep_whole_parts: bool = False) -> Baseline | N
     """The baseline at ``path`` with its answers; None: there is none.
 
     Args:
-        keep_whole_parts: a damaged ``.npz`` file is not an error: what is whole is given, and ``Baseline.lost`` names
-            the rest. For a run that makes the reference anew.
+        keep_whole_parts: a damaged ``.npz`` file is not an error: its whole parts are returned, and ``Baseline.lost``
+            names the others. For a run that makes the reference anew.
 
     Raises:
         DamagedError, StoreError: as ``load_baseline``.
@@ -322,7 +322,7 @@ def find_baseline(path: Path, *, keep_whole_parts: bool = False) -> Baseline | N
     return None
 
 
-def load_held(path: Path) -> tuple[Mapping[str, AcceptedCell], tuple[str, ...]]:
+def load_cells(path: Path) -> tuple[Mapping[str, AcceptedCell], tuple[str, ...]]:
     """What the baseline at ``path`` holds for its cells, and the keys of its calibrations; no answers are read.
 
     Raises:
@@ -369,7 +369,7 @@ class BaselineChange:
         self._aside = aside
 
     def save(self, baseline: Baseline) -> bool:
-        """Write ``baseline``; whether anything changed on disk: what would come out the same is not written.
+        """Write ``baseline``; whether anything changed on disk: equal content is not written.
 
         Raises:
             StoreError: the folder cannot be written, or what is there cannot be read.
@@ -379,7 +379,7 @@ class BaselineChange:
         changed = [self._add(part, answers, is_first=before is None) for part, answers in parts.items()]
         if text != before:
             self._put(self.path, text)
-        removed = [self._tidy(part, answers) for part, answers in parts.items()]
+        removed = [self._remove_others(part, answers) for part, answers in parts.items()]
         return text != before or any(changed) or any(removed)
 
     def delete(self) -> None:
@@ -394,7 +394,7 @@ class BaselineChange:
     def _add(self, part: Part, answers: Mapping[Named, Answers], *, is_first: bool) -> bool:
         """Put ``answers`` next to what the file of ``part`` holds; whether any were missing there."""
         file = part.path(self.path)
-        arrays = {} if is_first else _at_hand(part, file)
+        arrays = {} if is_first else _readable_arrays(part, file)
         added = dict[str, Any]()
         for named, one in answers.items():
             try:
@@ -406,12 +406,12 @@ class BaselineChange:
             self._put(file, packed_arrays(arrays | added))
         return bool(added)
 
-    def _tidy(self, part: Part, answers: Mapping[Named, Answers]) -> bool:
-        """Leave ``answers`` alone in the file of ``part``; whether there was anything else."""
+    def _remove_others(self, part: Part, answers: Mapping[Named, Answers]) -> bool:
+        """Remove all but ``answers`` from the file of ``part``; whether there was anything else."""
         file = part.path(self.path)
         if not answers:
             return self._remove(file)
-        if part.holds_exactly(_at_hand(part, file), answers, file):
+        if part.holds_exactly(_readable_arrays(part, file), answers, file):
             return False
         final = dict[str, Any]()
         for named, one in answers.items():
@@ -440,8 +440,8 @@ class BaselineChange:
         return True
 
 
-def _at_hand(part: Part, file: Path) -> dict[str, Any]:
-    """The arrays of ``file``; none of a damaged one: what could be read of it is in the new baseline."""
+def _readable_arrays(part: Part, file: Path) -> dict[str, Any]:
+    """The arrays of ``file``; none of a damaged one: the new baseline has those that could be read."""
     try:
         return read_arrays(file, part.what)
     except DamagedError:

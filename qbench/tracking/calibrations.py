@@ -15,7 +15,7 @@ from qbench.metrics import Against, Direction, kept_digest, unpacked_answers
 from qbench.number_text import value_text
 from qbench.storage import ArchiveError, current_limits, inflate
 
-# What an accepting run takes over of what was measured, and the accepted result that it makes of it.
+# Which measurements an accepting run takes over, and the accepted results that it makes of them.
 #
 # Scopes, for each cell and environment class: ``new`` takes what has nothing accepted; ``improved`` takes a change in
 # which no metric against labels got worse and one got better; ``changed`` takes any change of what was accepted;
@@ -32,14 +32,14 @@ class Scope(enum.Enum):
 
 
 def is_in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | None) -> bool:
-    """Whether ``scope`` (None: nothing) takes ``measurement`` in the place of ``old`` (None: of nothing)."""
+    """Whether ``scope`` (None: nothing) takes ``measurement`` instead of ``old`` (None: nothing was accepted)."""
     if scope is None:
         return False
     if old is None:
         return scope in (Scope.NEW, Scope.ALL)
     if not is_change(measurement, old):
-        more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite asks for one more metric
-        more = more or any(data not in old.kept for data in measurement.kept)  # or for the answers themselves
+        more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite has one more metric
+        more = more or any(data not in old.kept for data in measurement.kept)  # or keeps the answers themselves
         return more or _arithmetic(measurement) not in ("", old.arithmetic)  # another one with the same answers
     return scope in (Scope.CHANGED, Scope.ALL) or (scope is Scope.IMPROVED and _improves(measurement, old))
 
@@ -79,15 +79,14 @@ def _arithmetic(measurement: Measurement) -> str:
     return measurement.digests.get("arithmetic", "")
 
 
-# What accepting replaces, one row a number, and the word about why that it asks for.
+# What accepting replaces, one row for each number, and the reason that it requires.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRow:
     """One line of the table old → new; ``old`` is None for what was not there.
 
-    ``cell`` is a slug, ``fp32``, or ``calibration:KEY``. ``unit`` is the metric's, in which people read the
-    parts.
+    ``cell`` is a slug, ``fp32``, or ``calibration:KEY``. ``unit`` is that of the metric.
     """
 
     cell: str
@@ -100,7 +99,7 @@ class AcceptedRow:
 
 
 def demand_reason(doing: str, reason: str) -> None:
-    """Refuse to replace anything without a word about why.
+    """Refuse to replace anything without a reason.
 
     Raises:
         InputError: the reason has no letter and no digit: it is blank, or the placeholder of a printed command.
@@ -117,11 +116,12 @@ def demand_reason(doing: str, reason: str) -> None:
 
 # Accepting calibrations: what a baseline holds of them, and what a run's cells were calibrated by instead.
 #
-# A calibration is one for all cells that are quantized by it, and for all machines. ``new`` and ``all`` take one that
-# the baseline has not; ``changed`` and ``all`` one that moved, and so does any scope that takes the changed result of a
-# cell which was calibrated by it.
+# One calibration holds for all cells that are quantized by it, and on all computers. ``new`` and ``all`` take one that
+# the baseline does not have; ``changed`` and ``all`` one that moved, and so does any scope that takes the changed
+# result of a cell which was calibrated by it.
 #
-# In a baseline a range is a word, ``-1.25 6``; in a record all of them are one, base64 of the compressed JSON.
+# In a baseline a range is stored as a string, ``-1.25 6``; in a record all ranges are one string, base64 of the
+# compressed JSON.
 
 Calibrations = Mapping[str, Mapping[str, tuple[float, float]]]
 """Key of a calibration (``Calibrated``) → value → the accepted (low, high)."""
@@ -137,7 +137,8 @@ class TakenCalibrations:
         known: what was accepted so far. scope: of the accepting run.
         limit: how far apart ranges may be and still be the accepted ones (``moved_ranges``). reason: of the run.
 
-    ``accepted`` is what stands from now on. ``left_new`` and ``left_moved`` are the keys that a wider scope would take.
+    ``accepted`` is what the new baseline holds; ``left_new`` and ``left_moved`` are the keys that a wider scope would
+    take.
     """
 
     def __init__(self, known: Calibrations, scope: Scope | None, *, limit: float, reason: str) -> None:
@@ -145,10 +146,10 @@ class TakenCalibrations:
         self.left_new: set[str] = set()
         self.left_moved: set[str] = set()
         self._scope, self._limit, self._reason = scope, limit, reason
-        self._met: dict[str, Mapping[str, tuple[float, float]]] = {}
+        self._first: dict[str, Mapping[str, tuple[float, float]]] = {}
 
     def take(self, calibrated: Calibrated | None, *, with_cell: bool) -> tuple[AcceptedRow, ...]:
-        """Take over what the scope asks for; the row that tells of it, or none.
+        """Take over what is in the scope; the row about it, or none.
 
         Args:
             calibrated: of one cell. with_cell: whether the cell's own result is taken.
@@ -159,7 +160,7 @@ class TakenCalibrations:
         if calibrated is None:
             return ()
         key, ranges, before = calibrated.key, calibrated.ranges, self.accepted.get(calibrated.key)
-        first = self._met.setdefault(key, ranges)
+        first = self._first.setdefault(key, ranges)
         moved = 0 if before is None else len(moved_ranges(before, ranges, self._limit))
         if before is not None and not moved and ranges.keys() == before.keys():
             return ()
@@ -247,9 +248,9 @@ def unpacked_calibration(table: Mapping[str, str] | None) -> Calibrated | None:
         raise ValueError(f"calibrated ranges that cannot be read ({type(error).__name__}: {error})") from error
 
 
-# What was accepted, for people: old → new in each metric's own unit.
+# What was accepted, as text: old → new in the unit of each metric.
 #
-# A metric counts in whole parts (a decibel is a thousand of them a sample), which only files are written in.
+# Files hold whole parts of a metric (a decibel is a thousand parts per sample).
 
 NOTHING = "—"
 

@@ -1,4 +1,4 @@
-"""Two runs side by side: every cell old → new."""
+"""Two runs compared cell by cell: old → new."""
 
 import enum
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ COMPARED_KEYS = (*AXES, "outcome", "environment_class", "metrics", "digests", "c
 
 
 class Relation(enum.Enum):
-    """How a cell's two results stand to each other."""
+    """How the two results of a cell differ."""
 
     SAME = "same"  # the same predictions, and every metric that both have as it was
     CHANGED = "changed"
@@ -25,7 +25,7 @@ class Relation(enum.Enum):
 class MetricChange:
     """Hits of one metric old → new (None: not measured there), out of how many in the new run or else the old.
 
-    ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it tells how far from fp32 the answers are.
+    ``unit`` is that of hits / out_of: ``"%"`` is a share. ``is_distance``: it is how far the answers are from fp32.
     """
 
     metric: str
@@ -51,7 +51,7 @@ class MetricChange:
 class CellChange:
     """One row of a comparison; outcomes are empty where the cell is absent.
 
-    ``why`` says why a cell is incomparable, or, where the digests tell, why it changed.
+    ``why`` says why a cell is incomparable, or, where the digests show it, why it changed.
     """
 
     cell: Cell
@@ -63,12 +63,12 @@ class CellChange:
 
     @property
     def outcome_changed(self) -> bool:
-        """Whether the cell is in both runs and ended otherwise."""
+        """Whether the cell is in both runs and its outcome differs."""
         return bool(self.old_outcome and self.new_outcome) and self.old_outcome != self.new_outcome
 
     @property
     def moved(self) -> tuple[MetricChange, ...]:
-        """The metrics whose values are others."""
+        """The metrics whose values changed."""
         return tuple(metric for metric in self.metrics if metric.moved)
 
 
@@ -121,17 +121,17 @@ def _change(cell: Cell, old: CellRecord | None, new: CellRecord | None) -> CellC
 
 
 def _other_predictions(old: CellRecord, new: CellRecord) -> str:
-    """In what the predictions of two records with equal values differ."""
+    """How the predictions of two records with equal values differ."""
     before, after = (record.digests_of("predictions") for record in (old, new))
     names = sorted(name for name in {*before, *after} if before.get(name) != after.get(name))
-    told = f"other predictions on {', '.join(names)}, which count the same"
+    different = f"other predictions on {', '.join(names)}, which count the same"
     then, now = old.changed_count, new.changed_count
-    turned = [
+    counts = [
         f"{then[name]} → {now[name]} of {name} unlike fp32"
         for name in names
         if name in then and name in now and then[name] != now[name]
     ]
-    return "; ".join([told, *turned])
+    return "; ".join([different, *counts])
 
 
 def _incomparable(old: CellRecord, new: CellRecord) -> str:

@@ -73,7 +73,7 @@ def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None) -> Run:
         if line.strip():
             reading.take(line)
     if not reading.header:
-        raise unreadable(name, f"no 'run' line that tells its id, suite and start ({_damaged(reading)})")
+        raise unreadable(name, f"no 'run' line with its id, suite and start ({_damaged(reading)})")
     return Run(
         header=reading.header,
         environment=reading.environment,
@@ -88,7 +88,7 @@ def _parsed(lines: Iterable[bytes], name: str, keep: Keep | None) -> Run:
 
 
 def kept_keys(*keys: str) -> Keep:
-    """A reader that keeps these fields of each cell; the others are as if they were not in its line."""
+    """A reader that keeps these fields of each cell, as if the others were not in its line."""
     return lambda record: CellRecord(**{key: getattr(record, key) for key in keys})
 
 
@@ -140,9 +140,9 @@ class History:
         return tuple(self.each(head for head in self.heads if suite is None or head.suite == suite))
 
     def each(self, heads: Iterable[Run], keep: Keep | None = None) -> Iterator[Run]:
-        """The runs of ``heads`` (of ``self.heads`` or ``self.nights()``), in their order, each read when it is due.
+        """The runs of ``heads`` (of ``self.heads`` or ``self.nights()``), in their order, each read when it is needed.
 
-        What can not be read any more is left out. ``keep``: as of ``read_run``.
+        A run that cannot be read any more is left out. ``keep``: as of ``read_run``.
         """
         for head in heads:
             shards = self._shards.get(head.id, (head,))
@@ -218,7 +218,7 @@ class History:
         try:
             line = decoded_line(next(self.store.read(name), b""))
             return line if _is_header(line) else None
-        except (StoreError, *_SENSELESS):
+        except (StoreError, *_LINE_ERRORS):
             return None
 
 
@@ -228,11 +228,11 @@ def _kept(run: Run, keep: Keep | None) -> Run:
 
 
 def _nothing(_record: CellRecord) -> None:
-    """Keep no cell: the file is only read to see whether it is whole."""
+    """Keep no cell: the run is only read to see whether it is whole."""
 
 
 def fullness(run: Run) -> tuple[bool, int]:
-    """What decides between two copies of one run: the greater is the fuller."""
+    """Which of two copies of one run is used: the one with the greater value."""
     return run.complete, len(run.cells)
 
 
@@ -242,12 +242,12 @@ def disagreement(other: Run, fuller: Run) -> list[str]:
     torn = other.damaged > 0 and all(cell in rest for cell in other.cells)  # each behind the one before it
     if other.header == fuller.header and (torn or other.cells == fuller.cells[: len(other.cells)]):
         return []
-    return [f"'{other.path}' tells of run '{fuller.id}' otherwise than '{fuller.path}', which counts."]
+    return [f"'{other.path}' has other content for run '{fuller.id}' than '{fuller.path}', which is used."]
 
 
 @dataclass(slots=True)
 class _Reading:
-    """What the lines read so far amount to; ``count``: of cells, whatever is kept of them."""
+    """What the lines read so far hold; ``count``: how many cells, whatever is kept of them."""
 
     keep: Keep | None = None
     header: Mapping[str, Any] = field(default_factory=dict)
@@ -275,7 +275,7 @@ class _Reading:
                 _check_tables(line)
             if kind == "run" and not self.header and not _is_header(line):
                 raise ValueError("a run line without id, suite and start")
-        except _SENSELESS:
+        except _LINE_ERRORS:
             self.damaged += 1
             return
         if kind == "run" and not self.header:
@@ -298,7 +298,7 @@ class _Reading:
             self.cells.append(kept)
 
 
-_SENSELESS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
+_LINE_ERRORS = (ValueError, KeyError, TypeError, AttributeError, RecursionError)
 """The exceptions that reading a line raises when it is not a record."""
 
 
@@ -329,7 +329,7 @@ def _is_header(line: Mapping[str, Any]) -> bool:
 
 
 def _check_tables(line: Mapping[str, Any]) -> None:
-    """Refuse a cell line that does not hold together: every reader takes these to be tables.
+    """Refuse a cell line whose metrics or digests are not tables, as every reader expects.
 
     Raises:
         TypeError: metrics or digests are something else.
@@ -477,11 +477,11 @@ def _created(store: HistoryStore, stem: str) -> tuple[str, str]:
     raise AssertionError
 
 
-# Putting histories together: the union of their run files, by the id of each run; no file is ever written over.
+# Merging histories: the union of their run files, by the id of each run; no file is ever overwritten.
 #
 # Copies of a run are the same when their bytes are, and one is an earlier copy of another when it is its beginning: the
-# longest counts. One with torn lines is a copy of another that has all its other lines, each in its place. Two that are
-# none of these are a conflict: one was changed. Then none is taken, whatever the order.
+# longest is used. A file with torn lines is a copy of another that has all its other lines, each in its place. Any two
+# other files of one id are a conflict: one was changed. Then neither is taken, whatever the order.
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,200}")
 
@@ -493,10 +493,10 @@ class Merge:
     """What a merge did.
 
     Args:
-        added: run files that were written. same: runs that the target had already, whole.
-        conflicts: a sentence for each id that two files tell of differently; nothing was taken of these.
-        problems: a sentence for each file that is no run file, or not whole (what is whole in it was taken).
-        unreadable: how many files are no run files.
+        added: run files that were written. same: runs that the target already held, whole.
+        conflicts: a sentence for each id that two files hold with different content; neither was taken.
+        problems: a sentence for each file that is not a run file, or not whole (its whole lines were taken).
+        unreadable: how many files are not run files.
     """
 
     added: tuple[Path, ...]
@@ -507,9 +507,9 @@ class Merge:
 
 
 def merge_run_files(sources: Sequence[Path], target: HistoryStore | Path) -> Merge:
-    """Put every run of ``sources`` (folders of run files, or run files) into the folder ``target`` that lacks it.
+    """Copy every run of ``sources`` (folders of run files, or run files) that the folder ``target`` lacks into it.
 
-    One merge at a time: another one into ``target`` waits, and then finds what this one added.
+    One merge at a time: another one into ``target`` waits, and then sees what this one added.
 
     Raises:
         InputError: a source does not exist.
@@ -540,12 +540,12 @@ def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
     added, conflicts, same = [], [], 0
     for run_id, found in sorted(copies.items()):
         paths = sorted(found.values(), key=lambda path: path.stat().st_size, reverse=True)
-        fullest = next((path for path in paths if not _odd(path, paths)), paths[0])
-        data, odd = _bytes(fullest), _odd(fullest, paths)
+        fullest = next((path for path in paths if not _differing(path, paths)), paths[0])
+        data, odd = _bytes(fullest), _differing(fullest, paths)
         if odd:
             conflicts.append(
                 f"'{shown_path(odd[0])}' and '{shown_path(fullest)}' "
-                f"tell of run '{run_id}' differently: neither was taken; "
+                f"hold different content for run '{run_id}': neither was taken; "
                 "a run file is never changed, so find out which one was."
             )
         elif fullest.is_relative_to(target):
@@ -555,15 +555,15 @@ def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
     return Merge(added=tuple(added), same=same, conflicts=tuple(conflicts), problems=tuple(problems), unreadable=unread)
 
 
-def _odd(fullest: Path, paths: Sequence[Path]) -> list[Path]:
-    """Those of ``paths`` that are no copies of ``fullest``, whole, unfinished or torn."""
+def _differing(fullest: Path, paths: Sequence[Path]) -> list[Path]:
+    """Those of ``paths`` that are not copies of ``fullest``, whole, unfinished or torn."""
     data = _bytes(fullest)
     others = [path for path in paths if path != fullest]
     return [path for path in others if not data.startswith(copy := _bytes(path)) and not _is_torn_copy(copy, data)]
 
 
 def _is_torn_copy(copy: bytes, whole: bytes) -> bool:
-    """Whether every line of ``copy`` that can be read stands at the same place in ``whole``."""
+    """Whether every line of ``copy`` that can be read is at the same place in ``whole``."""
     lines, known = copy.rstrip(b"\n").split(b"\n"), whole.split(b"\n")
     same = (line == there or not _can_be_read(line) for line, there in zip(lines, known, strict=False))
     return len(lines) <= len(known) and all(same)
@@ -740,12 +740,12 @@ def frame_of_rows(rows: Iterable[tuple[object, ...]]) -> "pd.DataFrame":
     return frame
 
 
-# Two years of results are millions of objects and no cycles: looking for these takes up to a third of the time.
+# Two years of results are millions of objects without cycles: looking for cycles takes up to a third of the time.
 
 
 @contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """What is not used any more is freed as ever; only cycles stay until the collector runs again behind this."""
+def gc_paused() -> Iterator[None]:
+    """Pause the collector of cycles: other unused objects are freed as always, cycles after this block."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -755,7 +755,7 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-# Which results of a history are asked for.
+# Which results of a history are requested.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

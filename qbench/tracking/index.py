@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from qbench.errors import InputError, StoreError, UnavailableError
-from qbench.tracking.history import MetricRow, Wanted, frame_of_rows, without_collector
+from qbench.tracking.history import MetricRow, Wanted, frame_of_rows, gc_paused
 from qbench.tracking.record import Run
 from qbench.tracking.store import HistoryStore, folder_of
 from qbench.tracking.trend import Series
@@ -24,25 +24,24 @@ if TYPE_CHECKING:
     from qbench.tracking.index_queries import Heads
 
 
-# The file of an SQLite index that is no database any more: told from other faults, and thrown away.
+# A damaged SQLite index is recognized by SQLite's error code and deleted: it is derived from the run files.
 #
-# It is derived from the run files, so that nothing is lost with it. Only under the name an index has by itself: a path
-# that a user named, ``--db notes.txt``, may hold something else.
+# Only a file with the default name is deleted: a path that a user named, ``--db notes.txt``, may hold something else.
 
 INDEX_FILE = "index.sqlite"
-"""The index of a history folder where nobody names another."""
+"""The default name of an index, in the history folder."""
 
 _CODES = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
 
 
 class DamagedIndexError(StoreError):
-    """The file of an SQLite index is no database, or a torn one."""
+    """The file of an SQLite index is not a database, or a torn one."""
 
 
 def is_damaged(error: Exception) -> bool:
-    """Whether a database's ``error`` says that its file is none, or torn."""
+    """Whether a database's ``error`` says that its file is not a database, or torn."""
     code = getattr(getattr(error, "orig", None) or error, "sqlite_errorcode", 0)
-    return code & 0xFF in _CODES  # the lowest byte; above it stands the detail
+    return code & 0xFF in _CODES  # the lowest byte; the others hold the detail
 
 
 def damaged_index(doing: str, found: str, file: Path) -> DamagedIndexError:
@@ -59,7 +58,7 @@ def damaged_index(doing: str, found: str, file: Path) -> DamagedIndexError:
 
 
 def discard_index(file: Path) -> None:
-    """Delete the index at ``file`` with what SQLite keeps beside it.
+    """Delete the index at ``file`` with the files that SQLite keeps next to it.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -109,10 +108,10 @@ class HistoryIndex:
         self.name = _shown(place)
 
     def update(self, place: HistoryStore | Path, *, rebuild: bool = False) -> "IndexUpdate":
-        """Bring it up to date with the run files in a folder, all or nothing; what is new alone is read.
+        """Bring it up to date with the run files in a folder, all or nothing; only new files are read.
 
         Args:
-            rebuild: forget what it holds and read everything; an ``index.sqlite`` that is no database is replaced.
+            rebuild: forget what it holds and read everything; an ``index.sqlite`` that is not a database is replaced.
 
         Raises:
             StoreError: the database cannot be reached or written, or went away; it is as it was before.
@@ -132,7 +131,7 @@ class HistoryIndex:
     def _update(self, folder: Path, *, rebuild: bool) -> "IndexUpdate":
         from qbench.tracking.index_building import claim, prepare_tables, update_index
 
-        with without_collector(), self._open(f"Updating the index '{self.name}'") as connection:
+        with gc_paused(), self._open(f"Updating the index '{self.name}'") as connection:
             claim(connection)
             prepare_tables(connection, rebuild=rebuild)
             done = update_index(connection, folder)
@@ -147,7 +146,7 @@ class HistoryIndex:
         """
         from qbench.tracking.index_queries import wanted_rows
 
-        with without_collector(), self._reading() as connection:
+        with gc_paused(), self._reading() as connection:
             return wanted_rows(connection, wanted or Wanted(), self._runs_of(connection))
 
     def frame(self, wanted: Wanted | None = None) -> "pd.DataFrame":
@@ -166,7 +165,7 @@ class HistoryIndex:
         """
         from qbench.tracking.index_queries import wanted_runs
 
-        with without_collector(), self._reading() as connection:
+        with gc_paused(), self._reading() as connection:
             return wanted_runs(connection, wanted or Wanted(), self._now)
 
     def _runs_of(self, connection: "Connection") -> "Heads":
@@ -189,7 +188,7 @@ class HistoryIndex:
         """
         from qbench.tracking.index_queries import wanted_trends
 
-        with without_collector(), self._reading() as connection:
+        with gc_paused(), self._reading() as connection:
             return wanted_trends(connection, wanted or Wanted(), commits, self._now)
 
     def starts(self, suite: str | None = None) -> tuple[Run, ...]:
@@ -216,7 +215,7 @@ class HistoryIndex:
             return problems_of(connection)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the connections to the database."""
         self._engine.dispose()
 
     def __enter__(self) -> Self:
@@ -257,7 +256,7 @@ class HistoryIndex:
                 doing,
                 found=_first_line(error),
                 expected="a database that can be reached and written",
-                remedy="The run files are untouched: mend the database, or name another with --db, and run "
+                remedy="The run files are untouched: repair the database, or name another with --db, and run "
                 "'qbench history index' again.",
             ) from error
 
@@ -297,7 +296,7 @@ def _shown(place: str) -> str:
 
 
 def _let_others_read(connection: Any, _record: object) -> None:  # noqa: ANN401 - a connection of the driver
-    """Readers see the state before a writer's transaction, and neither waits for the other; both keep pages at hand."""
+    """Readers see the state before a writer's transaction, and neither waits for the other; both cache pages."""
     _use_wal(connection)
     for setting in ("synchronous=NORMAL", f"cache_size=-{_CACHE_KIB}", f"mmap_size={_MAPPED}"):
         connection.execute(f"PRAGMA {setting}")

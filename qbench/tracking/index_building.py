@@ -32,8 +32,8 @@ _AT_ONCE = 200_000
 class IndexUpdate:
     """What an update did: run files by fate, and a sentence for each that could not be read, or not whole.
 
-    ``unreadable`` of the files tell nothing at all; the others hold so many ``runs``, each once.
-    ``was_damaged``: the index was no database, and was thrown away.
+    ``unreadable`` of the files hold no run; the others hold so many ``runs``, each once.
+    ``was_damaged``: the index was not a database, and was deleted.
     """
 
     added: int
@@ -47,7 +47,7 @@ class IndexUpdate:
 
 
 def claim(connection: Connection) -> None:
-    """Wait until nobody else writes the index, and keep others out until the transaction ends."""
+    """Wait until no other process writes the index, and keep others out until the transaction ends."""
     if connection.dialect.name == "sqlite":
         connection.exec_driver_sql("BEGIN IMMEDIATE")
     else:
@@ -55,7 +55,7 @@ def claim(connection: Connection) -> None:
 
 
 def prepare_tables(connection: Connection, *, rebuild: bool) -> None:
-    """Make the tables where they are missing, of another version, or not wanted any more (``rebuild``).
+    """Make the tables where they are missing or of another version, and for ``rebuild`` anew.
 
     Raises:
         InputError: a newer qbench made the index.
@@ -105,9 +105,9 @@ def update_index(connection: Connection, folder: Path) -> IndexUpdate:
             continue
         _remove(connection, [] if before is None else [before.key])
         fates["added" if before is None else "changed"] += 1
-        of_run, told, lines = run_rows(next(numbers), data, path)
+        of_run, detail, lines = run_rows(next(numbers), data, path)
         connection.execute(insert(tables.run), {"path": name, **facts, **of_run})
-        connection.execute(insert(tables.told), told)
+        connection.execute(insert(tables.detail), detail)
         results.add(of_run["key"], lines)
         if results.count >= _AT_ONCE:
             results.write(connection)
@@ -148,7 +148,7 @@ def _remove(connection: Connection, keys: Sequence[int]) -> None:
         return
     for table, column in (
         (tables.result, tables.result.c.run),
-        (tables.told, tables.told.c.run),
+        (tables.detail, tables.detail.c.run),
         (tables.run, tables.run.c.key),
     ):
         connection.execute(delete(table).where(column == bindparam("gone")), [{"gone": key} for key in keys])
@@ -171,9 +171,9 @@ def _count_fullest(connection: Connection) -> list[tuple[str, str]]:
 
 
 def _disagreements(folder: Path, copies: Sequence[tuple[str, str]]) -> list[str]:
-    """A sentence for each copy that tells of its run otherwise than the one that counts; copies are few."""
-    said: list[str] = []
+    """A sentence for each copy whose content differs from the one that counts; copies are few."""
+    sentences: list[str] = []
     for lesser, fullest in copies:
         with contextlib.suppress(StoreError):  # gone since then
-            said += disagreement(read_run(folder / lesser), read_run(folder / fullest))
-    return said
+            sentences += disagreement(read_run(folder / lesser), read_run(folder / fullest))
+    return sentences

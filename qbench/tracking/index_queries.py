@@ -1,4 +1,4 @@
-"""What an index is asked: results as rows, as runs and as trends."""
+"""Queries of an index: results as rows, as runs and as trends."""
 
 import datetime
 import functools
@@ -17,14 +17,12 @@ from qbench.tracking.history import MetricRow, Wanted, data_label
 from qbench.tracking.index_tables import NATURE
 from qbench.tracking.record import AXES, CellRecord, MetricRecord, Run
 from qbench.tracking.shards import in_commit_order, joined_shards, measured_commit, shard_groups, start_order
-from qbench.tracking.trend import CONFIRM, Courses, Series, TrendKey, data_of
+from qbench.tracking.trend import CONFIRM, Series, SeriesBuilder, TrendKey, data_of
 
-# What an index is asked: the results that are wanted, as rows or as the runs they came from.
-#
-# Texts are put in order here and not by the database: PostgreSQL sorts by the language of its server.
+# Texts are sorted here and not by the database: PostgreSQL sorts by the language of its server.
 
 _SHARED = ("place", "out_of", "reference_hits", "n")
-"""What the results of one number have in common beside their nature."""
+"""What the results of one series number have in common besides NATURE."""
 
 _GENERATION = select(tables.state.c.generation)
 
@@ -33,9 +31,9 @@ _SERIES = select(
     *(tables.series.c[name] for name in ("environment_class", "metric", *NATURE, *_SHARED, "key")),
 ).join_from(tables.series, tables.cell, tables.cell.c.key == tables.series.c.cell)
 
-_TOLD = (
-    select(tables.run, tables.told)
-    .join_from(tables.run, tables.told, tables.told.c.run == tables.run.c.key)
+_RUNS = (
+    select(tables.run, tables.detail)
+    .join_from(tables.run, tables.detail, tables.detail.c.run == tables.run.c.key)
     .where(tables.run.c.counted)
 )
 
@@ -51,7 +49,7 @@ Context = tuple[str, float, dict[str, str]]
 """Outcome, integer share, {data set: digest}: what results of one cell line share."""
 
 _MANY = 10_000
-"""Numbers that are asked for one by one; of more, all are read and the others passed over: databases limit them."""
+"""So many numbers fit into one query; for more, all rows are read and filtered here: databases limit a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,15 +156,17 @@ def started_runs(connection: Connection, now: datetime.datetime | None) -> dict[
 
 def _ordered(connection: Connection, now: datetime.datetime | None) -> list[tuple[Any, dict[str, Any]]]:
     """(row, its header) of the runs that count, in the order of ``start_order``."""
-    rows = sorted(connection.execute(_TOLD).all(), key=lambda row: row.key)
+    rows = sorted(connection.execute(_RUNS).all(), key=lambda row: row.key)
     headers = [json.loads(row.header) for row in rows]
     return [(rows[place], headers[place]) for place in start_order(headers, now)]
 
 
 def problems_of(connection: Connection) -> tuple[str, ...]:
     """A sentence for each file that could not be read, or not whole, as the last update found it; by path."""
-    told = select(tables.run.c.path, tables.told.c.problems).join(tables.told, tables.told.c.run == tables.run.c.key)
-    rows = sorted(map(tuple, connection.execute(told)))
+    statement = select(tables.run.c.path, tables.detail.c.problems).join(
+        tables.detail, tables.detail.c.run == tables.run.c.key
+    )
+    rows = sorted(map(tuple, connection.execute(statement)))
     return tuple(problem for _, problems in rows for problem in json.loads(problems))
 
 
@@ -199,9 +199,8 @@ def contexts_of(connection: Connection, used: Collection[int] | None = None) -> 
     return {key: (outcome, share, json.loads(digests)) for key, outcome, share, digests in rows}
 
 
-# An index → its trends: what ``trend_series`` gives of the runs, cell by cell from where its nights are neighbours.
-#
-# No run is put together again for it: of two years of nights that would take longer than all the rest.
+# Trends from an index: what ``trend_series`` gives of the runs, cell by cell, because the nights of a series are
+# neighbours on disk. No ``Run`` is made for it: for two years of nights that would take longer than everything else.
 
 
 def wanted_trends(
@@ -212,7 +211,7 @@ def wanted_trends(
     keys, runs = tuple(started), tuple(started.values())
     groups = shard_groups([run.header for run in runs])
     night_of = {run.id: group for run, group in zip(joined_shards(runs), groups, strict=True)}
-    found = Courses()
+    found = SeriesBuilder()
     nights: dict[int, int] = {}
     for run in in_commit_order(joined_shards(runs), commits):
         place = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
@@ -222,16 +221,16 @@ def wanted_trends(
     for axes, several in itertools.groupby(sorted(wanted_series(connection, wanted).values(), key=cell_of), cell_of):
         cell = Cell(*axes)
         shared = {row.key: ((cell, row.metric, row.environment_class), metric_of(row), row.out_of) for row in several}
-        _follow(connection, shared, nights, contexts, found)
+        _add_points(connection, shared, nights, contexts, found)
     return found.series(CONFIRM)
 
 
-def _follow(
+def _add_points(
     connection: Connection,
     shared: dict[int, tuple[TrendKey, MetricRecord, int]],
     nights: dict[int, int],
     contexts: dict[int, Context],
-    found: Courses,
+    found: SeriesBuilder,
 ) -> None:
     """Put the points of one cell into ``found``, night by night."""
     results = connection.execute(RESULTS_OF, {"series": list(shared)}).all()

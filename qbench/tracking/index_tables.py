@@ -17,17 +17,17 @@ from qbench.tracking.record import AXES, CellRecord
 
 # The tables of the index, the same in SQLite and PostgreSQL; everything in them is derived from run files.
 #
-#     run             one row a file, with its size, time and digest, so that an update reads what is new     told
-# its first lines, and what is wrong with it, as JSON; apart, so that run stays short     cell, series    what the
-# nights of one trend share, by number; a trend whose samples or reference became more or                     fewer has
-# several of the second     context         what results of one cell line share, and most lines: outcome, integer share,
-# {data set: digest}     result          one row a metric of a measured cell line: the position of the line in its run,
-# and what was counted                     and can be another count tomorrow; as short as it can be, for there are
-# millions
+#     run             one row for each file, with its size, time and digest, so that an update reads only new files
+#     detail          its first lines, and what is wrong with it, as JSON; apart, so that rows of run stay short
+#     cell, series    what the nights of one trend share, by number; a trend whose number of samples or reference
+#                     changed has several rows in series
+#     context         what results of one cell line share, and most lines: outcome, integer share, {data set: digest}
+#     result          one row for each metric of a measured cell line: the position of the line in its run, and the
+#                     counts that may differ every night; as short as possible, because there are millions
 #
 # Results lie on disk in the order of their key, so that all nights of one series are neighbours there.
 #
-# A value is hits / out_of; a series are the results of one number that belong to runs that are counted.
+# A value is hits / out_of; a series is the results of one number, of the runs that are counted.
 #
 # ``counted`` is false of a file that is the lesser copy of a run, or that could not be read. There are no foreign keys
 # and no unique texts: one process writes, in one transaction, and checking a row would take longer than writing it.
@@ -64,7 +64,7 @@ run = Table(
     Column("counted", Boolean, nullable=False),
 )
 
-told = Table(
+detail = Table(
     "qbench_told",
     metadata,
     Column("run", Integer, primary_key=True, autoincrement=False),
@@ -124,7 +124,7 @@ result = Table(
 )
 
 
-# A run file as rows of the index: what many rows share is kept once and named by a number.
+# A run file as rows of the index: what many rows share is stored once and has a number.
 
 _axes = operator.attrgetter(*AXES)
 _nature = operator.attrgetter(*NATURE)
@@ -137,9 +137,9 @@ Values = tuple[Any, ...]
 
 @dataclass(slots=True)
 class Numbers:
-    """The numbers of a table of what is shared: those it holds, and those that are new since.
+    """The numbers of the rows of a shared table: stored ones, and new ones that are not written yet.
 
-    What is numbered are its columns behind the key.
+    A number identifies the columns after the key.
     """
 
     table: Table
@@ -222,13 +222,13 @@ class Results:
 
 
 def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[CellRecord, ...]]:
-    """What ``run`` and ``told`` hold of the run in ``data``, and its cells; of a file that is none, why not."""
+    """The rows of ``run`` and ``detail`` for the run in ``data``, and its cells; for an unreadable file, the reason."""
     try:
         run = parse_run(data, path, _KEPT)
     except StoreError as error:
         unknown: Row = dict.fromkeys(("id", "suite", "started", "commit_sha"))
-        told: Row = {"run": key, "header": "{}", "environment": "{}", "problems": json.dumps([str(error)])}
-        return {**unknown, "key": key, "complete": False, "cells": 0, "counted": False}, told, ()
+        detail: Row = {"run": key, "header": "{}", "environment": "{}", "problems": json.dumps([str(error)])}
+        return {**unknown, "key": key, "complete": False, "cells": 0, "counted": False}, detail, ()
     facts: Row = {
         "key": key,
         "id": storable(run.id),
@@ -240,15 +240,15 @@ def run_rows(key: int, data: bytes, path: Path) -> tuple[Row, Row, tuple[CellRec
         "counted": False,
     }
     header, environment = json.dumps(run.header), json.dumps(run.environment)  # ASCII, which every database takes
-    told = {"run": key, "header": header, "environment": environment, "problems": json.dumps(run.notices)}
-    return facts, told, run.cells
+    detail = {"run": key, "header": header, "environment": environment, "problems": json.dumps(run.notices)}
+    return facts, detail, run.cells
 
 
 def insert_values(connection: Connection, table: Table, rows: Sequence[Values]) -> None:
-    """Put ``rows``, laid out as the columns of ``table``, into it, past SQLAlchemy's own work on each of millions.
+    """Put ``rows``, laid out as the columns of ``table``, into it, without SQLAlchemy's work on each of millions.
 
     Raises:
-        psycopg.Error: PostgreSQL takes them by COPY, in a tenth of the time, which SQLAlchemy knows nothing of.
+        psycopg.Error: PostgreSQL takes them by COPY, in a tenth of the time, which SQLAlchemy does not offer.
     """
     if not rows:
         return

@@ -26,16 +26,16 @@ from qbench.tracking.calibrations import packed_calibration, unpacked_calibratio
 AXES = ("suite", "model", "backend", "schema", "variant")
 
 _REFUSALS = 5
-"""Refusals in the line of a cell: a transformer has hundreds, and ``qbench quantize --why`` lists them all."""
+"""How many refusals a line holds: a transformer has hundreds, and ``qbench quantize --why`` lists them all."""
 
 _ALWAYS = ("type", *AXES, "outcome", "headline", "rule", "gates", "notices", "remedy")
 """What every line holds."""
 
 _NOT_MEASURED = frozenset((*_ALWAYS, "excused", "unfetched"))
-"""What of a line says nothing about numbers: it may be unreadable in a result that is accepted."""
+"""The fields without numbers: a result in which one of them is unreadable can still be accepted."""
 
 _OPTIONAL = ("weight_macs", "kept", "compared", "rewritten", "calibrated", "idle_rules", "unfetched", "excused")
-"""What is written only where it says something."""
+"""What is written only where it is not empty."""
 
 Whole = Annotated[int, msgspec.Meta(ge=1 - 2**63, le=2**63 - 1)]
 """A count: what an integer of a database can hold."""
@@ -44,7 +44,7 @@ Whole = Annotated[int, msgspec.Meta(ge=1 - 2**63, le=2**63 - 1)]
 class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
     """One metric of one measured cell in whole numbers: value = hits / out_of.
 
-    ``direction``, ``unit`` and ``against`` are the words of the line, which a newer qbench may choose otherwise.
+    ``direction``, ``unit`` and ``against`` are the words of the line, for which a newer qbench may have other values.
     """
 
     direction: str = ""
@@ -272,7 +272,7 @@ class CellRecord(
         if not self.metrics and not unread:
             return None
         if unread or not self.digests:
-            raise self._senseless(f"no readable {', '.join(sorted(unread)) or 'digests'}")
+            raise self._invalid(f"no readable {', '.join(sorted(unread)) or 'digests'}")
         try:
             return Measurement(
                 cell=self.cell,
@@ -283,12 +283,12 @@ class CellRecord(
                 **{name: getattr(self, name) for name in _MEASURED if name != "integer_macs"},
             )
         except ValueError as error:
-            raise self._senseless(f"{type(error).__name__}: {error}") from error
+            raise self._invalid(f"{type(error).__name__}: {error}") from error
 
-    def _senseless(self, found: str) -> InputError:
+    def _invalid(self, found: str) -> InputError:
         return InputError(
             f"Reading the cell '{self.model}::{self.backend}+{self.schema}' of a run file",
-            found=f"a line without sense ({found})",
+            found=f"a line that cannot be used ({found})",
             expected="metrics in whole numbers, digests and an environment class",
             remedy="Take another run file.",
         )
@@ -381,13 +381,13 @@ def _cell(suite: str, model: str, backend: str, schema: str, variant: str) -> Ce
     return Cell(suite, model, backend, schema, variant)
 
 
-# A run as it is remembered: lines of JSON, each with a ``type``; unknown types and keys are ignored by readers.
+# A run as it is stored: lines of JSON, each with a ``type``; readers ignore unknown types and keys.
 #
 #     {"type": "run", "format": "qbench-run/1", "id": …, "suite": …, "started": …, "sequence": …, "after": …,
-#      "commit": {…}, "complete_selection": …}               what tells which run is later: ordering.py
+#      "commit": {…}, "complete_selection": …}               which run is later: shards.py
 #     {"type": "environment", "processor": …, "versions": {…}, …}
-#     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}     one a cell
-#     {"type": "finding", "model": …, …, "finding": {…}}         where and why a cell went wrong: findings.py
+#     {"type": "cell", "model": …, "backend": …, "schema": …, "outcome": …, "metrics": {…}, …}     one per cell
+#     {"type": "finding", "model": …, …, "finding": {…}}         where and why a cell went wrong
 #     {"type": "note", "text": …}
 #     {"type": "end", "cells": …, "exit_code": …}                              absent: the run was interrupted
 #
@@ -398,7 +398,7 @@ FORMAT = "qbench-run/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One finished or interrupted run, read back.
+    """One finished or interrupted run.
 
     Args:
         header: the ``run`` line. environment: the ``environment`` line (empty when there is none).
@@ -435,12 +435,12 @@ class Run:
         return str(commit.get("sha", "")) if isinstance(commit, Mapping) else str(commit or "")
 
 
-# Findings as they are remembered: lines of a run file, behind the line of the cell that they are about.
+# Findings as they are stored: lines of a run file, after the line of the cell that they are about.
 #
 #     {"type": "finding", "suite": …, "model": …, "backend": …, "schema": …, "variant": …, "finding": {…}}
 #
-# What has its default value is left out, and numbers have six digits. A reader passes over what a later qbench wrote
-# and this one does not know: keys without a field, and suspects for a cause without a name here, which become notes.
+# What has its default value is left out, and numbers have six digits. A reader ignores keys that only a newer qbench
+# knows; suspects with an unknown cause become notes.
 
 _DIGITS = 6
 _CAUSES = frozenset(cause.value for cause in Cause)
@@ -467,7 +467,7 @@ def finding_of_line(line: Mapping[str, Any]) -> tuple[Cell, Finding]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise InputError(
             f"Reading the finding of '{line.get('model')}::{line.get('backend')}+{line.get('schema')}' of a run file",
-            found=f"a line without sense ({type(error).__name__}: {error})",
+            found=f"a line that cannot be used ({type(error).__name__}: {error})",
             expected="nodes, suspects and notes",
             remedy="Take another run file.",
         ) from error

@@ -79,7 +79,7 @@ def clock_notices(headers: Sequence[Mapping[str, Any]], now: datetime.datetime |
 
 
 def in_commit_order(runs: Iterable[Run], commits: Sequence[str]) -> tuple[Run, ...]:
-    """``runs`` by their commit's place in ``commits`` (whole hashes, the earliest first), then as they are given.
+    """``runs`` by the place of their commit in ``commits`` (whole hashes, the earliest first), then in the given order.
 
     Args:
         runs: in the order in which they began. commits: empty: nothing moves.
@@ -133,7 +133,7 @@ def _latest_time(started: Sequence[float], now: datetime.datetime | None) -> flo
 
 def _believed(started: float, committed: float, late: float) -> float:
     if committed > late:
-        committed = -math.inf  # the clock of who committed it was ahead
+        committed = -math.inf  # the clock of the computer that committed was ahead
     if started > late or committed - started > _SKEW_S:
         return committed
     return started
@@ -153,7 +153,7 @@ def _seconds(stamp: object) -> float:
         return -math.inf
 
 
-# The shards of one night as one run: each machine measured its share of the models, at one commit, and nobody else's.
+# The shards of one night as one run: each computer measured only its share of the models, at one commit.
 #
 # i/1 … i/N of one suite at one commit, each begun within half a day of the first, every i once  →  one run of their
 # cells
@@ -166,7 +166,7 @@ def shard_groups(headers: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, ...],
     """Positions in ``headers`` (``run`` lines in the order they began) of what is one run, in order; most are alone.
 
     A share that was measured twice begins another run, and so does one of another commit, or of files that were not
-    committed: nobody knows then that the machines measured the same code.
+    committed: then it is not known whether the computers measured the same code.
     """
     groups: list[list[int]] = []
     growing: dict[tuple[str, ...], list[int]] = {}

@@ -7,15 +7,15 @@ from pathlib import Path
 from qbench.errors import StoreError
 from qbench.judging import Cell
 from qbench.tracking.baseline import Baseline
-from qbench.tracking.baseline_file import ACCEPTED, FP32, baseline_path, changing_baseline, find_baseline, load_held
+from qbench.tracking.baseline_file import ACCEPTED, FP32, baseline_path, changing_baseline, find_baseline, load_cells
 from qbench.tracking.calibrations import calibration_name, variant_of_key
 
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True, order=True, kw_only=True)
-class Leftover:
-    """One thing that nothing uses.
+class StaleEntry:
+    """One entry of a baseline, or a whole baseline, that no cell of the suite uses.
 
     Args:
         suite, model: whose baseline. cell: its slug, or ``calibration:KEY``; empty: the whole file.
@@ -47,8 +47,8 @@ class Leftover:
         return self.cell.startswith(calibration_name(""))
 
 
-def find_leftovers(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[Leftover, ...]:
-    """What of the baselines of ``suite`` nothing uses, sorted; damaged files are passed over, others tell of them.
+def find_stale_entries(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[StaleEntry, ...]:
+    """The entries of the baselines of ``suite`` that no cell uses, sorted; damaged files are skipped here.
 
     Args:
         folder: of baselines. cells: every cell of the suite, whether it is measured now or not.
@@ -60,31 +60,31 @@ def find_leftovers(folder: Path, suite: str, cells: Iterable[Cell]) -> tuple[Lef
     for model in _stored_models(folder / suite):
         path = baseline_path(folder, suite, model)
         if model not in slugs:
-            found.append(Leftover(suite=suite, model=model))
+            found.append(StaleEntry(suite=suite, model=model))
             continue
         try:
-            known, calibrations = load_held(path)
+            known, calibrations = load_cells(path)
         except StoreError:
             continue
         for slug, held in known.items():
             classes = held.former if slug in slugs[model] else ("",)
-            found += [Leftover(suite=suite, model=model, cell=slug, environment_class=name) for name in classes]
+            found += [StaleEntry(suite=suite, model=model, cell=slug, environment_class=name) for name in classes]
         variants = {"+".join(slug.split("+")[2:]) for slug in slugs[model]}
         lost = (calibration_name(key) for key in calibrations if variant_of_key(key) not in variants)
-        found += [Leftover(suite=suite, model=model, cell=name) for name in lost]
+        found += [StaleEntry(suite=suite, model=model, cell=name) for name in lost]
     return tuple(sorted(found))
 
 
 def _stored_models(folder: Path) -> list[str]:
-    """The models with a file in ``folder``: also those of which a killed process left answers alone."""
+    """The models with a file in ``folder``: also those of which a killed process left only answers."""
     suffixes = (".json", FP32.suffix, ACCEPTED.suffix)
     return sorted({path.name.removesuffix(end) for end in suffixes for path in folder.glob(f"*{end}")})
 
 
-def leftover_notes(leftovers: Iterable[Leftover], suite_path: str) -> tuple[str, ...]:
-    """A sentence for each reason, that names the first few and the command for ``suite_path``; nothing for none."""
+def stale_entry_notes(entries: Iterable[StaleEntry], suite_path: str) -> tuple[str, ...]:
+    """A sentence for each reason, with the first few entries and the command that removes them from ``suite_path``."""
     reasons: dict[str, list[str]] = {}
-    for one in leftovers:
+    for one in entries:
         reasons.setdefault(one.why, []).append(one.name)
     return tuple(
         f"{'1 baseline is' if len(names) == 1 else f'{len(names)} baselines are'} left over ({why}): "
@@ -95,24 +95,26 @@ def leftover_notes(leftovers: Iterable[Leftover], suite_path: str) -> tuple[str,
 
 
 def orphan_notes(folder: Path, suites: Path, suffix: str) -> tuple[str, ...]:
-    """A sentence for each folder of baselines without a suite of its name in ``suites``; nobody removes these.
+    """A sentence for each folder of baselines without a suite of its name in ``suites``; no command removes these.
 
     Args:
         folder: of baselines. suffix: of the names of suite files. Suites may lie in other folders too.
     """
     named = (path.parent.name for path in sorted(folder.glob("*/*.json")))
     orphans = [name for name in dict.fromkeys(named) if not (suites / f"{name}{suffix}").exists()]
-    return tuple(f"'{folder.name}/{name}' holds baselines, and '{suites.name}' no suite '{name}'." for name in orphans)
+    return tuple(
+        f"'{folder.name}/{name}' holds baselines, but '{suites.name}' has no suite '{name}'." for name in orphans
+    )
 
 
-def prune_leftovers(folder: Path, leftovers: Iterable[Leftover]) -> None:
-    """Remove ``leftovers`` from the baselines in ``folder``, as these are by now.
+def prune_stale_entries(folder: Path, entries: Iterable[StaleEntry]) -> None:
+    """Remove ``entries`` from the baselines in ``folder``, as these are now.
 
     Raises:
         StoreError: a baseline cannot be read or written; those before it are done.
     """
-    files: dict[Path, list[Leftover]] = {}
-    for one in leftovers:
+    files: dict[Path, list[StaleEntry]] = {}
+    for one in entries:
         files.setdefault(baseline_path(folder, one.suite, one.model), []).append(one)
     for path, several in files.items():
         with changing_baseline(path) as change:
@@ -122,11 +124,11 @@ def prune_leftovers(folder: Path, leftovers: Iterable[Leftover]) -> None:
                 change.save(_without(baseline, several))
 
 
-def _without(baseline: Baseline, leftovers: Sequence[Leftover]) -> Baseline:
+def _without(baseline: Baseline, entries: Sequence[StaleEntry]) -> Baseline:
     cells, kept = dict(baseline.cells), {slug: dict(classes) for slug, classes in baseline.kept.items()}
-    lost = {one.cell for one in leftovers if one.is_calibration}
+    lost = {one.cell for one in entries if one.is_calibration}
     calibrations = {key: held for key, held in baseline.calibrations.items() if calibration_name(key) not in lost}
-    for one in leftovers:
+    for one in entries:
         cell, name = cells.get(one.cell), one.environment_class
         if one.is_calibration or cell is None or (name and name not in cell.former):
             continue  # another process removed it, or accepted a result of today's model there, since it was found

@@ -16,9 +16,9 @@ from qbench.tracking.shards import in_commit_order, joined_shards, measured_comm
 
 # The course of one metric of one cell in one environment class over commits, cut into levels.
 #
-# Classes are never mixed: two machines that take turns are two flat series, not one that jumps, and a new version of an
-# engine begins a series of its own. Other samples or labels begin a new stretch, drawn as a line with a label and never
-# as a step. The shards of one night are one run; several runs of one commit are one point, their median.
+# Classes are never mixed: two computers that take turns give two flat series, not one that jumps, and a new version of
+# an engine begins a series of its own. Other samples or labels begin a new stretch, drawn as a line with a label and
+# never as a step. The shards of one night are one run; several runs of one commit are one point, their median.
 
 CONFIRM = 3
 """Points that make a level."""
@@ -32,7 +32,7 @@ _LEAST_SAMPLES, _LEAST_POINTS = 2, 0.001
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """What the runs of one commit say: the median (a fraction) of ``runs`` runs, named by the first of them.
+    """The result of one commit: the median (a fraction) of ``runs`` runs; ``run`` is the id of the first.
 
     ``data`` is the digest of the samples; ``commit`` is empty when unknown or when files were not committed.
     """
@@ -51,7 +51,7 @@ Night = tuple[str, str, str]
 
 
 class Points(Sequence[Point]):
-    """The points of one series, in order; each is made when it is asked for.
+    """The points of one series, in order; each is made when it is requested.
 
     Years of nights are millions of points: all that is kept of one are four numbers, by which ``nights`` (run, start,
     commit) and ``kinds`` (out_of, data), which many series share, are found.
@@ -119,7 +119,7 @@ class Series:
 
     Args:
         lower_is_better: of an error rate. unit: of the values; ``"%"`` ones are shares.
-        is_distance: from fp32, such as SQNR: it tells that something moved, and is no loss to be alarmed about.
+        is_distance: from fp32, such as SQNR: it shows that something changed, but is not a loss that raises an alert.
         breaks: indices of points from which on the samples are others. levels: over all points, in order.
     """
 
@@ -155,8 +155,8 @@ def trend_series(runs: Iterable[Run], *, commits: Sequence[str] = (), confirm: i
 
 
 def ordered_trends(runs: Iterable[Run], *, confirm: int = CONFIRM) -> tuple[Series, ...]:
-    """``trend_series`` of runs in the very order of the trend, the shards of a night joined; each is let go again."""
-    found = Courses()
+    """``trend_series`` of runs that are in the order of the trend already, shards joined; only one is in memory."""
+    found = SeriesBuilder()
     last: dict[tuple[Cell, str], tuple[object, object, list[tuple[Course, float, int]]]] = {}
     for run in runs:
         night = found.night(run.id, str(run.header.get("started", "")), measured_commit(run))
@@ -181,14 +181,14 @@ TrendKey = tuple[Cell, str, str]
 
 @dataclass(slots=True)
 class Course:
-    """What is known of a trend before it is cut: the record of its last point, and its points in order."""
+    """A series before it is cut into levels: the record of its last point, and its points in order."""
 
     last: MetricRecord
     points: Points
 
 
-class Courses:
-    """Every trend while its points are gathered, night by night."""
+class SeriesBuilder:
+    """Collects the points of every series, night by night."""
 
     def __init__(self) -> None:
         self._found: dict[TrendKey, Course] = {}
@@ -202,14 +202,14 @@ class Courses:
         return len(self._nights) - 1
 
     def kind(self, out_of: int, data: str) -> int:
-        """The position of what a point is out of, and the digest of its samples."""
+        """The position of the denominator of a point and the digest of its samples."""
         position = self._kinds.setdefault((out_of, data), len(self._kinds))
         if position == len(self._kind_list):
             self._kind_list.append((out_of, data))
         return position
 
     def course(self, key: TrendKey, last: MetricRecord) -> Course:
-        """The trend of ``key``, whose last point is ``last``: its direction and unit count."""
+        """The series of ``key``; the direction and unit of its ``last`` record are used."""
         course = self._found.get(key)
         if course is None:
             course = self._found[key] = Course(last, Points(self._nights, self._kind_list))
@@ -255,7 +255,7 @@ def steps_between(breaks: Sequence[int], levels: Sequence[Level]) -> tuple[tuple
 
 
 def least_step(out_of: int) -> float:
-    """The least step of a share of ``out_of`` that is worth a mark."""
+    """The least step of a share of ``out_of`` that is reported."""
     return max(_LEAST_SAMPLES / out_of, _LEAST_POINTS)
 
 
@@ -277,7 +277,7 @@ def _series(cell: Cell, metric: str, environment_class: str, course: Course, con
 
 # What was accepted for a point of a series: the fixed level that a slow slide is measured against.
 #
-# A trend compares with the past, and a past that slides takes its yardstick along; what people accepted stays.
+# A trend compares a point with earlier ones, so that it does not see a slow slide; what was accepted is fixed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -98,7 +98,7 @@ def test_an_entry_that_ran_out_keeps_nothing_back(run_file, qbench):
     code, out, err = qbench("accept", run_file)
     assert code == 0, out + err
     assert LISTED.partition("::")[2] in accepted_cells()
-    assert err.count(f"The quarantine entry '{LISTED}' ended on 2020-01-01 and keeps nothing from being accepted") == 1
+    assert err.count(f"The quarantine entry '{LISTED}' ended on 2020-01-01 and prevents no acceptance any more") == 1
 
 
 def test_a_listed_cell_that_was_asked_for_by_name_is_refused(run_file, qbench):

@@ -64,7 +64,7 @@ def test_two_that_tell_of_one_run_differently_are_named_and_left(qbench, project
     assert code == 2
     assert out == "all: 1 run added, 0 there already, 1 conflict\n"
     assert all(f"'{folder}/x.jsonl'" in err for folder in "ab")
-    assert "tell of run 'x' differently: neither was taken" in err
+    assert "hold different content for run 'x': neither was taken" in err
     assert held(project / "all") == {content("y", 1)}
 
 

@@ -175,13 +175,13 @@ def test_quarantine_of_another_class_is_no_refusal(known):
     assert accept(known, WORSE, quarantine=[entry("*", when="x64-avx2")]).rows
 
 
-def test_an_entry_that_ran_out_keeps_nothing_back_and_is_told_of_once(known):
+def test_an_expired_entry_prevents_no_acceptance_and_gives_one_notice(known):
     day = datetime.date(2027, 1, 1)
     found = accept(known, WORSE, measured(slug="ort-cpu+new"), quarantine=[entry("mobilenet_v2::*")], today=day)
     assert {row.cell for row in found.rows} == {SLUG, "ort-cpu+new"}
     assert not found.refusals
     (notice,) = found.notices
-    assert notice.startswith("The quarantine entry 'mobilenet_v2::*' ended on 2026-12-31 and keeps nothing")
+    assert notice.startswith("The quarantine entry 'mobilenet_v2::*' ended on 2026-12-31 and prevents no acceptance")
     assert "ask kernels for a new date" in notice
     held = accept(known, WORSE, quarantine=[entry("mobilenet_v2::*")], today=datetime.date(2026, 12, 31))
     assert held.refusals[0].is_listed

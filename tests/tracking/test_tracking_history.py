@@ -158,7 +158,7 @@ def test_two_files_that_tell_of_one_run_differently_are_told(tmp_path):
     (tmp_path / "b" / path.name).write_text(path.read_text().replace('"hits":758', '"hits":759'))
     history = History(tmp_path)
     assert len(history.runs()) == 1
-    assert "otherwise than" in history.problems[0]
+    assert "other content for run" in history.problems[0]
     (tmp_path / "b" / path.name).write_text(path.read_text())
     assert History(tmp_path).problems == ()
 

@@ -8,16 +8,16 @@ from tracked_results import ELSEWHERE, HERE, baseline, measured
 from qbench.judging import Cell, Rules
 from qbench.tracking import (
     Accepting,
-    Leftover,
     Scope,
+    StaleEntry,
     accept_measurements,
     baseline_path,
-    find_leftovers,
-    leftover_notes,
+    find_stale_entries,
     load_baseline,
     orphan_notes,
-    prune_leftovers,
+    prune_stale_entries,
     save_baseline,
+    stale_entry_notes,
 )
 
 SLUGS = ("ort-cpu+w8a8_asym_pc", "ort-cpu+old", "ort-cpu+w8a8_asym_pc+calib32")
@@ -37,29 +37,29 @@ def folder(tmp_path):
 
 
 def test_models_and_cells_that_the_suite_lost_are_found_even_in_damaged_files(folder):
-    found = find_leftovers(folder, "smoke", CELLS)
+    found = find_stale_entries(folder, "smoke", CELLS)
     assert [one.name for one in found] == ["broken", "gone", f"mobilenet_v2::{SLUGS[1]}", f"mobilenet_v2::{SLUGS[2]}"]
-    assert find_leftovers(folder, "nightly", CELLS) == ()
+    assert find_stale_entries(folder, "nightly", CELLS) == ()
 
 
 def test_a_damaged_baseline_of_a_model_that_is_there_is_left_to_others(folder):
     assert not any(
-        one.model == "broken" for one in find_leftovers(folder, "smoke", [Cell("smoke", "broken", "b", "s")])
+        one.model == "broken" for one in find_stale_entries(folder, "smoke", [Cell("smoke", "broken", "b", "s")])
     )
 
 
 def test_the_sentences_count_name_and_say_what_to_type(folder):
-    models, cells = leftover_notes(find_leftovers(folder, "smoke", CELLS), PATH)
+    models, cells = stale_entry_notes(find_stale_entries(folder, "smoke", CELLS), PATH)
     assert models.startswith("2 baselines are left over (no such model in the suite 'smoke'): broken, gone; ")
     assert cells.endswith(f"removed by: pytest {PATH} --collect-only --qbench-prune")
-    assert leftover_notes((), PATH) == ()
+    assert stale_entry_notes((), PATH) == ()
 
 
 def test_answers_without_their_baseline_are_left_over(folder):
     baseline_path(folder, "smoke", "gone").unlink()  # as a process leaves them that was killed while it removed it
-    found = find_leftovers(folder, "smoke", CELLS)
+    found = find_stale_entries(folder, "smoke", CELLS)
     assert "gone" in [one.name for one in found]
-    prune_leftovers(folder, found)
+    prune_stale_entries(folder, found)
     assert not list((folder / "smoke").glob("gone*"))
 
 
@@ -68,20 +68,22 @@ def test_what_was_accepted_anew_since_it_was_found_is_not_pruned(folder):
     whole = load_baseline(path)
     former = {slug: cell.outdated() for slug, cell in whole.cells.items()}
     save_baseline(path, dataclasses.replace(whole, cells=former))
-    found = find_leftovers(folder, "smoke", [*CELLS, *(Cell("smoke", "mobilenet_v2", *s.split("+")) for s in SLUGS)])
+    found = find_stale_entries(
+        folder, "smoke", [*CELLS, *(Cell("smoke", "mobilenet_v2", *s.split("+")) for s in SLUGS)]
+    )
     assert [one for one in found if one.environment_class]
     save_baseline(path, whole)
-    prune_leftovers(folder, found)
+    prune_stale_entries(folder, found)
     assert load_baseline(path).cells == whole.cells
 
 
 def test_pruning_removes_them_with_their_answers_and_nothing_else(folder):
     path = baseline_path(folder, "smoke", "mobilenet_v2")
     before = load_baseline(path)
-    prune_leftovers(folder, find_leftovers(folder, "smoke", CELLS))
+    prune_stale_entries(folder, find_stale_entries(folder, "smoke", CELLS))
     assert sorted(file.name for file in path.parent.iterdir()) == ["mobilenet_v2.fp32.npz", "mobilenet_v2.json"]
     assert load_baseline(path).cells == {SLUGS[0]: before.cells[SLUGS[0]]}
-    assert find_leftovers(folder, "smoke", CELLS) == ()
+    assert find_stale_entries(folder, "smoke", CELLS) == ()
 
 
 def test_results_of_a_former_model_go_class_by_class_and_a_cell_with_its_last(folder):
@@ -92,10 +94,10 @@ def test_results_of_a_former_model_go_class_by_class_and_a_cell_with_its_last(fo
         path, dataclasses.replace(known, cells={SLUGS[0]: partly, SLUGS[1]: known.cells[SLUGS[1]].outdated()})
     )
     cells = [Cell("smoke", "mobilenet_v2", *slug.split("+")) for slug in SLUGS]
-    found = [one for one in find_leftovers(folder, "smoke", cells) if one.model == "mobilenet_v2"]
+    found = [one for one in find_stale_entries(folder, "smoke", cells) if one.model == "mobilenet_v2"]
     assert len(found) == 3
-    assert leftover_notes(found[-1:], PATH)[0].startswith("1 baseline is left over (of a former model")
-    prune_leftovers(folder, found)
+    assert stale_entry_notes(found[-1:], PATH)[0].startswith("1 baseline is left over (of a former model")
+    prune_stale_entries(folder, found)
     left = load_baseline(path).cells
     assert {slug: set(cell.accepted) for slug, cell in left.items()} == {SLUGS[0]: {str(HERE)}}
     assert left[SLUGS[0]].former == ()
@@ -105,13 +107,15 @@ def test_folders_without_a_suite_are_named_and_nothing_more(folder, tmp_path):
     suites = tmp_path / "suites"
     suites.mkdir()
     (note,) = orphan_notes(folder, suites, ".qbench.toml")
-    assert note == f"'{folder.name}/smoke' holds baselines, and 'suites' no suite 'smoke'."
+    assert note == f"'{folder.name}/smoke' holds baselines, but 'suites' has no suite 'smoke'."
     (suites / "smoke.qbench.toml").touch()
     assert orphan_notes(folder, suites, ".qbench.toml") == ()
 
 
 def test_leftovers_sort_by_what_they_are():
-    assert Leftover(suite="s", model="a") < Leftover(suite="s", model="a", cell="x") < Leftover(suite="s", model="b")
+    assert (
+        StaleEntry(suite="s", model="a") < StaleEntry(suite="s", model="a", cell="x") < StaleEntry(suite="s", model="b")
+    )
 
 
 def test_what_a_lost_variant_was_calibrated_by_goes_with_it(folder):
@@ -120,11 +124,11 @@ def test_what_a_lost_variant_was_calibrated_by_goes_with_it(folder):
     by_key = dict.fromkeys(("default", "default+calib32", "default+calib8", "none"), ranges)
     save_baseline(path, dataclasses.replace(load_baseline(path), calibrations=by_key))
     cells = [*CELLS, Cell("smoke", "mobilenet_v2", "ort-cpu", "w8a8_asym_pc", "calib32")]
-    found = [one for one in find_leftovers(folder, "smoke", cells) if one.is_calibration]
+    found = [one for one in find_stale_entries(folder, "smoke", cells) if one.is_calibration]
     assert [(one.name, one.why) for one in found] == [
         ("mobilenet_v2::calibration:default+calib8", "no such variant in the suite 'smoke'")
     ]
     before = load_baseline(path).cells
-    prune_leftovers(folder, found)
+    prune_stale_entries(folder, found)
     after = load_baseline(path)
     assert (list(after.calibrations), after.cells) == (["default", "default+calib32", "none"], before)
