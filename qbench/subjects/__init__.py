@@ -1,4 +1,4 @@
-"""Subjects: trained models, the data they are judged on, how a sample becomes a feed, and the task that answers."""
+"""Subjects: trained models, the data they are scored on, how a sample becomes a feed, and tasks."""
 
 from typing import TYPE_CHECKING
 

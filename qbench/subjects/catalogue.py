@@ -1,6 +1,6 @@
 """Models and data sets by name, those of this package and of extensions; nothing is loaded until a name is used.
 
-This package has the digits and the subjects of one operator. The tables name the module that makes an entry, so that
+This package has the digits and the subjects of one operator. The tables give the module of each entry by name, so that
 listing names imports no network.
 """
 
@@ -34,7 +34,7 @@ class Entry:
 
     Args:
         module: which is imported when the entry is made. maker: the function in it that makes the entry.
-        packages: what has to be downloaded for it. samples: how many a data set holds.
+        packages: what has to be downloaded for it. samples: how many samples a data set has.
     """
 
     module: str
@@ -46,7 +46,7 @@ class Entry:
         """The model or the data set.
 
         Raises:
-            UnavailableError: a data set holds another number of samples, as its packages are others.
+            UnavailableError: a data set has another number of samples, as its packages have other content.
         """
         made = getattr(importlib.import_module(self.module), self.maker)()
         if self.samples is not None and len(made) != self.samples:
@@ -94,7 +94,7 @@ def get_model(name: str) -> "ZooModel":
     """The model called ``name``, its weights not yet loaded.
 
     Raises:
-        InputError: there is none; the nearest name is suggested.
+        InputError: no model has the name; the nearest name is suggested.
     """
     return model_catalogue(installed_extensions()).get(name)
 
@@ -103,15 +103,15 @@ def get_dataset(name: str) -> "Dataset":
     """The data set called ``name``, no sample of it loaded yet.
 
     Raises:
-        InputError: there is none; the nearest name is suggested.
+        InputError: no data set has the name; the nearest name is suggested.
     """
     return dataset_catalogue(installed_extensions()).get(name)
 
 
 def needed_packages(names: Iterable[str]) -> tuple[Pinned, ...]:
-    """The packages behind these models and data sets, each once: what a door may fetch ahead, with a bar of its own.
+    """The packages of these models and data sets, each once, so that a command can download them first.
 
-    Names that need none are passed over.
+    Names without packages are skipped.
     """
     catalogues = (model_catalogue(installed_extensions()), dataset_catalogue(installed_extensions()))
     factories = [catalogue.factory(name) for name in names for catalogue in catalogues]

@@ -1,7 +1,7 @@
-"""Handwritten digits, 8 × 8 pixels of 0 … 16, and the network of ours that reads them.
+"""Handwritten digits, 8 × 8 pixels of 0 … 16, and a small network for them that is part of this package.
 
-The 1,797 pictures that scikit-learn carries (UCI, Alpaydin and Kaynak 1998) in their order, i = 0 … 1796: every fifth,
-i mod 5 = 0, is scored (360), the others were learned from (1,437) and serve for calibration. x = pixel / 16.
+The 1,797 pictures in scikit-learn (UCI, Alpaydin and Kaynak 1998) in their order, i = 0 … 1796: every fifth,
+i mod 5 = 0, is scored (360); the others (1,437) were trained on and are for calibration. x = pixel / 16.
 """
 
 import functools
@@ -39,7 +39,7 @@ class DigitPixels:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Pictures of one channel and sixteen steps, which no other network takes."""
+        """Pictures of one channel and 17 grey values, which no other network takes."""
         return ("digit",)
 
     def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - a picture, as ``kinds`` says
@@ -52,7 +52,7 @@ class DigitPixels:
 
 
 def digits_cnn() -> ZooModel:
-    """The model, trained by us and carried in the package."""
+    """The model; its weights are a file of this package."""
     return ZooModel(
         id="digits_cnn",
         graphs={"model": _graph},
@@ -68,7 +68,7 @@ def digits_test() -> Dataset:
 
 
 def digits_train() -> Dataset:
-    """1,437 digits, labelled: those the network learned from."""
+    """1,437 digits, labelled, which the network was trained on."""
     return _digits("digits_train", test=False)
 
 

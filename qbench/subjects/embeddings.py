@@ -1,4 +1,4 @@
-"""Tasks of networks that embed: the nearest neighbour's class, and how alike the two halves of a pair are."""
+"""Tasks of networks that embed: the class of the nearest neighbour, and the similarity of the two halves of a pair."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,20 +12,20 @@ from qbench.storage import digest_arrays
 from qbench.subjects.subject import BATCH, Array, Runner, Samples
 from qbench.subjects.tasks import GRAPH, best_classes, finite_rows, runner_named, tied_rows
 
-# Embeddings → the class of the nearest other sample: how networks are judged that learned to tell apart, not to name.
+# Embeddings → the class of the nearest other sample, leave-one-out.
 #
 #     s(i, j) = ⟨eᵢ, eⱼ⟩ / (‖eᵢ‖·‖eⱼ‖), 0 where an embedding is 0        score(i, c) = max s(i, j) over j ≠ i of class c
 #
-# Classes by falling score, equal ones by rising id: the first is the answer of the nearest neighbour, leave-one-out.
-# Without labels every sample is a class of its own.
+# Classes by falling score, equal ones by rising id: the first is the class of the nearest neighbour. Without labels
+# every sample is a class of its own.
 
-_NOBODY = -2.0
-"""Below every cosine: the score of a class that no other sample is of."""
+_NO_SAMPLE = -2.0
+"""Below every cosine: the score of a class that has no other sample."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NearestNeighbour:
-    """One graph, one run a batch, then every sample against all others.
+    """One graph, one run per batch, then every sample against all others.
 
     Args:
         output: the output that holds the embeddings, (n, numbers); None: the graph's first.
@@ -93,8 +93,8 @@ def class_scores(similar: npt.NDArray[np.float64], classes: npt.NDArray[np.int64
         (n, highest class + 1); -2 where a class has no other sample.
     """
     others = similar.copy()
-    np.fill_diagonal(others, _NOBODY)
-    scores = np.full((len(similar), int(classes.max()) + 1), _NOBODY)
+    np.fill_diagonal(others, _NO_SAMPLE)
+    scores = np.full((len(similar), int(classes.max()) + 1), _NO_SAMPLE)
     for one in np.unique(classes):
         scores[:, one] = others[:, classes == one].max(axis=1)
     return scores
@@ -108,18 +108,18 @@ def _classes(samples: Samples, doing: str) -> npt.NDArray[np.int64]:
             raise InputError(
                 f"{doing}, sample '{sample}'",
                 found=f"the labels {list(right)}",
-                expected="one label, from 0 on: whose sample it is",
-                remedy="Give every sample exactly one.",
+                expected="one label, from 0 on: the class of the sample",
+                remedy="Give every sample exactly one label.",
             )
     return np.array(samples.labels, dtype=np.int64)[:, 0]
 
 
-# Pairs of things → how alike the two are: networks that embed, judged by whether both are of one origin.
+# Pairs → the similarity of the two halves, for networks that decide whether both are of one origin.
 #
-#     e = graph(x) once for every distinct x        likeness(a, b) = round(10⁶ · (1 + ⟨eₐ, e_b⟩ / (‖eₐ‖·‖e_b‖)) / 2)
+#     e = graph(x) once for every distinct x        similarity(a, b) = round(10⁶ · (1 + ⟨eₐ, e_b⟩ / (‖eₐ‖·‖e_b‖)) / 2)
 #
-# The cosine is taken in float64, 0 where an embedding is 0; a half goes to the even number. Two feeds are the same x
-# when their bytes are: a thing that stands in many pairs runs once, in a batch with those that were new beside it.
+# The cosine is computed in float64, 0 where an embedding is 0; ties round to even. Two feeds are the same x when their
+# bytes are equal: an x that is in many pairs runs once, in a batch with the other new ones.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -128,7 +128,7 @@ class Verification:
 
     Args:
         input: of the graph. output: which holds the embeddings, (n, numbers); None: the graph's first.
-        first, second: feeds of the samples, each what ``input`` takes.
+        first, second: names of the samples' feeds; each of them becomes ``input``.
     """
 
     input: str
@@ -150,10 +150,10 @@ class Verification:
         return (GRAPH,)
 
     def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
-        """How alike the halves of every sample are, in millionths, (n, 1) int32.
+        """The similarity of the halves of every sample, in millionths, (n, 1) int32.
 
         Raises:
-            InputError: an output is missing, has another shape, or is not finite (a sample that it is of is named).
+            InputError: an output is missing, has another shape, or is not finite (a sample with that half is named).
         """
         embedder = _Embedder(self, runner_named(runners, GRAPH, self.name), f"Embedding '{samples.data}'")
         pairs: list[tuple[int, int]] = []
@@ -165,12 +165,14 @@ class Verification:
         unit = unit_rows(embeddings)
         left, right = np.array(pairs, np.intp).T
         held = held_outputs(embeddings[left], OutputKind.VALUES)
-        return IntegerAnswers(likenesses(unit[left], unit[right])[:, None], kind=AnswerKind.LIKENESS, outputs=held)
+        return IntegerAnswers(
+            scaled_similarities(unit[left], unit[right])[:, None], kind=AnswerKind.LIKENESS, outputs=held
+        )
 
 
 @dataclass(slots=True)
 class _Embedder:
-    """Runs a graph on what it has not seen, a whole batch at a time."""
+    """Runs a graph once on every distinct array, a whole batch at a time."""
 
     task: Verification
     runner: Runner
@@ -180,7 +182,7 @@ class _Embedder:
     _rows: list[Array] = field(default_factory=list)
 
     def place(self, array: Array, sample: str) -> int:
-        """The row of ``embeddings`` that will be ``array``'s; ``sample`` is whom to name if it is not finite."""
+        """The row of ``embeddings`` that will be ``array``'s; ``sample`` is named if the row is not finite."""
         key = digest_arrays({self.task.input: array})
         if key not in self._places:
             self._places[key] = len(self._places)
@@ -190,7 +192,7 @@ class _Embedder:
         return self._places[key]
 
     def embeddings(self) -> Array:
-        """One row each, in the order of their first places: (n, numbers)."""
+        """One row for each distinct array, in the order of their first use: (n, numbers)."""
         if self._waiting:
             self._run()
         return np.concatenate(self._rows)
@@ -202,7 +204,7 @@ class _Embedder:
         self._waiting.clear()
 
 
-def likenesses(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
-    """Of rows of length 1 or 0, (n, d) each: (n,), from 0 to 1,000,000."""
+def scaled_similarities(left: npt.NDArray[np.float64], right: npt.NDArray[np.float64]) -> npt.NDArray[np.int32]:
+    """The similarity of each pair of rows of length 1 or 0, (n, d) each: (n,), from 0 to 1,000,000."""
     cosines = np.clip((left * right).sum(axis=1), -1.0, 1.0)
     return np.asarray(np.rint(MILLION * (1 + cosines) / 2), np.int32)

@@ -1,7 +1,7 @@
-"""Writing a float ONNX graph node by node, every node and value named after its place in the network.
+"""A builder of float ONNX graphs: node by node, with names after the place in the network.
 
-Each node has one output, which has the node's name; a constant is named after the node and its role
-(``stem.conv.weight``). The opset is the one that QDQ is written at.
+Each node has one output, with the node's name; a constant is named after the node and its role
+(``stem.conv.weight``). The opset is that of QDQ graphs.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,10 +35,10 @@ class GraphBuilder:
         return value
 
     def constant(self, name: str, array: npt.NDArray[Any]) -> ir.Value:
-        """An initializer holding ``array``; asked for again under the same name, the same value.
+        """The initializer ``name`` holding ``array``; the same value when called again.
 
         Raises:
-            ValueError: the name stands for another array.
+            ValueError: the name is that of another array.
         """
         known = self._constants.get(name)
         if known is None:
@@ -56,7 +56,7 @@ class GraphBuilder:
         name: str,
         attributes: Mapping[str, AttributeValue] = _NONE,
     ) -> ir.Value:
-        """Append a node of the standard operators; the value it gives."""
+        """Append a node of the standard operators; its output."""
         node = ir.node(op_type, inputs, dict(attributes), name=name, outputs=[ir.val(name)])
         self._nodes.append(node)
         return node.outputs[0]

@@ -2,10 +2,10 @@
 
     y = (x / divisor − mean) / std        in float32, x the RGB bytes 0 … 255
 
-Resizing is Pillow's, which widens its filter when shrinking (antialiasing) and counts in fixed point, so that the
+Resizing is Pillow's, which widens its filter when shrinking (antialiasing) and computes in fixed point, so that the
 bytes are the same on every processor. The long side is ⌊resize · long / short⌋ and the crop begins at
-round((side − crop) / 2), as in torchvision's ``Resize`` and ``CenterCrop``. A JPEG file, though, leaves its decoder a
-last bit of freedom: bytes agree where the same libjpeg decoded, which a Pillow wheel of one version carries.
+round((side − crop) / 2), as in torchvision's ``Resize`` and ``CenterCrop``. JPEG decoders,
+though, may differ in the last bit: bytes agree where the libjpeg is the same, as in all Pillow wheels of one version.
 """
 
 import enum
@@ -35,7 +35,7 @@ class Interpolation(enum.Enum):
 
 
 class Layout(enum.Enum):
-    """Where the channels stand in the feed."""
+    """The axis of the channels in the feed."""
 
     NCHW = "nchw"
     NHWC = "nhwc"
@@ -50,7 +50,7 @@ class Channels(enum.Enum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Crop:
-    """A square that a fully convolutional network sees as it is: (side, side, 3) uint8, not resized, not cut again."""
+    """A square that a fully convolutional network takes as it is: (side, side, 3) uint8, neither resized nor cut."""
 
     pixels: Pixels
 
@@ -98,7 +98,7 @@ class Picture:
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """Pictures, and crops that are taken as they are."""
+        """Pictures, and crops that are used as they are."""
         return ("picture", "crop")
 
     def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - pixels or a Crop, by the data's kind
@@ -131,10 +131,10 @@ class Picture:
 
 
 def decode_picture(data: bytes, name: str) -> Pixels:
-    """The picture in a file's bytes as (H, W, 3) uint8 RGB; transparency is dropped, rotation marks are not obeyed.
+    """The picture in a file's bytes as (H, W, 3) uint8 RGB; transparency is dropped, the EXIF orientation ignored.
 
     Raises:
-        InputError: it is no picture that Pillow reads, or it is cut short; ``name`` is how the error calls it.
+        InputError: it is not a picture that Pillow reads, or it is incomplete; ``name`` is its name in the error.
     """
     from PIL import Image, UnidentifiedImageError
 
@@ -142,10 +142,10 @@ def decode_picture(data: bytes, name: str) -> Pixels:
         with Image.open(io.BytesIO(data)) as picture:
             return np.asarray(picture.convert("RGB"))
     except (UnidentifiedImageError, OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        found = "no picture format" if isinstance(error, UnidentifiedImageError) else str(error)
+        found = "an unknown format" if isinstance(error, UnidentifiedImageError) else str(error)
         raise InputError(
             f"Decoding the picture '{name}'",
             found=found,
-            expected="a whole picture in a format that Pillow reads",
-            remedy="Mend the file or take it out.",
+            expected="a complete picture in a format that Pillow reads",
+            remedy="Repair the file or remove it.",
         ) from error

@@ -1,7 +1,4 @@
-"""Sequences of one length run together, so that no graph sees padding and none needs a mask.
-
-feeds x (n, T), x_length (n,)  →  batches of one length t, x (m, t), with the places of their samples
-"""
+"""Tasks of sequence models, and batches of sequences of one length, so that no graph sees padding or needs a mask."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -24,11 +21,11 @@ from qbench.metrics import (
 from qbench.subjects.subject import BATCH, Array, Runner, Samples
 from qbench.subjects.tasks import finite_rows, runner_named
 
-# One sequence → another, greedily: an encoder step a letter, then a decoder step an answered token.
+# One sequence → another, greedily: one encoder step per letter, then one decoder step per answered token.
 #
 # h₀ = 0; hₜ = encode(xₜ, hₜ₋₁) while t < length; then yₜ = argmax decode(yₜ₋₁, hₜ₋₁) from the start token until the end
-# token or ``limit`` tokens. Whole batches run; a row that has ended repeats its last step, so that the shape stays, its
-# result is the same, and a watching executor sees no number that no sample has.
+# token or ``limit`` tokens. Whole batches run. A row that has ended repeats its last step: the shape stays, the result
+# is the same, and an observing executor sees no number that does not belong to a sample.
 #
 # Teacher-forced, yₜ is the label's token instead, and the end token after its last one.
 
@@ -40,7 +37,7 @@ LETTERS, LENGTH = "letters", "length"
 class Transduction:
     """Two graphs: ``encoder_step`` (token, h) → next_h and ``decoder_step`` (token, h) → logits, next_h.
 
-    Samples feed ``letters`` (n, t) and ``length`` (n,): how many of the t count.
+    Samples feed ``letters`` (n, t) and ``length`` (n,): how many of the t belong to the sequence.
 
     Args:
         state: width of h. start, end: token ids that begin and end an answer; neither is part of it.
@@ -96,7 +93,7 @@ class Transduction:
         )
 
     def likelihoods(self, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
-        """How likely the label of every sample is, its end token with it.
+        """The likelihood of the label of every sample, including its end token.
 
         Raises:
             InputError: what ``answer`` raises; or a label holds a token that the decoder does not have.
@@ -169,9 +166,9 @@ class Transduction:
 
 def _surprise(logits: Array, targets: Array, ids: tuple[str, ...], doing: str) -> Array:
     """−ln softmax(``logits`` (n, tokens)) at ``targets`` (n,), (n,) float64."""
-    strange = (targets < 0) | (targets >= logits.shape[1])
-    if strange.any():
-        row = int(np.argmax(strange))
+    outside = (targets < 0) | (targets >= logits.shape[1])
+    if outside.any():
+        row = int(np.argmax(outside))
         raise InputError(
             f"{doing}, sample '{ids[row]}'",
             found=f"token {targets[row]} in its label",
@@ -186,17 +183,18 @@ def _surprise(logits: Array, targets: Array, ids: tuple[str, ...], doing: str) -
 def batches_by_length(
     samples: Samples, sequence: str, length: str, batch: int = BATCH
 ) -> Iterator[tuple[list[int], Array]]:
-    """Places of the samples of a batch, and what stands in ``sequence`` there without padding, shortest first.
+    """Batches of samples of one length, shortest first: their indices, and their rows of ``sequence`` without padding.
 
     Args:
-        sequence, length: feeds of ``samples``: (n, T) and how many of the T count. batch: samples in one run at most.
+        sequence, length: feeds of ``samples``: (n, T) and how many of the T belong to the sequence.
+        batch: the most samples in one run.
     """
     feeds = _together(samples, sequence, length)
     lengths = feeds[length].reshape(-1)
     for one in np.unique(lengths):
-        places = np.flatnonzero(lengths == one)
-        for start in range(0, len(places), batch):
-            chosen = places[start : start + batch]
+        rows = np.flatnonzero(lengths == one)
+        for start in range(0, len(rows), batch):
+            chosen = rows[start : start + batch]
             yield chosen.tolist(), feeds[sequence][chosen, : int(one)]
 
 

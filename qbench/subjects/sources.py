@@ -1,7 +1,7 @@
-"""Data named by a line of text, so that people can bring their own.
+"""Data sets by a line of text: a name, a folder of pictures, or a file of arrays.
 
-imagenet_photos                                          a name of the zoo or of an extension
-folder:PATH?resize=256&crop=224&mean=0.485,0.456,0.406   pictures; what is left out is torchvision's
+imagenet_photos                                          a name of qbench or of an extension
+folder:PATH?resize=256&crop=224&mean=0.485,0.456,0.406   pictures; settings that are absent are torchvision's
 PATH.npz                                                 ready feeds ``x`` and classes ``y``
 """
 
@@ -30,12 +30,12 @@ from qbench.subjects.catalogue import dataset_catalogue
 from qbench.subjects.pictures import Interpolation, Layout, Picture, Pixels, decode_picture
 from qbench.subjects.subject import Array, Dataset, Preprocess
 
-# Data that is a feed already: the arrays ``x`` and ``y`` of an ``.npz`` file.
+# Ready feeds: the arrays ``x`` and ``y`` of an ``.npz`` file.
 #
-#     x (n, …) numbers, one row a sample;   y (n,) integers, the right classes (may be left out)
+#     x (n, …) numbers, one row per sample;   y (n,) integers, the right classes (may be absent)
 #
-# Nothing in the file is unpickled. A row's source is the digest of its numbers, so that two files that share a row
-# overlap whatever the files are called.
+# Nothing in the file is unpickled. A row's source is the digest of its numbers, so that two files with a common row
+# overlap whatever their names are.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,7 +97,7 @@ def arrays_from_npz(path: Path) -> Dataset:
 
 
 def read_arrays(path: Path, needed: Sequence[str], *, optional: Sequence[str] = ()) -> dict[str, Array]:
-    """The arrays of these names in the ``.npz`` file at ``path``, as they stand there; nothing is unpickled.
+    """The arrays of these names in the ``.npz`` file at ``path``, as they are; nothing is unpickled.
 
     Raises:
         InputError: no such file, no ``.npz``, objects instead of numbers, more than the limit, or one that is
@@ -129,7 +129,7 @@ def _refuse_non_finite(x: Array, doing: str) -> None:
             f"{doing}, sample 'x[{int(np.argmin(finite))}]'",
             found=f"NaN or Inf (in {int((~finite).sum())} of {len(x)} samples)",
             expected="numbers that float32 holds",
-            remedy="Mend or remove the sample.",
+            remedy="Correct or remove the sample.",
         )
 
 
@@ -139,7 +139,7 @@ def _labels(y: Array, count: int, doing: str) -> Labels:
             f"{doing}, its array 'y'",
             found=f"shape {y.shape} of {y.dtype}" + _negative(y),
             expected=f"shape ({count},) of integers from 0, one class for each row of 'x'",
-            remedy="Save one class number a sample.",
+            remedy="Save one class number per sample.",
         )
     return tuple((int(label),) for label in y)
 
@@ -148,19 +148,19 @@ def _negative(y: Array) -> str:
     return f" with a class {int(y.min())}" if y.dtype.kind == "i" and y.size and y.min() < 0 else ""
 
 
-# Pictures that a user brings, in one folder for each class.
+# Pictures of the user, in one folder for each class.
 #
-# FOLDER/<class>/…/<picture>       labelled: the folder's number where all names are numbers, else its place in order
+# FOLDER/<class>/…/<picture>       labelled: the folder's name as a number, else its index in order (`_class_numbers`)
 # FOLDER/<picture>                 unlabelled, where there are no class folders
 
 _ENDINGS = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm"})
 
 
 def pictures_from_folder(folder: Path) -> Dataset:
-    """The pictures under ``folder``, sorted by path; other files and hidden ones are passed over.
+    """The pictures under ``folder``, sorted by path; other files and hidden ones are skipped.
 
     Raises:
-        InputError: no such folder, no picture in it, pictures beside class folders, or a file that cannot be read.
+        InputError: no such folder, no picture in it, pictures next to class folders, or a file that cannot be read.
     """
     doing = f"Reading the picture folder '{folder}'"
     if not folder.is_dir():
@@ -178,7 +178,7 @@ def pictures_from_folder(folder: Path) -> Dataset:
     if bool(found_pictures) == bool(loose):
         raise InputError(
             doing,
-            found=f"{len(loose)} pictures right in it and {len(found_pictures)} in its {len(classes)} folders",
+            found=f"{len(loose)} pictures directly in it and {len(found_pictures)} in its {len(classes)} folders",
             expected="either one folder for each class, or unlabelled pictures and no folders of pictures",
             remedy="Sort the pictures into folders named after their classes.",
         )
@@ -238,7 +238,7 @@ def dataset_from_text(text: str) -> tuple[Dataset, Preprocess | None]:
     """The data that ``text`` names, and how its samples become feeds; None: the model's own preprocessing.
 
     Raises:
-        InputError: no such name, file or folder; an unknown or senseless setting; and as the readers of each form.
+        InputError: no such name, file or folder; an unknown or impossible setting; and as the readers of each form.
     """
     if text.startswith(_FOLDER):
         path, _, query = text.removeprefix(_FOLDER).partition("?")
@@ -288,7 +288,7 @@ def _picture(query: str, text: str) -> Picture:
             remedy = f"Did you mean '{close}'?" if close else "Remove it."
             raise InputError(doing, found="no such setting", expected=f"one of: {', '.join(_SETTINGS)}", remedy=remedy)
         if key in settings:
-            raise InputError(doing, found="it given twice", expected="it once", remedy="Remove one of the two.")
+            raise InputError(doing, found="it twice", expected="it once", remedy="Remove one of the two.")
         convert, expected = _SETTINGS[key]
         try:
             settings[key] = convert(written)
@@ -300,6 +300,6 @@ def _picture(query: str, text: str) -> Picture:
         raise InputError(
             f"Reading the settings in '{text}'",
             found=str(error),
-            expected="settings that make sense together, such as resize=256&crop=224",
+            expected="settings that fit together, such as resize=256&crop=224",
             remedy="Correct them.",
         ) from error

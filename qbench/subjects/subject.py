@@ -1,4 +1,4 @@
-"""What is judged: raw samples, how a sample becomes a feed, the network, and the task that answers."""
+"""A subject: raw samples, how a sample becomes a feed, the network, and the task that turns outputs into answers."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,8 +19,8 @@ from qbench.storage import Cache, digest_code, digest_plain
 # From a raw sample to a graph's feed, in two steps so that the first can be cached compactly.
 #
 # ``prepare`` does the slow part for one sample (decode, resize, crop) into small integers; ``finish`` does the cheap
-# part for a batch (scale, normalize, layout). Both are pure, and ``name`` states every setting; changed code is found
-# by its source (``storage.digest_code``).
+# part for a batch (scale, normalize, layout). Both are pure, and ``name`` has every setting; a change of their code is
+# found by its source (``storage.digest_code``).
 
 Array = npt.NDArray[Any]
 
@@ -35,7 +35,7 @@ class Preprocess(Protocol):
 
     @property
     def kinds(self) -> tuple[str, ...]:
-        """The kinds of raw sample it takes, as ``Dataset.kind`` has them."""
+        """The kinds of raw samples it takes, as in ``Dataset.kind``."""
         ...
 
     def prepare(self, sample: Any) -> dict[str, Array]:  # noqa: ANN401 - a raw sample is whatever its kind says
@@ -47,20 +47,20 @@ class Preprocess(Protocol):
         ...
 
 
-# Raw samples with stable names: what a subject is scored or calibrated on, before any model's preprocessing.
+# Raw samples with stable names, before any model's preprocessing.
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset:
-    """n raw samples.
+    """n raw samples, to score or to calibrate on.
 
     Args:
         id: name in suites. kind: what one sample is; a model's preprocessing says which kinds it takes:
             ``picture`` ((H, W, 3) uint8 RGB), ``bytes``, ``word`` (str), ``speech_8k`` ((12800,) int16),
             ``speech_8k_pair`` (two of those), ``array`` (a ready feed).
         sample_ids: n distinct names.
-        sources: n names of what each sample was cut from: two data sets that share one overlap.
-        labels: per sample the class ids that are right, or the right sequence; None: unlabelled.
+        sources: n names of what each sample was cut from; data sets with a common source overlap.
+        labels: of each sample the ids of the right classes, or the right sequence; None: unlabelled.
         content: digest of the raw content (the package's or the files'), known without decoding anything.
         load: the raw sample at an index.
 
@@ -79,14 +79,14 @@ class Dataset:
     def __post_init__(self) -> None:
         count = len(self.sample_ids)
         if (distinct := len(set(self.sample_ids))) != count:
-            self._refuse(f"{distinct} different names for {count} samples", "a name of its own for every sample")
+            self._refuse(f"{distinct} different names for {count} samples", "different names for all samples")
         if len(self.sources) != count:
             self._refuse(f"{len(self.sources)} sources for {count} samples", "one source for every sample")
         if self.labels is not None and len(self.labels) != count:
             self._refuse(f"{len(self.labels)} labels for {count} samples", "labels for every sample")
 
     def _refuse(self, found: str, expected: str) -> NoReturn:
-        remedy = "Mend the file or the function that the data set comes from."
+        remedy = "Correct the file or the function that the data set comes from."
         raise InputError(f"Making the data set '{self.id}'", found=found, expected=expected, remedy=remedy)
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Dataset:
     def digest(self) -> str:
         """The identity of the data: content, sample names in order, labels.
 
-        Kept: a cell asks for it about ten times, and it walks every name and label.
+        Computed once: a cell uses it about ten times, and it reads every name and label.
         """
         return digest_plain([self.content, list(self.sample_ids), self.labels])
 
@@ -104,14 +104,14 @@ class Dataset:
         """``count`` samples spread evenly over the whole, in order.
 
         Raises:
-            InputError: there are fewer.
+            InputError: there are fewer samples.
         """
         if not 0 < count <= len(self):
             raise InputError(
                 f"Taking {count} samples of the data set '{self.id}'",
                 found=f"{len(self)} samples in it",
                 expected=f"a number from 1 to {len(self)}",
-                remedy="Ask for fewer, or bring more.",
+                remedy="Take fewer samples, or add more to the data set.",
             )
         return self.pick([i * len(self) // count for i in range(count)])
 
@@ -120,7 +120,7 @@ class Dataset:
         return replace(self, id="none", sample_ids=(), sources=(), labels=None, content="")
 
     def pick(self, chosen: Sequence[int]) -> "Dataset":
-        """The samples at the places ``chosen``, in that order."""
+        """The samples with the indices ``chosen``, in that order."""
         load = self.load
         return replace(
             self,
@@ -131,16 +131,17 @@ class Dataset:
         )
 
 
-# Prepared samples on disk, read back batch by batch: memory does not grow with their number.
+# Prepared samples on disk, read batch by batch, so that memory does not grow with their number.
 #
-# Each input is one raw file of fixed-size records in the cache, keyed by data, preprocessing, their code and what
-# decodes pictures. Slices are read, not mapped: mapped pages would count as the process's memory.
+# Each input is one raw file of fixed-size records in the cache. Its key has the data, the preprocessing, the code of
+# both and the version of the picture decoder. Slices are read, not mapped: mapped pages would count as the process's
+# memory.
 
 BATCH = 8
-"""Samples in one run of a graph: fixed, because float kernels may differ in the last bit between batch sizes."""
+"""Samples per run of a graph; fixed, as float kernels may differ in the last bit between batch sizes."""
 
 _DECODERS = ("pillow",)
-"""Packages whose version may change a prepared sample: a JPEG file leaves its decoder a last bit of freedom."""
+"""Packages whose version may change a prepared sample: JPEG decoders may differ in the last bit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -159,7 +160,7 @@ class Samples:
 
     @property
     def key(self) -> str:
-        """The digest of everything these numbers were made from: part of the key of whatever is made from them."""
+        """The digest of all that the prepared samples were made from, part of the keys of what is made from them."""
         return self.folder.name
 
     def batches(self, size: int = BATCH) -> Iterator[dict[str, Array]]:
@@ -188,15 +189,15 @@ class Samples:
                 f"Reading sample '{self.ids[start + bad]}' of '{self.data}'",
                 found=f"NaN or Inf in input '{name}'",
                 expected="finite numbers",
-                remedy="Mend or remove the sample.",
+                remedy="Correct or remove the sample.",
             )
 
 
 def prepare_samples(dataset: Dataset, preprocess: Preprocess, cache: Cache) -> Samples:
-    """``dataset`` through the slow half of ``preprocess``, made once and kept in ``cache``.
+    """``dataset`` after ``preprocess.prepare``, computed once and kept in ``cache``.
 
     Raises:
-        InputError: the model does not take samples of this kind, or two samples come out in different shapes.
+        InputError: the model does not take samples of this kind, or two prepared samples differ in shape.
     """
     if dataset.kind not in preprocess.kinds:
         raise InputError(
@@ -245,14 +246,14 @@ def _read(path: Path, dtype: np.dtype[Any], shape: tuple[int, ...], start: int, 
     return flat.reshape(count, *shape)
 
 
-# A task turns samples into answers; it owns the loop, so that an encoder and a decoder step are one model.
+# A task turns samples into answers. It owns the loop, so that an encoder and a decoder step can be one model.
 #
-# It takes executors by the names of the model's graphs, and never knows what they are: driven by fp32 executors it
-# makes a reference, driven by watching ones it calibrates.
+# It takes executors by the names of the model's graphs and does not know their kind: run with fp32 executors it gives a
+# reference, run with observing executors it calibrates.
 
 
 class Runner(Protocol):
-    """All that a task asks of an executor."""
+    """What a task needs of an executor."""
 
     def run(self, feeds: Mapping[str, npt.NDArray[Any]]) -> dict[str, npt.NDArray[Any]]:
         """One batch: input name → array, to output name → array."""
@@ -260,11 +261,11 @@ class Runner(Protocol):
 
 
 class Task(Protocol):
-    """A frozen value. ``graphs`` are the names it expects, ``("model",)`` for most."""
+    """A frozen value. ``graphs`` are the names that it expects, ``("model",)`` for most."""
 
     @property
     def name(self) -> str:
-        """Every setting in one line: two of the same name read outputs alike."""
+        """Every setting in one line: two tasks of the same name read outputs alike."""
         ...
 
     @property
@@ -281,12 +282,9 @@ class Task(Protocol):
         ...
 
 
-# A trained network of the zoo: its graphs, how samples enter it, and the task that reads its answers.
-
-
 @runtime_checkable
 class RestoresAnswers(Protocol):
-    """A task whose answers are of a form of its own: it makes them again from what was stored of them."""
+    """A task whose answers are of a form of its own, which it restores from stored arrays."""
 
     def restored(self, arrays: Mapping[str, Array]) -> Answers:
         """The answers whose ``arrays()`` these are."""
@@ -294,10 +292,10 @@ class RestoresAnswers(Protocol):
 
 
 def task_answers(task: Task, answers: Answers) -> Answers:
-    """``answers`` as ``task`` gives them, where they were read from a file.
+    """``answers``; where they were read from a file, in the form that ``task`` gives.
 
     Raises:
-        InputError: they are of a form that the task does not restore.
+        InputError: the task does not restore answers of their form.
     """
     if not isinstance(answers, StoredAnswers):
         return answers
@@ -306,7 +304,7 @@ def task_answers(task: Task, answers: Answers) -> Answers:
         raise InputError(
             f"Reading stored answers of task '{task.name}'",
             found=f"answers of the form '{answers.form}'",
-            expected="a form that qbench has, or a task that restores its own",
+            expected="a form that qbench has, or a task that restores its own form",
             remedy="Give the task a method restored(arrays), or accept the fp32 reference anew (--qbench-accept-fp32).",
         )
     found = task.restored(answers.arrays())
@@ -315,12 +313,12 @@ def task_answers(task: Task, answers: Answers) -> Answers:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class ZooModel:
-    """A network with weights, lazily loaded.
+    """A trained network, loaded when it is used, with its preprocessing and its task.
 
     Args:
         id: name in suites. graphs: name → loader of an ONNX graph, float unless a suite names
             its ``fp32`` partner; names as ``task.graphs`` has them.
-        preprocess, task: how a raw sample becomes a feed, and outputs an answer.
+        preprocess, task: how a raw sample becomes a feed, and outputs become an answer.
         origin: where the weights come from and under which licence, for lists.
     """
 

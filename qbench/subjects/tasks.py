@@ -10,9 +10,7 @@ from qbench.errors import InputError
 from qbench.metrics import AnswerKind, Answers, FirstOutputs, IntegerAnswers, Likelihoods, OutputKind, held_outputs
 from qbench.subjects.subject import Array, Runner, Samples, Task
 
-# Outputs as a task trusts them: there, with a row for every sample, and finite.
-#
-# An engine that answers NaN has not answered; argmax would quietly make a class of it.
+# A task checks outputs: they exist, have a row for every sample, and are finite. argmax would make a class of NaN.
 
 
 def runner_named(runners: Mapping[str, Runner], name: str, task: str) -> Runner:
@@ -26,13 +24,13 @@ def runner_named(runners: Mapping[str, Runner], name: str, task: str) -> Runner:
             f"Answering with task '{task}'",
             found=f"the graphs {sorted(runners)}",
             expected=f"one called '{name}'",
-            remedy="Give the model the graphs its task names.",
+            remedy="Give the model the graphs that its task names.",
         )
     return runners[name]
 
 
 def finite_rows(outputs: Mapping[str, Array], name: str | None, sample_ids: Sequence[str], doing: str) -> Array:
-    """Output ``name`` (None: the first one) as (n, c) float32, one row a sample of ``sample_ids``.
+    """Output ``name`` (None: the first one) as (n, c) float32, one row for each of ``sample_ids``.
 
     Raises:
         InputError: no such output, another shape than (n, c), or a number that is not finite (the sample is named).
@@ -54,7 +52,7 @@ def finite_rows(outputs: Mapping[str, Array], name: str | None, sample_ids: Sequ
             expected=f"({len(sample_ids)}, numbers a sample)",
             remedy="Choose a model whose output has one row a sample.",
         )
-    # an integer or a wider float has its exact or its nearest float32; half precision is exact
+    # integers and wider floats become the nearest float32; half precision is exact
     rows = rows.astype(np.float32, copy=False)
     finite = np.isfinite(rows).all(axis=1)
     if not finite.all():
@@ -69,11 +67,11 @@ def finite_rows(outputs: Mapping[str, Array], name: str | None, sample_ids: Sequ
 
 # Scores of classes → the k best classes of every sample, with their probabilities.
 #
-# Order: by falling score, equal scores by rising class id. A quantized network answers on a grid, so that equal
-# scores are common; without a declared rule the same numbers would rank differently on two machines.
+# Order: by falling score, equal scores by rising class id. Scores of a quantized network lie on a quantization grid,
+# so equal scores are common; without this rule equal numbers could rank differently on two computers.
 #
-# Probabilities are the scores where every one of the data set lies in [0, 1], as a network gives them that ends in a
-# softmax (on a grid they need not add up to 1), else softmax(scores) over all classes.
+# Probabilities: where all scores of the data set lie in [0, 1], as those of a network that ends in a softmax do, the
+# scores themselves (quantized, they need not add up to 1); else softmax(scores) over all classes.
 
 GRAPH = "model"
 
@@ -133,7 +131,7 @@ class Classification:
 
 
 def _refuse_other_labels(samples: Samples, start: int, count: int, classes: int, doing: str) -> None:
-    """Check the labels of ``count`` samples from ``start`` on: one that is no class would silently never be right."""
+    """Refuse a label that is not a class, among ``count`` samples from ``start`` on: it could never be right."""
     labels = () if samples.labels is None else samples.labels[start : start + count]
     for sample, right in zip(samples.ids[start : start + count], labels, strict=False):
         if other := [label for label in right if not 0 <= label < classes]:
@@ -152,7 +150,7 @@ def best_classes(scores: Array, k: int) -> tuple[Array, Array]:
 
 
 def tied_rows(scores: Array) -> Array:
-    """Per row of ``scores`` (n, classes) whether classes share the best score: (n,) bool."""
+    """Per row of ``scores`` (n, classes) whether several classes have the best score: (n,) bool."""
     return np.asarray((scores == scores.max(axis=1, keepdims=True)).sum(axis=1) > 1)
 
 
@@ -164,14 +162,13 @@ def shares_of(scores: Array, best: Array) -> Array:
     return shares
 
 
-# Asking a sequence model how likely the right sequences are: apart from answering, so that calibration sees no label.
-#
-# Tasks that can are ``TeacherForced``; for others a metric of likelihoods is refused.
+# The likelihood of the right sequences under a sequence model. It is not part of answering, so that calibration sees
+# no label.
 
 
 @runtime_checkable
 class TeacherForced(Protocol):
-    """A task that also tells how likely labels are."""
+    """A task that can compute the likelihoods of labels; for others a metric of likelihoods is refused."""
 
     def likelihoods(self, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
         """Of the label of every sample, in their order.
@@ -183,22 +180,22 @@ class TeacherForced(Protocol):
 
 
 def forced_likelihoods(task: Task, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
-    """How likely ``task``'s model takes the labels of ``samples`` to be.
+    """The likelihoods of the labels of ``samples`` under the model of ``task``.
 
     Raises:
         InputError: the task is not teacher-forced, or what it raises.
     """
     if not isinstance(task, TeacherForced):
         raise InputError(
-            f"Asking how likely the labels of '{samples.data}' are",
-            found=f"task '{task.name}', which does not tell",
+            f"Computing the likelihoods of the labels of '{samples.data}'",
+            found=f"task '{task.name}', which does not compute them",
             expected="a sequence model whose task is teacher-forced, for a metric of likelihoods",
             remedy="Choose another metric instead of perplexity.",
         )
     return task.likelihoods(runners, samples)
 
 
-# The answer that is all of an output: each number by its bits, so that equal answers are equal outputs.
+# The whole output as the answer: each number by its bits, so that answers are equal exactly where outputs are.
 #
 # ids(i) = the float32 numbers of sample i, flat, read as int32
 
@@ -208,7 +205,7 @@ class WholeOutput:
     """One graph, one run a batch.
 
     Args:
-        output: which one; None: the graph's first.
+        output: its name; None: the graph's first.
     """
 
     output: str | None = None
@@ -227,7 +224,7 @@ class WholeOutput:
         """The bits of every sample's output, (n, numbers) int32, as a sequence.
 
         Raises:
-            InputError: no such output, not one entry a sample, or a number that is not finite.
+            InputError: no such output, not one entry per sample, or a number that is not finite.
         """
         run = runner_named(runners, GRAPH, self.name).run
         rows = []

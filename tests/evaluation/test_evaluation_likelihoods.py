@@ -122,5 +122,5 @@ def test_a_task_that_does_not_tell_is_refused_through_kept_answers(tmp_path):
     class Mute:
         name, graphs = "mute", ()
 
-    with pytest.raises(InputError, match="task 'mute', which does not tell"):
+    with pytest.raises(InputError, match="task 'mute', which does not compute"):
         forced_likelihoods(KeptAnswers(Mute()), {}, shared_work(tmp_path, Counting()).samples(words("x", WORDS, RIGHT)))

@@ -111,7 +111,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
         dataset_from_text(f"folder:{tmp_path / 'empty'}")
     picture(tmp_path / "both" / "loose.png")
     picture(tmp_path / "both" / "class" / "a.png")
-    with pytest.raises(InputError, match="1 pictures right in it and 1 in its 1 folders"):
+    with pytest.raises(InputError, match=r"1 pictures .* and 1 in its 1 folders"):
         dataset_from_text(f"folder:{tmp_path / 'both'}")
 
 

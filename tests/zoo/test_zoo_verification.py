@@ -19,7 +19,7 @@ from qbench.errors import InputError
 from qbench.metrics import AnswerKind, get_metric
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
-from qbench.subjects.embeddings import Verification, likenesses
+from qbench.subjects.embeddings import Verification, scaled_similarities
 from qbench.subjects.sources import ReadyArray
 from qbench.subjects.subject import BATCH, Samples
 from qbench_zoo.spectrograms import MelSpectrogram, SpeechPair
@@ -74,8 +74,8 @@ def test_likenesses_are_cosines_of_the_pairs_and_each_thing_runs_once(tmp_path: 
 
 def test_extreme_likenesses_are_exact() -> None:
     one, zero = np.array([[1.0, 0.0]]), np.array([[0.0, 0.0]])
-    assert [int(likenesses(one, other)[0]) for other in (one, -one, zero)] == [1_000_000, 0, 500_000]
-    assert likenesses(np.array([[1 + 1e-9, 0.0]]), one).tolist() == [1_000_000]  # a length one bit too long
+    assert [int(scaled_similarities(one, other)[0]) for other in (one, -one, zero)] == [1_000_000, 0, 500_000]
+    assert scaled_similarities(np.array([[1 + 1e-9, 0.0]]), one).tolist() == [1_000_000]  # a length one bit too long
 
 
 def test_what_is_not_finite_names_a_pair_that_it_stands_in(tmp_path: Path) -> None:
