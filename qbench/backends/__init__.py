@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from qbench.backends.registry import catalogue as catalogue
     from qbench.backends.registry import device_backend as device_backend
     from qbench.backends.registry import get_backend as get_backend
-    from qbench.backends.registry import integer_machines as integer_machines
+    from qbench.backends.registry import integer_backends as integer_backends
     from qbench.backends.venv.another_python import AnotherPython as AnotherPython
     from qbench.backends.venv.another_python import WrittenPython as WrittenPython
     from qbench.backends.venv.another_python import installed_version as installed_version
@@ -82,7 +82,7 @@ else:
                 "catalogue",
                 "device_backend",
                 "get_backend",
-                "integer_machines",
+                "integer_backends",
             ),
             "onnx_reference": ("OnnxReferenceBackend",),
             "ort": (

@@ -172,13 +172,13 @@ class Optimization:
         without: optimizers and rules that are left out, by the engine's own names; it passes over names it does not
             know without a word (``session_optimizers`` lists those it has).
         kept: the file where the rewritten graph is left; None: nowhere.
-        told: whether the engine logs on standard error what each optimizer did.
+        logged: whether the engine logs on standard error what each optimizer did.
     """
 
     level: Level = Level.ALL
     without: frozenset[str] = frozenset()
     kept: Path | None = None
-    told: bool = False
+    logged: bool = False
 
 
 # ONNX Runtime on the CPU: one session a prepared model, deterministic, without spinning threads.
@@ -316,7 +316,7 @@ class OrtBackend:
 
     @property
     def _log_level(self) -> int:
-        return _EVERYTHING if self.optimization.told else _FATAL_ONLY
+        return _EVERYTHING if self.optimization.logged else _FATAL_ONLY
 
     def session_settings(self, threads: int) -> dict[str, object]:
         """The options of a session in plain values, for one in another process."""

@@ -102,7 +102,7 @@ def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
     return Catalogue("backend", _OWN, plain.added + machines)
 
 
-def integer_machines(extensions: Iterable[Extension] = ()) -> frozenset[str]:
+def integer_backends(extensions: Iterable[Extension] = ()) -> frozenset[str]:
     """The backends that are integer interpreters, or devices with one, and run no float graph; none is made for this.
 
     A device is known by its name, ``partitioned-…``.

@@ -58,8 +58,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """
     from qbench.diagnosis import lint_products
 
-    machines = [choose_arithmetic(text) for text in dict.fromkeys(arguments.arithmetic)]
-    lint = lint_products(_quantized(arguments), machines)
+    arithmetics = [choose_arithmetic(text) for text in dict.fromkeys(arguments.arithmetic)]
+    lint = lint_products(_quantized(arguments), arithmetics)
     if arguments.json:
         print_json(_table(arguments, lint))
     else:
@@ -125,14 +125,15 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     if lint.unjudged:
         put(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or another sum at every place)")
     for name in arguments.arithmetic:
-        _print_machine(lint, choose_arithmetic(name).name)
+        _print_limits(lint, choose_arithmetic(name).name)
 
 
-def _print_machine(lint: "ModelLint", machine: str) -> None:
-    lines = [(layer.node, "; ".join(layer.machines[machine])) for layer in lint.layers if layer.machines[machine]]
+def _print_limits(lint: "ModelLint", arithmetic: str) -> None:
+    found = [(layer.node, layer.machines[arithmetic]) for layer in lint.layers]
+    lines = [(node, "; ".join(limits)) for node, limits in found if limits]
     put()
     put(
-        f"{machine}: "
+        f"{arithmetic}: "
         + (f"{len(lines)} of {counted(len(lint.layers), 'layer')}" if lines else "represents every layer")
     )
     if lines:

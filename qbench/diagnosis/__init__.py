@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from qbench.diagnosis.engine.case_files import save_test_case as save_test_case
     from qbench.diagnosis.engine.client import EngineCrashError as EngineCrashError
     from qbench.diagnosis.engine.client import contained as contained
-    from qbench.diagnosis.engine.divergence import Parting as Parting
-    from qbench.diagnosis.engine.divergence import engine_partings as engine_partings
+    from qbench.diagnosis.engine.divergence import Divergence as Divergence
+    from qbench.diagnosis.engine.divergence import engine_divergences as engine_divergences
     from qbench.diagnosis.engine.shrink import FailingCase as FailingCase
     from qbench.diagnosis.engine.shrink import smallest_case as smallest_case
     from qbench.diagnosis.hypotheses.hypothesis import remedy_of as remedy_of
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from qbench.diagnosis.target import Matched as Matched
     from qbench.diagnosis.target import bound_of as bound_of
     from qbench.diagnosis.target import match_outputs as match_outputs
-    from qbench.diagnosis.target import stand_in as stand_in
+    from qbench.diagnosis.target import watched_backend as watched_backend
     from qbench.diagnosis.units import StepCauses as StepCauses
 else:
     __getattr__, __dir__, __all__ = open_on_use(
@@ -69,15 +69,15 @@ else:
                 "Matched",
                 "bound_of",
                 "match_outputs",
-                "stand_in",
+                "watched_backend",
             ),
             "engine.client": (
                 "EngineCrashError",
                 "contained",
             ),
             "engine.divergence": (
-                "Parting",
-                "engine_partings",
+                "Divergence",
+                "engine_divergences",
             ),
             "engine.shrink": (
                 "FailingCase",

@@ -8,7 +8,7 @@ import numpy as np
 
 from qbench.backends import Array, Closing, Executor, Feeds, get_backend, in_slices
 from qbench.calibration import Rows
-from qbench.diagnosis.engine.client import Patience, endless, filled_up
+from qbench.diagnosis.engine.client import Timeout, filled_up, no_timeout
 from qbench.diagnosis.target import Target
 from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units
 from qbench.diagnosis.units import Captured, QuantizedUnit, Replay
@@ -19,18 +19,16 @@ from qbench.metrics import unequal
 from qbench.passes import EffectKind
 from qbench.subjects import Samples, Task
 
-# A few samples of a few nodes as arrays, for what sums cannot tell.
-
 _ELEMENTS = 200_000
-"""Of a value: of a larger one few samples will do."""
+"""Elements of a value; of a larger value fewer samples are kept."""
 
 
 class Capturing(Closing):
-    """The runs that nodes are captured in; a context manager that closes its engines.
+    """Runs of a target in which nodes are captured; a context manager that closes its engines.
 
     Args:
-        target: what is examined. units: its pieces. nodes: what was counted of those that may be asked for.
-        feeds: a few samples of its float graph. patience: how long the target's backend is waited for at a unit alone.
+        target: what is examined. units: of its graph. nodes: the numbers of the nodes that ``of`` may capture.
+        feeds: a few samples of the float graph. timeout: of one run of a unit on the target's backend.
 
     Raises:
         QbenchError: a backend does not run the graph.
@@ -42,7 +40,7 @@ class Capturing(Closing):
         units: Units,
         nodes: Collection[NodeErrors],
         feeds: Feeds,
-        patience: Patience = endless,
+        timeout: Timeout = no_timeout,
     ) -> None:
         feeds = filled_up(target.original, feeds)
         asked = {node.levels for node in nodes}
@@ -50,7 +48,7 @@ class Capturing(Closing):
         around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
         inputs = {str(value.name) for value in target.original.graph.inputs}
         outputs = {str(value.name) for value in target.original.graph.outputs}
-        floats = {units.stands_for[name] for name in around if name in units.aligned} - inputs - outputs
+        floats = {units.represents[name] for name in around if name in units.aligned} - inputs - outputs
         levels = sorted(name for name in around if name in units.by_value and name not in outputs)
         with ExitStack() as stack:
             float_run = stack.enter_context(get_backend(FLOAT_BACKEND).prepare(target.original, taps=sorted(floats)))
@@ -58,20 +56,21 @@ class Capturing(Closing):
             self._exact = {**feeds, **in_slices(float_run, target.original).run(feeds)}
             self._seen = {**feeds, **in_slices(watched, target.quantized).run(feeds)}
         self._target, self._units, self._is_fixed = target, units, fixed_batch(target.original) is not None
-        self._patience, self._stack = patience, ExitStack()
+        self._timeout, self._stack = timeout, ExitStack()
 
     def of(self, node: NodeErrors) -> Captured:
-        """``node`` at work: one of those that were named.
+        """Inputs and results of ``node``, one of the given nodes.
 
         Raises:
-            QbenchError: a backend does not run its piece.
+            QbenchError: a backend does not run its unit.
         """
         target, units, exact, seen = self._target, self._units, self._exact, self._seen
         unit = units.by_value[node.levels]
-        runner = UnitRunner(target, unit, units.fresh.get(unit.value), self._stack, self._patience)
+        runner = UnitRunner(target, unit, units.floats.get(unit.value), self._stack, self._timeout)
         own, there = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         real = runner.steps(own)
-        kept = _whole if self._is_fixed else _kept(unit, [*own.values(), there, real])
+        # a unit of a graph with a fixed batch runs no smaller batch
+        kept = (lambda array: array) if self._is_fixed else _kept(unit, [*own.values(), there, real])
         own, (there, real) = {name: kept(array) for name, array in own.items()}, map(kept, (there, real))
         again = runner.counted(own)
         aligned = all(name in units.aligned or name not in units.by_value for name in (unit.value, *unit.feeds))
@@ -87,7 +86,7 @@ class Capturing(Closing):
             real=real.astype(np.float64),
             fed=fed,
             isolated=isolated,
-            expected=kept(exact[unit.stands_for]) if aligned else unit.reals(there),
+            expected=kept(exact[unit.represents]) if aligned else unit.reals(there),
             replays=_replays(runner, own),
         )
 
@@ -96,30 +95,11 @@ class Capturing(Closing):
         self._stack.close()
 
 
-def capture(target: Target, units: Units, nodes: Collection[NodeErrors], feeds: Feeds) -> tuple[Captured, ...]:
-    """``nodes`` of ``target`` at work, in their order.
-
-    Args:
-        target: what is examined. units: its pieces. nodes: what was counted of those that are asked for.
-        feeds: a few samples of its float graph.
-
-    Raises:
-        QbenchError: a backend does not run the graph.
-    """
-    with Capturing(target, units, nodes, feeds) as capturing:
-        return tuple(capturing.of(node) for node in nodes)
-
-
-def _whole(array: Array) -> Array:
-    """Of a graph of a fixed batch nothing can be left out: its pieces take no other."""
-    return array
-
-
 def _kept(unit: QuantizedUnit, arrays: Sequence[Array]) -> Callable[[Array], Array]:
-    """What takes the samples of an array that are kept: of large values the first, and those that are off most.
+    """A function that selects samples of an array: of a large value the first, and those with most errors.
 
     Args:
-        unit: whose. arrays: what is in front, quantized values behind, the number in front of rounding.
+        unit: whose values. arrays: its inputs, its result, and the values before rounding.
     """
     *_, found, real = arrays
     count = found.shape[0] if found.ndim else 0
@@ -133,7 +113,7 @@ def _kept(unit: QuantizedUnit, arrays: Sequence[Array]) -> Callable[[Array], Arr
 
 
 def _replays(runner: UnitRunner, own: Mapping[str, Array]) -> tuple[Replay, ...]:
-    """``own`` behind itself in the opposite order: what the run before left is seen, and what chance makes as well."""
+    """Runs on ``own`` after a run on its samples in reverse order: they show values left over from a run, and races."""
     turned = {name: np.ascontiguousarray(array[::-1]) if array.ndim else array for name, array in own.items()}
     first, once, twice = runner.counted(turned), runner.counted(own), runner.counted(own)
     if first is None or once is None or twice is None:
@@ -141,27 +121,27 @@ def _replays(runner: UnitRunner, own: Mapping[str, Array]) -> tuple[Replay, ...]
     return Replay(levels=once, before=first), Replay(levels=twice, before=once)
 
 
-# The samples that suspects are captured on: of the first batches those that go together, the largest first.
+# The samples on which suspects are captured: the largest of the first batches, and further batches of its shape.
 #
-# A loop that decodes is fed more at every step, so that its first batches say little; pictures are fed alike, so that
-# some batches make one.
+# In a decoding loop the inputs grow with every step, so the first batches hold little. Images all have one shape, so
+# several batches are joined.
 
 _BATCHES = 8
-"""Among which the largest is looked for."""
+"""Number of first batches of which the largest is kept."""
 _KEPT_FEEDS_ELEMENTS = 1 << 18
-"""Numbers that batches may have together; a larger one is alone."""
+"""Elements that joined batches may have; a larger batch is kept alone."""
 
 
 @dataclass(slots=True)
 class KeptFeeds:
-    """Feeds of one graph; ``rows`` is how its batches are split."""
+    """Batches of one graph; ``rows`` says how they are split into samples."""
 
     rows: Rows
     _seen: int = 0
     _batches: list[dict[str, Array]] = field(default_factory=list)
 
     def add(self, feeds: Feeds) -> None:
-        """One batch more: it begins anew where it is larger than all before, and joins those that are shaped alike."""
+        """Add a batch: it replaces the others if it is larger, and joins them if it has their shape."""
         self._seen += 1
         if not self._batches or (self._seen <= _BATCHES and _shapes(feeds, self.rows) != self._shapes):
             if _size(feeds) > max((_size(one) for one in self._batches), default=0):
@@ -171,7 +151,7 @@ class KeptFeeds:
 
     @property
     def joined(self) -> dict[str, Array]:
-        """All that is kept, as one batch; nothing where there was none."""
+        """The kept batches as one batch; empty if there were none."""
         if len(self._batches) < 2:
             return dict(self._batches[0]) if self._batches else {}
         return {
@@ -193,7 +173,7 @@ class KeptFeeds:
 
 
 def _shapes(feeds: Feeds, rows: Rows) -> dict[str, tuple[int, ...]]:
-    """Without the axes that run over samples."""
+    """Shapes without the axes that run over samples."""
     return {
         name: tuple(size for axis, size in enumerate(array.shape) if axis != rows.inputs.get(name))
         for name, array in feeds.items()
@@ -208,12 +188,9 @@ def _size(feeds: Feeds) -> int:
     return sum(array.size for array in feeds.values())
 
 
-# How many seconds a piece of work may take, by a timer that is handed in.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Seconds that began to run at ``started`` on ``timer``; ``seconds`` None: as many as it takes."""
+    """A time limit of ``seconds`` from ``started`` on ``timer``; ``seconds`` None: no limit."""
 
     seconds: float | None
     timer: Callable[[], float]
@@ -221,43 +198,42 @@ class Budget:
 
     @classmethod
     def begin(cls, seconds: float | None, timer: Callable[[], float]) -> "Budget":
-        """A budget that runs from now on.
+        """A budget that starts now.
 
         Args:
-            seconds: None: no end. timer: seconds on a monotonic clock.
+            seconds: None: no limit. timer: a monotonic clock, in seconds.
         """
         return cls(seconds=seconds, timer=timer, started=timer())
 
     @property
     def spent(self) -> float:
-        """Seconds since it began."""
+        """Seconds since it started."""
         return self.timer() - self.started
 
     @property
     def left(self) -> float:
-        """Seconds until it ends; below 0 behind that."""
+        """Seconds until it ends; negative after that."""
         return float("inf") if self.seconds is None else self.seconds - self.spent
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left of it."""
+        """Whether no time is left."""
         return self.left <= 0
 
     def share(self, part: float) -> "Budget":
-        """A budget of ``part`` (0 … 1) of what is left of this one, which begins now and ends before it."""
+        """A budget that starts now, of a share ``part`` (0 … 1) of the time that is left."""
         return Budget.begin(None if self.seconds is None else max(0.0, part * self.left), self.timer)
-
-
-# The samples whose outputs a cell's passes move, so that these are looked at: they may be few of very many.
 
 
 def samples_that_passes_move(
     targets: Mapping[str, Target], task: Task, samples: Samples, *, count: int, budget: Budget
 ) -> tuple[str, ...]:
-    """Names of up to ``count`` of ``samples``, in their order; none where no pass ran, or where that is not known.
+    """Names of up to ``count`` of ``samples`` whose outputs the passes of a cell change, in their order.
+
+    Only few of many samples may change, so they are examined first. Empty where no pass ran, or a graph fails.
 
     Args:
-        targets: of the cell, by the names of their graphs. task: drives them. budget: for looking.
+        targets: of the cell, by the names of their graphs. task: runs them. budget: for this search.
     """
     if count < 1 or not any(_promises(one) for one in targets.values()):
         return ()
@@ -269,14 +245,14 @@ def samples_that_passes_move(
 
 
 def _promises(target: Target) -> bool:
-    """Whether a pass ran that may not move every number."""
+    """Whether a pass ran whose effect promises to keep some numbers."""
     if target.written is None or target.rewriting is None:
         return False
     return any(one.effect.kind is not EffectKind.LOSSY for one in target.rewriting.pipeline.passes)
 
 
 def _both(target: Target, stack: ExitStack) -> tuple[Executor, Executor]:
-    """With the passes, and without."""
+    """Executors of the graph with the passes and without."""
     models = target.quantized, target.written or target.quantized
     ours, theirs = (
         in_slices(stack.enter_context(target.backend.prepare(model, threads=target.threads)), model) for model in models
@@ -285,12 +261,12 @@ def _both(target: Target, stack: ExitStack) -> tuple[Executor, Executor]:
 
 
 class _EnoughError(Exception):
-    """There are as many as were asked for, or no time for more; it passes through the task."""
+    """Enough samples were found, or the time is over; raised through the task to stop it."""
 
 
 @dataclass(slots=True)
 class _Moved:
-    """What was found until now."""
+    """The samples found so far."""
 
     count: int
     budget: Budget
@@ -298,13 +274,13 @@ class _Moved:
     batch: Sequence[str] = ()
 
     def begin(self, batch: Sequence[str]) -> None:
-        """Another batch is fed."""
+        """Start a batch."""
         if len(self.names) >= self.count or self.budget.is_over:
             raise _EnoughError
         self.batch = batch
 
     def add(self, ours: Array, theirs: Array) -> None:
-        """One output of the batch, with the passes and without."""
+        """Compare one output of the batch with the passes and without."""
         moved = unequal(ours, theirs) if ours.shape == theirs.shape else np.ones(ours.shape, bool)
         if ours.ndim and len(ours) == len(self.batch):
             rows = np.flatnonzero(moved.reshape(len(ours), -1).any(axis=1))
@@ -315,14 +291,14 @@ class _Moved:
 
 @dataclass(frozen=True, slots=True)
 class _Pair:
-    """The executor of one graph; each batch runs without the passes too."""
+    """The executor of one graph; each batch also runs on the graph without the passes."""
 
     moved: _Moved
     ours: Executor
     theirs: Executor
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch, as the cell answers it."""
+        """Run one batch; the result is that with the passes."""
         ours, theirs = self.ours.run(feeds), self.theirs.run(feeds)
         for name, one in ours.items():
             self.moved.add(one, theirs[name])

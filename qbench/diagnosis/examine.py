@@ -1,6 +1,6 @@
-"""Every node of a quantized graph in numbers: its error in the run, alone, and what its quantization explains."""
+"""The numbers of every node of a quantized graph: its error in the run and alone, and the explained error."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
@@ -9,46 +9,44 @@ import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Closing, Executor, Feeds, get_backend, in_slices
 from qbench.calibration import Rows
-from qbench.diagnosis.engine.client import Patience, endless, filled_up
+from qbench.diagnosis.engine.client import Timeout, filled_up, no_timeout
 from qbench.diagnosis.tallies import ErrorTally, NodeTally, sqnr_of
 from qbench.diagnosis.target import Target, Watchable
-from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units, exact_backend, fresh_unit
+from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units, exact_backend, float_counterpart
 from qbench.diagnosis.units import QuantizedUnit
 from qbench.errors import InputError
 from qbench.evaluation import steps_of
 from qbench.graph import fixed_batch, node_key, node_macs
 from qbench.interpreter import KernelFunction
-from qbench.judging import CountingErrors, NodeErrors, Unaligned
+from qbench.judging import NodeErrors, Unaligned
 from qbench.metrics import Differences, count_differences
 
-# Every node of a quantized graph in numbers: its error in the run, alone, and what its grids explain of it.
-#
-# An ``Examination`` is an executor of the float graph: a task drives it as it drives any, so that loops that decode are
-# examined by being run. A few samples at a time are taken through the float graph, through the target's watched run,
-# and through each unit alone; only sums are kept (``tallies``).
+# An ``Examination`` is an executor of the float graph, which a task runs like any other; so decoding loops are
+# examined, too. A few samples at a time run through the float graph, the watched backend and each unit alone. Only sums
+# are kept (``tallies``).
 
 ALONE = 8
-"""Samples on which units are run alone; the target's own run is looked at on all."""
+"""Samples on which units run alone; the whole graph runs on all."""
 _SMALL = 1 << 20
-"""Bytes of fp32 values a sample, up to which units are run alone on all."""
+"""Bytes of fp32 values per sample up to which units run alone on all samples."""
 _AT_ONCE = 1 << 25
 """Bytes of fp32 values that are held at once."""
 _MOST = 64
-"""Samples at once."""
+"""Samples that are run at once."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Examined:
-    """What was counted.
+    """The numbers of an examination.
 
     Args:
-        samples: looked at. nodes: in the order of the graph.
+        samples: number examined. nodes: in the order of the graph.
         unaligned: values that are not compared with fp32, and why.
-        outputs: the watched run compared with the untouched engine's; None: they are the same backend.
-        crashes: levels → how the target's backend fails to make them alone.
-        moved: levels → constants in front of them that are not what rounding makes of fp32's, with their distance
-            (``FreshUnit``).
-        broken: levels → steps (rms) by which a pass moved them though it promised not to.
+        outputs: outputs of the watched backend compared with those of the engine; None: they are the same backend.
+        crashes: quantized value → how the target's backend fails on its unit.
+        moved: quantized value → constants of its unit that are not the quantized fp32 ones, with the difference
+            (``FloatUnit``).
+        broken: quantized value → steps (rms) by which a pass changed it against the promise of its effect.
     """
 
     samples: int
@@ -60,32 +58,18 @@ class Examined:
     broken: Mapping[str, float] = field(default_factory=dict)
 
 
-def examine(target: Target, batches: Iterable[Feeds], *, float_backend: Backend | None = None) -> Examined:
-    """The nodes of ``target`` on ``batches``.
+class Examination(Closing):
+    """An executor of the float graph that examines every run; a context manager that closes its engines.
 
     Args:
-        target: what is examined. batches: of its float graph.
-        float_backend: runs that graph; None: ONNX Runtime.
+        target: what is examined. timeout: of one run of a unit on the target's backend.
 
     Raises:
-        InputError: its graph means nothing, its outputs are others than the float graph's, or feeds do not fit.
+        InputError: the quantized graph is invalid, or its outputs are not those of the float graph.
         QbenchError: a backend does not run it.
     """
-    with Examination(target, float_backend=float_backend) as examination:
-        for feeds in batches:
-            examination.run(feeds)
-        return examination.examined()
 
-
-class Examination(Closing):
-    """An executor of the float graph whose every run is examined; a context manager that closes its engines.
-
-    Args:
-        target: what is examined. float_backend: runs its float graph; None: ONNX Runtime.
-        patience: how long the target's backend is waited for at a unit alone.
-    """
-
-    def __init__(self, target: Target, *, float_backend: Backend | None = None, patience: Patience = endless) -> None:
+    def __init__(self, target: Target, *, timeout: Timeout = no_timeout) -> None:
         _require_same_outputs(target)
         self.units = Units.of(target)
         self.samples = 0
@@ -98,15 +82,14 @@ class Examination(Closing):
         self._differences = Differences()
         self._stack = ExitStack()
         with ExitStack() as stack:
-            engine = float_backend or get_backend(FLOAT_BACKEND)
-            self._float = self._whole(stack, engine, target, taps=self._float_taps())
+            self._float = self._whole(stack, get_backend(FLOAT_BACKEND), target, taps=self._float_taps())
             self._watched = self._whole(stack, target.watched, target, taps=self._levels(), quantized=True)
             self._engine: Executor | None = None
             if not target.is_watched_itself:
                 self._engine = self._whole(stack, target.backend, target, quantized=True)
             self._alone = stack.enter_context(ExitStack())
             self._runners = [
-                UnitRunner(target, unit, self.units.fresh.get(unit.value), self._alone, patience)
+                UnitRunner(target, unit, self.units.floats.get(unit.value), self._alone, timeout)
                 for unit in self.units.units
             ]
             self._stack = stack.pop_all()
@@ -125,7 +108,7 @@ class Examination(Closing):
 
     def _float_taps(self) -> tuple[str, ...]:
         given = {str(value.name) for value in self._target.original.graph.inputs}
-        wanted = dict.fromkeys(unit.stands_for for unit in self.units.units if unit.value in self.units.aligned)
+        wanted = dict.fromkeys(unit.represents for unit in self.units.units if unit.value in self.units.aligned)
         return tuple(name for name in wanted if name not in given and name not in self._outputs)
 
     def _levels(self) -> tuple[str, ...]:
@@ -135,7 +118,7 @@ class Examination(Closing):
         return tuple(name for name in wanted if name not in known)
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch: folds what all runs make of it, gives the float graph's own outputs.
+        """Examine one batch; return the outputs of the float graph.
 
         Raises:
             InputError: feeds that do not fit the graph.
@@ -155,42 +138,37 @@ class Examination(Closing):
         held = sum(array.nbytes for array in floats.values())
         self._size = max(1, min(_MOST, _AT_ONCE * rows // max(held, 1)))
         if self._engine is not None:
-            self._count_outputs(seen, self._engine.run(part))
+            theirs = self._engine.run(part)
+            for name, steps in self._steps.items():
+                found = count_differences(seen[name], theirs[name], steps.broadcast(seen[name].ndim))
+                self._differences = self._differences.joined(found)
         self._runs_alone &= self.samples < ALONE or held <= _SMALL * rows
         if not self._runs_alone:
-            self._alone.close()  # two hundred sessions of a large network: their memory is wanted elsewhere
+            self._alone.close()  # frees the memory of some two hundred sessions of a large network
         for runner in self._runners:
-            self._fold_run(runner.unit, floats, seen)
+            unit = runner.unit
+            if unit.value in self.units.aligned:
+                tally, expected = self._tallies[unit.value], floats[unit.represents].astype(np.float32, copy=False)
+                tally.cumulative.add(expected, unit.reals(seen[unit.value]))
+                tally.clips.add(unit, expected)
             if self._runs_alone:
                 self._fold_alone(runner, floats, seen)
         self.samples += rows
         return {name: self._first(name, floats[name], rows) for name in self._outputs}
 
     def _first(self, name: str, result: Array, rows: int) -> Array:
-        """The rows of an output that belong to samples, not to what filled the batch up."""
+        """The rows of an output without those of the samples that were repeated to fill the batch."""
         axis = self._rows.outputs.get(name)
         return result if axis is None else result[(slice(None),) * axis + (slice(rows),)]
 
-    def _count_outputs(self, seen: Mapping[str, Array], answered: Mapping[str, Array]) -> None:
-        for name, steps in self._steps.items():
-            ours, theirs = seen[name], answered[name]
-            self._differences = self._differences.joined(count_differences(ours, theirs, steps.broadcast(ours.ndim)))
-
-    def _fold_run(self, unit: QuantizedUnit, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> None:
-        """What the target's own run made of ``unit``, compared with fp32."""
-        if unit.value in self.units.aligned:
-            tally, expected = self._tallies[unit.value], floats[unit.stands_for].astype(np.float32, copy=False)
-            tally.cumulative.add(expected, unit.reals(seen[unit.value]))
-            tally.clips.add(unit, expected)
-
     def _fold_alone(self, runner: UnitRunner, floats: Mapping[str, Array], seen: Mapping[str, Array]) -> None:
-        """What a unit makes alone: of the levels that it had in the run, and of fp32's."""
+        """Run a unit alone: on its inputs in the run of the whole graph, and on quantized fp32 inputs."""
         unit, tally = runner.unit, self._tallies[runner.unit.value]
         feeds, found = {name: seen[name] for name in unit.feeds}, seen[unit.value]
         steps = runner.steps(feeds)
         tally.counting.add(found, unit.rounded(steps).astype(found.dtype), steps)
         tally.ties.add(steps)
-        # a machine that is watched in an engine's place is what the engine claims to be
+        # an interpreter that is watched for an engine is itself what the engine should equal
         ours, other = (
             (found, runner.claimed(feeds)) if self._target.is_watched_itself else (runner.counted(feeds), found)
         )
@@ -198,11 +176,11 @@ class Examination(Closing):
             tally.claimed.add(ours, other, steps)
         if not self._is_fed_by_fp32(unit):
             return
-        fed, expected = self.units.rounded(unit, floats), floats[unit.stands_for].astype(np.float32, copy=False)
+        fed, expected = self.units.rounded(unit, floats), floats[unit.represents].astype(np.float32, copy=False)
         alone = runner.counted(fed)
         if alone is not None:
             tally.isolated.add(expected, unit.reals(alone))
-        if unit.value in self.units.fresh:
+        if unit.value in self.units.floats:
             explained = runner.explained(self.units.reals(unit, fed))
             if explained is not None:
                 tally.explained.add(expected, explained)
@@ -210,12 +188,12 @@ class Examination(Closing):
                     tally.unexplained.add(explained, unit.reals(alone))
 
     def _is_fed_by_fp32(self, unit: QuantizedUnit) -> bool:
-        """Whether the value and all in front of it have counterparts in fp32."""
+        """Whether the value and the inputs of its unit represent fp32 values."""
         inputs = {value.name for value in self._target.quantized.graph.inputs}
         return all(name in self.units.aligned or name in inputs for name in (unit.value, *unit.feeds))
 
     def examined(self) -> Examined:
-        """Everything run so far."""
+        """The numbers of all runs so far."""
         macs = node_macs(self._target.original)
         return Examined(
             samples=self.samples,
@@ -223,7 +201,7 @@ class Examination(Closing):
             unaligned=self.units.unaligned,
             outputs=None if self._engine is None else self._differences,
             crashes={runner.unit.value: runner.crash for runner in self._runners if runner.crash},
-            moved={value: fresh.moved for value, fresh in self.units.fresh.items() if fresh.moved},
+            moved={value: unit.moved for value, unit in self.units.floats.items() if unit.moved},
         )
 
     def _node(self, unit: QuantizedUnit, macs: Mapping[str, int]) -> NodeErrors:
@@ -235,7 +213,7 @@ class Examination(Closing):
         return NodeErrors(
             node=unit.node,
             operators=unit.operators,
-            value=unit.stands_for,
+            value=unit.represents,
             levels=unit.value,
             macs=sum(macs.get(node_key(node), 0) for node in unit.graph.graph),
             elements=tally.cumulative.elements or tally.counting.elements,
@@ -244,7 +222,7 @@ class Examination(Closing):
             explained=explained,
             unexplained=unexplained,
             counting=tally.counting.errors(),
-            claimed=_counted(tally),
+            claimed=tally.claimed.errors() if tally.claimed.elements else None,
             clipped_low=low,
             clipped_high=high,
             ties=tally.ties.share,
@@ -255,68 +233,59 @@ class Examination(Closing):
         self._stack.close()
 
 
-def _counted(tally: NodeTally) -> CountingErrors | None:
-    return tally.claimed.errors() if tally.claimed.elements else None
-
-
 def _require_same_outputs(target: Target) -> None:
     ours, theirs = ([str(value.name) for value in model.graph.outputs] for model in (target.original, target.quantized))
     if ours != theirs:
         raise InputError(
             f"Examining '{target.model}'",
             found=f"a quantized graph with the outputs {', '.join(theirs)}",
-            expected=f"those of the float graph: {', '.join(ours)}",
+            expected=f"the outputs of the float graph: {', '.join(ours)}",
             remedy="Compare it with the float graph that it was made from.",
         )
 
 
-# What the graph's outputs gain when one node alone is kept in float.
+# The gain of the graph's outputs when one node alone is kept in float.
 #
-#     gain = 10 · log₁₀(N / N′)        N: noise of the outputs against fp32's; N′: the same with the node in float
+#     gain = 10 · log₁₀(N / N′)        N: noise of the outputs compared with fp32; N′: the same with the node in float
 #
-# In float the node is what fp32 has there, with real weights, and hands its real result on: to nodes that read it,
-# whose own result is put on their grids as ever, and through those that only move numbers and keep their grid. The run
-# is taken up behind them: what lies before is remembered, what lies behind is counted by the target.
-
-
-def output_gains(target: Target, units: Units, feeds: Feeds) -> dict[str, float]:
-    """Value → gain in dB, of every unit with a counterpart in fp32: all that ``each_gain`` gives."""
-    return dict(each_gain(target, units, feeds))
+# A node in float is the fp32 node with real weights. The nodes that read its real result quantize their own results as
+# before; nodes that only move values, on the same grid, pass it on as real. The run continues after them: earlier
+# results are kept from the first run, later ones are computed by the target.
 
 
 def each_gain(target: Target, units: Units, feeds: Feeds) -> Generator[tuple[str, float], None, None]:
-    """(value, gain in dB) of one unit after the other that has a counterpart in fp32; the caller may stop.
+    """(value, gain in dB) of each unit with a counterpart in fp32; the caller may stop.
 
     Args:
-        target: whose watched machine can be stood around; of any other nothing is known. units: its pieces.
-        feeds: a few samples: every unit costs a part of a run of them.
+        target: its watched backend must be ``Watchable``; else nothing is yielded. units: of its graph.
+        feeds: a few samples, since every unit costs a part of a run.
 
     Raises:
         QbenchError: a backend does not run the graph.
     """
-    machine = target.watched
-    if not isinstance(machine, Watchable):
+    interpreter = target.watched
+    if not isinstance(interpreter, Watchable):
         return
     feeds = filled_up(target.original, feeds)
     memory, names = _Memory(), [str(value.name) for value in target.original.graph.outputs]
     levels = tuple(unit.value for unit in units.units if unit.value not in names)
     with get_backend(FLOAT_BACKEND).prepare(target.original) as run:
         wanted = in_slices(run, target.original).run(feeds)
-    with machine.surrounded(memory.around).prepare(target.quantized, taps=levels) as executor:
+    with interpreter.surrounded(memory.around).prepare(target.quantized, taps=levels) as executor:
         seen = {**feeds, **executor.run(feeds)}
         before = _noise(wanted, seen, names)
         memory.keep()
         for unit in units.units:
-            if unit.value in units.fresh:
+            if unit.value in units.floats:
                 memory.exchanged = dict(_kept_in_float(unit, units, seen))
                 yield unit.value, sqnr_of(before, _noise(wanted, executor.run(feeds), names))
 
 
 def _kept_in_float(unit: QuantizedUnit, units: Units, seen: Mapping[str, Array]) -> Iterator[tuple[str, Array]]:
-    """Every value that is another when ``unit`` is in float, by its own levels where nodes count again."""
-    piece = fresh_unit(unit, units.original, units.stands_for, rounded=False)
+    """The values that change when ``unit`` is in float, up to those from which the run continues."""
+    piece = float_counterpart(unit, units.original, units.represents, rounded=False)
     with exact_backend().prepare(piece.graph) as run:
-        real = run.run(units.reals(unit, seen))[unit.stands_for]
+        real = run.run(units.reals(unit, seen))[unit.represents]
     yield from _handed_on(unit, real, units, seen)
 
 
@@ -335,7 +304,7 @@ def _handed_on(
 
 
 def _read(reader: QuantizedUnit, value: str, real: Array, seen: Mapping[str, Array]) -> Array:
-    """What ``reader`` has in front of rounding when it is handed ``real`` in place of the levels ``value``."""
+    """The value of ``reader`` before rounding when its input ``value`` is replaced by ``real``."""
     graph = reader.graph.clone().graph
     pairs = [node.outputs[0] for node in graph if node.inputs and node.inputs[0] is not None]
     handed = [
@@ -355,19 +324,16 @@ def _read(reader: QuantizedUnit, value: str, real: Array, seen: Mapping[str, Arr
 
 
 def _keeps_grid(reader: QuantizedUnit, unit: QuantizedUnit) -> bool:
-    """Whether ``reader`` only moves numbers, and puts them on the grid that they came from."""
+    """Whether ``reader`` only moves values, and keeps their grid."""
     if reader.grid is None or unit.grid is None or len(reader.feeds) > 1 or len(reader.operators) != 1:
         return False
-    return (reader.scale, reader.zero_point) == (unit.scale, unit.zero_point) and not _has_weights(reader)
-
-
-def _has_weights(unit: QuantizedUnit) -> bool:
-    pairs = [node for node in unit.graph.graph if node.op_type == "DequantizeLinear"]
-    return len(pairs) > len(unit.feeds)
+    dequantizers = sum(node.op_type == "DequantizeLinear" for node in reader.graph.graph)
+    has_weights = dequantizers > len(reader.feeds)
+    return (reader.scale, reader.zero_point) == (unit.scale, unit.zero_point) and not has_weights
 
 
 def _noise(wanted: Mapping[str, Array], found: Mapping[str, Array], names: Sequence[str]) -> float:
-    """Noise as a share of the signal, summed over the outputs that are real numbers, each as large as the others."""
+    """The noise relative to the signal, summed over the real outputs with equal weights."""
     total = 0.0
     for name in names:
         if wanted[name].dtype.kind != "f" or wanted[name].shape != found[name].shape:
@@ -379,9 +345,9 @@ def _noise(wanted: Mapping[str, Array], found: Mapping[str, Array], names: Seque
 
 
 class _Memory:
-    """Wraps the kernels of one program: remembers a run, and takes later ones up at a node.
+    """Wraps the kernels of one program: it keeps the results of a run, and continues later runs from a node.
 
-    ``exchanged`` are the values that are others than they were, with what they are now.
+    ``exchanged`` are the values that are replaced in later runs.
     """
 
     def __init__(self) -> None:
@@ -391,15 +357,15 @@ class _Memory:
         self._kept = False
 
     def keep(self) -> None:
-        """Later runs start from what was seen until now."""
+        """Later runs start from the results so far."""
         self._kept = True
 
     def around(self, node: ir.Node, run: KernelFunction) -> KernelFunction:
-        """A kernel that remembers."""
+        """The kernel, with its results kept."""
         place, name = len(self._order), str(node.outputs[0].name)
         self._order[name] = place
 
-        def remembering(inputs: Sequence[Array | None]) -> Sequence[Array]:
+        def kernel(inputs: Sequence[Array | None]) -> Sequence[Array]:
             if not self._kept:
                 results = self._results[name] = run(inputs)
                 return results
@@ -407,9 +373,9 @@ class _Memory:
                 return (self.exchanged[name],)
             return self._results[name] if place < self._first else run(inputs)
 
-        return remembering
+        return kernel
 
     @property
     def _first(self) -> int:
-        """Where a run begins to be another."""
+        """The first node at which a run differs."""
         return min((self._order[name] for name in self.exchanged if name in self._order), default=0)

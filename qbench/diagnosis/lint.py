@@ -15,11 +15,11 @@ from qbench.interpreter import Summing, float_operator, sum_shape, summing
 from qbench.numerics import Arithmetic, MultiplierForm, QParams, QType, real_multiplier, scaler, short_multiplier
 from qbench.passes import lower_to_machines
 
-# The products by constant weights in a graph of integer operators, each as the columns that the machine sums over.
+# The products by constant weights in a graph of integer operators, each as the columns over which it sums:
 #
 #     acc[n] = Σ_k (x[k] − z_x) (w[k, n] − z_w[n]) + bias[n]
 #
-# k runs as the interpreter counts (``interpreter.sum_order``); in groups over the channels of the filter alone.
+# k runs in the order of the interpreter (``interpreter.sum_order``); in a grouped product over the filter's channels.
 
 Ints = npt.NDArray[np.int64]
 _RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
@@ -29,7 +29,7 @@ _RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class _Places:
-    """At which places the inputs of an operator are; None: it has none such."""
+    """The indices of the inputs of an operator; None: it has no such input."""
 
     x_zero: int
     weight: int
@@ -60,14 +60,14 @@ class IntegerProduct:
     """One product.
 
     Args:
-        node, operator: its name, and what it is called in a float graph.
+        node, operator: its name, and the type of the float operator.
         levels: type of x; weights: type of w.
-        low, high: the levels that x can have.
-        x_zero: z_x; None where it is computed. weight: (K, N) levels. weight_zero: (N,).
+        low, high: the least and largest x.
+        x_zero: z_x; None where it is computed. weight: (K, N) integers. weight_zero: (N,).
         bias: (N,), zeros where there is none.
-        scales: of x, of w (N,), and of the result; None where the result is no level.
-        output: the grid of the result, likewise.
-        depthwise: one filter a channel.
+        scales: of x, of w (N,), and of the result; None where the result is not quantized.
+        output: quantization parameters of the result; None likewise.
+        depthwise: whether there is one filter per channel.
         order: of its sums.
     """
 
@@ -88,9 +88,9 @@ class IntegerProduct:
 
 
 def integer_products(model: ir.Model) -> tuple[tuple[IntegerProduct, ...], tuple[str, ...]]:
-    """The products of ``model`` by constant weights, in order, and the names of those that are not judged.
+    """The products of ``model`` by constant weights, in order, and the names of those that are not examined.
 
-    These have two computed operands, or sum another set of weights at every place (ConvTranspose).
+    These have two computed operands, or sum another set of weights at every position (ConvTranspose).
     """
     found, others = [], []
     for node in model.graph:
@@ -140,7 +140,7 @@ def _product(node: ir.Node, places: _Places) -> IntegerProduct | None:
 
 
 def _ends(x: ir.Value | None, levels: str) -> tuple[int, int]:
-    """The levels that ``x`` can have: those of its type, or of the clip that makes it."""
+    """The least and largest value of ``x``: those of its type, or of the Clip that computes it."""
     low, high = _RANGES[levels]
     node = None if x is None else x.producer()
     if node is None or node.op_type != "Clip":
@@ -176,7 +176,7 @@ def _absent(node: ir.Node, place: int) -> bool:
 
 
 def _spread(values: npt.NDArray[Any] | None, count: int) -> Ints:
-    """``values`` (None: 0), one a column."""
+    """``values`` (None: 0), one per column."""
     return np.broadcast_to(np.zeros(1, np.int64) if values is None else values.astype(np.int64).reshape(-1), (count,))
 
 
@@ -184,17 +184,17 @@ def _first(values: npt.NDArray[Any] | None, default: int) -> int:
     return default if values is None else int(values.reshape(-1)[0])
 
 
-# Which weight pairs can saturate where two neighbouring products are summed in 16 bits, and what that costs at most.
+# Which weight pairs can saturate where two neighbouring products are summed in 16 bits, and the largest loss by that:
 #
-#     a pair is lost to saturation when    high · (|w₀| + |w₁|) > 2¹⁵ − 1        (2¹⁵ where both are negative)
-#     worst loss of a column             = max(Σ excess of its positive pairs, Σ excess of its negative ones)
+#     a pair can saturate if    high · (|w₀| + |w₁|) > 2¹⁵ − 1        (2¹⁵ where both are negative)
+#     worst loss of a column  = max(Σ excess of its positive pairs, Σ excess of its negative pairs)
 #
-# Both sums are reached: the levels of one kind at their highest, of the other at 0. Of an unsigned left operand and a
-# signed right one only (Intel's vpmaddubsw); with 8-bit levels on the left the first line reads |w₀| + |w₁| ≥ 129, with
-# 8-bit weights there (``interpreter.sum_order``) and the lowest level w₀ + w₁ ≥ 257.
+# Both sums can occur: x is largest for the weights of one sign, and 0 for the others. This holds for an unsigned left
+# operand and a signed right one (Intel's vpmaddubsw). For 8-bit x on the left the first line means |w₀| + |w₁| ≥ 129.
+# For 8-bit weights on the left (``interpreter.sum_order``) and the least x it means w₀ + w₁ ≥ 257.
 
 BITS = 16
-"""In which processors with vpmaddubsw sum pairs."""
+"""Width in which processors with vpmaddubsw sum pairs."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -202,12 +202,12 @@ class PairRisk:
     """The pairs of one product.
 
     Args:
-        pairs: neighbours that are summed. risky: those that can saturate.
-        worst: the largest |w₀| + |w₁| of weights of one sign (of two: the larger of both).
-        outputs: columns with such a pair.
-        loss: what the worst column can lose, in units of the accumulator.
-        loss_steps: in steps of the result, of which it has no more than its grid; None where it is no level.
-        why_not: what keeps every pair from saturating, in words; empty where some can.
+        pairs: number of pairs that are summed. risky: number that can saturate.
+        worst: the largest |w₀| + |w₁| of weights of one sign (of two signs: the larger weight).
+        outputs: number of columns with such a pair.
+        loss: the largest loss of a column, in units of the accumulator.
+        loss_steps: the same in steps of the result, at most its range; None: the result is not quantized.
+        why_not: why no pair can saturate; empty: some can.
     """
 
     pairs: int
@@ -220,12 +220,12 @@ class PairRisk:
 
     @property
     def share(self) -> float:
-        """Of the pairs, those that can saturate."""
+        """The share of pairs that can saturate."""
         return self.risky / self.pairs if self.pairs else 0.0
 
 
 def pair_risk(product: IntegerProduct, bits: int = BITS) -> PairRisk:
-    """What can happen to ``product`` where pairs are summed in ``bits`` bits."""
+    """The risk of ``product`` where pairs are summed in ``bits`` bits."""
     weight = product.weight
     pairs = len(weight) // 2 * weight.shape[1]
     if not product.order.in_pairs(product.levels, product.weights):
@@ -265,16 +265,16 @@ def _why_not(product: IntegerProduct, worst: int) -> str:
     return f"no pair of one sign above {worst}"
 
 
-# What one machine cannot represent of a product: its multiplier, its largest sum, a pair of its products.
+# What an arithmetic cannot represent of a product: its multiplier, its largest sum, a pair of its products.
 #
 #     reach = max over columns of |Σ_k max((low − z_x) w, (high − z_x) w) + bias|, and the same with min
 #
-# Worst cases over all levels there are, as before anything runs nothing else is known: what is said here can happen
-# with some input; what is not said cannot.
+# This is the worst case over all inputs, since nothing is run: what is reported can happen with some input, and what is
+# not reported cannot happen.
 
 
 def reach(product: IntegerProduct) -> tuple[int, int]:
-    """The least and the largest sum that ``product`` can have, bias included; whatever a computed zero point is."""
+    """The least and the largest sum of ``product`` with its bias, for every value of a computed zero point."""
     centred = product.weight - product.weight_zero
     low, high, zero = product.low, product.high, product.x_zero
     ends = (low - high, high - low) if zero is None else (low - zero, high - zero)
@@ -285,13 +285,13 @@ def reach(product: IntegerProduct) -> tuple[int, int]:
 
 
 def bits_for(low: int, high: int) -> int:
-    """The width of the smallest register of two's complement that holds both."""
+    """The width of the smallest two's complement register that holds both."""
     return max((-low - 1 if low < 0 else low).bit_length(), (-high - 1 if high < 0 else high).bit_length()) + 1
 
 
-def machine_limits(product: IntegerProduct, machine: Arithmetic) -> tuple[str, ...]:
-    """What ``machine`` cannot represent of ``product``, one line each."""
-    here = machine.at(product.operator, product.node)
+def arithmetic_limits(product: IntegerProduct, arithmetic: Arithmetic) -> tuple[str, ...]:
+    """What ``arithmetic`` cannot represent of ``product``, one line per limit."""
+    here = arithmetic.at(product.operator, product.node)
     found = []
     if pair_bits := here.accumulator.pairs(product.order.shape):
         risk = pair_risk(product, pair_bits)
@@ -304,10 +304,10 @@ def machine_limits(product: IntegerProduct, machine: Arithmetic) -> tuple[str, .
     return (*found, *_of_multiplier(product, here, max(map(abs, ends))))
 
 
-def _of_multiplier(product: IntegerProduct, machine: Arithmetic, largest: int) -> list[str]:
+def _of_multiplier(product: IntegerProduct, arithmetic: Arithmetic, largest: int) -> list[str]:
     if product.scales is None:
         return []
-    scaling = machine.scaling
+    scaling = arithmetic.scaling
     try:
         scaler(product.scales, scaling)
     except InputError as error:
@@ -320,14 +320,10 @@ def _of_multiplier(product: IntegerProduct, machine: Arithmetic, largest: int) -
     return [f"products of up to {bits} bits wrap at {scaling.product_bits}"] if bits > scaling.product_bits else []
 
 
-# Lint of a quantized graph: before anything runs, which layers can saturate, overflow, or not be represented.
-#
-# Facts of the graph (pairs, sums, multipliers) for every layer, and for each machine that is asked about what it lacks.
-
 REGISTER = 32
-"""Bits of the accumulators that nearly all machines have."""
+"""Width of the accumulators of nearly all arithmetics."""
 _NEAR = 2**30
-"""Half of what an int32 holds: a bias beyond it leaves its sums less room than it takes."""
+"""Half of the range of int32: a bias beyond it takes more than half of the range of its sums."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -335,13 +331,13 @@ class LayerLint:
     """One layer.
 
     Args:
-        node, operator: its name, and what it is called in a float graph. depthwise: one filter a channel.
-        levels, weights: their types.
-        pairs: what can happen where pairs are summed in 16 bits.
-        sum_bits: width of a register that holds every sum it can have.
-        bias: the largest in magnitude.
-        multiplier: the largest; None where the result is no level.
-        machines: machine → what it cannot represent here.
+        node, operator: its name, and the type of the float operator. depthwise: whether it has one filter per channel.
+        levels, weights: types of the input and of the weights.
+        pairs: the risk where pairs are summed in 16 bits.
+        sum_bits: width of a register that holds every sum.
+        bias: the largest magnitude.
+        multiplier: the largest; None: the result is not quantized.
+        machines: arithmetic → what it cannot represent here; called as the JSON of ``qbench lint`` calls it.
     """
 
     node: str
@@ -357,7 +353,7 @@ class LayerLint:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is unusual whatever the machine."""
+        """What is unusual under every arithmetic."""
         found = []
         if self.sum_bits > REGISTER:
             found.append(f"sums need {self.sum_bits} bits")
@@ -370,21 +366,21 @@ class LayerLint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelLint:
-    """A graph: its ``layers`` in order, and the names of products that are ``unjudged``."""
+    """The ``layers`` of a graph in order, and the names of the products that are not examined (``unjudged``)."""
 
     layers: tuple[LayerLint, ...]
     unjudged: tuple[str, ...] = ()
 
     @property
     def risky(self) -> bool:
-        """Whether something can saturate or overflow: on the machines asked about, or, if none was, on some machine."""
+        """Whether a layer can saturate or overflow: under the named arithmetics, or without any under some arithmetic."""
         if any(layer.machines for layer in self.layers):
             return any(found for layer in self.layers for found in layer.machines.values())
         return any(layer.pairs.risky or layer.sum_bits > REGISTER for layer in self.layers)
 
 
-def lint_products(model: ir.Model, machines: Sequence[Arithmetic] = ()) -> ModelLint:
-    """What can go wrong in the products of a quantized ``model``, and what ``machines`` cannot represent of them.
+def lint_products(model: ir.Model, arithmetics: Sequence[Arithmetic] = ()) -> ModelLint:
+    """What can saturate or overflow in the products of a quantized ``model``, and what ``arithmetics`` cannot represent.
 
     Raises:
         InputError: the model is not quantized, or a Q or DQ means nothing.
@@ -393,14 +389,14 @@ def lint_products(model: ir.Model, machines: Sequence[Arithmetic] = ()) -> Model
         raise InputError(
             f"Looking for saturation in '{model.graph.name}'",
             found="a float model",
-            expected="a quantized one, whose weights are levels",
+            expected="a quantized model",
             remedy="Name a schema to quantize it with.",
         )
     products, unjudged = integer_products(lower_to_machines(model))
-    return ModelLint(layers=tuple(_layer(product, machines) for product in products), unjudged=unjudged)
+    return ModelLint(layers=tuple(_layer(product, arithmetics) for product in products), unjudged=unjudged)
 
 
-def _layer(product: IntegerProduct, machines: Sequence[Arithmetic]) -> LayerLint:
+def _layer(product: IntegerProduct, arithmetics: Sequence[Arithmetic]) -> LayerLint:
     risk = pair_risk(product)
     multiplier = None
     if product.scales is not None:
@@ -416,5 +412,5 @@ def _layer(product: IntegerProduct, machines: Sequence[Arithmetic]) -> LayerLint
         sum_bits=bits_for(*reach(product)),
         bias=int(np.abs(product.bias).max(initial=0)),
         multiplier=multiplier,
-        machines={machine.name: machine_limits(product, machine) for machine in machines},
+        machines={arithmetic.name: arithmetic_limits(product, arithmetic) for arithmetic in arithmetics},
     )

@@ -108,7 +108,7 @@ SAMPLES = 64
 SUSPECTS = 5
 _NODES, _CAUSES = 0.5, 0.25
 """Shares of what is left of the budget."""
-_PATIENCE_S = 10.0
+_UNIT_TIMEOUT_S = 10.0
 """Seconds that an engine may take for a unit alone however little is left: a unit that is slow does not hang."""
 _MOVED = 0.2
 """Of the nodes' share, what looking for samples may take that passes move."""
@@ -243,7 +243,7 @@ def localize_verdict(
         targets = targets_of(cell.request)
         several = len(targets) > 1
         graphs = [
-            stack.enter_context(LocalizedGraph(one, several=several, patience=lambda: _patience(budget)))
+            stack.enter_context(LocalizedGraph(one, several=several, timeout=lambda: _timeout(budget)))
             for one in targets.values()
         ]
         share = budget.share(_NODES)
@@ -300,9 +300,9 @@ def _main(cell: RepeatableCell) -> Samples:
     return cell.request.shared.samples(next(iter(cell.request.subject.data.values())))
 
 
-def _patience(budget: Budget) -> float:
+def _timeout(budget: Budget) -> float:
     """Seconds until an engine that gives no answer for a unit alone is taken to hang."""
-    return max(_PATIENCE_S, _NODES * budget.left)
+    return max(_UNIT_TIMEOUT_S, _NODES * budget.left)
 
 
 def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:

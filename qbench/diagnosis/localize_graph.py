@@ -11,7 +11,7 @@ import onnx_ir as ir
 from qbench.backends import Array, Closing, Feeds, arithmetic_of, in_slices
 from qbench.calibration import Rows
 from qbench.diagnosis.capture import Budget, Capturing, KeptFeeds
-from qbench.diagnosis.engine.client import Patience, endless, filled_up
+from qbench.diagnosis.engine.client import Timeout, filled_up, no_timeout
 from qbench.diagnosis.examine import Examination, Examined, each_gain
 from qbench.diagnosis.hypotheses import NamedCause, name_cause, remedy_of
 from qbench.diagnosis.rank import AnomalyKind, RankedNode, rank_nodes, with_gains
@@ -179,17 +179,17 @@ class LocalizedGraph(Closing):
     """An examination with what is made of it; a context manager that closes its engines.
 
     ``notes`` are sentences for a reader; ``suspects`` is filled by ``name_causes``. With ``several`` graphs names of
-    nodes begin with that of the graph. ``patience`` is how long its backend is waited for at a unit alone.
+    nodes begin with that of the graph. ``timeout`` is how long its backend is waited for at a unit alone.
     """
 
-    def __init__(self, target: Target, *, several: bool, patience: Patience = endless) -> None:
+    def __init__(self, target: Target, *, several: bool, timeout: Timeout = no_timeout) -> None:
         self.target = target
-        self._patience = patience
+        self._timeout = timeout
         self.suspects: tuple[Suspect, ...] = ()
         self.notes: list[str] = []
         self._prefix = f"{target.graph}::" if several else ""
         self._stack = ExitStack()
-        self._examination = self._stack.enter_context(Examination(target, patience=patience))
+        self._examination = self._stack.enter_context(Examination(target, timeout=timeout))
         self._kept = KeptFeeds(Rows.of(target.original))
         self._batches = 0
         self._gains: dict[str, float] = {}
@@ -307,35 +307,35 @@ class LocalizedGraph(Closing):
         named: list[NamedCause] = []
         if not chosen or budget.is_over:
             return named
-        healthy, nodes = arithmetic_of(self.target.claims or self.target.backend), [one.node for one in chosen]
+        correct, nodes = arithmetic_of(self.target.claims or self.target.backend), [one.node for one in chosen]
         try:
             units, feeds, crashes = self._examination.units, self._kept.joined, self._counted.crashes
-            with Capturing(self.target, units, nodes, feeds, self._patience) as capturing:
+            with Capturing(self.target, units, nodes, feeds, self._timeout) as capturing:
                 for node in nodes:
                     if budget.is_over:
                         break
                     crash = crashes.get(node.levels)  # once was enough
-                    named.append(_crashed(crash) if crash else self._cause(node, capturing, healthy))
+                    named.append(_crashed(crash) if crash else self._cause(node, capturing, correct))
         except Exception as error:  # numbers of nodes are worth saying without causes, too
             self.notes.append(f"suspects could not be captured: {_failure(error)}")
             return [_UNNAMED] * len(chosen)
         return named
 
-    def _cause(self, node: NodeErrors, capturing: Capturing, healthy: Arithmetic | None) -> NamedCause:
+    def _cause(self, node: NodeErrors, capturing: Capturing, correct: Arithmetic | None) -> NamedCause:
         try:
-            named = name_cause(capturing.of(node), healthy, original=self.target.original)
+            named = name_cause(capturing.of(node), correct, original=self.target.original)
             if node.levels in self._broken and not named.is_mistake:
-                named = self._by_pass(node, healthy) or named
+                named = self._by_pass(node, correct) or named
         except Exception as error:  # one piece that fails must not take the others' causes with it
             self.notes.append(f"{self._prefix}{node.node} could not be captured: {_failure(error)}")
             return _UNNAMED
         self.notes += (f"{self._prefix}{node.node}: {note}" for note in named.notes)
         return named
 
-    def _by_pass(self, node: NodeErrors, healthy: Arithmetic | None) -> NamedCause | None:
+    def _by_pass(self, node: NodeErrors, correct: Arithmetic | None) -> NamedCause | None:
         """Why ``node`` is not what the graph before a pass makes of it; None: by no rule that is known."""
         captured = self._broken[node.levels].captured(node)
-        named = None if captured is None else name_cause(captured, healthy)
+        named = None if captured is None else name_cause(captured, correct)
         return named if named is not None and named.is_mistake else None
 
     def _try_passes(self, budget: Budget) -> None:

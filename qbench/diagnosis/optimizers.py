@@ -57,7 +57,7 @@ def session_optimizers(model: ir.Model, backend: OrtBackend) -> tuple[SessionOpt
         InputError: no session can be made of it.
     """
     doing = f"Asking ONNX Runtime what it rewrites of '{model.graph.name}'"
-    telling = replace(backend, optimization=replace(backend.optimization, told=True))
+    telling = replace(backend, optimization=replace(backend.optimization, logged=True))
     with Worker() as worker:  # a process of its own: the engine writes its log to standard error
         try:
             worker.load(telling.fitted(model), telling.session_settings(threads=1), doing=doing, seconds=_LONGEST)
@@ -445,7 +445,7 @@ class Origin(enum.Enum):
 
     KERNEL = "kernel"
     OPTIMIZER = "optimizer"
-    NOBODY = "nobody"
+    NEITHER = "neither"
 
 
 class Samples(enum.Enum):

@@ -6,55 +6,52 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from qbench.diagnosis.examine import Examined
-from qbench.judging import CountingErrors, Errors, NodeErrors
-
-# Whether what moved a node's constants corrects it: it is nearer to fp32 than fp32's own constants would bring it.
+from qbench.judging import NodeErrors
 
 _NEARER = 0.98
-"""Of the error that fp32's constants leave on the same grids: chance moves it by less."""
+"""Share of the error with fp32's constants and the same quantization parameters; chance changes it by less."""
 
 
 def is_corrected(node: NodeErrors) -> bool:
-    """As of a bias that was corrected for rounded weights."""
+    """Whether the changed constants of ``node`` reduce its error, as bias correction for rounded weights does."""
     alone, ideal = node.isolated, node.explained
     return alone is not None and ideal is not None and alone.relative < _NEARER * ideal.relative
 
 
-# Which nodes exceed what their grids explain, the worst first.
+# Anomalies are ranked by kind, in the order below, and within a kind by size:
 #
-# Six kinds of excess, in this order; within a kind by how large it is:
+#     crash      the engine fails on the node alone
+#     counting   the results differ from those of the arithmetic that the engine declares. Where it declares none: they
+#                differ from real arithmetic by more than a step, or by a step without a tie in over 1 % of the values
+#     pass       a pass changed the values more than its effect allows
+#     graph      isolated² > explained²: the fp32 operators with the same quantization parameters lose less; or a
+#                constant is not the quantized fp32 one, and does not reduce the error
+#     trace      as counting, but by less than a hundredth of a step (rms), such as a race or a tie
+#     grid       the quantization parameters cost much: the node in float would remove a fifth of the noise of the
+#                outputs, or its own noise is a sixteenth of its signal (12 dB), or many values are clipped
 #
-#     crash     the engine fails on the node alone     counting  its levels are not those of the arithmetic that it
-# claims; where it claims none, they are more than a step               off real arithmetic, or off it by a step without
-# a tie at more than every hundredth value     pass      a pass that promised not to move its levels, or not so far,
-# made others of it     graph     isolated² > explained²: with the fp32 operators on the very same grids less would be
-# lost; or a constant               that is not what rounding makes of fp32's, and brings nothing     trace     as
-# counting, but less than a hundredth of a step (rms): a race, a tie     grid      what its grids cost is much: in float
-# the node would give the outputs back a fifth of what they lose, or               a sixteenth of its own signal is
-# noise (12 dB), or many numbers lie beyond an end
-#
-# Where several nodes are ruined none gives anything back alone, hence the second condition on grids.
+# The second condition of grid is for several bad nodes: then none of them alone removes noise of the outputs.
 
 _OFTEN = 0.01
-"""Share of values that may be off real arithmetic by a step without being ties: other machines round otherwise."""
+"""Share of values that may differ from real arithmetic by a step without a tie: arithmetics differ in rounding."""
 _BEYOND = 1e-4
-"""Share of values that may be off by more: single ones are what float32 makes of a sum."""
+"""Share of values that may differ by more: float32 sums cause single ones."""
 _EXCESS = 0.1
-"""Steps (rms) by which a node may exceed what its grids explain: a machine's own rounding."""
+"""Steps (rms) by which a node may exceed the explained error: the rounding of an arithmetic."""
 _FIFTH_DB = 0.97
-"""10 · log₁₀(1 / 0.8): what the outputs gain when a fifth of their noise goes."""
+"""10 · log₁₀(1 / 0.8): the gain of the outputs when a fifth of their noise is removed."""
 _NOISY_DB = 12.0
-"""SQNR of a node alone below which its grids are to blame, whatever the others do."""
+"""SQNR of a node alone below which its quantization parameters are reported, whatever the outputs gain."""
 _CLIPPED = 0.02
-"""Share of numbers beyond an end that is worth a word."""
+"""Share of clipped values from which a node is reported."""
 _CLIPPED_DB = 10.0
-"""What a node that is clipped wholly adds to its score."""
+"""What a node with all values clipped adds to its score."""
 _TRACE = 0.01
-"""Steps (rms) of a difference that no output feels."""
+"""Steps (rms) of a difference that does not reach the outputs."""
 
 
 class AnomalyKind(enum.IntEnum):
-    """Of what kind; the gravest first."""
+    """The kind of an anomaly; the most severe first."""
 
     CRASH = 0
     COUNTING = 1
@@ -66,7 +63,7 @@ class AnomalyKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RankedNode:
-    """A node that exceeds what its grids explain, and by how much: steps (rms) or, of a grid, dB of the outputs."""
+    """An anomalous node; ``score`` is its size: steps (rms), or for a grid dB of the outputs."""
 
     node: NodeErrors
     excess: AnomalyKind
@@ -74,12 +71,12 @@ class RankedNode:
 
 
 def with_gains(examined: Examined, gains: Mapping[str, float]) -> Examined:
-    """``examined`` with what the outputs gain by each node: ``gains``, levels → dB."""
+    """``examined`` with the gain of the outputs by each node in float: ``gains``, quantized value → dB."""
     return replace(examined, nodes=tuple(replace(node, gain_db=gains.get(node.levels)) for node in examined.nodes))
 
 
 def rank_nodes(examined: Examined) -> tuple[RankedNode, ...]:
-    """The nodes with an excess, the worst first; each once, by its gravest."""
+    """The anomalous nodes, the worst first; each once, by its most severe anomaly."""
     found: dict[str, RankedNode] = {}
     for one in sorted(_excesses(examined), key=lambda one: (one.excess, -one.score)):
         found.setdefault(one.node.levels, one)
@@ -108,35 +105,31 @@ def _excesses(examined: Examined) -> Iterator[RankedNode]:
 
 
 def _counting(node: NodeErrors) -> float:
-    """Steps (rms) by which an engine counts otherwise than it should; 0 where it does not."""
+    """Steps (rms) by which the engine differs from its arithmetic; 0 where it does not."""
     if node.claimed is not None:
         return node.claimed.rms_steps if node.claimed.differing else 0.0
     counted = node.counting
     if counted is None or not counted.elements:
         return 0.0
-    return counted.rms_steps if _is_off(counted) else 0.0
-
-
-def _is_off(counted: CountingErrors) -> bool:
     single = counted.differing - counted.ties - counted.beyond
-    return counted.beyond > _BEYOND * counted.elements or single > _OFTEN * counted.elements
+    is_off = counted.beyond > _BEYOND * counted.elements or single > _OFTEN * counted.elements
+    return counted.rms_steps if is_off else 0.0
 
 
 def _beyond_explained(node: NodeErrors) -> float:
-    """Steps (rms) of the isolated error beyond the explained one; of a real result 255ths of its root mean square."""
+    """Steps (rms) of the isolated error beyond the explained one; a step of a real result is 1/255 of its rms."""
     if node.isolated is None or node.explained is None or node.unexplained is None:
         return 0.0
-    alone, grids, apart = (_steps(one) for one in (node.isolated, node.explained, node.unexplained))
-    # a small difference along a large error counts for more than it is
+    alone, grids, apart = (
+        255 * one.relative if one.steps is None else one.steps
+        for one in (node.isolated, node.explained, node.unexplained)
+    )
+    # the difference of squares overstates a small difference in the direction of a large error
     return min(math.sqrt(max(alone * alone - grids * grids, 0.0)), apart)
 
 
-def _steps(errors: Errors) -> float:
-    return 255 * errors.relative if errors.steps is None else errors.steps
-
-
 def _grid(node: NodeErrors) -> float:
-    """DB that speak against the grids of ``node``; 0: none."""
+    """Cost of the quantization parameters of ``node`` in dB; 0: it is not much."""
     gain, clipped = node.gain_db or 0.0, node.clipped_low + node.clipped_high
     lacking = 0.0 if node.isolated is None else max(_NOISY_DB - node.isolated.sqnr_db, 0.0)
     if gain < _FIFTH_DB and not lacking and clipped < _CLIPPED:

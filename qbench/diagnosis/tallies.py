@@ -1,4 +1,4 @@
-"""Sums over batches, from which the numbers of a node come."""
+"""Sums over batches, from which the numbers of a node are computed."""
 
 import math
 from dataclasses import dataclass, field
@@ -13,14 +13,14 @@ from qbench.metrics import MOST_DB, unequal
 
 @dataclass(slots=True)
 class ErrorTally:
-    """Σ x², Σ (x − y)² of fp32 numbers x and others y."""
+    """Σ x² and Σ (x − y)² of fp32 values x and compared values y."""
 
     elements: int = 0
     signal: float = 0.0
     noise: float = 0.0
 
     def add(self, x: Array, y: Array) -> None:
-        """One batch of both, float32 of one shape."""
+        """Add one batch of both, float32 of one shape."""
         whole, other = x.reshape(-1), y.reshape(-1)
         self.elements += x.size
         for start in range(0, whole.size, _AT_ONCE):
@@ -29,11 +29,11 @@ class ErrorTally:
                 bounded = np.isfinite(part) & np.isfinite(its)
                 part, its = part[bounded], its[bounded]
             apart = part - its
-            self.signal += float(np.square(part).sum())  # not by BLAS: its order of sums is that of its threads
+            self.signal += float(np.square(part).sum())  # not by BLAS: there the order of sums depends on threads
             self.noise += float(np.square(apart).sum())
 
     def errors(self, scale: float | None) -> Errors:
-        """In dB, as a share, and in steps of ``scale``."""
+        """The error in dB, relative, and in steps of ``scale``."""
         return Errors(
             sqnr_db=sqnr_of(self.signal, self.noise),
             relative=math.sqrt(self.noise / self.signal) if self.signal else (1.0 if self.noise else 0.0),
@@ -42,11 +42,11 @@ class ErrorTally:
 
 
 _AT_ONCE = 1 << 16
-"""Elements that are summed at once: what a cache holds in float64."""
+"""Elements that are summed at once: they fit in a cache in float64."""
 
 
 def sqnr_of(signal: float, noise: float) -> float:
-    """10 · log₁₀(signal / noise), never beyond ± 150 dB; of a value that is not finite −150."""
+    """10 · log₁₀(signal / noise), limited to ± 150 dB; −150 if one of them is not finite."""
     if not math.isfinite(noise) or not math.isfinite(signal):
         return -MOST_DB
     if noise == 0:
@@ -56,7 +56,7 @@ def sqnr_of(signal: float, noise: float) -> float:
 
 @dataclass(slots=True)
 class CountingTally:
-    """Quantized values compared with others of the same qparams: what differs, by how much, and where only in a tie."""
+    """Quantized values compared with others of the same qparams: the number of differences, their sizes, and ties."""
 
     elements: int = 0
     differing: int = 0
@@ -67,11 +67,11 @@ class CountingTally:
     largest: float = 0.0
 
     def add(self, found: Array, other: Array, real: Array | None) -> None:
-        """One batch.
+        """Add one batch.
 
         Args:
-            found, other: levels, of one shape; or real numbers, whose steps are a 127th of the largest of ``other``.
-            real: the number in front of rounding, in steps; None: ties are not counted apart.
+            found, other: quantized values of one shape; or real values, whose step is 1/127 of the largest ``other``.
+            real: the values before rounding, in steps; None: ties are not counted.
         """
         self.elements += found.size
         apart = unequal(found, other)
@@ -112,11 +112,11 @@ class CountingTally:
 
 _LEVELS = 127
 _FLOAT_STEPS = 2.0**-8
-"""Steps that sums of float32 in another order may move."""
+"""Steps by which another order of float32 sums may move a value."""
 
 
 def _of_range(apart: Array, other: Array) -> Array:
-    """Differences of real numbers in steps of their range; those that another order of sums makes are left out."""
+    """Differences of real values in steps of their range, without those that the order of sums explains."""
     largest = float(np.abs(other[np.isfinite(other)]).max(initial=0))
     steps = apart * (_LEVELS / largest) if largest else apart
     kept: Array = steps[~(np.abs(steps) <= _FLOAT_STEPS)]
@@ -125,34 +125,34 @@ def _of_range(apart: Array, other: Array) -> Array:
 
 @dataclass(slots=True)
 class ClipTally:
-    """fp32's numbers beyond either end of a grid."""
+    """The number of fp32 values below and above the range of a grid."""
 
     elements: int = 0
     low: int = 0
     high: int = 0
 
     def add(self, unit: QuantizedUnit, expected: Array) -> None:
-        """One batch of fp32 numbers that ``unit`` puts on its grid."""
+        """Add one batch of the fp32 values that ``unit`` quantizes."""
         low, high = ((end - unit.zero_point) * unit.scale for end in (unit.lowest - 0.5, unit.highest + 0.5))
         self.elements += expected.size
         self.low += int(np.count_nonzero(expected < low))
         self.high += int(np.count_nonzero(expected > high))
 
     def shares(self) -> tuple[float, float]:
-        """Below and above, as shares."""
+        """The shares below and above."""
         count = max(self.elements, 1)
         return self.low / count, self.high / count
 
 
 @dataclass(slots=True)
 class TieTally:
-    """Numbers in front of rounding that lie halfway between two levels."""
+    """The number of values before rounding that lie halfway between two quantized values."""
 
     elements: int = 0
     ties: int = 0
 
     def add(self, steps: Array) -> None:
-        """One batch, float32, in steps."""
+        """Add one batch, float32, in steps."""
         halves = steps - np.floor(steps)
         halves -= np.float32(0.5)
         self.elements += steps.size
@@ -160,7 +160,7 @@ class TieTally:
 
     @property
     def share(self) -> float:
-        """Of all."""
+        """The share of ties."""
         return self.ties / max(self.elements, 1)
 
 

@@ -23,10 +23,8 @@ from qbench.metrics import Differences, count_differences
 from qbench.number_text import rough_percent
 from qbench.passes import plannable
 
-# What localisation examines: a quantized graph on a backend, the float graph it was written from, and who is watched.
-#
-# Taps change what an engine runs, so the engine itself is never tapped: an integer machine that counts as it does is
-# watched in its place, once their outputs were seen to be equal, or how far apart they are.
+# Never add taps to the engine under test: they disable fusion and so change what it runs. An integer interpreter of the
+# same arithmetic is watched in its place. How far its outputs are from the engine's is measured and reported.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -34,14 +32,15 @@ class Target:
     """One quantized graph on one backend.
 
     Args:
-        model: what people call it. graph: which graph of the model. schema: by which it was quantized, in a word.
-        original: the float graph that ``quantized`` was written into: its values keep their names there.
+        model: its name. graph: the name of the graph within the model. schema: the name of the quantization schema.
+        original: the float graph that was quantized; values keep their names in ``quantized``.
         quantized: in QDQ form.
-        backend: what runs it.
-        watched: runs it with taps that change nothing; ``backend`` itself where that is an integer machine.
-        claims: a machine that counts as ``backend`` should, where that is known and another one than ``watched``.
+        backend: runs the quantized graph.
+        watched: runs it with taps that change no number; ``backend`` itself where that is an integer interpreter.
+        claims: an interpreter that ``backend`` must equal, where one is known and is not ``watched``.
         threads: of one engine.
-        written, rewriting: the graph that the quantizer wrote, and what made ``quantized`` of it; None: nothing did.
+        written, rewriting: the graph that the quantizer wrote, and the passes that made ``quantized`` from it; None: no
+            pass ran.
     """
 
     model: str
@@ -58,31 +57,28 @@ class Target:
 
     @property
     def is_watched_itself(self) -> bool:
-        """Whether taps of the backend itself change nothing."""
+        """Whether taps on the backend itself change no number."""
         return self.watched is self.backend
 
 
 @runtime_checkable
 class Watchable(Protocol):
-    """A backend whose taps change nothing, and whose kernels can be stood around: our integer machines."""
+    """A backend whose taps change no number and whose kernels can be wrapped, such as the integer interpreter."""
 
     def surrounded(self, around: KernelWrapper) -> Backend:
-        """The same with ``around`` about every kernel."""
+        """The same backend with every kernel wrapped by ``around``."""
         ...
 
 
 def watches_itself(backend: Backend) -> bool:
-    """Whether taps of ``backend`` change nothing: it is one of our integer machines."""
+    """Whether taps on ``backend`` change no number, as on an integer interpreter."""
     return isinstance(backend, Watchable)
 
 
-# Which backend is watched in place of an engine.
+def watched_backend(backend: Backend) -> Backend | None:
+    """The backend to watch for ``backend``: itself where taps change no number, else an interpreter of its arithmetic.
 
-
-def stand_in(backend: Backend) -> Backend | None:
-    """What is watched in place of ``backend``: itself where taps change nothing, else an interpreter of its arithmetic.
-
-    None: it declares no arithmetic.
+    None: ``backend`` declares no arithmetic.
     """
     if watches_itself(backend) or runs_as_written(backend):
         return backend
@@ -90,20 +86,16 @@ def stand_in(backend: Backend) -> Backend | None:
     return None if arithmetic is None else IntegerBackend(arithmetic=arithmetic)
 
 
-# Whether a watched machine answers what the untouched engine answers: bit for bit, or within a bound that is said.
-#
-# Both run the same batches, neither is tapped; sums only are kept.
-
 _FAR = 0.05
-"""Of the largest output: some steps of a grid of 8 bits may be what another order of sums makes of ties."""
+"""Share of the largest output: ties under another order of sums may move an output by some steps of an 8-bit grid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matched:
-    """How the outputs of ``watched`` relate to those of ``engine``.
+    """The outputs of ``watched`` compared with those of ``engine``.
 
     Args:
-        samples: that both answered; 0: they are one and the same. found: what differs between their outputs.
+        samples: number that both ran; 0: they are the same backend. found: the differences of their outputs.
     """
 
     engine: str
@@ -113,19 +105,19 @@ class Matched:
 
     @property
     def is_exact(self) -> bool:
-        """Whether no number differs."""
+        """Whether no output differs."""
         return not self.found.differing
 
     @property
     def strays(self) -> bool:
-        """Whether they are so far apart that what is seen of the one may not hold for the other."""
+        """Whether they are so far apart that results for one may not hold for the other."""
         return self.found.unbounded > 0 or self.found.relative > _FAR
 
     @property
     def sentence(self) -> str:
-        """The relation in words, for a report."""
+        """The comparison in one sentence, for a report."""
         if not self.samples:
-            return f"'{self.watched}' is watched itself: taps change nothing there"
+            return f"'{self.watched}' is watched itself: taps change no number there"
         over = f"{self.found.elements} outputs over {self.samples} {'sample' if self.samples == 1 else 'samples'}"
         if self.is_exact:
             return f"'{self.watched}' is watched in place of '{self.engine}': equal to it bit for bit in {over}"
@@ -136,7 +128,7 @@ class Matched:
 
 
 def bound_of(found: Differences) -> str:
-    """How far outputs that differ are apart, in words."""
+    """The size of the differences of outputs, in words."""
     if found.unbounded:
         return f"{found.unbounded} of them without bound"
     steps = "" if found.steps is None else f"{found.steps:.3g} {'step' if found.steps == 1 else 'steps'}, "
@@ -144,7 +136,7 @@ def bound_of(found: Differences) -> str:
 
 
 def match_outputs(target: Target, batches: Iterable[Feeds]) -> Matched:
-    """How the outputs of the target's watched run relate to those of its untouched engine.
+    """The outputs of the target's watched backend compared with those of its engine; neither is tapped.
 
     Raises:
         QbenchError: one of the two does not run the graph.
@@ -152,19 +144,13 @@ def match_outputs(target: Target, batches: Iterable[Feeds]) -> Matched:
     engine, watched = target.backend.name, target.watched.name
     if target.is_watched_itself:
         return Matched(engine=engine, watched=watched)
-    found, samples = compare_outputs(target.quantized, (target.watched, target.backend), batches, target.threads)
-    return Matched(engine=engine, watched=watched, samples=samples, found=found)
-
-
-def compare_outputs(
-    model: ir.Model, backends: tuple[Backend, Backend], batches: Iterable[Feeds], threads: int = 1
-) -> tuple[Differences, int]:
-    """What differs between the outputs of two backends for one graph, and over how many samples."""
+    model = target.quantized
     outputs = tuple(steps_of(value) for value in model.graph.outputs)
     found, samples = Differences(), 0
     with ExitStack() as stack:
         ours, theirs = (
-            in_slices(stack.enter_context(backend.prepare(model, threads=threads)), model) for backend in backends
+            in_slices(stack.enter_context(backend.prepare(model, threads=target.threads)), model)
+            for backend in (target.watched, target.backend)
         )
         for feeds in batches:
             one, other = ours.run(feeds), theirs.run(feeds)
@@ -172,7 +158,7 @@ def compare_outputs(
                 array = one[output.name]
                 found = found.joined(count_differences(array, other[output.name], output.broadcast(array.ndim)))
             samples += sample_count(feeds)
-    return found, samples
+    return Matched(engine=engine, watched=watched, samples=samples, found=found)
 
 
 def sample_count(feeds: Feeds) -> int:
@@ -180,10 +166,8 @@ def sample_count(feeds: Feeds) -> int:
     return max((len(feed) for feed in feeds.values() if feed.ndim), default=1)
 
 
-# The targets of a cell: its quantized graphs, each with the float graph that it was written from.
-
 AS_WRITTEN = "ort-cpu-noopt"
-"""Is watched in place of an engine that declares no arithmetic: it computes in float32, and fuses nothing."""
+"""The backend to watch for an engine that declares no arithmetic: it computes in float32 and fuses nothing."""
 
 
 def quantized_of(request: Request) -> Quantized:
@@ -198,14 +182,14 @@ def quantized_of(request: Request) -> Quantized:
 
 
 def _written(request: Request) -> Quantized:
-    """Before any passes of the request."""
+    """The graphs as the quantizer wrote them, before the passes of the request."""
     if request.cell.is_given:
         return request.shared.given
     if request.schema is None:
         raise InputError(
-            f"Localising '{request.cell}'",
+            f"Localizing '{request.cell}'",
             found="the float model",
-            expected="a quantized one: what is looked for is what quantization changes",
+            expected="a quantized model: localization compares a quantized graph with its float graph",
             remedy="Name a schema.",
         )
     return request.shared.quantized(request.schema, request.backend.capabilities)
@@ -220,7 +204,9 @@ def targets_of(request: Request) -> Mapping[str, Target]:
     """
     quantized = quantized_of(request)
     written = {} if request.rewriting is None else _written(request).models
-    watched = watched_for(request.backend)
+    watched = watched_backend(request.backend) or get_backend(AS_WRITTEN)
+    comparator = request.comparator
+    must_equal = comparator is not None and comparator.criterion.is_exact and watches_itself(comparator.backend)
     if request.schema is None:
         originals = {name: plannable(model) for name, model in request.shared.given.models.items()}
     else:
@@ -234,22 +220,10 @@ def targets_of(request: Request) -> Mapping[str, Target]:
             quantized=model,
             backend=request.backend,
             watched=watched,
-            claims=claimed_by(request),
+            claims=comparator.backend if comparator is not None and must_equal else None,
             threads=request.threads,
             written=written.get(name),
             rewriting=request.rewriting,
         )
         for name, model in quantized.models.items()
     }
-
-
-def watched_for(backend: Backend) -> Backend:
-    """Who is watched in place of ``backend``."""
-    return stand_in(backend) or get_backend(AS_WRITTEN)
-
-
-def claimed_by(request: Request) -> Backend | None:
-    """The integer machine that the cell must equal, where it must equal one: as it counts, its backend should."""
-    beside = request.comparator
-    is_machine = beside is not None and beside.criterion.is_exact and watches_itself(beside.backend)
-    return beside.backend if beside is not None and is_machine else None

@@ -1,4 +1,4 @@
-"""The runs of one unit: on the backend, in real arithmetic, as its quantization alone would have it."""
+"""The runs of one unit: on the backend, in real arithmetic, and with the error of its quantization alone."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
@@ -8,34 +8,34 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend, Feeds, for_many_sessions, get_backend
-from qbench.diagnosis.engine.client import Alone, Patience, endless
+from qbench.diagnosis.engine.client import Timeout, UnitSession, no_timeout
 from qbench.diagnosis.target import Target
 from qbench.diagnosis.units import QuantizedUnit, levels_without_unit, quantized_units, real_units
 from qbench.graph import constant_value, grid_of, is_constant, node_key, producer, values_by_name, with_shapes
 from qbench.judging import Unaligned
 from qbench.numerics import QParams, quantize
 
-# A node as its grids alone would have it: the fp32 operators, with every operand rounded to the grid that it has.
+# The error that quantization parameters alone explain: the fp32 operators with every operand and the result quantized.
 #
-#     y = round(f(round(x), round(w)))        f, x, w of fp32; the rounding is that of the quantized graph's own grids
+#     y = fq(f(fq(x), fq(w)))        f, x, w of fp32; fq: fake quantization with the parameters of the quantized graph
 #
 # The quantized graph holds weights, limits, attributes and operators that a pass or an exporter may have got wrong.
-# None of them is used here but its grids, so what the target's node is further from fp32 than this one is no grid's
-# fault.
+# Only its quantization parameters are used here. So an error of the target's node beyond this one has another cause
+# than they.
 
 _WEIGHT_BITS = 16
 _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FreshUnit:
+class FloatUnit:
     """The fp32 counterpart of a unit.
 
     Args:
-        graph: fp32 operators with rounded constants; inputs are ``feeds``.
-        feeds: fp32 values in front, one for each of the unit's, in its order.
-        moved: constants that the unit has otherwise than rounding alone would make them: name → rms, in steps of
-            theirs; of a bias, which is added to the result, in steps of the result.
+        graph: fp32 operators with fake-quantized constants; inputs are ``feeds``.
+        feeds: names of the fp32 values, one for each input of the unit, in its order.
+        moved: constants of the unit that differ from the quantized fp32 ones: name → rms of the difference in steps of
+            the constant; of a bias, which is added to the result, in steps of the result.
     """
 
     graph: ir.Model
@@ -43,43 +43,43 @@ class FreshUnit:
     moved: Mapping[str, float]
 
 
-def fresh_unit(
-    unit: QuantizedUnit, original: ir.Model, stands_for: Mapping[str, str], *, rounded: bool = True
-) -> FreshUnit:
+def float_counterpart(
+    unit: QuantizedUnit, original: ir.Model, represents: Mapping[str, str], *, rounded: bool = True
+) -> FloatUnit:
     """The counterpart of ``unit``.
 
     Args:
         unit: of the quantized graph.
-        original: the float graph that it was written into, with shapes; not touched.
-        stands_for: levels (or an input) → the fp32 value that they are of, for every feed of the unit.
-        rounded: whether its constants are put on the unit's grids.
+        original: the float graph that was quantized, with shapes; not changed.
+        represents: quantized value or graph input → the fp32 value, for every input of the unit.
+        rounded: whether its constants are fake-quantized as in the unit.
 
     Raises:
-        LookupError: fp32 has no such values, or they do not follow from each other; the text names them.
+        LookupError: the float graph has no such values, or does not compute one from the others; the text names them.
     """
     known = values_by_name(original)
-    feeds = tuple(stands_for[feed] for feed in unit.feeds)
-    for name in (*feeds, unit.stands_for):
+    feeds = tuple(represents[feed] for feed in unit.feeds)
+    for name in (*feeds, unit.represents):
         if name not in known:
             raise LookupError(f"fp32 has no value '{name}'")
     if any(node.op_type == "DynamicQuantizeLinear" for node in unit.graph.graph):
-        raise LookupError(f"grids in front of '{unit.value}' are computed at run time")
-    if unit.stands_for in feeds:
-        raise LookupError(f"'{unit.value}' only changes the grid of '{unit.stands_for}'")
+        raise LookupError(f"the inputs of '{unit.value}' have quantization parameters that are computed at run time")
+    if unit.represents in feeds:
+        raise LookupError(f"'{unit.value}' only requantizes '{unit.represents}'")
     ends = [known[name] for name in dict.fromkeys(feeds)]
     try:
-        piece = ir.convenience.extract(original.graph, ends, [known[unit.stands_for]])
+        piece = ir.convenience.extract(original.graph, ends, [known[unit.represents]])
     except ValueError as error:
-        raise LookupError(f"'{unit.stands_for}' does not follow from {', '.join(feeds)} in fp32") from error
+        raise LookupError(f"fp32 does not compute '{unit.represents}' from {', '.join(feeds)}") from error
     moved = dict(_round_constants(piece, _rounded_constants(unit), unit.scale)) if rounded else {}
-    return FreshUnit(graph=ir.Model(piece, ir_version=original.ir_version), feeds=feeds, moved=moved)
+    return FloatUnit(graph=ir.Model(piece, ir_version=original.ir_version), feeds=feeds, moved=moved)
 
 
 def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QParams, Array]]:
-    """(operator, place of its operand) → the grid of that constant, and its numbers.
+    """(operator, index of its operand) → the quantization parameters of that constant, and its dequantized values.
 
     Raises:
-        LookupError: a constant comes off no grid that is known beforehand.
+        LookupError: the quantization parameters of a constant are not constant.
     """
     found = {}
     for node in unit.graph.graph:
@@ -91,7 +91,7 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
                 continue
             grid, levels = grid_of(maker), constant_value(maker.inputs[0])
             if grid is None or levels is None:
-                raise LookupError(f"nothing says on which grid '{value.name if value else place}' lies")
+                raise LookupError(f"the quantization parameters of '{value.name if value else place}' are not known")
             found[node_key(node), place] = (grid, _dequantized(levels, grid))
     return found
 
@@ -99,10 +99,10 @@ def _rounded_constants(unit: QuantizedUnit) -> dict[tuple[str, int], tuple[QPara
 def _round_constants(
     piece: ir.Graph, grids: Mapping[tuple[str, int], tuple[QParams, Array]], step: float
 ) -> Iterator[tuple[str, float]]:
-    """Put the constants of ``piece`` on their grids; name → how far the unit's are from these, where they are not.
+    """Fake-quantize the constants of ``piece``; yields (name, rms difference) of those that the unit has otherwise.
 
     Raises:
-        LookupError: one of the grids is of an operand that fp32 has not.
+        LookupError: fp32 does not have one of the operands.
     """
     left = dict(grids)
     for node in piece:
@@ -114,13 +114,13 @@ def _round_constants(
             try:
                 rounded = _dequantized(quantize(constant.astype(np.float32), grid), grid)
             except ValueError:
-                yield str(value.name), float("inf")  # the grid does not fit fp32's shape: another layout
+                yield str(value.name), float("inf")  # the parameters do not fit the shape in fp32: another layout
                 continue
             if theirs.shape != rounded.shape:
                 yield str(value.name), float("inf")
             else:
                 apart, size = theirs.astype(np.float64) - rounded, grid.expanded(rounded.shape)[0]
-                if (np.abs(apart) > size).any():  # a step is what ties and corrections of rounding may move
+                if (np.abs(apart) > size).any():  # ties and rounding corrections may move a constant by a step
                     yield str(value.name), float(np.sqrt(np.mean(np.square(apart / (step if _adds(grid) else size)))))
             name = f"{value.name}_rounded_{node_key(node)}"
             held = ir.Value(name=name, const_value=ir.tensor(rounded.astype(np.float32), name=name))
@@ -136,111 +136,99 @@ def _adds(grid: QParams) -> bool:
 
 
 def _dequantized(levels: Array, grid: QParams) -> Array:
-    """In float64 before it is rounded: biases of 32 bits are beyond float32."""
+    """Computed in float64: biases of 32 bits are not exact in float32."""
     scale, point = grid.expanded(levels.shape)
     return np.asarray((levels.astype(np.int64) - point) * scale.astype(np.float64), np.float32)
 
 
-# The runs of one unit: by the target's backend, by real arithmetic, as its grids alone would have it, as claimed.
-
 FLOAT_BACKEND = "ort-cpu"
 """Runs the float graph that the quantized one is compared with."""
 EXACT = "ort-cpu-noopt"
-"""Runs single operators in float32 as they are in the graph."""
+"""Runs single operators in float32 without fusing them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """The pieces of a target, in the order of its graph.
+    """The units of a target, in the order of its graph.
 
     Args:
-        units: all of them; those with real results last. by_value: the same by what they make.
-        fresh: value → its counterpart in fp32. unaligned: the values without one, with reasons.
-        aligned: the values that represent an fp32 value. stands_for: levels or input → that value.
+        units: all of them; those with real results last. by_value: the same by the value that they compute.
+        floats: value → fp32 counterpart of its unit. unaligned: the values without one, with reasons.
+        aligned: the values that represent an fp32 value. represents: quantized value or graph input → fp32 value.
         original: the float graph, with shapes.
     """
 
     units: tuple[QuantizedUnit, ...]
     by_value: Mapping[str, QuantizedUnit]
-    fresh: Mapping[str, FreshUnit]
+    floats: Mapping[str, FloatUnit]
     unaligned: tuple[Unaligned, ...]
     aligned: frozenset[str]
-    stands_for: Mapping[str, str]
+    represents: Mapping[str, str]
     original: ir.Model
 
     @classmethod
     def of(cls, target: Target) -> "Units":
-        """Those of ``target``.
+        """The units of ``target``.
 
         Raises:
-            InputError: a Q or DQ of its graph means nothing.
+            InputError: a QuantizeLinear or DequantizeLinear of its graph is invalid.
         """
         original = with_shapes(target.original)
-        known, results = values_by_name(original), _results(original)
+        known = values_by_name(original)
+        results = {node_key(node): str(node.outputs[0].name) for node in original.graph if len(node.outputs) == 1}
         found = (*quantized_units(target.quantized), *real_units(target.quantized))
-        units = tuple(replace(unit, stands_for=results.get(unit.origin, unit.stands_for)) for unit in found)
+        units = tuple(replace(unit, represents=results.get(unit.origin, unit.represents)) for unit in found)
         by_value = {unit.value: unit for unit in units}
-        stands_for = {str(value.name): str(value.name) for value in target.quantized.graph.inputs}
-        stands_for |= {unit.value: unit.stands_for for unit in units}
-        fresh, unaligned = (
-            {},
-            [
-                Unaligned(
-                    value=name, reason="an operator in front of it has a graph of its own, or nothing is fed to it"
-                )
-                for name in levels_without_unit(target.quantized, found)
-            ],
-        )
+        represents = {str(value.name): str(value.name) for value in target.quantized.graph.inputs}
+        represents |= {unit.value: unit.represents for unit in units}
+        floats: dict[str, FloatUnit] = {}
+        reason = "an operator before it has a subgraph, or it depends on no input"
+        unaligned = [Unaligned(value=name, reason=reason) for name in levels_without_unit(target.quantized, found)]
         for unit in units:
-            if unit.stands_for not in known:
-                unaligned.append(Unaligned(value=unit.value, reason=f"fp32 has no value '{unit.stands_for}'"))
+            if unit.represents not in known:
+                unaligned.append(Unaligned(value=unit.value, reason=f"fp32 has no value '{unit.represents}'"))
                 continue
             try:
-                fresh[unit.value] = fresh_unit(unit, original, stands_for)
+                floats[unit.value] = float_counterpart(unit, original, represents)
             except LookupError as error:
                 if unit.operators:
                     unaligned.append(Unaligned(value=unit.value, reason=str(error.args[0])))
         return cls(
             units=units,
             by_value=by_value,
-            fresh=fresh,
+            floats=floats,
             unaligned=tuple(unaligned),
-            aligned=frozenset(unit.value for unit in units if unit.stands_for in known),
-            stands_for=stands_for,
+            aligned=frozenset(unit.value for unit in units if unit.represents in known),
+            represents=represents,
             original=original,
         )
 
     def rounded(self, unit: QuantizedUnit, floats: Mapping[str, Array]) -> dict[str, Array]:
-        """fp32 numbers in front of ``unit`` on the grids there: levels, and graph inputs as they are.
+        """The inputs of ``unit`` quantized from fp32 values; graph inputs stay as they are.
 
         Args:
-            unit: whose feeds. floats: fp32 values by their names in fp32.
+            unit: whose inputs. floats: fp32 values by their names in fp32.
 
         Raises:
-            KeyError: a feed has no counterpart in fp32.
+            KeyError: an input has no counterpart in fp32.
         """
         found = {}
         for name in unit.feeds:
             maker = self.by_value.get(name)
-            found[name] = floats[name] if maker is None else levels_of(maker, floats[maker.stands_for])
+            found[name] = floats[name] if maker is None else levels_of(maker, floats[maker.represents])
         return found
 
     def reals(self, unit: QuantizedUnit, rounded: Mapping[str, Array]) -> dict[str, Array]:
-        """The real values of ``rounded``, by the fp32 names that the counterpart of ``unit`` is fed by."""
-        fresh = self.fresh[unit.value]
+        """``rounded`` dequantized, by the names of the inputs of the fp32 counterpart of ``unit``."""
+        names = self.floats[unit.value].feeds
         return {
             name: self.by_value[feed].reals(rounded[feed]) if feed in self.by_value else rounded[feed]
-            for name, feed in zip(fresh.feeds, unit.feeds, strict=True)
+            for name, feed in zip(names, unit.feeds, strict=True)
         }
 
 
-def _results(model: ir.Model) -> dict[str, str]:
-    """Node → the one value that it gives."""
-    return {node_key(node): str(node.outputs[0].name) for node in model.graph if len(node.outputs) == 1}
-
-
 def levels_of(unit: QuantizedUnit, reals: Array) -> Array:
-    """``reals`` on the grid of ``unit``: its integers; themselves where it has none."""
+    """``reals`` quantized with the parameters of ``unit``; unchanged where it has none."""
     if unit.grid is None:
         return reals
     levels = np.rint(reals.astype(np.float32) / np.float32(unit.scale)) + np.float32(unit.zero_point)
@@ -248,58 +236,58 @@ def levels_of(unit: QuantizedUnit, reals: Array) -> Array:
 
 
 def exact_backend() -> Backend:
-    """What computes operators in float32 as they are in the graph, and keeps no memory between runs."""
+    """A backend that computes operators in float32 without fusing them, and keeps no memory between runs."""
     return for_many_sessions(get_backend(EXACT))
 
 
 class UnitRunner:
-    """A unit prepared on all that run it alone.
+    """A unit prepared on every backend that runs it alone.
 
     Args:
-        target: whose. unit: to be run. fresh: its counterpart in fp32; None: it has none.
-        stack: closes what is prepared here. patience: how long an answer of the target's backend is waited for.
+        target: whose unit. unit: to be run. counterpart: its counterpart in fp32; None: it has none.
+        stack: closes what is prepared here. timeout: of one run on the target's backend.
     """
 
     def __init__(
         self,
         target: Target,
         unit: QuantizedUnit,
-        fresh: FreshUnit | None,
+        counterpart: FloatUnit | None,
         stack: ExitStack,
-        patience: Patience = endless,
+        timeout: Timeout = no_timeout,
     ) -> None:
         self.unit = unit
         exact, name = exact_backend(), unit.real
         made = {str(value.name) for node in unit.graph.graph for value in node.outputs}
         self._exact = stack.enter_context(exact.prepare(unit.graph, taps=(name,) if name in made else ()))
-        self._fresh = None if fresh is None else stack.enter_context(exact.prepare(fresh.graph))
+        self._float = None if counterpart is None else stack.enter_context(exact.prepare(counterpart.graph))
         claims = target.claims if target.is_watched_itself else None
-        self._claimed = None if claims is None else stack.enter_context(Alone(unit, claims))
-        self._target = stack.enter_context(Alone(unit, target.backend, patience=patience))
+        self._claimed = None if claims is None else stack.enter_context(UnitSession(unit, claims))
+        self._target = stack.enter_context(UnitSession(unit, target.backend, timeout=timeout))
         self._engine = target.backend.name
 
     @property
     def crash(self) -> str:
-        """How the target's backend fails on the unit, in a sentence; empty: it did not."""
+        """How the target's backend failed on the unit, in a sentence; empty: it did not."""
         found = self._target.crash
         return f"'{self._engine}' fails on it alone: {found}" if found else ""
 
     def steps(self, feeds: Feeds) -> Array:
-        """The number in front of rounding, by real arithmetic on ``feeds``: float32 steps, zero point left out."""
+        """The value before rounding by real arithmetic on ``feeds``: in steps without the zero point, float32."""
         values = {**feeds, **self._exact.run(feeds)}
         return np.asarray(np.divide(values[self.unit.real], self.unit.scale, dtype=np.float32))
 
     def counted(self, feeds: Feeds) -> Array | None:
-        """What the target's backend makes of ``feeds``; None where it fails; ``crash`` is then a sentence."""
+        """The result of the target's backend; None: it fails, and ``crash`` says how."""
         return self._target.run(feeds)
 
     def claimed(self, feeds: Feeds) -> Array | None:
-        """What the machine that a watched target claims to be makes of ``feeds``; None: it claims none, or fails."""
+        """The result of the interpreter that a watched target must equal; None: there is none, or it fails."""
         return None if self._claimed is None else self._claimed.run(feeds)
 
     def explained(self, feeds: Feeds) -> Array | None:
-        """The fp32 value that rounded operands give, rounded too: real; None: it has no counterpart."""
-        if self._fresh is None:
+        """The fake-quantized result of the fp32 counterpart: real; None: the unit has none."""
+        if self._float is None:
             return None
-        exact = self._fresh.run(feeds)[self.unit.stands_for]
+        exact = self._float.run(feeds)[self.unit.represents]
         return self.unit.reals(levels_of(self.unit, exact)) if self.unit.grid is not None else exact

@@ -1,4 +1,4 @@
-"""A quantized graph in pieces, and two results of one value compared."""
+"""The units of a quantized graph, and two results of one quantized value compared."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -23,28 +23,29 @@ from qbench.graph import (
 from qbench.judging import NodeErrors
 from qbench.numerics import QParams
 
-# Two results of one value on a grid, level for level: how many differ, and why.
+# Two results of one quantized value, compared element by element: how many differ, and why.
 #
-# Let t be the real value in front of rounding in steps of its grid, zero point left out, by the float QDQ formula (all
-# optimizations off, float32), in front of a Relu or Clip too where one precedes the quantizer. A level that differs is
+# Let t be the real value before rounding, in steps of its grid, without the zero point, computed in float32 by the QDQ
+# formula with all optimizations off. Where a Relu or Clip precedes the quantizer, t is the value before it. A
+# difference is
 #
-#     clamp      t lies beyond an end: that of the Clip or Relu, or that of the grid by more than half a step
-#     tie        else, by one step, and t lies within 2⁻¹⁰ of a step of halfway between two levels
-#     one step   else, by one step
-#     real       else: by more
+#     clamp      if t lies beyond a limit: that of the Clip or Relu, or that of the grid by more than half a step
+#     tie        else if it is one step, and t lies within 2⁻¹⁰ of a step of halfway between two quantized values
+#     one step   else if it is one step
+#     real       else
 #
-# A tie is a matter of rounding only: what is added, and in which order, decides it. The width admits what float32 does
-# to a value of some hundred steps (a few times 2⁻²⁴ · 255 = 1.5·10⁻⁵) and to a sum of products (some 10⁻⁴).
+# At a tie, the order of additions decides the result. The width covers the error of float32 for a value of some hundred
+# steps (a few times 2⁻²⁴ · 255 = 1.5·10⁻⁵) and for a sum of products (about 10⁻⁴).
 
 Values = npt.NDArray[Any]
 
 TIE_WIDTH = 2.0**-10
-"""Steps from halfway up to which a value counts as a tie."""
+"""Distance from halfway, in steps, up to which a value is a tie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCauses:
-    """``elements`` were compared; those that differ by their cause, and the ``largest`` difference in steps."""
+    """Number of ``elements`` compared, of those that differ by cause, and the ``largest`` difference in steps."""
 
     elements: int = 0
     tie: int = 0
@@ -55,24 +56,24 @@ class StepCauses:
 
     @property
     def differing(self) -> int:
-        """How many differ."""
+        """Number of elements that differ."""
         return self.tie + self.one_step + self.clamp + self.real
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ends:
-    """Between which values, in steps with the zero point left out, nothing is clamped."""
+    """The limits, in steps without the zero point, between which no value is clamped."""
 
     low: float
     high: float
 
     @classmethod
     def of_grid(cls, qmin: int, qmax: int, zero_point: int) -> "Ends":
-        """A value up to half a step beyond an end is rounded to it, not clamped."""
+        """The limits of a grid: up to half a step beyond an end, a value is rounded to it and not clamped."""
         return cls(low=qmin - zero_point - 0.5, high=qmax - zero_point + 0.5)
 
     def within(self, low: float, high: float) -> "Ends":
-        """The intersection with what a Clip or Relu lets through."""
+        """The intersection with the limits of a Clip or Relu."""
         return Ends(low=max(self.low, low), high=min(self.high, high))
 
 
@@ -80,9 +81,9 @@ def count_causes(ours: Values, theirs: Values, real: Values, ends: Ends) -> Step
     """The differences of one value by cause.
 
     Args:
-        ours, theirs: levels, integers of one shape.
-        real: t of their shape, float64.
-        ends: of the grid, and of a clip in front of it.
+        ours, theirs: quantized values of one shape.
+        real: t, of their shape, float64.
+        ends: limits of the grid and of a Relu or Clip before it.
 
     Raises:
         ValueError: the shapes differ.
@@ -105,13 +106,15 @@ def count_causes(ours: Values, theirs: Values, real: Values, ends: Ends) -> Step
     )
 
 
-# A quantized graph in pieces: for each value on a grid, what makes its levels out of the levels before it.
+# The units of a quantized graph: for each quantized value, the piece that computes it from the quantized values before.
 #
-#     levels → DequantizeLinear → one operator, or a few → (Relu | Clip) → QuantizeLinear → levels
+#     quantized values → DequantizeLinear → one or a few operators → (Relu | Clip) → QuantizeLinear → quantized value
 #
-# What makes a real output out of the last levels is a piece as well, without a grid. Each piece is a graph of its own,
-# with levels as inputs and as output, so that an engine fuses in it what it fuses in the whole, and no difference comes
-# in from elsewhere. A tap in the middle of a piece would stop that fusion.
+# The piece that computes a float output from the last quantized values is a unit without a grid. Each unit is a graph
+# of its own, with quantized values as inputs and output. So an engine fuses the same operators as in the whole graph,
+# and no difference comes from another unit. A tap inside a unit would prevent that fusion.
+#
+# ``levels`` in names means quantized values: the name is a key of stored findings.
 
 UnitValues = npt.NDArray[Any]
 
@@ -121,18 +124,18 @@ _MOST_BITS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantizedUnit:
-    """What makes the levels ``value``.
+    """The piece of a quantized graph that computes one quantized value.
 
     Args:
-        value: name of the levels. node: of the operator in front. operators: those between the pairs, in order.
+        value: its name. node: name of its last operator. operators: types of those between the Q/DQ pairs, in order.
         graph: the piece; its inputs are ``feeds``, its one output ``value``.
-        real: name of the float value in front of rounding and of a Relu or Clip.
-        stands_for: name of the float value whose levels these are, behind the Relu or Clip; where levels are put on
-            another grid, that of the first.
-        origin: the fp32 node whose result these levels are, as the graph says: behind a Relu that the grid took over,
-            too; empty where it does not say.
-        grid, ends: of the levels; ``grid`` None: ``value`` is real, and its steps are 1.
-        lowest, highest: the levels that there are.
+        real: name of the float value before rounding, and before a Relu or Clip.
+        represents: name of the float value that is quantized, after the Relu or Clip; for a requantized value, that of
+            the first quantization.
+        origin: the fp32 node whose result this is, from the metadata of the graph, also where the grid replaces a Relu;
+            empty: the graph has no such metadata.
+        grid, ends: quantization parameters and limits; ``grid`` None: ``value`` is real, with steps of 1.
+        lowest, highest: the least and the largest quantized value.
     """
 
     value: str
@@ -141,7 +144,7 @@ class QuantizedUnit:
     graph: ir.Model
     feeds: tuple[str, ...]
     real: str
-    stands_for: str
+    represents: str
     grid: QParams | None
     ends: Ends
     lowest: float = -_ENDLESS
@@ -155,12 +158,12 @@ class QuantizedUnit:
 
     @property
     def zero_point(self) -> int:
-        """Of the levels; 0 without a grid."""
+        """The zero point; 0 without a grid."""
         return 0 if self.grid is None else int(self.grid.zero_point)
 
     @property
     def has_real_products(self) -> bool:
-        """Whether it multiplies by numbers that are on no grid: engines sum those in floats, each in its own order."""
+        """Whether it has a product with an operand that is not quantized: engines sum it in float, in different orders."""
         products = (node for node in self.graph.graph if node.op_type in PRODUCTS)
         return any(
             (maker := value.producer()) is None or maker.op_type != "DequantizeLinear"
@@ -170,19 +173,19 @@ class QuantizedUnit:
         )
 
     def in_steps(self, values: Mapping[str, UnitValues]) -> UnitValues:
-        """``real`` among the ``values`` of a run, in steps, zero point left out: float64."""
+        """The value before rounding, from the ``values`` of a run, in steps without the zero point: float64."""
         return values[self.real].astype(np.float64) / self.scale
 
     def levels(self, reals: UnitValues) -> UnitValues:
-        """The levels of dequantized numbers: int64."""
+        """The quantized values of dequantized numbers: int64."""
         return np.rint(reals.astype(np.float64) / self.scale).astype(np.int64) + self.zero_point
 
     def reals(self, levels: UnitValues) -> UnitValues:
-        """The real values of ``levels``: float32."""
+        """The dequantized values of ``levels``: float32."""
         return (levels.astype(np.float32) - np.float32(self.zero_point)) * np.float32(self.scale)
 
     def rounded(self, steps: UnitValues) -> UnitValues:
-        """Numbers in steps, zero point left out, as levels within all limits: float64; without a grid themselves."""
+        """Numbers in steps without the zero point, rounded and clamped: float64; unchanged without a grid."""
         if self.grid is None:
             return steps
         limited = np.clip(steps, self.ends.low, self.ends.high)
@@ -190,9 +193,9 @@ class QuantizedUnit:
 
 
 def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
-    """The pieces of ``model``, in its order: one for each value with one static grid of at most 16 bits.
+    """The units of ``model``, in its order: one for each value with one static grid of at most 16 bits.
 
-    Where an operator with graphs of its own reads values from outside, no piece can be cut out.
+    A piece cannot be extracted where an operator with a subgraph reads values from outside of it.
 
     Raises:
         InputError: a Q or DQ means nothing.
@@ -206,7 +209,7 @@ def quantized_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
 
 
 def whole_unit(model: ir.Model, value: str) -> QuantizedUnit | None:
-    """All of ``model`` as the piece that makes ``value``, its output, with the levels inside; None: none can be cut.
+    """All of ``model`` as one unit that computes its output ``value``; None: it cannot be extracted.
 
     Raises:
         InputError: a Q or DQ means nothing.
@@ -218,14 +221,14 @@ def whole_unit(model: ir.Model, value: str) -> QuantizedUnit | None:
 
 
 def levels_without_unit(model: ir.Model, units: Sequence[QuantizedUnit]) -> tuple[str, ...]:
-    """The values on one grid of ``model`` that none of ``units`` makes."""
+    """The values of ``model`` with one static grid that none of ``units`` computes."""
     made = {unit.value for unit in units}
     names = (str(_levels(node).name) for node in model.graph if _on_one_grid(node))
     return tuple(name for name in names if name not in made)
 
 
 def _behind_outputs(model: ir.Model) -> set[ir.Node]:
-    """The nodes that an output needs: what no one reads is dropped by every engine."""
+    """The nodes that an output needs; every engine removes the others."""
     used: set[ir.Node] = set()
     waiting = [value.producer() for value in model.graph.outputs]
     while waiting:
@@ -237,7 +240,9 @@ def _behind_outputs(model: ir.Model) -> set[ir.Node]:
 
 
 def real_units(model: ir.Model) -> tuple[QuantizedUnit, ...]:
-    """The pieces that make the float outputs of ``model`` out of its last levels, in their order; none of levels alone.
+    """The units that compute the float outputs of ``model`` from its last quantized values, in their order.
+
+    An output that is only dequantized has no unit.
 
     Raises:
         InputError: a Q or DQ means nothing.
@@ -263,7 +268,7 @@ def _real_unit(model: ir.Model, output: ir.Value, borders: set[ir.Value]) -> Qua
         graph=piece,
         feeds=tuple(str(feed.name) for feed in feeds),
         real=name,
-        stands_for=name,
+        represents=name,
         grid=None,
         ends=Ends(low=-_ENDLESS, high=_ENDLESS),
     )
@@ -292,7 +297,7 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
     operators = [node for node in between if node is not levels.producer()]
     lowest, highest = _grid_ends(quantizer, grid)
     ends = Ends.of_grid(lowest, highest, int(grid.zero_point))
-    stands_for = _first_real(source)
+    represents = _first_real(source)
     maker = source.producer()
     if (limits := limits_of(maker, float(grid.scale))) is not None and maker is not None:
         ends, source = ends.within(*limits), maker.inputs[0]
@@ -303,7 +308,7 @@ def _unit(model: ir.Model, quantizer: ir.Node, borders: set[ir.Value]) -> Quanti
         graph=piece,
         feeds=tuple(str(feed.name) for feed in feeds),
         real=str(source.name if source is not None else ""),
-        stands_for=stands_for,
+        represents=represents,
         grid=grid,
         ends=ends,
         lowest=lowest,
@@ -316,7 +321,7 @@ _PAIRS = frozenset({"QuantizeLinear", "DequantizeLinear"})
 
 
 def _first_real(value: ir.Value) -> str:
-    """The float value that ``value`` is, or whose levels it comes out of."""
+    """The name of ``value``, or of the float value that it was quantized from."""
     maker = value.producer()
     while maker is not None and maker.op_type in _PAIRS | {"Clip"} and not _is_clip_of_reals(maker):
         source = maker.inputs[0]
@@ -327,13 +332,13 @@ def _first_real(value: ir.Value) -> str:
 
 
 def _is_clip_of_reals(node: ir.Node) -> bool:
-    """Whether ``node`` clips numbers rather than levels."""
+    """Whether ``node`` is a Clip of real numbers, not of quantized values."""
     maker = None if node.inputs[0] is None else node.inputs[0].producer()
     return node.op_type == "Clip" and (maker is None or clip_of_levels(maker) is not node)
 
 
 def _extracted(model: ir.Model, feeds: list[ir.Value], result: ir.Value) -> ir.Model | None:
-    """The piece; None: an operator in it has a graph of its own that reads values from outside."""
+    """The piece; None: an operator in it has a subgraph that reads values from outside."""
     try:
         return ir.Model(ir.convenience.extract(model.graph, feeds, [result]), ir_version=model.ir_version)
     except ValueError:
@@ -341,14 +346,14 @@ def _extracted(model: ir.Model, feeds: list[ir.Value], result: ir.Value) -> ir.M
 
 
 def _between(model: ir.Model, result: ir.Value, borders: set[ir.Value]) -> tuple[list[ir.Value], list[ir.Node]]:
-    """What ``result`` is made of, and the operators that make it, but for the pairs, in order."""
+    """The values that ``result`` is computed from, and the operators in between without the Q/DQ pairs, in order."""
     feeds, nodes = _behind(result, borders, set(model.graph.inputs))
     order = {node: index for index, node in enumerate(model.graph)}
     return feeds, sorted((node for node in nodes if node.op_type not in _PAIRS), key=order.__getitem__)
 
 
 def _behind(levels: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]) -> tuple[list[ir.Value], set[ir.Node]]:
-    """The borders and graph inputs that ``levels`` are made of, and the nodes in between."""
+    """The borders and graph inputs that ``levels`` are computed from, and the nodes in between."""
     feeds: dict[ir.Value, None] = {}
     nodes: set[ir.Node] = set()
     waiting = [levels]
@@ -364,7 +369,7 @@ def _behind(levels: ir.Value, borders: set[ir.Value], inputs: set[ir.Value]) -> 
 
 
 def limits_of(node: ir.Node | None, scale: float) -> tuple[float, float] | None:
-    """What a Relu or Clip with constant ends lets through, in steps; None of any other node."""
+    """The limits of a Relu or Clip with constant limits, in steps; None for any other node."""
     if node is None or node.domain or node.op_type not in {"Relu", "Clip"}:
         return None
     if node.op_type == "Relu":
@@ -376,7 +381,7 @@ def limits_of(node: ir.Node | None, scale: float) -> tuple[float, float] | None:
 
 
 def _end(clip: ir.Node, index: int) -> float | None:
-    """One end of a Clip; endless where it is left out, None where it is computed."""
+    """One limit of a Clip; infinite where it is omitted, None where it is computed."""
     value = input_at(clip, index)
     if value is None:
         return -_ENDLESS if index == 1 else _ENDLESS
@@ -385,7 +390,7 @@ def _end(clip: ir.Node, index: int) -> float | None:
 
 
 def _grid_ends(quantizer: ir.Node, grid: QParams) -> tuple[int, int]:
-    """The lowest and highest level: those of the type, or of the Clip behind."""
+    """The least and the largest quantized value: those of the type, or of the Clip after the quantizer."""
     clip = clip_of_levels(quantizer)
     low, high = (-_ENDLESS, _ENDLESS) if clip is None else (_end(clip, 1), _end(clip, 2))
     assert low is not None
@@ -393,12 +398,9 @@ def _grid_ends(quantizer: ir.Node, grid: QParams) -> tuple[int, int]:
     return int(max(grid.qtype.qmin, low)), int(min(grid.qtype.qmax, high))
 
 
-# The numbers of one node on a few samples, as arrays: what its cause is read from.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Replay:
-    """The piece alone on the same levels in front once more: what it gave, and what it had given just before."""
+    """The unit run once more on the same inputs: its result, and the result of the run just before."""
 
     levels: Array
     before: Array
@@ -406,19 +408,19 @@ class Replay:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Captured:
-    """A unit at work.
+    """Inputs and results of one unit on a few samples, from which its cause is determined.
 
     Args:
-        unit: the piece of the quantized graph; without a grid its result is real, as ``found`` and ``again`` then are.
-        errors: what was counted of it over all samples.
-        feeds: levels in front of it in the target's own run, by name.
-        found: levels that the target had behind it there.
-        again: levels that the target's backend makes of ``feeds`` with the piece alone; None: it fails on it.
-        crash: why it does, in a sentence; empty otherwise.
-        real: the number in front of rounding by real arithmetic on ``feeds``, in steps, zero point left out: float64.
-        fed: fp32 numbers in front, rounded to the grids there. isolated: levels that the backend makes of ``fed``.
-        expected: the fp32 value itself, real.
-        replays: of ``feeds``, at other times.
+        unit: without a grid its result is real, and so are ``found`` and ``again``.
+        errors: its numbers over all samples.
+        feeds: its inputs in the run of the whole graph, by name.
+        found: its result in that run.
+        again: the result of the target's backend for ``feeds``, with the unit alone; None: it fails.
+        crash: how it fails, in a sentence; empty: it does not.
+        real: the value before rounding by real arithmetic on ``feeds``, in steps without the zero point: float64.
+        fed: its fp32 inputs, quantized. isolated: the result of the backend for ``fed``.
+        expected: the fp32 value, real.
+        replays: further runs on ``feeds``.
     """
 
     unit: QuantizedUnit

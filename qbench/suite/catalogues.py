@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qbench.backends import catalogue as backend_catalogue
-from qbench.backends import integer_machines
+from qbench.backends import integer_backends
 from qbench.extension import Catalogue, Extension, installed_extensions
 from qbench.metrics import catalogue as metric_catalogue
 from qbench.passes import catalogue as pass_catalogue
@@ -33,7 +33,7 @@ WRITTEN_MACHINES = f"{ARITHMETIC_FOLDER}/*.toml"
 
 @dataclass(frozen=True, slots=True)
 class Catalogues:
-    """One catalogue a kind; ``integer_machines`` are the backends that run no float graph, by name alone."""
+    """One catalogue a kind; ``integer_backends`` are the backends that run no float graph, by name alone."""
 
     models: "Catalogue[ZooModel]"
     datasets: "Catalogue[Dataset]"
@@ -42,7 +42,7 @@ class Catalogues:
     metrics: "Catalogue[Metric]"
     passes: "Catalogue[Pass]" = field(default_factory=pass_catalogue)
     operators: "Catalogue[Operator]" = field(default_factory=lambda: Catalogue("operator", {}))
-    integer_machines: frozenset[str] = frozenset()
+    integer_backends: frozenset[str] = frozenset()
 
 
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
@@ -66,7 +66,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
         metrics=metric_catalogue(added),
         passes=pass_catalogue(added),
         operators=operators.extended(added),
-        integer_machines=integer_machines(added),
+        integer_backends=integer_backends(added),
     )
 
 

@@ -177,7 +177,7 @@ def _cells_of(doing: str, suite: Suite, model: ModelTable, catalogues: Catalogue
     schemas = _names(doing, "schema", suite.table.schemas if model.schemas is None else model.schemas, catalogues)
     axis = (suite.table.passes if model.passes is None else model.passes) or (NONE,)
     for backend in backends:
-        floats = suite.table.fp32 and backend not in catalogues.integer_machines
+        floats = suite.table.fp32 and backend not in catalogues.integer_backends
         if floats:
             yield planner.plan((backend, FP32, ""))
         for schema, passes in product(schemas, axis):

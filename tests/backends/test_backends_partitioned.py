@@ -8,7 +8,7 @@ import onnx.parser
 import onnx_ir as ir
 import pytest
 
-from qbench.backends import Backend, Counting, HasRuleDigests, PartitionedBackend, get_backend, integer_machines
+from qbench.backends import Backend, Counting, HasRuleDigests, PartitionedBackend, get_backend, integer_backends
 from qbench.calibration import calibrate
 from qbench.errors import InputError, UnsupportedError
 from qbench.numerics import get_arithmetic
@@ -193,7 +193,7 @@ def test_devices_beside_suites_are_backends_and_may_count_as_machines_there(tmp_
         'source = "a data sheet"\narithmetic = "house"\noperators = ["Conv"]'
     )
     found = gather(suites=tmp_path)
-    assert "partitioned-mine" in found.integer_machines > integer_machines()
+    assert "partitioned-mine" in found.integer_backends > integer_backends()
     backend = found.backends.get("partitioned-mine")
     assert backend.name == "partitioned-mine"
     assert found.backends.owner("partitioned-mine") == "devices/*.toml"

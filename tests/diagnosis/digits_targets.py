@@ -9,7 +9,10 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Backend, Feeds, IntegerBackend, get_backend
+from qbench.diagnosis.capture import Capturing
+from qbench.diagnosis.examine import Examination
 from qbench.diagnosis.target import Target, watches_itself
+from qbench.diagnosis.unit_runs import Units
 from qbench.evaluation import SubjectArtifacts, build_subject
 from qbench.interpreter import KernelWrapper
 from qbench.numerics import get_arithmetic
@@ -67,3 +70,17 @@ def constant_behind(model: ir.Model, node: str, place: int, part: int) -> tuple[
 
 def put(value: ir.Value, array: np.ndarray) -> None:
     value.const_value = ir.tensor(array, name=value.name)
+
+
+def examine(of: Target, feeds: list[Feeds]):
+    """The numbers of the nodes of a target on some batches."""
+    with Examination(of) as examination:
+        for batch in feeds:
+            examination.run(batch)
+        return examination.examined()
+
+
+def capture(of: Target, nodes, feeds: Feeds):
+    """Inputs and results of nodes of a target, in their order."""
+    with Capturing(of, Units.of(of), nodes, feeds) as capturing:
+        return tuple(capturing.of(node) for node in nodes)

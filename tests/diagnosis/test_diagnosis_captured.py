@@ -5,13 +5,11 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 import pytest
-from digits_targets import batches, machine, quantized, target
+from digits_targets import batches, capture, examine, machine, quantized, target
 
 from qbench.calibration import Rows
-from qbench.diagnosis.capture import KeptFeeds, capture
-from qbench.diagnosis.examine import examine
+from qbench.diagnosis.capture import KeptFeeds
 from qbench.diagnosis.rank import is_corrected
-from qbench.diagnosis.unit_runs import Units
 from qbench.diagnosis.units import quantized_units
 from qbench.judging import Errors, NodeErrors
 
@@ -63,7 +61,7 @@ def stale(node, run):
 def captured(of):
     (feeds,) = batches(1, 8)
     nodes = [node for node in examine(of, [feeds]).nodes if node.node == "conv2"]
-    (found,) = capture(of, Units.of(of), nodes, feeds)
+    (found,) = capture(of, nodes, feeds)
     return found
 
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 import pytest
-from digits_targets import batches, constant_behind, digits, machine, put, quantized, target
+from digits_targets import batches, capture, constant_behind, digits, examine, machine, put, quantized, target
 
 from qbench.backends import Closing, get_backend
 from qbench.calibration import calibrate
-from qbench.diagnosis.capture import capture
-from qbench.diagnosis.examine import Examination, examine, output_gains
+from qbench.diagnosis.examine import Examination, each_gain
 from qbench.diagnosis.rank import AnomalyKind, rank_nodes, with_gains
 from qbench.diagnosis.tallies import CountingTally, ErrorTally
 from qbench.diagnosis.target import Target
@@ -121,7 +120,7 @@ def test_a_range_that_cuts_off_what_matters_is_a_matter_of_the_grid():
     sick = target(model=model)
     found = examine(sick, batches(1))
     units = Units.of(sick)
-    first = rank_nodes(with_gains(found, output_gains(sick, units, batches(1)[0])))[0]
+    first = rank_nodes(with_gains(found, dict(each_gain(sick, units, batches(1)[0]))))[0]
     assert (first.node.node, first.excess) == ("conv2", AnomalyKind.GRID)
     assert first.node.clipped_high > 0.1
     assert first.node.gain_db > 3
@@ -131,7 +130,7 @@ def test_a_gain_is_what_a_run_with_that_result_exchanged_has():
     (feeds,) = batches(1, 4)
     sick = target()
     units = Units.of(sick)
-    gains = output_gains(sick, units, feeds)
+    gains = dict(each_gain(sick, units, feeds))
     unit, last = units.by_value["relu_dense1_quantized"], units.by_value["logits"]
     with get_backend("ort-cpu").prepare(sick.original) as run:
         wanted = run.run(feeds)["logits"].astype(np.float64)
@@ -168,7 +167,7 @@ def test_captured_numbers_are_those_of_the_run():
     sick = target(machine(skips_last_row("conv2")), claims=machine())
     (feeds,) = batches(1, 4)
     nodes = [node for node in examine(sick, [feeds]).nodes if node.node == "conv2"]
-    (one,) = capture(sick, Units.of(sick), nodes, feeds)
+    (one,) = capture(sick, nodes, feeds)
     assert (one.found == one.again).all()
     rounded = one.unit.rounded(one.real)
     assert (one.found[:, :, :-1] == rounded[:, :, :-1]).all()
@@ -284,7 +283,7 @@ def test_a_small_head_counts_as_much_as_a_large_one():
     (scale,) = (value for name, value in sick.quantized.graph.initializers.items() if name.startswith("b_scale"))
     put(scale, scale.const_value.numpy() / np.float32(16))
     units = Units.of(sick)
-    gains = output_gains(sick, units, feeds)
+    gains = dict(each_gain(sick, units, feeds))
     assert max(gains, key=gains.get) == "b_quantized"
     assert gains["b_quantized"] > 6
 
@@ -320,7 +319,7 @@ def test_graphs_of_a_fixed_batch(batch, count):
         np.testing.assert_allclose(answered["y"], free.run(feeds)["y"], rtol=1e-4, atol=1e-5)
     assert found.samples == count
     assert all(one.excess is AnomalyKind.GRID for one in rank_nodes(found))  # other samples than it was calibrated on
-    gains = output_gains(sick, Units.of(sick), feeds)
+    gains = dict(each_gain(sick, Units.of(sick), feeds))
     assert set(gains) == {"b_quantized", "c_quantized", "y"}
 
 
@@ -328,7 +327,7 @@ def test_graphs_of_a_fixed_batch(batch, count):
 def test_nodes_of_a_fixed_batch_are_captured_on_as_many_samples(batch, count):
     sick, feeds = chain(batch, {"x": numbers(batch, 2, 6, 6)}), {"x": numbers(count, 2, 6, 6)}
     nodes = [node for node in examine(sick, [feeds]).nodes if node.node == "conv"]
-    (one,) = capture(sick, Units.of(sick), nodes, feeds)
+    (one,) = capture(sick, nodes, feeds)
     assert one.crash == ""
     assert len(one.found) == len(one.expected) == batch
     assert (one.found == one.again).all()

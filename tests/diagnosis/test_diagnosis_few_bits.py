@@ -1,12 +1,9 @@
 """A node of few bits is coarse, and the bits are said."""
 
 import pytest
-from digits_targets import batches, target
+from digits_targets import batches, capture, examine, target
 
-from qbench.diagnosis.capture import capture
-from qbench.diagnosis.examine import examine
 from qbench.diagnosis.hypotheses import name_cause
-from qbench.diagnosis.unit_runs import Units
 from qbench.judging import Cause
 from qbench.numerics import get_arithmetic
 
@@ -16,9 +13,6 @@ def test_weights_of_few_bits_are_said(schema, bits):
     of = target(schema=schema)
     (feeds,) = batches(1, 8)
     nodes = [node for node in examine(of, [feeds]).nodes if node.node in ("conv1", "conv2")]
-    found = [
-        name_cause(one, get_arithmetic("ort-x64"), original=of.original)
-        for one in capture(of, Units.of(of), nodes, feeds)
-    ]
+    found = [name_cause(one, get_arithmetic("ort-x64"), original=of.original) for one in capture(of, nodes, feeds)]
     assert {one.cause for one in found} == {Cause.GRID}
     assert all(f"the weights have {bits} bits, and their rounding" in one.evidence for one in found)

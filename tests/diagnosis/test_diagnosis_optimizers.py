@@ -157,7 +157,7 @@ def test_the_catalogue_holds(name):
     assert result.measured == CASES[name].expected
     assert dict(result.effect.after) == dict(CASES[name].operators)
     assert result.as_expected
-    assert (result.case.belongs.value == "nobody") <= (not result.measured.differing)
+    assert (result.case.belongs.value == "neither") <= (not result.measured.differing)
 
 
 def test_a_wrong_number_in_the_catalogue_is_not_as_expected():

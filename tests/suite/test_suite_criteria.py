@@ -24,7 +24,7 @@ CATALOGUES = Catalogues(
     backends=names("backend", "fast", "slow", "exact", "integer-ideal"),
     schemas=names("schema", "w8a8_sym_pc", "w8a8_asym_pt"),
     metrics=names("metric", "top1"),
-    integer_machines=frozenset({"integer-ideal"}),
+    integer_backends=frozenset({"integer-ideal"}),
 )
 
 SUITE = """

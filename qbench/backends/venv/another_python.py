@@ -65,7 +65,7 @@ class Limits:
     opset: int | None = None
 
     @classmethod
-    def told_by(cls, message: str) -> "Limits":
+    def named_by(cls, message: str) -> "Limits":
         """The limits that the refusal ``message`` of an engine names."""
         ir_limit, opset = _IR_LIMIT.search(message), _OPSET_LIMIT.search(message)
         return cls(int(ir_limit[1]) if ir_limit else None, int(opset[1]) if opset else None)
@@ -214,7 +214,7 @@ class AnotherPython:
             try:
                 worker.load(model, settings, doing=f"Preparing '{model.graph.name}' on '{self.name}'")
             except EngineError as error:
-                older = stamped_older(model, Limits.told_by(str(error)))
+                older = stamped_older(model, Limits.named_by(str(error)))
                 if older is None:
                     graph, version = model.graph.name or "model", worker.versions["onnxruntime"]
                     raise refusal(error.kind, str(error), graph=graph, backend=self.name, version=version) from error
@@ -362,10 +362,10 @@ def installed_version(path: Path, package: str) -> str:
         InputError: there is no Python, or no such package.
     """
     program = program_in(path)
-    told = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
+    program_text = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
     try:
         done = subprocess.run(
-            [str(program), "-I", "-c", told, package],
+            [str(program), "-I", "-c", program_text, package],
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

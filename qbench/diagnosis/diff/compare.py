@@ -9,8 +9,8 @@ import numpy as np
 from qbench.backends import Array, Backend, Closing, Executor, Feeds, in_slices
 from qbench.calibration import Rows
 from qbench.diagnosis.diff.sides import Side
-from qbench.diagnosis.engine.client import Alone, contained
-from qbench.diagnosis.engine.divergence import REAL_WIDTH, claimed_machine, engine_partings
+from qbench.diagnosis.engine.client import UnitSession, contained
+from qbench.diagnosis.engine.divergence import REAL_WIDTH, claimed_interpreter, engine_divergences
 from qbench.diagnosis.engine.shrink import FailingCase, smallest_case
 from qbench.diagnosis.tallies import ErrorTally
 from qbench.diagnosis.target import bound_of, watches_itself
@@ -55,7 +55,7 @@ class SideRun:
     crashes: dict[str, str] = field(default_factory=dict)
     _whole: Executor | None = None
     _tapped: Executor | None = None
-    _units: tuple[Alone, ...] = ()
+    _units: tuple[UnitSession, ...] = ()
 
     def run(self, feeds: Feeds) -> tuple[dict[str, Array], dict[str, Array]]:
         """The untouched outputs of one batch, and the watched values by their names in this graph."""
@@ -106,7 +106,7 @@ def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | 
         return _tapping(side, stack, values, units.unaligned, tuple(unit.value for unit in units.units))
     how = f"'{side.backend.name}' is not tapped: its units ran one after another, each alone"
     whole = _whole(side, stack)
-    alone = tuple(stack.enter_context(Alone(unit, side.backend, threads=side.threads)) for unit in units.units)
+    alone = tuple(stack.enter_context(UnitSession(unit, side.backend, threads=side.threads)) for unit in units.units)
     return SideRun(side, values, units.unaligned, how, _whole=whole, _units=alone)
 
 
@@ -137,9 +137,9 @@ def _keyed(units: Units) -> Iterator[tuple[Key, Watched]]:
     seen: dict[str, int] = {}
     for unit in units.units:
         if unit.value in units.aligned:
-            count = seen.get(unit.stands_for, 0)
-            seen[unit.stands_for] = count + 1
-            yield (unit.stands_for, count), Watched(node=unit.node, unit=unit)
+            count = seen.get(unit.represents, 0)
+            seen[unit.represents] = count + 1
+            yield (unit.represents, count), Watched(node=unit.node, unit=unit)
 
 
 def _float_values(side: Side, wanted: Mapping[Key, Watched] | None) -> dict[Key, Watched]:
@@ -442,9 +442,9 @@ def first_failing_case(left: Side, right: Side, batches: Iterable[Feeds]) -> Fai
     """
     left_counts, right_counts = watches_itself(left.backend), watches_itself(right.backend)
     engine, other = (left, right) if right_counts and not left_counts else (right, left)
-    machine: Backend = other.backend if watches_itself(other.backend) else claimed_machine(engine.backend)
-    target = replace(engine.target, claims=machine)
-    partings = engine_partings(target, batches)
-    if not partings:
+    interpreter: Backend = other.backend if watches_itself(other.backend) else claimed_interpreter(engine.backend)
+    target = replace(engine.target, claims=interpreter)
+    divergences = engine_divergences(target, batches)
+    if not divergences:
         return None
-    return smallest_case(partings[0], contained(engine.backend), machine, threads=engine.threads)
+    return smallest_case(divergences[0], contained(engine.backend), interpreter, threads=engine.threads)

@@ -22,7 +22,7 @@ _SHOWN = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseRun:
-    """What a backend answers to a test case; ``crash``: why it does not, empty: it does."""
+    """The result of a backend on a test case; ``crash``: how it fails, empty: it does not."""
 
     backend: str
     found: Differences = field(default_factory=Differences)
@@ -30,12 +30,12 @@ class CaseRun:
 
     @property
     def passes(self) -> bool:
-        """Whether it answers as expected: integers exactly, real numbers but for the order of float32 sums."""
+        """Whether the result is the expected one: integers exactly, real numbers up to the order of float32 sums."""
         return not self.crash and not self.found.differing
 
 
 def save_test_case(case: FailingCase, folder: Path) -> Path:
-    """Write ``case`` into ``folder``, which is made; the folder.
+    """Write ``case`` into ``folder``, which is created if necessary; return the folder.
 
     Raises:
         StoreError: it cannot be written.
@@ -44,7 +44,7 @@ def save_test_case(case: FailingCase, folder: Path) -> Path:
         data = folder / _DATA
         data.mkdir(parents=True, exist_ok=True)
         for old in data.glob("*.pb"):
-            if _TENSOR.fullmatch(old.name):  # of a former case; anything else is not ours
+            if _TENSOR.fullmatch(old.name):  # of a former case; other files are the user's
                 old.unlink()
         save_model(case.model, folder / _MODEL)
         names = [str(value.name) for value in case.model.graph.outputs]
@@ -59,7 +59,7 @@ def save_test_case(case: FailingCase, folder: Path) -> Path:
             f"Writing a test case to '{folder}'",
             found=str(error),
             expected="a folder that can be written",
-            remedy="Name another one.",
+            remedy="Name another folder.",
         ) from error
     return folder
 
@@ -77,7 +77,7 @@ def _words(case: FailingCase, outputs: list[str]) -> str:
         if case.found is not None:
             lines.append(f"found    {name}: {_listed(case.found[name])}")
     if not case.is_smallest:
-        lines.append(f"The search for a smaller input was ended after {case.trials} trials.")
+        lines.append(f"The search for a smaller input was stopped after {case.trials} trials.")
     return "\n".join(lines) + "\n"
 
 
@@ -88,13 +88,13 @@ def _listed(array: Array) -> str:
 
 
 def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseRun:
-    """What ``backend`` makes of the test case in ``folder``, in a process of its own where it may end it.
+    """Run the test case in ``folder`` on ``backend``, in a child process where the backend may crash.
 
     Args:
-        folder: of ``save_test_case``, or any of ONNX's with one data set.
+        folder: written by ``save_test_case``, or any ONNX test case with one data set.
 
     Raises:
-        InputError: there is no test case in it.
+        InputError: the folder holds no test case.
     """
     model = load_model(folder / _MODEL)
     feeds, expected = (_read(folder / _DATA, kind) for kind in ("input", "output"))
@@ -104,8 +104,8 @@ def run_test_case(folder: Path, backend: Backend, *, threads: int = 1) -> CaseRu
         raise InputError(
             f"Reading the test case '{folder}'",
             found=f"{len(feeds)} inputs and {len(expected)} outputs",
-            expected=f"{len(names)} and {len(outputs)}, as {_MODEL} has",
-            remedy=f"Look into {_DATA}.",
+            expected=f"{len(names)} inputs and {len(outputs)} outputs, as {_MODEL} declares",
+            remedy=f"Check the files in {_DATA}.",
         )
     try:
         with contained(backend).prepare(model, threads=threads) as executor:

@@ -40,65 +40,64 @@ from qbench.graph import Capabilities, as_model, fixed_batch, model_bytes
 from qbench.numerics import Arithmetic
 from qbench.storage import current_factor
 
-# The one room of a process of ours in which an engine may end its process: a worker, started on first use.
+# The worker: a child process in which an engine may crash; started on first use.
 #
-#     question → worker → answer       worker dead, or silent for longer than it may take → EngineCrashError, a new life
+#     request → worker → reply       worker dead, or no reply in time → EngineCrashError, then a new worker
 #
-# Every unit that runs alone runs there: sessions of several engines are in one process. After a crash the next
-# question starts a new worker, and each session is prepared again (``life`` counts the crashes). A worker
-# costs a second of imports, so it is kept for the next one who asks, for as long as modules are found in the same
-# places.
+# Every unit that runs alone runs there; one worker holds sessions of several engines. After a crash, each session is
+# prepared again in the new worker (``generation`` counts the crashes). Starting a worker costs a second of imports, so
+# it is kept for later requests as long as ``sys.path`` stays the same.
 
 _WORKER = "qbench.diagnosis.engine.worker"
 _LONGEST = 200
-"""Characters of a strange error that are quoted."""
+"""Characters of an unexpected error that are quoted."""
 
 
 class EngineCrashError(QbenchError):
-    """An engine ended its process, gave no answer in time, or raised what no backend of ours raises."""
+    """An engine ended its process, gave no reply in time, or raised an error that is not a ``QbenchError``."""
 
 
 class NotReceivedError(Exception):
-    """No worker can take the backend: its modules are not found over there, or no worker starts."""
+    """The backend cannot run in a worker: the worker does not find its modules, or does not start."""
 
 
 def engine_worker() -> "EngineWorker":
-    """That of this process."""
+    """The worker of this process."""
     return _engine_worker(tuple(path or os.getcwd() for path in sys.path))
 
 
 @functools.lru_cache(maxsize=1)
 def _engine_worker(paths: tuple[str, ...]) -> "EngineWorker":
-    """One for each way in which modules are found: a name must not be another module over there."""
+    """One worker per search path: a module name must mean the same module in the worker."""
     return EngineWorker(paths)
 
 
 class EngineWorker:
-    """A worker, which dies with this value; ``paths`` are where it looks for modules. ``life`` counts its deaths."""
+    """A worker process that ends with this value; ``paths`` is its search path, ``generation`` counts its restarts."""
 
     def __init__(self, paths: Sequence[str]) -> None:
         self._paths = paths
         self._child: Child | None = None
         self._keys = 0
-        self.life = 0
+        self.generation = 0
 
     def new_key(self) -> int:
-        """A number that no other session has."""
+        """A key for a new session."""
         self._keys += 1
         return self._keys
 
     def ask(
         self, question: Mapping[str, Any], arrays: Mapping[str, Array], doing: str, seconds: float
     ) -> tuple[Mapping[str, Any], dict[str, Array]]:
-        """The answer of the worker.
+        """The reply of the worker.
 
         Args:
-            question, arrays: the message. doing: for errors. seconds: how long to wait for it; may be endless.
+            question, arrays: the message. doing: for errors. seconds: how long to wait; may be infinite.
 
         Raises:
-            EngineCrashError: the worker died at it or gave no answer in time, or an engine raised what is no error of
-                ours.
-            NotReceivedError: no worker starts, it cannot take the backend, or no message holds an array.
+            EngineCrashError: the worker died or gave no reply in time, or the engine raised an error that is not a
+                ``QbenchError``.
+            NotReceivedError: no worker starts, it cannot load the backend, or a message cannot hold an array.
             QbenchError: what the backend raises.
         """
         child = self._started()
@@ -107,13 +106,13 @@ class EngineWorker:
             return child.ask(message, arrays, seconds=seconds, since=child.printed_bytes)
         except ChildError as error:
             self.close()
-            silent = f"no answer in {seconds:.3g} s, and its process was ended"
+            silent = f"no answer in {seconds:.3g} s, and its process was killed"
             found = silent if error.silent else f"a process that {error.found}"
             raise EngineCrashError(
                 doing,
                 found=found + (f" ({error.said})" if error.said else ""),
-                expected="an engine that goes on",
-                remedy="Report it to the engine's authors, with the test case that can be saved of it.",
+                expected="an engine that does not crash",
+                remedy="Report it to the engine's authors, with the saved test case.",
             ) from error
         except EngineError as error:
             if error.kind in _NOT_TAKEN:
@@ -124,8 +123,8 @@ class EngineWorker:
             raise EngineCrashError(
                 doing,
                 found=f"{error.kind}: {' '.join(str(error).split())[:_LONGEST]}",
-                expected="an answer, or an error of qbench",
-                remedy="Mend the backend.",
+                expected="a result, or a QbenchError",
+                remedy="Fix the backend.",
             ) from error
         except BaseException:  # an interrupt, which has ended the process
             self.close()
@@ -151,199 +150,190 @@ class EngineWorker:
         return child
 
     def close(self) -> None:
-        """End the worker, whatever it does; the next question starts another."""
+        """Kill the worker; the next request starts another."""
         if self._child is not None:
             self._child.close()
         self._child = None
-        self.life += 1
+        self.generation += 1
 
 
 _NOT_TAKEN = frozenset({"NotReceivedError", "UnsendableError"})
-"""Errors over there after which the backend runs here."""
+"""Errors of the worker after which the backend runs in this process."""
 _PARTS = 4
-"""Of an error of qbench's: doing, found, expected and remedy."""
+"""Number of parts of a ``QbenchError``: doing, found, expected and remedy."""
 
 
 def _kind(spelled: str) -> type[QbenchError]:
-    """The class ``module:name``, where this process knows it."""
+    """The class ``module:name``, if this process has imported it."""
     module, _, name = spelled.partition(":")
     found = getattr(sys.modules.get(module), name, None)
     return found if isinstance(found, type) and issubclass(found, QbenchError) else QbenchError
 
 
-# A backend whose sessions live in another process, so that an engine that ends its process does not end ours.
-#
-# Our own machines stay here: they raise what they have to say. So does a backend that cannot be sent to another
-# process.
+# A backend whose sessions run in the worker, so that an engine crash does not end this process. Integer interpreters
+# run in this process, since they do not crash. So does a backend that cannot be pickled.
 
-Patience = Callable[[], float]
-"""Seconds that an engine may take for an answer from now on."""
+Timeout = Callable[[], float]
+"""The seconds that the next reply of an engine may take."""
 
 
-def endless() -> float:
-    """The patience that never ends."""
+def no_timeout() -> float:
+    """No limit."""
     return math.inf
 
 
-def contained(backend: Backend, patience: Patience = endless) -> Backend:
-    """``backend`` with its sessions in the engine worker; itself where it is an integer interpreter, or cannot be sent.
+def contained(backend: Backend, timeout: Timeout = no_timeout) -> Backend:
+    """``backend`` with its sessions in the worker; itself if it is an integer interpreter, or cannot be pickled.
 
     Args:
-        backend: to be contained. patience: how long an answer is waited for.
+        backend: runs in the worker. timeout: of one reply.
     """
     if watches_itself(backend) or isinstance(backend, ContainedBackend):
         return backend
     try:
         sent = pickle.dumps(backend)
         pickle.loads(sent)
-    except Exception:  # whatever a class of anybody's raises when it cannot be pickled
+    except Exception:  # a user's class may raise anything when it cannot be pickled
         return backend
-    return ContainedBackend(backend, sent, patience)
+    return ContainedBackend(backend, sent, timeout)
 
 
 class ContainedBackend:
-    """A backend whose sessions live in the engine worker.
+    """A backend whose sessions run in the worker.
 
     Args:
-        engine: the backend inside. sent: the same as it is sent. patience: how long an answer is waited for.
+        engine: the backend. sent: the pickled backend. timeout: of one reply.
     """
 
-    def __init__(self, engine: Backend, sent: bytes, patience: Patience) -> None:
+    def __init__(self, engine: Backend, sent: bytes, timeout: Timeout) -> None:
         self.engine = engine
-        self._sent, self._patience = sent, patience
+        self._sent, self._timeout = sent, timeout
 
     @property
     def name(self) -> str:
-        """Of the backend inside."""
+        """The name of the backend."""
         return self.engine.name
 
     @property
     def capabilities(self) -> Capabilities:
-        """Of the backend inside."""
+        """Those of the backend."""
         return self.engine.capabilities
 
     @property
     def arithmetic(self) -> Arithmetic | None:
-        """Of the backend inside."""
+        """That of the backend."""
         return arithmetic_of(self.engine)
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """Of the backend inside."""
+        """Those of the backend."""
         return self.engine.packages
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """A session over there, prepared anew where another one has ended the process; here where it cannot be there.
+        """A session in the worker, prepared again after a crash; in this process where the worker cannot load it.
 
         Raises:
-            EngineCrashError: the engine ends its process, gives no answer in time, or raises what is no error of ours.
+            EngineCrashError: the engine crashes, gives no reply in time, or raises an error that is not a
+                ``QbenchError``.
             QbenchError: what the backend raises.
         """
         graph = as_model(model)
         made_of = (self._sent, model_bytes(graph), tuple(taps), threads)
         here = partial(self.engine.prepare, graph, taps=taps, threads=threads)
-        executor = _ContainedExecutor(made_of, here, f"'{graph.graph.name}' on '{self.name}'", self._patience)
+        executor = _ContainedExecutor(made_of, here, f"'{graph.graph.name}' on '{self.name}'", self._timeout)
         executor.prepare()
         return executor
 
 
 class _ContainedExecutor(Closing):
-    """One session over there; ``here`` prepares the same in this process, for where no worker takes it."""
+    """One session in the worker; ``here`` prepares it in this process, if the worker cannot load it."""
 
     def __init__(
         self,
         made_of: tuple[bytes, bytes, tuple[str, ...], int],
         here: Callable[[], Executor],
         what: str,
-        patience: Patience,
+        timeout: Timeout,
     ) -> None:
-        self._made_of, self._here, self._what, self._patience = made_of, here, what, patience
+        self._made_of, self._here, self._what, self._timeout = made_of, here, what, timeout
         self._ours: Executor | None = None
         self._worker: EngineWorker = engine_worker()
         self._key = self._worker.new_key()
-        self._life = -1
+        self._generation = -1
 
     def prepare(self) -> None:
-        """Have it prepared in the process that there is now, or here from now on."""
+        """Prepare the session in the present worker; in this process, if the worker cannot load it."""
         try:
             sent, model, taps, threads = self._made_of
             question = {"do": "prepare", "key": self._key, "taps": taps, "threads": threads}
             arrays = {"backend": np.frombuffer(sent, np.uint8), "model": np.frombuffer(model, np.uint8)}
-            self._worker.ask(question, arrays, f"Preparing {self._what}", self._patience())
-            self._life = self._worker.life
-        except NotReceivedError:  # its modules are found here only, or no worker starts
+            self._worker.ask(question, arrays, f"Preparing {self._what}", self._timeout())
+            self._generation = self._worker.generation
+        except NotReceivedError:  # the worker does not find its modules, or does not start
             self._ours = self._here()
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch: input name → array, to output or tap name → array.
 
         Raises:
-            EngineCrashError: the engine ends its process, gives no answer in time, or raises what is no error of ours.
+            EngineCrashError: the engine crashes, gives no reply in time, or raises an error that is not a
+                ``QbenchError``.
             InputError: an input does not fit the graph.
         """
-        if self._ours is None and self._life != self._worker.life:  # another session ended the process of this one
+        if self._ours is None and self._generation != self._worker.generation:  # another session crashed the worker
             self.prepare()
         if self._ours is not None:
             return self._ours.run(feeds)
         question = {"do": "run", "key": self._key}
         try:
-            return self._worker.ask(question, feeds, f"Running {self._what}", self._patience())[1]
-        except NotReceivedError:  # numbers of a type that no message holds
+            return self._worker.ask(question, feeds, f"Running {self._what}", self._timeout())[1]
+        except NotReceivedError:  # a dtype that a message cannot hold
             self._ours = self._here()
             return self._ours.run(feeds)
 
     def executed(self) -> Mapping[str, Executed]:
-        """As the executor over there reports it."""
-        if self._ours is None and self._life != self._worker.life:
+        """As the executor in the worker reports it."""
+        if self._ours is None and self._generation != self._worker.generation:
             self.prepare()
         if self._ours is not None:
             return executed_by(self._ours)
         question = {"do": "executed", "key": self._key}
-        answer, _ = self._worker.ask(question, {}, f"Asking {self._what} how it runs", self._patience())
+        answer, _ = self._worker.ask(question, {}, f"Asking {self._what} how it runs", self._timeout())
         return {node: Executed(*how) for node, how in answer["executed"].items()}
 
     def close(self) -> None:
-        """Let the session go."""
+        """Release the session."""
         if self._ours is not None:
             self._ours.close()
-        elif self._life == self._worker.life:
+        elif self._generation == self._worker.generation:
             try:
                 question = {"do": "close", "key": self._key}
-                self._worker.ask(question, {}, f"Closing {self._what}", self._patience())
-            except QbenchError:  # it is gone with its process
-                self._life = -1
+                self._worker.ask(question, {}, f"Closing {self._what}", self._timeout())
+            except QbenchError:  # the worker is gone, and the session with it
+                self._generation = -1
 
 
-__all__ = ["ContainedBackend", "Patience", "contained", "endless"]
-
-
-# A unit alone in an engine, in a process that may die at it: until the engine fails, and then why it did.
-#
-# Every run of a unit by itself in an engine goes this way: those of localisation, of the sides of a difference, and of
-# an engine compared with the arithmetic that it claims.
-
-
-class Alone(Closing):
-    """``unit`` in an engine; a context manager that frees the engine's memory.
+class UnitSession(Closing):
+    """One unit alone in an engine, in the worker, until the engine fails; a context manager that frees its memory.
 
     Args:
         unit: to be run. backend: the engine. threads: of it.
-        patience: how long an answer is waited for.
+        timeout: of one reply.
 
-    ``crash`` is a sentence about how the engine failed; empty: it did not.
+    ``crash`` says in a sentence how the engine failed; empty: it did not.
     """
 
     def __init__(
-        self, unit: QuantizedUnit, backend: Backend, *, threads: int = 1, patience: Patience = endless
+        self, unit: QuantizedUnit, backend: Backend, *, threads: int = 1, timeout: Timeout = no_timeout
     ) -> None:
         self.crash = ""
         self.unit, self._threads = unit, threads
-        self._engine = contained(for_many_sessions(backend), patience)
-        self._is_kept = not isinstance(backend, RemoteBackend)  # there every session is a process
+        self._engine = contained(for_many_sessions(backend), timeout)
+        self._is_kept = not isinstance(backend, RemoteBackend)  # each session of a remote backend is a process
         self._executor: Executor | None = None
 
     def run(self, feeds: Feeds) -> Array | None:
-        """What the engine makes of ``feeds``; None: it fails, now or before."""
+        """The result of the engine for ``feeds``; None: it fails now or has failed before."""
         if self.crash:
             return None
         try:
@@ -359,22 +349,19 @@ class Alone(Closing):
                 self.close()
 
     def close(self) -> None:
-        """Free the engine's memory; a later run takes it again."""
+        """Free the engine's memory; a later run allocates it again."""
         if self._executor is not None:
             self._executor.close()
             self._executor = None
 
 
-# Batches of the size that a graph of a fixed one takes, since its pieces take no other.
-#
-# A batch that is too short is filled up with its last sample, which then counts as often as it is repeated.
-
-
 def filled_up(model: ir.Model, feeds: Feeds) -> dict[str, Array]:
-    """``feeds`` of as many samples as ``model`` takes: as they are where it takes any number, else the first of them.
+    """``feeds`` with the batch size that ``model`` declares; unchanged where its batch size is free.
+
+    A larger batch is cut. A smaller one repeats its last sample, which is then counted several times.
 
     Args:
-        model: the graph. feeds: its inputs by name, of one sample or more.
+        model: the graph. feeds: its inputs by name, of at least one sample.
     """
     size = fixed_batch(model)
     if size is None:

@@ -1,4 +1,4 @@
-"""Where an engine leaves the arithmetic that it claims."""
+"""Units in which an engine differs from the arithmetic that it declares."""
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from qbench.backends import Array, Backend, Feeds, IntegerBackend, arithmetic_of, in_slices
-from qbench.diagnosis.engine.client import Alone
+from qbench.diagnosis.engine.client import UnitSession
 from qbench.diagnosis.target import Target, sample_count
 from qbench.diagnosis.units import QuantizedUnit, quantized_units, real_units
 from qbench.errors import InputError
@@ -16,19 +16,19 @@ from qbench.judging import Cause
 from qbench.metrics import unequal
 
 REAL_WIDTH = 2.0**-16
-"""Share of a real result's largest number up to which another order of float32 sums may move it."""
+"""Share of the largest number of a real result by which another order of float32 sums may move it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Parting:
-    """A unit that the engine does not count as it claims to.
+class Divergence:
+    """A unit that the engine computes otherwise than its declared arithmetic.
 
     Args:
         unit: the piece; ``node`` is the operator by its name in fp32.
-        elements: compared. differing: that are not equal. largest: difference in steps (of a real result, as it is).
-        repeats: whether the engine answers the same to the same; False: it does not.
-        crash: why it gives no answer, in a sentence; empty: it does.
-        feeds: of one sample on which they differ (of a whole batch, where the first axis does not run over samples).
+        elements: number compared. differing: number not equal. largest: difference in steps; absolute if real.
+        repeats: whether the engine gives equal results for equal inputs.
+        crash: how the engine fails, in a sentence; empty: it does not.
+        feeds: one sample on which they differ (a whole batch, where the first axis does not run over samples).
     """
 
     unit: QuantizedUnit
@@ -46,53 +46,56 @@ class Parting:
 
     @property
     def cause(self) -> Cause:
-        """What kind of fault it is."""
+        """The kind of fault."""
         if self.crash:
             return Cause.CRASH
         return Cause.WRONG_KERNEL if self.repeats else Cause.NONDETERMINISM
 
     @property
     def sentence(self) -> str:
-        """What was found, in words."""
+        """The divergence in words."""
         if self.crash:
             return f"the engine fails on it alone: {self.crash}"
         steps = "" if self.unit.grid is None else f" {'step' if self.largest == 1 else 'steps'}"
         apart = f"{self.differing} of {self.elements} numbers differ, by at most {self.largest:.3g}{steps}"
         if self.repeats:
             return apart
-        return "two runs of the same input differ" + (f"; beside the arithmetic {apart}" if self.differing else "")
+        more = f"; compared with the arithmetic, {apart}" if self.differing else ""
+        return f"two runs of the same input differ{more}"
 
 
-def engine_partings(
-    target: Target, feeds: Feeds | Iterable[Feeds], *, machine: Backend | None = None
-) -> tuple[Parting, ...]:
-    """The units of the target that its backend does not count as it claims, in the order of the graph.
+def engine_divergences(
+    target: Target, feeds: Feeds | Iterable[Feeds], *, interpreter: Backend | None = None
+) -> tuple[Divergence, ...]:
+    """The units of the target that its backend computes otherwise than it declares, in the order of the graph.
 
     Args:
-        target: its ``backend`` replays the units.
+        target: its ``backend`` runs the units.
         feeds: one batch, or several: they are used one by one.
-        machine: what it claims to be; None: what the target names, or what its backend declares.
+        interpreter: what the backend should equal; None: the target's ``claims``, or one of the declared arithmetic.
 
     Raises:
-        InputError: nothing is known of it, and no machine is named.
-        QbenchError: the machine does not run the graph.
+        InputError: the backend declares no arithmetic, and no interpreter is given.
+        QbenchError: the interpreter does not run the graph.
     """
-    claimed = machine or target.claims or claimed_machine(target.backend)
+    claimed = interpreter or target.claims or claimed_interpreter(target.backend)
     units = (*quantized_units(target.quantized), *real_units(target.quantized))
     taps = [unit.value for unit in units]
     with ExitStack() as stack:
         watched = stack.enter_context(claimed.prepare(target.quantized, taps=taps))
         whole = in_slices(watched, target.quantized)
-        replays = [_Replay(stack.enter_context(Alone(unit, target.backend, threads=target.threads))) for unit in units]
+        replays = [
+            _Replay(stack.enter_context(UnitSession(unit, target.backend, threads=target.threads))) for unit in units
+        ]
         for batch in [feeds] if isinstance(feeds, Mapping) else feeds:
             values = {**batch, **whole.run(batch)}
             for replay in replays:
                 replay.add(values, sample_count(batch))
-    return tuple(replay.parting for replay in replays if replay.parts)
+    return tuple(replay.divergence for replay in replays if replay.differs)
 
 
-def claimed_machine(backend: Backend) -> Backend:
-    """The machine that ``backend`` claims to be here, with nothing around its kernels.
+def claimed_interpreter(backend: Backend) -> Backend:
+    """The integer interpreter of the arithmetic that ``backend`` declares.
 
     Raises:
         InputError: it declares no arithmetic.
@@ -100,10 +103,10 @@ def claimed_machine(backend: Backend) -> Backend:
     arithmetic = arithmetic_of(backend)
     if arithmetic is None:
         raise InputError(
-            f"Comparing '{backend.name}' with the arithmetic that it claims",
-            found="a backend whose arithmetic is not known here",
-            expected="one that is, or the name of one",
-            remedy="Name a machine that it should count as ('qbench list arithmetics').",
+            f"Comparing '{backend.name}' with the arithmetic that it declares",
+            found="a backend that declares no arithmetic",
+            expected="a backend that declares one, or the name of an arithmetic",
+            remedy="Name the arithmetic that it should compute by ('qbench list arithmetics').",
         )
     return IntegerBackend(arithmetic=arithmetic)
 
@@ -111,57 +114,57 @@ def claimed_machine(backend: Backend) -> Backend:
 class _Replay:
     """One unit in the engine, batch by batch; only the first sample that differs is kept."""
 
-    def __init__(self, alone: Alone) -> None:
-        self.parting = Parting(unit=alone.unit)
+    def __init__(self, alone: UnitSession) -> None:
+        self.divergence = Divergence(unit=alone.unit)
         self._alone = alone
 
     @property
-    def parts(self) -> bool:
-        """Whether there is anything to tell."""
-        return bool(self.parting.crash or self.parting.differing or not self.parting.repeats)
+    def differs(self) -> bool:
+        """Whether the engine differs, crashes or does not repeat its result."""
+        return bool(self.divergence.crash or self.divergence.differing or not self.divergence.repeats)
 
     def add(self, values: Mapping[str, Array], samples: int) -> None:
         """One batch of the watched run."""
-        if self.parting.crash:
+        if self.divergence.crash:
             return
-        unit, expected = self.parting.unit, values[self.parting.unit.value]
+        unit, expected = self.divergence.unit, values[self.divergence.unit.value]
         feeds = {name: values[name] for name in unit.feeds}
         found, again = self._alone.run(feeds), self._alone.run(feeds)
         if found is None or again is None:
-            self.parting = replace(self.parting, crash=self._alone.crash)
+            self.divergence = replace(self.divergence, crash=self._alone.crash)
             self._keep(values, None, samples, anew=True)
             return
         apart = differing(unit, found, expected)
         repeats = found.shape == again.shape and not unequal(found, again).any()
-        parted = apart if repeats else apart | differing(unit, again, expected) | np.asarray(found != again)
-        if parted.any() and not self.parts:
-            self._keep(values, parted, samples)
-        self.parting = replace(
-            self.parting,
-            elements=self.parting.elements + expected.size,
-            differing=self.parting.differing + int(np.count_nonzero(apart)),
-            largest=max(self.parting.largest, largest_gap(found, expected)),
-            repeats=self.parting.repeats and repeats,
+        wrong = apart if repeats else apart | differing(unit, again, expected) | np.asarray(found != again)
+        if wrong.any() and not self.differs:
+            self._keep(values, wrong, samples)
+        self.divergence = replace(
+            self.divergence,
+            elements=self.divergence.elements + expected.size,
+            differing=self.divergence.differing + int(np.count_nonzero(apart)),
+            largest=max(self.divergence.largest, largest_gap(found, expected)),
+            repeats=self.divergence.repeats and repeats,
         )
 
     def _keep(
         self, values: Mapping[str, Array], apart: npt.NDArray[np.bool_] | None, samples: int, *, anew: bool = False
     ) -> None:
-        """Keep the first sample that differs, or the whole batch where its sample is not known."""
-        feeds = {name: values[name] for name in self.parting.unit.feeds}
-        if self.parting.feeds and not anew:
+        """Keep the first sample that differs, or the whole batch where the sample is not known."""
+        feeds = {name: values[name] for name in self.divergence.unit.feeds}
+        if self.divergence.feeds and not anew:
             return
         by_sample = all(len(array) == samples for array in feeds.values() if array.ndim)
         if apart is not None and by_sample and apart.ndim and len(apart) == samples:
             row = int(np.argmax(apart.reshape(samples, -1).any(axis=1)))
             feeds = {name: array[row : row + 1] for name, array in feeds.items()}
-        self.parting = replace(self.parting, feeds={name: np.array(array) for name, array in feeds.items()})
+        self.divergence = replace(self.divergence, feeds={name: np.array(array) for name, array in feeds.items()})
 
 
 def differing(unit: QuantizedUnit, found: Array, expected: Array) -> npt.NDArray[np.bool_]:
-    """Where the results of a unit are not equal: levels as they are, real ones beyond what sums of float32 leave.
+    """Where the results of a unit are not equal: quantized values exactly, real ones beyond the order of float32 sums.
 
-    Another shape is another result everywhere.
+    Results of different shapes differ everywhere.
     """
     if found.shape != expected.shape:
         return np.ones(expected.shape, bool)
@@ -176,7 +179,7 @@ def differing(unit: QuantizedUnit, found: Array, expected: Array) -> npt.NDArray
 
 
 def largest_gap(found: Array, expected: Array) -> float:
-    """The largest finite difference; 0 of two shapes."""
+    """The largest finite difference; 0 for different shapes."""
     if found.shape != expected.shape:
         return 0.0
     with np.errstate(invalid="ignore"):

@@ -10,15 +10,15 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.backends import Array, Backend
-from qbench.diagnosis.engine.divergence import Parting, differing
+from qbench.diagnosis.engine.divergence import Divergence, differing
 from qbench.errors import QbenchError
 from qbench.graph import constant_value, int_attribute, op_spec, own_copy
 from qbench.judging import Cause
 
 # Smaller pieces of a unit, where its operators admit them: fewer rows and columns, fewer channels in and out.
 #
-# Windows and functions of one value are the same on a part of a picture. A dense layer without some of its outputs
-# gives the others as before; without some of its inputs it is another layer, which is tried like any other candidate.
+# Windows and elementwise functions compute the same on a part of an image. A dense layer without some of its outputs
+# computes the others as before. Without some of its inputs it is another layer, which is tried like any candidate.
 
 Sliced = tuple[ir.Model, dict[str, Array]]
 
@@ -50,7 +50,7 @@ def with_sizes(model: ir.Model, feeds: Mapping[str, Array], results: Mapping[str
 
 
 def spatial_axes(model: ir.Model, feeds: Mapping[str, Array]) -> tuple[int, ...]:
-    """The axes behind the channels along which all feeds can be cut alike; none where an operator mixes places."""
+    """The axes after the channels along which all feeds can be cropped; none where an operator mixes positions."""
     if not all(op_spec(node).local for node in model.graph):
         return ()
     shapes = [array.shape[_CHANNEL_AXIS + 1 :] for array in feeds.values() if array.ndim]
@@ -103,7 +103,7 @@ Cutter = Callable[[ir.Model, Mapping[str, Array], Sequence[int]], Sliced]
 def _cutter(
     outputs: int | None, inputs: int | None, feed: tuple[str, int] | None, *, depthwise: bool = False
 ) -> Cutter:
-    """What keeps channels of the weight's axis ``outputs`` or ``inputs``, and of an axis of a feed."""
+    """A function that keeps channels along an axis of the weight (``outputs`` or ``inputs``) and of a feed."""
 
     def cut(model: ir.Model, feeds: Mapping[str, Array], channels: Sequence[int]) -> Sliced:
         copy, kept = own_copy(model), np.asarray(channels, dtype=np.int64)
@@ -132,7 +132,7 @@ def _constant_behind(value: ir.Value | None) -> ir.Value | None:
 
 
 def _slice_operand(value: ir.Value | None, axis: int, kept: Array) -> None:
-    """Keep slices of a constant, and of the scales and zero points of the pair behind it that run along ``axis``."""
+    """Keep slices of a constant, and of its scales and zero points where they run along ``axis``."""
     maker = None if value is None else value.producer()
     if value is None:
         return
@@ -163,14 +163,14 @@ def _slice(value: ir.Value, axis: int, kept: Array) -> None:
 
 # A smallest subset of items that still fails, by delta debugging (``ddmin`` of Zeller and Hildebrandt, 2002).
 #
-# Items are split in n parts; a part alone, or all but a part, takes their place when it still fails; n doubles when
-# none does. Without a limit the result is 1-minimal: no single item can be left out.
+# The items are split into n parts. When a part alone, or all items but a part, still fails, it replaces the items.
+# When none does, n doubles. Without a limit the result is 1-minimal: no single item can be removed.
 
 Item = TypeVar("Item")
 
 
 class Trials:
-    """How many more candidates may be tried."""
+    """A limit on the number of candidates that are tried."""
 
     def __init__(self, limit: int) -> None:
         self.limit, self.made = limit, 0
@@ -188,11 +188,11 @@ class Trials:
 def smallest_failing(
     items: Sequence[Item], fails: Callable[[Sequence[Item]], bool], trials: Trials
 ) -> tuple[Item, ...]:
-    """A subset of ``items``, in their order, that still fails; the smallest seen when ``trials`` are spent.
+    """A subset of ``items``, in their order, that still fails; the smallest so far when ``trials`` are spent.
 
     Args:
-        items: which fail together; that is not tried again.
-        fails: whether a subset does; it counts its own trials.
+        items: they fail together, which is not tried again.
+        fails: whether a subset fails; it counts its own trials.
     """
     kept, parts = tuple(items), 2
     if kept and not trials.are_spent and fails(()):
@@ -210,7 +210,7 @@ def smallest_failing(
 
 
 def _candidates(items: tuple[Item, ...], parts: int) -> Iterator[tuple[Item, ...]]:
-    """Each part alone, then all but each part; of two parts these are the same."""
+    """Each part alone, then all items but each part; with two parts these are the same subsets."""
     bounds = [len(items) * index // parts for index in range(parts + 1)]
     pieces = [(low, high) for low, high in pairwise(bounds) if high > low]
     yield from (items[low:high] for low, high in pieces)
@@ -218,26 +218,27 @@ def _candidates(items: tuple[Item, ...], parts: int) -> Iterator[tuple[Item, ...
         yield from (items[:low] + items[high:] for low, high in pieces)
 
 
-# The smallest input on which an engine leaves its arithmetic: fewer channels, a part of the picture, few levels.
+# The smallest input on which an engine differs from its arithmetic: fewer channels, a part of the image, few values.
 #
-# Each step keeps what still fails: first the outputs of a dense layer and the place in space, then its inputs, then all
-# levels that can be the zero point without the difference going away. What is left is seldom more than a window.
+# Each step keeps what still fails: first the outputs of a dense layer and the position in space, then its inputs. Then
+# values become the zero point where the difference remains. The result is seldom larger than one window.
 
 USUAL_TRIALS = 600
 _TRIALS_OF_A_CRASH = 24
-"""Each starts a process anew."""
+"""Fewer, because each starts a new process."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FailingCase:
-    """A graph and an input on which an engine is not its arithmetic.
+    """A graph and an input on which an engine differs from its arithmetic.
 
     Args:
-        node: the operator by its name in fp32. operators: of the piece. cause: what kind of fault it is.
-        model: the piece, cut. feeds: its input.
-        expected: by the arithmetic. found: the engine's answer; None: it gives none, ``crash`` is the reason.
-        engine, machine: names of both. trials: how many inputs were tried. changed: levels that are no zero point.
-        is_smallest: whether the search came to its end.
+        node: the operator by its name in fp32. operators: of the piece. cause: the kind of fault.
+        model: the cropped piece. feeds: its input.
+        expected: the interpreter's outputs. found: the engine's; None: it fails, ``crash`` is the reason.
+        engine, interpreter: their names. trials: number of inputs tried.
+        changed: number of values in the feeds that differ from the zero point.
+        is_smallest: whether the search was completed.
     """
 
     node: str
@@ -249,14 +250,14 @@ class FailingCase:
     found: Mapping[str, Array] | None
     crash: str
     engine: str
-    machine: str
+    interpreter: str
     trials: int
     changed: int
     is_smallest: bool
 
     @property
     def sentence(self) -> str:
-        """What the case shows."""
+        """The case in one sentence."""
         shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in self.feeds.items())
         what = f"'{self.node}' ({', '.join(self.operators) or 'QuantizeLinear'}) on {shapes}"
         if self.found is None:
@@ -265,57 +266,59 @@ class FailingCase:
         found = self.found[name]
         apart = int(np.count_nonzero(found != expected)) if found.shape == expected.shape else expected.size
         return (
-            f"'{self.engine}' answers {apart} of {expected.size} numbers otherwise than '{self.machine}' for {what}, "
-            f"{self.changed} of whose levels are not the zero point"
+            f"'{self.engine}' differs from '{self.interpreter}' in {apart} of {expected.size} outputs for {what}; "
+            f"{self.changed} input values are not the zero point"
         )
 
 
 def smallest_case(
-    parting: Parting, engine: Backend, machine: Backend, *, trials: int = USUAL_TRIALS, threads: int = 1
+    divergence: Divergence, engine: Backend, interpreter: Backend, *, trials: int = USUAL_TRIALS, threads: int = 1
 ) -> FailingCase:
-    """A small input of the parting's unit on which ``engine`` still is not ``machine``.
+    """A small input of the diverging unit on which ``engine`` still differs from ``interpreter``.
 
     Args:
-        parting: with the feeds on which it was seen. engine: contained, where it may end its process.
-        machine: of the arithmetic that the engine claims. trials: how many inputs may be tried.
+        divergence: with the feeds on which it was seen. engine: ``contained``, where it may crash.
+        interpreter: of the arithmetic that the engine declares. trials: how many inputs may be tried.
 
     Raises:
-        QbenchError: the machine does not run the unit alone.
+        QbenchError: the interpreter does not run the unit alone.
     """
-    return _Shrinking(parting, engine, machine, trials, threads).case()
+    return _Search(divergence, engine, interpreter, trials, threads).case()
 
 
-class _Shrinking:
-    """The smallest model and feeds that failed until now."""
+class _Search:
+    """The smallest model and feeds that failed so far."""
 
-    def __init__(self, parting: Parting, engine: Backend, machine: Backend, trials: int, threads: int) -> None:
-        self._parting, self._unit = parting, parting.unit
-        self._engine, self._machine, self._threads = engine, machine, threads
-        self._trials = Trials(min(trials, _TRIALS_OF_A_CRASH) if parting.crash else trials)
-        self._model, self._feeds = self._unit.graph, dict(parting.feeds)
+    def __init__(
+        self, divergence: Divergence, engine: Backend, interpreter: Backend, trials: int, threads: int
+    ) -> None:
+        self._divergence, self._unit = divergence, divergence.unit
+        self._engine, self._interpreter, self._threads = engine, interpreter, threads
+        self._trials = Trials(min(trials, _TRIALS_OF_A_CRASH) if divergence.crash else trials)
+        self._model, self._feeds = self._unit.graph, dict(divergence.feeds)
 
     def case(self) -> FailingCase:
-        """Shrink, and say what is left."""
+        """Shrink, and describe the result."""
         free = with_free_sizes(self._model)
-        if self._parting.cause is not Cause.NONDETERMINISM and self._fails(free, self._feeds):
+        if self._divergence.cause is not Cause.NONDETERMINISM and self._fails(free, self._feeds):
             self._model = free
             self._crop_space()
             self._cut_channels()
             self._crop_space()
             self._reset_levels()
-        expected = _answers(self._machine, self._model, self._feeds, self._threads)
+        expected = _answers(self._interpreter, self._model, self._feeds, self._threads)
         found, crash = self._found()
         return FailingCase(
             node=self._unit.node,
             operators=self._unit.operators,
-            cause=self._parting.cause,
+            cause=self._divergence.cause,
             model=with_sizes(self._model, self._feeds, expected),
             feeds=self._feeds,
             expected=expected,
             found=found,
             crash=crash,
             engine=self._engine.name,
-            machine=self._machine.name,
+            interpreter=self._interpreter.name,
             trials=self._trials.made,
             changed=sum(int(np.count_nonzero(array != rest)) for array, rest in self._rests()),
             is_smallest=not self._trials.are_spent,
@@ -328,20 +331,20 @@ class _Shrinking:
             return None, error.found
 
     def _fails(self, model: ir.Model, feeds: Mapping[str, Array]) -> bool:
-        """Whether the engine is not the machine there; where the machine gives no answer, there is nothing to be."""
+        """Whether the engine differs from the interpreter there; an input that the interpreter refuses is no case."""
         self._trials.spend()
         try:
-            expected = _answers(self._machine, model, feeds, self._threads)[self._unit.value]
+            expected = _answers(self._interpreter, model, feeds, self._threads)[self._unit.value]
         except QbenchError:
             return False
         try:
             found = _answers(self._engine, model, feeds, self._threads)[self._unit.value]
         except QbenchError:
-            return bool(self._parting.crash)
-        return not self._parting.crash and bool(differing(self._unit, found, expected).any())
+            return bool(self._divergence.crash)
+        return not self._divergence.crash and bool(differing(self._unit, found, expected).any())
 
     def _takes(self, model: ir.Model, feeds: Mapping[str, Array]) -> bool:
-        """Go on with ``model`` and ``feeds`` where they fail."""
+        """Continue with ``model`` and ``feeds`` if they fail."""
         if self._trials.are_spent or not self._fails(model, feeds):
             return False
         self._model, self._feeds = model, dict(feeds)
@@ -363,11 +366,11 @@ class _Shrinking:
                 self._model, self._feeds = cut(self._model, self._feeds, kept)
 
     def _fails_with(self, cut: Cutter, channels: Sequence[int]) -> bool:
-        """Whether it fails with these channels alone; without any there is no layer."""
+        """Whether it fails with these channels alone; without any channel it is not a layer."""
         return bool(channels) and self._fails(*cut(self._model, self._feeds, channels))
 
     def _reset_levels(self) -> None:
-        """Set to the zero point whatever is not needed."""
+        """Set every value that is not needed to the zero point."""
         rests = {name: rest for name, (_, rest) in zip(self._feeds, self._rests(), strict=True)}
         places = [
             (name, int(index)) for name, array in self._feeds.items() for index in np.flatnonzero(array != rests[name])
@@ -383,13 +386,13 @@ class _Shrinking:
         self._feeds = only(kept)
 
     def _rests(self) -> Iterator[tuple[Array, Array]]:
-        """Each feed with the quantized value of 0 there."""
+        """Each feed with the quantized value that represents 0."""
         for name, array in self._feeds.items():
             yield array, np.asarray(_zero_level(self._model, name, array))
 
 
 def _windows(size: int, part: int) -> Iterator[tuple[int, int]]:
-    """Where all but one of ``part`` parts of ``size`` stay, cut off at either end: the first parts, the last ones."""
+    """Two windows of ``size`` without one of ``part`` parts: the last part removed, then the first part removed."""
     less = max(size // part, 1)
     yield 0, size - less
     yield less, size

@@ -1,4 +1,4 @@
-"""The child process: prepares and runs what its parent sends."""
+"""The program of the worker process: it prepares and runs the graphs that its parent sends."""
 
 import pickle
 import resource
@@ -17,17 +17,17 @@ _Message = tuple[dict[str, Any], dict[str, Array]]
 
 
 class NotReceivedError(Exception):
-    """The backend cannot be made here of what was sent."""
+    """The worker cannot load the pickled backend."""
 
 
 class Handler:
-    """What is prepared here: every question names the method that answers it."""
+    """The prepared graphs of this process; every request names the method that handles it."""
 
     def __init__(self) -> None:
         self._executors: dict[int, Executor] = {}
 
     def answer(self, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> _Message:
-        """What ``header`` asks for, under the parent's size limits."""
+        """The reply to ``header``, under the parent's size limits."""
         try:
             with limits_times(header["factor"]):
                 found: _Message = getattr(self, header["do"])(header, arrays)
@@ -41,7 +41,7 @@ class Handler:
         """Keep an executor under ``key``; ``backend`` is the pickled backend."""
         try:
             backend: Backend = pickle.loads(arrays["backend"].tobytes())
-        except Exception as error:  # whatever importing a user's module raises
+        except Exception as error:  # importing a user's module may raise anything
             raise NotReceivedError(f"{type(error).__name__}: {error}") from error
         graph = ir.from_proto(onnx.ModelProto.FromString(arrays["model"].tobytes()))
         executor = backend.prepare(graph, taps=header["taps"], threads=header["threads"])
@@ -53,12 +53,12 @@ class Handler:
         return {}, self._executors[header["key"]].run(arrays)
 
     def executed(self, header: Mapping[str, Any], _: Mapping[str, Array]) -> _Message:
-        """How its nodes run."""
+        """How the nodes of a prepared graph run."""
         found = executed_by(self._executors[header["key"]])
         return {"executed": {node: [one.precision, one.device] for node, one in found.items()}}, {}
 
     def close(self, header: Mapping[str, Any], _: Mapping[str, Array]) -> _Message:
-        """Let an executor go; one that is not there is gone already."""
+        """Close an executor; do nothing if it is not there."""
         executor = self._executors.pop(header["key"], None)
         if executor is not None:
             executor.close()

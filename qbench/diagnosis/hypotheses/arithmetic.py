@@ -14,7 +14,7 @@ from qbench.diagnosis.operators.check import other_rules
 from qbench.judging import Cause
 from qbench.numerics import Accumulator, Arithmetic, MultiplierForm, Overflow, Rounding, Scaling, Stage, held
 
-# Sums, multipliers and roundings of another machine: the piece, counted with one rule of the arithmetic exchanged.
+# Sums, multipliers and roundings of another arithmetic: the piece, counted with one rule of the arithmetic exchanged.
 
 PAIR_BITS = 16
 _EXACT_BITS = 24
@@ -30,42 +30,42 @@ class Pairs:
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of products only; where the machine itself sums pairs, that it does not."""
+        """Of products only; where the arithmetic itself sums pairs, that it does not."""
         if not facts.is_product:
             return None
-        own = facts.machine.accumulator
+        own = facts.arithmetic.accumulator
         if own.pair_bits:
-            other, words = Accumulator(bits=own.bits), "summing products one by one, where the machine sums pairs,"
+            other, words = Accumulator(bits=own.bits), "summing products one by one, where the arithmetic sums pairs,"
         else:
             other = Accumulator(bits=own.bits, overflow=own.overflow, pair_bits=PAIR_BITS)
             words = f"summing pairs of products in {PAIR_BITS} bits"
-        machine = replace(facts.machine, accumulator=other, overrides=_without_accumulators(facts.machine))
-        levels = counted(facts.captured, machine, facts.feeds)
+        arithmetic = replace(facts.arithmetic, accumulator=other, overrides=_without_accumulators(facts.arithmetic))
+        levels = counted(facts.captured, arithmetic, facts.feeds)
         return None if levels is None else facts.weigh_levels(Cause.PAIR_SATURATION, words, levels)
 
 
 @dataclass(frozen=True, slots=True)
 class OwnPairs:
-    """What it costs that the machine, as it claims, sums pairs in 16 bits."""
+    """What it costs that the arithmetic, as it claims, sums pairs in 16 bits."""
 
-    name: str = "the machine's own pairs"
+    name: str = "the arithmetic's own pairs"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
         """The share of the error against fp32 that is gone when products are summed one by one."""
-        captured, own = facts.captured, facts.machine.accumulator
+        captured, own = facts.captured, facts.arithmetic.accumulator
         cost = Cost.of(facts) if own.pair_bits and facts.claimed and facts.is_product else None
         if cost is None or not cost.is_high:
             return None
-        machine = replace(
-            facts.machine, accumulator=Accumulator(bits=own.bits), overrides=_without_accumulators(facts.machine)
+        arithmetic = replace(
+            facts.arithmetic, accumulator=Accumulator(bits=own.bits), overrides=_without_accumulators(facts.arithmetic)
         )
-        levels = counted(captured, machine, captured.fed)
+        levels = counted(captured, arithmetic, captured.fed)
         if levels is None or levels.shape != cost.x.shape:
             return None
         share = 1 - float(((levels - cost.x) ** 2).sum()) / cost.error
         evidence = (
-            f"'{facts.machine.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without, "
+            f"'{facts.arithmetic.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without, "
             f"{share:.0%} of the error is gone"
         )
         return Explanation(cause=Cause.PAIR_SATURATION, evidence=evidence, weight=max(share, 0.0))
@@ -103,9 +103,9 @@ class Registers:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Roundings, zero points, sums and averages by a rule of another machine, in every element as that gives it."""
+    """Roundings, zero points, sums and averages by a rule of another arithmetic, in every element as that gives it."""
 
-    name: str = "rules of another machine"
+    name: str = "rules of another arithmetic"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
@@ -117,7 +117,7 @@ class Rules:
         return heaviest(self._tried(facts, facts.interior.node.op_type, str(facts.interior.node.name)))
 
     def _tried(self, facts: UnitEvidence, operator: str, name: str) -> Iterator[Explanation | None]:
-        own = facts.machine.at(operator, name)
+        own = facts.arithmetic.at(operator, name)
         for words, other in (*other_rules(own, operator), *_twice(own)):
             cause = _cause(own, other)
             if cause is not None and (levels := counted(facts.captured, other, facts.feeds)) is not None:
@@ -165,8 +165,8 @@ def _cause(own: Arithmetic, other: Arithmetic) -> Cause | None:
     return Cause.ROUNDING
 
 
-def _without_accumulators(machine: Arithmetic) -> tuple:  # type: ignore[type-arg]
-    return tuple(one for one in machine.overrides if one.accumulator is None)
+def _without_accumulators(arithmetic: Arithmetic) -> tuple:  # type: ignore[type-arg]
+    return tuple(one for one in arithmetic.overrides if one.accumulator is None)
 
 
 # Functions by a table: off by an entry, too coarse, or inexact beyond rounding.
@@ -197,7 +197,7 @@ class Tables:
         pointwise = len(facts.feeds) == 1 and feed.shape == facts.found.shape and not operators & {"Softmax"}
         if pointwise and not facts.is_product:
             yield from _entries(facts, feed.astype(np.int64))
-        steps = np.abs(facts.found - facts.healthy)[facts.differing]
+        steps = np.abs(facts.found - facts.correct)[facts.differing]
         if steps.size:
             names = " and ".join(sorted(operators & _FUNCTIONS))
             evidence = f"{names} is off by {steps.mean():.2f} steps on {facts.count} levels, by {steps.max():g} at most"
@@ -205,7 +205,7 @@ class Tables:
 
 
 def _entries(facts: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Explanation | None]:
-    right = _table(levels, facts.healthy)
+    right = _table(levels, facts.correct)
     for by in (1, -1, 2, -2):
         shifted = np.array([right.get(level + by, right[level]) for level in levels.reshape(-1).tolist()])
         words = f"a table read {abs(by)} {'entry' if abs(by) == 1 else 'entries'} {'up' if by > 0 else 'down'}"
@@ -322,7 +322,7 @@ def solved(facts: UnitEvidence, response: Floats) -> float:
 
 
 def _constant(facts: UnitEvidence, zero: int) -> Explanation | None:
-    off = (facts.found - facts.healthy)[facts.differing & (facts.found > facts.lowest) & (facts.found < facts.highest)]
+    off = (facts.found - facts.correct)[facts.differing & (facts.found > facts.lowest) & (facts.found < facts.highest)]
     if not off.size:
         return None
     values, counts = np.unique(off, return_counts=True)
@@ -332,16 +332,16 @@ def _constant(facts: UnitEvidence, zero: int) -> Explanation | None:
         words = f"a zero point of {zero} that is not added"
     elif zero and step == zero:
         words = f"a zero point of {zero} that is added twice"
-    behind = facts.weigh_levels(Cause.ROUNDING, words, facts.rounded(facts.healthy + step))
-    clamped = (facts.healthy <= facts.lowest) | (facts.healthy >= facts.highest)
-    free = np.where(clamped & np.isfinite(facts.real), np.rint(facts.real), facts.healthy)
+    behind = facts.weigh_levels(Cause.ROUNDING, words, facts.rounded(facts.correct + step))
+    clamped = (facts.correct <= facts.lowest) | (facts.correct >= facts.highest)
+    free = np.where(clamped & np.isfinite(facts.real), np.rint(facts.real), facts.correct)
     before = facts.weigh_levels(Cause.ROUNDING, f"{words}, in front of its limits,", facts.rounded(free + step))
     return heaviest((behind, before))
 
 
 def _moved(facts: UnitEvidence, rounded: Floats) -> Floats:
-    """What the machine has, moved as the rule moves real arithmetic's."""
-    return facts.rounded(np.where(facts.differing, rounded, facts.healthy + rounded - np.rint(_snapped(facts.real))))
+    """What the arithmetic has, moved as the rule moves real arithmetic's."""
+    return facts.rounded(np.where(facts.differing, rounded, facts.correct + rounded - np.rint(_snapped(facts.real))))
 
 
 def _snapped(real: Floats) -> Floats:

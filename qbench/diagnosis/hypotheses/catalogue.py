@@ -21,13 +21,13 @@ from qbench.judging import Cause
 from qbench.numerics import Arithmetic
 
 LEAST = 0.5
-"""The weight below which a hypothesis names nothing."""
+"""The least weight with which a hypothesis is reported."""
 _CLEAR = 0.95
-"""The weight below which a mistake is looked for in the slices alone where something differs."""
+"""The weight below which the hypotheses are also tried on the slices with differences alone."""
 _LONG = 8
-"""Levels, more of which are no chance all what they were in the run before."""
+"""Number of values from which it is no chance that all are those of the run before."""
 _LOCAL = 0.95
-"""Of the weight of a mistake that is made in some slices alone."""
+"""Factor of the weight of an explanation that holds in some slices only."""
 
 COUNTING: tuple[Hypothesis, ...] = (
     Repeating(),
@@ -50,37 +50,37 @@ COUNTING: tuple[Hypothesis, ...] = (
     Tables(),
     Lines(),
 )
-"""Why an engine counts otherwise; of equal weights the first."""
+"""Why an engine differs from its arithmetic; of equal weights the first is reported."""
 
 COSTS: tuple[Hypothesis, ...] = (Written(), FloatLimits(), OwnPairs(), Misplaced(), GridCosts(), WeightCosts())
-"""Why a graph that is counted right is off all the same."""
+"""Why a graph has an error although the engine computes it by its arithmetic."""
 
 
 def name_cause(
     captured: Captured,
-    healthy: Arithmetic | None,
+    correct: Arithmetic | None,
     *,
     original: ir.Model | None = None,
 ) -> NamedCause:
-    """Why the unit of ``captured`` is off.
+    """The cause of the error of a unit.
 
     Args:
-        captured: its levels on a few samples.
-        healthy: the arithmetic that the backend claims; None: it claims none, and any rounding of real arithmetic is
-            right, ties both ways.
-        original: the float graph that the quantized one was written from.
+        captured: its values on a few samples.
+        correct: the arithmetic that the backend declares; None: it declares none, and every rounding of real arithmetic
+            is right, ties either way.
+        original: the float graph that was quantized.
     """
     if captured.crash or captured.again is None:
-        evidence = captured.crash or "the engine answers nothing on the piece alone"
+        evidence = captured.crash or "the engine gives no result for the unit alone"
         return NamedCause(cause=Cause.CRASH, evidence=evidence, weight=1.0)
     try:
         changing = _changing(captured)
         if changing is not None:
             return NamedCause(cause=changing.cause, evidence=changing.evidence, weight=changing.weight)
-        facts, notes = evidence_of(captured, healthy, original)
+        facts, notes = evidence_of(captured, correct, original)
         with nullcontext() if facts.interior is None else closing(facts.interior):
             return _named(facts, list(notes))
-    except Exception as error:  # a piece of an unforeseen form must not end the whole finding
+    except Exception as error:  # one unexpected unit must not end the localization
         return NamedCause(
             cause=None,
             evidence="its cause could not be looked for",
@@ -106,7 +106,7 @@ def _named(facts: UnitEvidence, notes: list[str]) -> NamedCause:
     first, second = (costs, counting) if not counting or _is_small(facts, counting, costs) else (counting, costs)
     if not first:
         return NamedCause(
-            cause=None, evidence="the node counts as it should, at the cost of its grid", notes=tuple(notes)
+            cause=None, evidence="the node computes as it should; its error is that of its grid", notes=tuple(notes)
         )
     one = first[0]
     others = tuple(sorted([*first[1:], *second], key=lambda other: -other.weight))
@@ -114,13 +114,13 @@ def _named(facts: UnitEvidence, notes: list[str]) -> NamedCause:
 
 
 def _tried(hypotheses: Sequence[Hypothesis], facts: UnitEvidence, notes: list[str]) -> list[Explanation]:
-    """What each explains, the heaviest first; of equal ones in their order."""
+    """The explanations of all hypotheses, the heaviest first; equal ones in the order of the hypotheses."""
     found: list[Explanation] = []
     thin = facts.thinned()
     for hypothesis in hypotheses:
         try:
             one = hypothesis.explain(thin if hypothesis.by_element else facts)
-        except Exception as error:  # one that fails must not take the finding with it
+        except Exception as error:  # one hypothesis that fails must not end the localization
             notes.append(_failure(hypothesis.name, "tried", error))
             continue
         if one is not None and one.weight > 0:
@@ -131,35 +131,35 @@ def _tried(hypotheses: Sequence[Hypothesis], facts: UnitEvidence, notes: list[st
 
 
 def _is_small(facts: UnitEvidence, counting: Sequence[Explanation], costs: Sequence[Explanation]) -> bool:
-    """Whether what the engine counts otherwise is a tenth of the error or less, and no rule explains it."""
+    """Whether the engine's differences make up less than a tenth of the error, and no rule explains them."""
     cost = Cost.of(facts)
     if not costs or cost is None or (counting[0].weight >= LEAST and counting[0].cause is not Cause.WRONG_KERNEL):
         return False
-    share = float(((facts.found - facts.healthy) ** 2).mean()) / max(cost.steps**2, 1e-30)
+    share = float(((facts.found - facts.correct) ** 2).mean()) / max(cost.steps**2, 1e-30)
     return share < 0.1
 
 
 def _unnamed(facts: UnitEvidence) -> Explanation:
-    steps = (facts.found - facts.healthy)[facts.differing]
-    machine = f"'{facts.machine.name}'" if facts.claimed else "real arithmetic"
+    steps = (facts.found - facts.correct)[facts.differing]
+    right = f"'{facts.arithmetic.name}'" if facts.claimed else "real arithmetic"
     evidence = (
-        f"{facts.count} of {facts.found.size} levels are not those of {machine}, by {np.abs(steps).max():g} steps at "
-        f"most and {steps.mean():+.2f} in the mean, by no rule that is known"
+        f"{facts.count} of {facts.found.size} levels are not those of {right}, by {np.abs(steps).max():g} steps at "
+        f"most and {steps.mean():+.2f} in the mean, and no known rule explains them"
     )
     return Explanation(cause=Cause.WRONG_KERNEL, evidence=evidence, weight=LEAST)
 
 
 def _changing(captured: Captured) -> Explanation | None:
-    """Another answer of the piece alone to the same levels: what the run before left there, or anything."""
+    """Another result of the unit alone for the same inputs: values left from the run before, or a race."""
     assert captured.again is not None
     for one in captured.replays:
         alike = one.levels.shape == captured.again.shape
         moved = one.levels != captured.again if alike else np.ones(one.levels.shape, bool)
         if not moved.any():
             continue
-        evidence = f"{int(moved.sum())} of {moved.size} levels change from one run of the piece alone to the next"
+        evidence = f"{int(moved.sum())} of {moved.size} levels change from one run of the unit alone to the next"
         if one.before.shape == one.levels.shape and (one.levels == one.before)[moved].all() and moved.sum() > _LONG:
-            evidence = f"{evidence}, and hold what the run before had there"
+            evidence = f"{evidence}, and hold the values of the run before"
             return Explanation(cause=Cause.NOT_WRITTEN, evidence=evidence, weight=1.0)
         return Explanation(cause=Cause.NONDETERMINISM, evidence=evidence, weight=1.0)
     return None

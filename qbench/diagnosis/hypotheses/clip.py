@@ -46,7 +46,7 @@ class Limits:
             wrapped = (free - low) % size + low
             for beyond, where in ((free != facts.rounded(free), ""), (free > high, " above"), (free < low, " below")):
                 words = f"levels that wrap at {bits} bits{where} in place of being clamped"
-                yield _levels(facts, words, np.where(beyond, wrapped, facts.healthy), Cause.ACCUMULATOR)
+                yield _levels(facts, words, np.where(beyond, wrapped, facts.correct), Cause.ACCUMULATOR)
 
     def _others(self, facts: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
         """A limit where the found levels end; it takes more than one level there to tell it from chance."""
@@ -63,13 +63,13 @@ class Limits:
 
 
 def _clamped(facts: UnitEvidence, words: str, free: Floats, low: float, high: float) -> Explanation | None:
-    """What lies inside stays what the machine makes of it."""
+    """What lies inside stays what the arithmetic makes of it."""
     within = (free > facts.lowest) & (free < facts.highest)
-    return _levels(facts, words, np.clip(np.where(within, facts.healthy, free), low, high))
+    return _levels(facts, words, np.clip(np.where(within, facts.correct, free), low, high))
 
 
 def _levels(facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP) -> Explanation | None:
-    """By rounded numbers: at ties the machine may have the neighbour."""
+    """By rounded numbers: at ties the arithmetic may have the neighbour."""
     near = np.abs(levels - facts.found) <= 1
     tied = near & (np.abs(facts.real - np.floor(facts.real) - 0.5) <= facts.slack)
     return facts.weigh_levels(cause, words, np.where(tied & ~facts.differing, facts.found, levels))
@@ -101,7 +101,7 @@ class Chains:
             ):
                 unit = facts.captured.unit
                 edited = replace(unit, graph=_without(unit.graph, names, is_limited))
-                levels = counted(replace(facts.captured, unit=edited), facts.machine, facts.feeds)
+                levels = counted(replace(facts.captured, unit=edited), facts.arithmetic, facts.feeds)
                 if levels is not None:
                     yield facts.weigh_levels(cause, words, levels)
 
@@ -188,4 +188,4 @@ def _clip(facts: UnitEvidence) -> ir.Node | None:
     unit = facts.captured.unit
     if facts.original is None or unit.grid is None:
         return None
-    return producer(values_by_name(facts.original).get(unit.stands_for))
+    return producer(values_by_name(facts.original).get(unit.represents))

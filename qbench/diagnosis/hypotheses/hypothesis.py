@@ -1,4 +1,4 @@
-"""The protocol of every family of mistakes: evidence about one unit in, explanations out."""
+"""The protocol of a hypothesis: evidence about one unit in, an explanation out."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
@@ -18,18 +18,18 @@ from qbench.graph import PRODUCTS, constant_value, grid_of, values_by_name
 from qbench.judging import Cause
 from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic
 
-# What a hypothesis answers, and what comes of all of them.
+# The weight of an explanation:
 #
-# weight = explained / (differing + disturbed)        levels that the hypothesis explains, of those that differ,
-#                                                     and levels that agree and that it would have changed
+#     weight = explained / (differing + disturbed)        explained: differing values that the hypothesis predicts
+#                                                         disturbed: correct values for which it predicts another value
 
 SURE = 0.999
-"""A weight from which on no other hypothesis is tried."""
+"""The weight from which no other hypothesis is tried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Explanation:
-    """One cause that may be it: ``evidence`` is a sentence with numbers, ``weight`` (0 … 1) how much it explains."""
+    """A possible cause: ``evidence`` is a sentence with numbers, ``weight`` (0 … 1) the share that it explains."""
 
     cause: Cause
     evidence: str
@@ -38,12 +38,12 @@ class Explanation:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NamedCause:
-    """Why a node is off.
+    """The cause of the error of a node.
 
     Args:
-        cause: None: nothing is.
-        evidence: one sentence with numbers. weight: 0 … 1, how much of it the cause explains.
-        others: what else was considered and explains something, the heaviest first.
+        cause: None: nothing is wrong.
+        evidence: one sentence with numbers. weight: 0 … 1, the share that the cause explains.
+        others: other explanations, the heaviest first.
         notes: hypotheses that could not be tried, and why.
     """
 
@@ -55,16 +55,16 @@ class NamedCause:
 
     @property
     def is_mistake(self) -> bool:
-        """Whether it names a mistake by a rule that is known, and not merely what the qparams cost."""
+        """Whether the cause is a mistake of a known kind, and not the cost of the quantization parameters."""
         return self.cause is not None and self.cause is not Cause.WRONG_KERNEL and self.cause not in OF_GRIDS
 
 
 OF_GRIDS = frozenset({Cause.GRID, Cause.RANGE_OUTLIER, Cause.CLIPPING, Cause.DEAD_RANGE, Cause.CHANNELS_DIFFER})
-"""What a grid costs that was chosen so; a cell that holds can afford it."""
+"""Costs of the chosen quantization parameters; not reported for a cell that does not fail."""
 
 
 def heaviest(found: Iterable[Explanation | None]) -> Explanation | None:
-    """The first of the heaviest; it stops at one that is sure."""
+    """The first of the heaviest explanations; the search stops at one that is sure."""
     best: Explanation | None = None
     for one in found:
         if one is not None and (best is None or one.weight > best.weight + 1e-9):
@@ -74,11 +74,11 @@ def heaviest(found: Iterable[Explanation | None]) -> Explanation | None:
     return best
 
 
-# The float operators inside a unit, with all that is dequantized as an input: other operands, run in float.
+# The float operators inside a unit, with every dequantized value as an input, to run them with other operands:
 #
 #     t = operators(x_dq, w_dq, b_dq) / s_y        one session for every edit of x, w and b
 #
-# An edited operand is an array of any shape that the operators take, so that a padding of another value is a wider x.
+# An edited operand may have any shape that the operators accept. For example, padding with another value is a wider x.
 
 Attribute = int | str | list[int]
 Floats = npt.NDArray[np.floating[Any]]
@@ -86,7 +86,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """One dequantized input: its ``name`` inside, the ``levels`` (of a feed: None, and ``feed``), their ``grid``."""
+    """One dequantized input: its ``name``, its ``grid``, and the ``levels`` of a constant or the name of the ``feed``."""
 
     name: str
     grid: QParams | None
@@ -99,9 +99,9 @@ class Interior:
     """The float operators of a unit.
 
     Args:
-        graph: from ``operands`` to the number in front of rounding.
-        operands: by name; main: of the node that is looked at, in its order ('' where one is left out).
-        node: the product in the unit, else the operator that makes the number in front of rounding.
+        graph: from ``operands`` to the value before rounding.
+        operands: by name. main: names of the operands of ``node``, in order ('' where one is omitted).
+        node: the product in the unit, else the operator that computes the value before rounding.
         scale: of the result.
     """
 
@@ -117,7 +117,7 @@ class Interior:
 
     @classmethod
     def of(cls, unit: QuantizedUnit) -> "Interior | None":
-        """None where no float operator is between the pairs."""
+        """None where the unit has no float operator between Q and DQ."""
         graph = unit.graph.graph
         pairs = [node for node in graph if _begins(node)]
         real = next((v for node in graph for v in node.outputs if v.name == unit.real), None)
@@ -136,7 +136,7 @@ class Interior:
         return cls(inner, unit.graph.ir_version, operands, main, node, unit.real, unit.scale)
 
     def values(self, feeds: Mapping[str, npt.NDArray[Any]]) -> dict[str, Floats]:
-        """Every operand, dequantized, float32."""
+        """Every operand dequantized, float32."""
         found: dict[str, Floats] = {}
         for name, one in self.operands.items():
             levels = feeds[one.feed] if one.feed else one.levels
@@ -145,10 +145,10 @@ class Interior:
         return found
 
     def run(self, values: Mapping[str, Floats], **attributes: Attribute) -> npt.NDArray[np.float64]:
-        """The number in front of rounding in steps, with the main node's ``attributes`` changed.
+        """The value before rounding in steps, with the main node's ``attributes`` changed.
 
         Raises:
-            QbenchError: the operators do not take such operands.
+            QbenchError: the operators do not accept the operands.
         """
         known = {str(value.name) for value in self.graph.inputs}
         executor = self._prepared(attributes)
@@ -157,7 +157,7 @@ class Interior:
         )
 
     def constant(self, place: int) -> npt.NDArray[Any] | None:
-        """The constant that the main node reads at ``place``, dequantized or as it is; None: there is none."""
+        """The constant at input ``place`` of the main node, dequantized if it is quantized; None: it is not constant."""
         name = self.main[place] if place < len(self.main) else ""
         if not name:
             return None
@@ -169,11 +169,11 @@ class Interior:
         return one.levels if one.grid is None else dequantize(one.levels, one.grid)
 
     def operand(self, place: int) -> Operand | None:
-        """The dequantized one that the main node reads at ``place``."""
+        """The dequantized operand at input ``place`` of the main node."""
         return self.operands.get(self.main[place]) if place < len(self.main) else None
 
     def close(self) -> None:
-        """Let the sessions go."""
+        """Close the sessions."""
         self._stack.close()
 
     def _prepared(self, attributes: Mapping[str, Attribute]) -> Executor:
@@ -191,12 +191,12 @@ class Interior:
 
 
 def _begins(node: ir.Node) -> bool:
-    """Whether ``node`` brings constants, or levels from outside, on a known grid; levels made inside are not edited."""
+    """Whether ``node`` dequantizes a constant or an input, by constant parameters; no inner value is edited."""
     if node.op_type != "DequantizeLinear":
         return False
     levels, *grid = node.inputs
-    stands = levels is not None and (levels.producer() is None or constant_value(levels) is not None)
-    return stands and all(part is None or constant_value(part) is not None for part in grid)
+    is_given = levels is not None and (levels.producer() is None or constant_value(levels) is not None)
+    return is_given and all(part is None or constant_value(part) is not None for part in grid)
 
 
 def _operand(pair: ir.Node) -> Operand:
@@ -207,47 +207,46 @@ def _operand(pair: ir.Node) -> Operand:
     return Operand(str(pair.outputs[0].name), grid_of(pair), feed, levels)
 
 
-# The quantized values of one unit compared with those that it should have, and how much of the difference a mistake
-# would explain.
+# The quantized values of one unit compared with the correct ones, and how much of the difference a mistake explains.
 #
-# Everything is in steps above the zero point. An element differs where the target has another level than the
-# arithmetic that the backend claims; where it claims none, another one than any rounding of real arithmetic, ties of
-# 2⁻¹⁰ both ways.
+# All values are in steps above the zero point. An element differs where the target's value is not that of the declared
+# arithmetic. Where the backend declares none, an element differs where no rounding of real arithmetic gives its value;
+# ties within 2⁻¹⁰ may be rounded either way.
 
 Mask = npt.NDArray[np.bool_]
 
 MOST = 60_000
-"""Elements that are looked at, unless one sample has more."""
-_ARRAYS = ("found", "healthy", "real", "differing", "hard")
+"""Elements that are examined, unless one sample has more."""
+_ARRAYS = ("found", "correct", "real", "differing", "hard")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitEvidence:
-    """A unit's levels, cropped to a few samples.
+    """The values of a unit on a few samples.
 
     Args:
-        captured: where they come from.
-        machine: how the backend counts. claimed: whether it declares it; else this is the standard, ``ideal``.
-        feeds: levels in front.
-        found: the target's. again: by the piece alone, None: it fails. healthy: what the machine makes of ``feeds``.
-        real: the number in front of rounding.
-        differing: where ``found`` is not as it should be. hard: of these, where no rounding of ``real`` gives it.
-        low, high: between which ``real`` is clamped by a Relu, a Clip or the grid. lowest, highest: the levels there.
-        slack: steps beyond a half that the machine itself is from ``real``.
-        interior: the float operators in between; None: there are none. operands: what they read, real.
-        original: the float graph; None: it is not at hand.
-        region: slices outside which a mistake is not looked for; None: everywhere.
-        result_axis: of the result, that channels run along. channel_axis: where arrays no longer have its shape.
-        count, hard_count: how many levels are ``differing`` and ``hard``.
+        captured: the unit.
+        arithmetic: that of the backend. claimed: whether the backend declares it; else it is ``ideal``.
+        feeds: the quantized inputs.
+        found: the target's result. again: that of the unit alone; None: it fails. correct: that of the arithmetic.
+        real: the values before rounding.
+        differing: where ``found`` is not right. hard: where, in addition, no rounding of ``real`` gives ``found``.
+        low, high: limits of ``real`` by a Relu, a Clip or the grid. lowest, highest: the least and largest result.
+        slack: distance of the arithmetic from ``real`` beyond half a step.
+        interior: the float operators; None: there are none. operands: their operands, real.
+        original: the float graph; None: it is not known.
+        region: where a mistake is searched; None: everywhere.
+        result_axis: the channel axis of the result. channel_axis: that of the arrays, where they have another shape.
+        count, hard_count: number of ``differing`` and ``hard`` values.
     """
 
     captured: Captured
-    machine: Arithmetic
+    arithmetic: Arithmetic
     claimed: bool
     feeds: Mapping[str, npt.NDArray[Any]]
     found: Floats
     again: Floats | None
-    healthy: Floats
+    correct: Floats
     real: Floats
     differing: Mask
     hard: Mask
@@ -277,11 +276,11 @@ class UnitEvidence:
 
     @property
     def axis(self) -> int:
-        """Of the arrays, that channels run along."""
+        """The channel axis of the arrays."""
         return self.result_axis if self.channel_axis is None else self.channel_axis
 
     def along(self, values: npt.ArrayLike) -> Floats:
-        """One number a channel (or one for all), so that it broadcasts against the levels."""
+        """One number per channel (or one for all), in a shape that broadcasts with the arrays."""
         each = np.asarray(values, np.float64).reshape(-1)
         if each.size == 1:
             return each.reshape(())
@@ -290,11 +289,11 @@ class UnitEvidence:
         return each.reshape(shape)
 
     def clipped(self, real: Floats) -> Floats:
-        """``real`` between the ends."""
+        """``real`` clamped to the limits."""
         return np.clip(real, self.low, self.high)
 
     def thinned(self) -> "UnitEvidence":
-        """At most ``MOST`` levels as (places, channels), half of them of places where one differs."""
+        """At most ``MOST`` values as (positions, channels), half of them at positions with a difference."""
         if self.found.size <= MOST or self.found.ndim < 2:
             return self
         channels = self.found.shape[self.axis]
@@ -312,11 +311,11 @@ class UnitEvidence:
 
     @property
     def looked_at(self) -> Mask:
-        """Where a mistake is looked for."""
+        """Where a mistake is searched."""
         return np.ones(self.found.shape, bool) if self.region is None else self.region
 
     def narrowed(self) -> "UnitEvidence | None":
-        """The slices in which something differs, or the stretch of memory; None where that is more than half of it."""
+        """The evidence restricted to the slices or the memory range with differences; None: more than half remains."""
         region = np.ones(self.found.shape, bool)
         for axis in range(self.found.ndim):
             rest = tuple(a for a in range(self.found.ndim) if a != axis)
@@ -329,28 +328,28 @@ class UnitEvidence:
 
     @property
     def inside(self) -> Mask:
-        """Where neither what was found nor what is real is at an end: what fits are made on."""
+        """Where neither the found nor the real value is clamped: the values for fits."""
         return (self.found > self.lowest) & (self.found < self.highest) & np.isfinite(self.real) & self.looked_at
 
     def rounded(self, real: Floats) -> Floats:
-        """``real``, whole numbers already, clamped to the levels."""
+        """Rounded numbers clamped to the least and largest result."""
         return np.clip(real, self.lowest, self.highest)
 
     def weigh_levels(self, cause: Cause, words: str, levels: Floats) -> Explanation | None:
-        """A mistake that gives exactly ``levels`` (above the zero point, clamped)."""
+        """The explanation by a mistake that gives exactly ``levels`` (steps above the zero point, clamped)."""
         if levels.shape != self.found.shape:
             return None
         same = levels == self.found
-        disturbed = self.looked_at & ~self.differing & ~same & (levels != self.healthy)
+        disturbed = self.looked_at & ~self.differing & ~same & (levels != self.correct)
         return self._weighed(cause, words, int((self.differing & same).sum()), int(disturbed.sum()))
 
     def weigh_reals(self, cause: Cause, words: str, real: Floats, share: float = 1.0) -> Explanation | None:
-        """A mistake that rounds ``real`` in place of what it should; ``share``: of its weight, for what was fitted."""
+        """The explanation by a mistake with ``real`` before rounding; ``share`` is a factor of the weight."""
         shown = np.broadcast_to(real, self.found.shape) if np.ndim(real) <= self.found.ndim else real
         if shown.shape != self.found.shape or 2 * self.hard_count < self.count:
-            return None  # ties tell rounding rules apart, nothing else
+            return None  # differences at ties show a rounding rule, nothing else
         step = max(1, self.found.size // (4 * MOST)) if self.channel_axis is None else 1
-        found, t = self.found.reshape(-1)[::step], shown.reshape(-1)[::step]  # of very many, every so many-th
+        found, t = self.found.reshape(-1)[::step], shown.reshape(-1)[::step]  # of very many values, a regular subset
         hard = self.hard.reshape(-1)[::step]
         rest = (self.looked_at & ~self.differing).reshape(-1)[::step]
         fits = np.abs(found - self.clipped(t)) <= 0.5 + self.slack
@@ -362,12 +361,12 @@ class UnitEvidence:
     ) -> Explanation | None:
         if not explained:
             return None
-        beside = f", and would change {disturbed} that agree" if disturbed else ""
+        wrong = f", and would change {disturbed} that agree" if disturbed else ""
         words = words if self.region is None else words.rstrip(",")
         where = "" if self.region is None else f", in {int(self.region.sum())} of {self.region.size} places alone,"
         return Explanation(
             cause=cause,
-            evidence=f"{words}{where} explains {explained} of {self.count} levels that differ{beside}",
+            evidence=f"{words}{where} explains {explained} of {self.count} levels that differ{wrong}",
             weight=share * explained / (self.count + disturbed),
         )
 
@@ -383,38 +382,35 @@ def _spread(places: npt.NDArray[np.int64], count: int) -> npt.NDArray[np.int64]:
     return places[np.linspace(0, len(places) - 1, max(count, 1)).astype(np.int64)]
 
 
-# What every family of mistakes can answer: how well it explains the facts of a unit.
-
-
 class Hypothesis(Protocol):
-    """One family of mistakes."""
+    """A family of mistakes of an engine or a quantizer."""
 
     @property
     def name(self) -> str:
-        """How notes call it."""
+        """Its name in notes."""
 
     @property
     def by_element(self) -> bool:
-        """Whether it looks at each level by itself, so that a few of very many will do."""
+        """Whether it uses each element independently, so that a subset of many is enough."""
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The mistake of this family that explains most of ``facts``; None: it has none that could be."""
+        """The mistake of this family that explains most of ``facts``; None: none explains anything."""
 
 
-# The convolution or matrix product of a unit: its weights, bias and scales, and what one unit of its sums is in steps.
+# The convolution or matrix product of a unit:
 #
 # t = Σ (x − z_x)(w − z_w) · u + b,    u = s_x · s_w / s_y,    b in steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Product:
-    """One product, and nothing but a Relu or Clip behind it.
+    """A product by constant weights with only a Relu or Clip after it.
 
     Args:
         weight: its name among the operands.
-        values: the real weights. scales: of the weights, one a channel or one. zero_point: of them, likewise.
-        unit: u, which broadcasts against the levels. bias: in steps, likewise; None: it has none.
-        x: the name of the operand in front. x_scale, x_zero: its grid.
+        values: the real weights. scales, zero_point: of the weights, per channel or one.
+        unit: u, in a shape that broadcasts with the result. bias: in steps, likewise; None: it has none.
+        x: the name of the other operand. x_scale, x_zero: its quantization parameters.
     """
 
     weight: str
@@ -429,7 +425,7 @@ class Product:
 
     @classmethod
     def of(cls, facts: UnitEvidence) -> "Product | None":
-        """None where there is no product by constant weights, or an operator between it and the grid."""
+        """None: the unit has no product by constant weights, or an operator after it."""
         inner = facts.interior
         if inner is None or not facts.is_product or inner.node.outputs[0].name != inner.output:
             return None
@@ -455,8 +451,6 @@ class Product:
         )
 
 
-# What to do about a cause, in one sentence.
-
 _REMEDIES: Mapping[Cause, str] = MappingProxyType(
     {
         Cause.RANGE_OUTLIER: "Choose a range method that cuts outliers (percentile, mse), 16 bits, or float.",
@@ -467,16 +461,16 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.WRONG_BIAS: "Compare the bias that the engine reads, its order and its scale s_x · s_w with fp32's.",
         Cause.WRONG_SCALE: "Compare the multiplier of each channel with s_x · s_w / s_y, and the bits it is held in.",
         Cause.PAIR_SATURATION: "Use weights of 7 bits, unsigned weights, or the engine's precise mode here.",
-        Cause.ACCUMULATOR: "Sum in a wider register or in parts, and saturate where a sum becomes a level.",
+        Cause.ACCUMULATOR: "Sum in a wider register or in parts, and saturate where a sum is requantized.",
         Cause.ROUNDING: "Compare the kernel's last rounding, and where it adds the zero point, with the arithmetic's.",
-        Cause.ABSORBED_CLIP: "Keep the Clip behind the grid (there fusion leaves it), or let the grid end there.",
-        Cause.PADDING: "Let the kernel pad with the input's zero point, on the sides and in the counts that ONNX says.",
+        Cause.ABSORBED_CLIP: "Keep the Clip after QuantizeLinear, where fusion keeps it, or let the range of the grid end there.",
+        Cause.PADDING: "Let the kernel pad with the input's zero point, on the sides and in the sizes of ONNX.",
         Cause.LAYOUT: "Check the axis, the order of channels and operands, and the layout that the kernel reads.",
-        Cause.NOT_WRITTEN: "Check the loop's ends and tails, and what buffers hold that are used again.",
-        Cause.TABLE: "Make the table anew with an entry a level, or one of more bits, from exact values.",
+        Cause.NOT_WRITTEN: "Check the bounds and tails of loops, and the contents of buffers that are used again.",
+        Cause.TABLE: "Compute the table from exact values, with one entry per input value or more bits.",
         Cause.NONDETERMINISM: "Run the node alone with one thread and with all, and look for writes that race.",
-        Cause.CRASH: "Report the piece with its input to the engine, and keep the node in float until then.",
-        Cause.WRONG_KERNEL: "Report the smallest failing input to the engine, or name the arithmetic it counts by.",
+        Cause.CRASH: "Report the unit and its input to the engine's authors; keep the node in float until then.",
+        Cause.WRONG_KERNEL: "Report the smallest failing input to the engine's authors, or name its arithmetic.",
         Cause.CALIBRATION: "Compare the calibration data, their order and preprocessing with the accepted run's.",
         Cause.GRID: "Give the node more bits (its weights 8, its values 16), or keep it in float.",
     }
@@ -484,29 +478,27 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
 
 
 def remedy_of(cause: Cause) -> str:
-    """What to do about ``cause``."""
+    """What to do about ``cause``, in one sentence."""
     return _REMEDIES[cause]
 
 
-# Which axis of a result its channels run along: as its product has it, else as its rank or its neighbours have it.
-#
-# Behind a convolution it is the second, behind a matrix product the last. A sum of rank 3 may be either, [N, C, L] or
-# [N, T, C]: the nearest neighbours with weights tell, and where there are none it is the last.
+# The channel axis of a result: the second after a convolution, the last after a matrix product. A sum of rank 3 may be
+# [N, C, L] or [N, T, C]. Then the nearest operators with weights decide; without any it is the last.
 
 _SECOND = frozenset({"Conv", "ConvTranspose", "BatchNormalization", "InstanceNormalization", "GroupNormalization"})
 _LAST = frozenset({"Gemm", "MatMul", "LayerNormalization", "RMSNormalization"})
 _MOVING = frozenset({"Transpose", "Reshape", "Flatten", "Squeeze", "Unsqueeze"})
 _AMBIGUOUS = 3
 _NEAR = 64
-"""Neighbours that are asked at most."""
+"""Neighbours that are searched at most."""
 
 
 def axis_of_channels(rank: int, interior: Interior | None, original: ir.Model | None, value: str) -> int:
     """The axis, from 0.
 
     Args:
-        rank: of the result. interior: the operators that make it, where there are any.
-        original: the float graph, where it is at hand. value: the result by its name there.
+        rank: of the result. interior: the operators that compute it, if any.
+        original: the float graph, if known. value: the name of the result there.
     """
     last = max(rank - 1, 0)
     operator = "" if interior is None else interior.node.op_type
@@ -520,7 +512,7 @@ def axis_of_channels(rank: int, interior: Interior | None, original: ir.Model | 
 
 
 def _weighted(value: ir.Value) -> Iterator[str]:
-    """The operators around ``value`` that say which axis is which, the nearest first."""
+    """The operators around ``value`` that determine its channel axis, the nearest first."""
     reached, asked = [value], {value}
     while reached and len(asked) <= _NEAR:
         one = reached.pop(0)
@@ -538,17 +530,15 @@ def _weighted(value: ir.Value) -> Iterator[str]:
                 asked.update(fresh)
 
 
-# From what was captured to a facts: few enough samples, what the claimed machine makes of them, what differs.
-
 OFTEN = 0.01
-"""Share of levels that may be a step off real arithmetic where no arithmetic is claimed: machines round otherwise."""
+"""Share of values that may be a step off real arithmetic where none is declared: arithmetics differ in rounding."""
 _REAL_TOLERANCE = 1e-4
 
 
 def evidence_of(
-    captured: Captured, healthy: Arithmetic | None, original: ir.Model | None = None
+    captured: Captured, correct: Arithmetic | None, original: ir.Model | None = None
 ) -> tuple[UnitEvidence, tuple[str, ...]]:
-    """``captured`` in steps, and notes on what could not be done."""
+    """The evidence of a captured unit, and notes on what could not be computed."""
     captured, notes = _cropped(captured), []
     unit = captured.unit
     low, high, zero = unit.ends.low, unit.ends.high, unit.zero_point
@@ -556,11 +546,11 @@ def evidence_of(
     real = captured.real.reshape(found.shape)
     lowest, highest = (float(unit.rounded(np.array(end))) - zero for end in (-np.inf, np.inf))
     ideal = unit.rounded(real) - zero
-    machine, levels = healthy or get_arithmetic("ideal"), None
-    if healthy is not None and unit.grid is not None:
-        levels = counted(captured, healthy, captured.feeds)
+    arithmetic, levels = correct or get_arithmetic("ideal"), None
+    if correct is not None and unit.grid is not None:
+        levels = counted(captured, correct, captured.feeds)
         if levels is None:
-            notes.append(f"'{healthy.name}' cannot count the piece, so real arithmetic is compared with")
+            notes.append(f"'{correct.name}' cannot compute the unit, so it is compared with real arithmetic")
         elif levels.shape != found.shape:
             levels = None
     width = _width(real, unit.grid is not None)
@@ -575,16 +565,16 @@ def evidence_of(
         slack = float(np.clip(np.quantile(beyond, 0.999) if beyond.size else 0, TIE_WIDTH, 1.0)) + TIE_WIDTH
         hard = differing & (np.abs(found - np.clip(real, low, high)) > 0.5 + slack)
     if unit.grid is None:
-        slack = float(np.max(width)) - 0.5  # a real result is compared without rounding
+        slack = float(np.max(width)) - 0.5  # a real result is not rounded
     interior = Interior.of(unit)
     facts = UnitEvidence(
         captured=captured,
-        machine=machine,
+        arithmetic=arithmetic,
         claimed=levels is not None,
         feeds=captured.feeds,
         found=found,
         again=None if captured.again is None else captured.again.astype(np.float64) - zero,
-        healthy=baseline,
+        correct=baseline,
         real=real,
         differing=differing,
         hard=hard,
@@ -596,16 +586,16 @@ def evidence_of(
         interior=interior,
         operands={} if interior is None else interior.values(captured.feeds),
         original=original,
-        result_axis=axis_of_channels(found.ndim, interior, original, unit.stands_for),
+        result_axis=axis_of_channels(found.ndim, interior, original, unit.represents),
     )
     return facts, tuple(notes)
 
 
-def counted(captured: Captured, machine: Arithmetic, feeds: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
-    """The levels above the zero point that ``machine`` makes of the piece, float64; None: it cannot."""
+def counted(captured: Captured, arithmetic: Arithmetic, feeds: Mapping[str, npt.NDArray[Any]]) -> Floats | None:
+    """The result of the unit under ``arithmetic``, in steps above the zero point, float64; None: it cannot run it."""
     unit = captured.unit
     try:
-        with IntegerBackend(arithmetic=machine).prepare(unit.graph) as executor:
+        with IntegerBackend(arithmetic=arithmetic).prepare(unit.graph) as executor:
             levels = executor.run(feeds)[unit.value]
     except (QbenchError, ValueError):
         return None
@@ -613,14 +603,14 @@ def counted(captured: Captured, machine: Arithmetic, feeds: Mapping[str, npt.NDA
 
 
 def _width(real: Floats, on_grid: bool) -> Floats:
-    """What float32 and a tie may be off."""
+    """The error of float32, and the width of a tie."""
     if on_grid:
         return np.maximum(TIE_WIDTH, np.abs(real) * 2.0**-20)
     return np.abs(real) * _REAL_TOLERANCE + _REAL_TOLERANCE * float(np.abs(real).max(initial=0))
 
 
 def _cropped(captured: Captured) -> Captured:
-    """The first sample and those where most is off, until there are enough elements."""
+    """``captured`` on the first sample and those with most differences, up to ``MOST`` elements."""
     found = captured.found
     arrays = [*captured.feeds.values(), captured.real]
     count = found.shape[0] if found.ndim else 0
@@ -635,7 +625,7 @@ def _cropped(captured: Captured) -> Captured:
     several = max(1, MOST * count // found.size)
     kept = np.sort(worst[:several])
     if several > 1 and 0 not in kept:
-        kept[0] = 0  # what belongs to the first sample may be in all others
+        kept[0] = 0  # the values of the first sample may be in all others
     again = captured.again
     return replace(
         captured,

@@ -145,7 +145,7 @@ class ResultOrders:
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
         for axis in range(facts.found.ndim):
             yield _permuted(facts, axis)
-        for words, levels in orders(facts.healthy):
+        for words, levels in orders(facts.correct):
             if levels.shape == facts.found.shape:
                 yield facts.weigh_levels(Cause.LAYOUT, f"the result {words}", levels)
 
@@ -246,21 +246,21 @@ def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
 
 
 def _permuted(facts: UnitEvidence, axis: int) -> Explanation | None:
-    """Slices of the found result that are other slices of the healthy one."""
-    found, healthy = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (facts.found, facts.healthy))
+    """Slices of the found result that are other slices of the correct one."""
+    found, correct = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (facts.found, facts.correct))
     places: dict[bytes, int] = {}
-    for index, row in enumerate(healthy):
+    for index, row in enumerate(correct):
         places.setdefault(np.ascontiguousarray(row).tobytes(), index)
     order = np.arange(len(found))
     for index, row in enumerate(found):
-        if not np.array_equal(row, healthy[index]):
+        if not np.array_equal(row, correct[index]):
             order[index] = places.get(np.ascontiguousarray(row).tobytes(), index)
     changed = np.flatnonzero(order != np.arange(len(order)))
     if not len(changed) or np.unique(order).size < len(order):  # copies are no permutation
         return None
     shown = ", ".join(f"{index} ← {order[index]}" for index in changed[:3]) + (" …" if len(changed) > 3 else "")
     words = f"{len(changed)} slices of axis {axis} in another order ({shown})"
-    return facts.weigh_levels(Cause.LAYOUT, words, np.take(facts.healthy, order, axis))
+    return facts.weigh_levels(Cause.LAYOUT, words, np.take(facts.correct, order, axis))
 
 
 def _spread(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:

@@ -25,13 +25,13 @@ class Repeating:
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only levels that differ from the healthy ones in one of the two runs count: engines fuse otherwise alone."""
+        """Only levels that differ from the correct ones in one of the two runs count: engines fuse otherwise alone."""
         again = facts.again
         if again is None or again.shape != facts.found.shape:
             return None
         alone_off = np.abs(again - facts.clipped(facts.real)) > 0.5 + facts.slack
         if facts.claimed:
-            alone_off = again != facts.healthy
+            alone_off = again != facts.correct
         moved = (facts.found != again) & (facts.differing | alone_off)
         count = int(moved.sum())
         if not count:
@@ -53,7 +53,7 @@ class Repeating:
 def _older(facts: UnitEvidence, moved: Mask) -> str:
     """Where what moved is a block, or is what belongs elsewhere, in words."""
     for sample in range(facts.found.shape[0] if facts.found.ndim > 1 else 0):
-        here = moved & (facts.found == facts.healthy[sample])
+        here = moved & (facts.found == facts.correct[sample])
         here[sample] = False
         if here.sum() > max(_LONG, 0.9 * moved.sum()):
             return f"and hold what belongs to sample {sample}"
@@ -109,7 +109,7 @@ class Unwritten:
             yield _held(facts, tail, f"the last {facts.found.size - first} of {facts.found.size} elements")
         rows = facts.found.reshape(facts.found.shape[0], -1)
         if len(rows) > 1 and (rows == rows[0]).all():
-            levels = np.broadcast_to(facts.healthy[:1], facts.found.shape)
+            levels = np.broadcast_to(facts.correct[:1], facts.found.shape)
             words = f"the first of {len(rows)} samples in place of all"
             yield facts.weigh_levels(Cause.NOT_WRITTEN, words, levels)
         yield _constants(facts)
@@ -163,20 +163,20 @@ def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Expl
     region[(slice(None),) * axis + (slice(first, last + 1),)] = True
     where = _where(np.arange(first, last + 1), len(rows))
     words = f"{last + 1 - first} {where} of {len(rows)} slices of axis {axis} holding {value:g} steps throughout"
-    return facts.weigh_levels(Cause.NOT_WRITTEN, words, np.where(region, value, facts.healthy))
+    return facts.weigh_levels(Cause.NOT_WRITTEN, words, np.where(region, value, facts.correct))
 
 
 def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
     """What is in ``region``: one value, what belongs to a neighbour, or something unknown."""
     inside = facts.found[region]
     value = float(np.median(inside))
-    constant = np.where(region, value, facts.healthy)
+    constant = np.where(region, value, facts.correct)
     found = facts.weigh_levels(Cause.NOT_WRITTEN, f"{words} holding {value:g} steps throughout", constant)
     if found is not None and found.weight > _UNKNOWN and (inside == value).mean() > 0.9:
         return found
     for axis in range(facts.found.ndim):
         for by in (1, -1, 2, -2):
-            other = np.where(region, np.roll(facts.healthy, by, axis), facts.healthy)
+            other = np.where(region, np.roll(facts.correct, by, axis), facts.correct)
             copied = facts.weigh_levels(
                 Cause.NOT_WRITTEN, f"{words} holding what belongs {abs(by)} slices away along axis {axis}", other
             )

@@ -1,4 +1,4 @@
-"""Scales of another channel, multipliers of few bits, operands that are not brought to one scale."""
+"""Scales of another channel, multipliers of few bits, operands that are not rescaled to one scale."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -19,13 +19,13 @@ _LINEAR_TOO = frozenset({"GlobalAveragePool", "ReduceMean", "Resize", "MaxPool",
 
 @dataclass(frozen=True, slots=True)
 class Scales:
-    """Of weights, and of the multiplier as a whole."""
+    """Other scales of the weights, and other multipliers."""
 
     name: str = "scales"
     by_element: bool = True
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of a product with constant weights."""
+        """Only for a product with constant weights."""
         product = Product.of(facts)
         return None if product is None else heaviest(self._tried(facts, product))
 
@@ -53,25 +53,25 @@ class Scales:
     def _scaled(
         self, facts: UnitEvidence, product: Product, by: Floats, words: str, *, fitted: bool = False
     ) -> Iterator[Explanation | None]:
-        """Sums with their bias, or without where that is a real number."""
+        """The sums times ``by``, with the bias or without it, for an engine that adds the bias as a real number."""
         if np.allclose(by, 1, rtol=1e-6, atol=0):
             return
         share = _FITTED if fitted else 1.0
         yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * by, share)
         if product.bias is not None:
-            beside = (facts.real - product.bias) * by + product.bias
-            yield facts.weigh_reals(Cause.WRONG_SCALE, f"{words} (not of the bias)", beside, share * _FITTED)
+            sums_only = (facts.real - product.bias) * by + product.bias
+            yield facts.weigh_reals(Cause.WRONG_SCALE, f"{words} (not of the bias)", sums_only, share * _FITTED)
 
 
 @dataclass(frozen=True, slots=True)
 class OperandScales:
-    """Operands of a sum or a concatenation that count too much or too little."""
+    """Operands of a sum or a concatenation with another factor."""
 
     name: str = "scales of operands"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Each operand's part of the result is what it gives when the others are 0."""
+        """The part of each operand is the result when the others are 0."""
         inner = facts.interior
         if inner is None or facts.is_product:
             return None
@@ -85,7 +85,7 @@ class OperandScales:
         return heaviest((*self._tried(facts, feeds, parts), *self._on_other_grids(facts, feeds)))
 
     def _on_other_grids(self, facts: UnitEvidence, feeds: list[str]) -> Iterator[Explanation | None]:
-        """Levels of one operand, or of all, read on the grid of another."""
+        """One operand, or all of them, dequantized with the parameters of another."""
         inner = facts.interior
         assert inner is not None
         for of in feeds:
@@ -111,7 +111,7 @@ class OperandScales:
             assert grid is not None
             raw = inner.scale / float(grid.scale)
             if abs(raw - 1) > 1e-6:
-                words = f"'{name}' taken over without being brought to the scale of the result"
+                words = f"'{name}' taken over without being rescaled to the scale of the result"
                 yield facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real + (raw - 1) * part)
                 zero, own = int(grid.zero_point), facts.captured.unit.zero_point
                 mask = part != 0
@@ -133,13 +133,13 @@ class OperandScales:
 
 @dataclass(frozen=True, slots=True)
 class StoredScales:
-    """The weights' scales in a shorter type, counted by the machine itself: what that moves is less than ties are."""
+    """The weights' scales in a shorter type, computed by the arithmetic itself: the effect is smaller than ties."""
 
     name: str = "scales in a shorter type"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of a product, where the backend declares the arithmetic by which it computes."""
+        """Only for a product, on a backend that declares its arithmetic."""
         product = Product.of(facts) if facts.claimed else None
         return None if product is None else heaviest(self._tried(facts, product))
 
@@ -158,7 +158,7 @@ class StoredScales:
             tensor = ir.tensor(held.reshape(array.shape).astype(np.float32), name=name)
             model.graph.initializers[name] = value = ir.Value(name=name, const_value=tensor)
             pair.replace_input_with(1, value)
-            levels = counted(replace(facts.captured, unit=replace(unit, graph=model)), facts.machine, facts.feeds)
+            levels = counted(replace(facts.captured, unit=replace(unit, graph=model)), facts.arithmetic, facts.feeds)
             if levels is not None:
                 yield facts.weigh_levels(Cause.WRONG_SCALE, words, levels)
 
@@ -181,7 +181,7 @@ def _kept_bits(scales: Floats, bits: int) -> Floats:
 
 
 def ratio(facts: UnitEvidence, real: Floats) -> float:
-    """The factor of ``real`` that fits what was found, where nothing is clamped."""
+    """The factor of ``real`` that fits the found values best, where nothing is clamped."""
     inside = facts.inside & (np.abs(real) > 1)
     energy = float((real[inside] ** 2).sum())
     return float((facts.found * real)[inside].sum()) / energy if energy else 1.0

@@ -27,7 +27,7 @@ from qbench.numerics import (
 )
 from qbench.subjects import OperandGrid, OperatorSubject, get_operator
 
-# A machine with one rule exchanged: what a kernel counts by that took the one for the other.
+# Arithmetics in which one rule is exchanged: what a kernel computes that follows another rule.
 
 _PAIR_BITS = 16
 
@@ -112,33 +112,33 @@ def _other_accumulators(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
 # What kernels get wrong, each as the levels it would give: if all that were found are those, that is the mistake.
 
 
-def named_mistake(trial: Trial, machine: Arithmetic, found: Levels) -> str:
+def named_mistake(trial: Trial, arithmetic: Arithmetic, found: Levels) -> str:
     """What explains every element of ``found``, as ``'gemmlowp' gives``; empty where nothing that is known does."""
-    for words, levels in _mistakes(trial, machine):
+    for words, levels in _mistakes(trial, arithmetic):
         if levels is not None and np.array_equal(levels, found):
-            return f"'{machine.name}' gives with {words}"
+            return f"'{arithmetic.name}' gives with {words}"
     for name in list_arithmetics():
-        if name != machine.name:
+        if name != arithmetic.name:
             levels = _levels(trial, get_arithmetic(name))
             if levels is not None and np.array_equal(levels, found):
                 return f"'{name}' gives"
     return ""
 
 
-def _mistakes(trial: Trial, machine: Arithmetic) -> Iterator[tuple[str, Levels | None]]:
-    """Each in words, with its levels; None where the machine cannot make it."""
-    own = machine.at(trial.subject.operator, trial.subject.operator.lower())
+def _mistakes(trial: Trial, arithmetic: Arithmetic) -> Iterator[tuple[str, Levels | None]]:
+    """Each in words, with its levels; None where the arithmetic cannot make it."""
+    own = arithmetic.at(trial.subject.operator, trial.subject.operator.lower())
     for words, other in other_rules(own, trial.subject.operator):
         yield words, _levels(trial, other)
     for words, other_trial in _other_operands(trial):
-        yield words, _levels(other_trial, machine)
+        yield words, _levels(other_trial, arithmetic)
     yield "levels that wrap in place of being clamped", _wrapped(trial, own)
 
 
-def _levels(trial: Trial, machine: Arithmetic) -> Levels | None:
+def _levels(trial: Trial, arithmetic: Arithmetic) -> Levels | None:
     try:
-        return counted(trial, machine)
-    except QbenchError:  # a multiplier that this machine cannot hold
+        return counted(trial, arithmetic)
+    except QbenchError:  # a multiplier that this arithmetic cannot hold
         return None
 
 
@@ -207,35 +207,30 @@ def check_operator(
             (samples first, in ONNX's layout, of their own integer types; the bias int32) and their
             ``OperatorParameters``, to an array of levels.
         subject: an operator subject or its id (``list_operators("op.conv.*")``).
-        arithmetic: a machine, its name, or the path of the TOML file that spells it.
+        arithmetic: itself, its name, or the path of the TOML file that defines it.
 
     Raises:
         AssertionError: another shape, or elements that differ: how many, the first with its accumulator, multiplier,
             expected and found level and the rule that it lies under, and the mistake that explains them all, if one
             of those known does.
-        InputError: an unknown name, or a multiplier that the machine cannot hold.
+        InputError: an unknown name, or a multiplier that the arithmetic cannot hold.
         TypeError: a kernel answers with something else than integers.
     """
     __tracebackhide__ = True
     if isinstance(subject, str):
         subject = get_operator(subject)
-    machine = _machine(arithmetic)
+    if isinstance(arithmetic, Path) or (isinstance(arithmetic, str) and arithmetic.endswith(".toml")):
+        arithmetic = load_arithmetic(arithmetic)
+    elif isinstance(arithmetic, str):
+        arithmetic = get_arithmetic(arithmetic)
     trial = Trial.of(subject)
     name, found = _found(tried, trial)
-    expected = counted(trial, machine)
+    expected = counted(trial, arithmetic)
     doing = f"{subject.id} on {name}"
     if found.shape != expected.shape:
         raise AssertionError(f"{doing}: found levels of shape {found.shape}; expected {expected.shape}.")
     if not np.array_equal(found, expected):
-        raise AssertionError(f"{doing}: {_difference(trial, machine, found, expected)}")
-
-
-def _machine(arithmetic: Arithmetic | Path | str) -> Arithmetic:
-    if isinstance(arithmetic, Arithmetic):
-        return arithmetic
-    if isinstance(arithmetic, Path) or arithmetic.endswith(".toml"):
-        return load_arithmetic(arithmetic)
-    return get_arithmetic(arithmetic)
+        raise AssertionError(f"{doing}: {_difference(trial, arithmetic, found, expected)}")
 
 
 def _found(tried: Kernel | Backend | str, trial: Trial) -> tuple[str, Levels]:
@@ -245,17 +240,17 @@ def _found(tried: Kernel | Backend | str, trial: Trial) -> tuple[str, Levels]:
     return f"'{getattr(backend, '__name__', type(backend).__name__)}'", trial.by_kernel(backend)
 
 
-def _difference(trial: Trial, machine: Arithmetic, found: Levels, expected: Levels) -> str:
+def _difference(trial: Trial, arithmetic: Arithmetic, found: Levels, expected: Levels) -> str:
     different = found != expected
     index = tuple(int(place) for place in np.argwhere(different)[0])
     largest = float(np.abs(found - expected).max())
     lines = [
-        f"{int(different.sum())} of {found.size} elements differ from '{machine.name}', by at most {_level(largest)} "
+        f"{int(different.sum())} of {found.size} elements differ from '{arithmetic.name}', by at most {_level(largest)} "
         f"{'level' if largest == 1 else 'levels'}.",
         f"First at {list(index)} (sample first): expected {_level(expected[index])}, found {_level(found[index])}.",
         f"There: {_where(trial, exact_result(trial, index), found[index], expected[index])}.",
     ]
-    if mistake := named_mistake(trial, machine, found):
+    if mistake := named_mistake(trial, arithmetic, found):
         lines.append(f"Every element is what {mistake}.")
     return "\n".join(lines)
 

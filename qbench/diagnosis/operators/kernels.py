@@ -110,13 +110,13 @@ class Trial:
         return found.astype(np.float64)
 
 
-def counted(trial: Trial, machine: Arithmetic) -> Levels:
-    """What the integer interpreter answers under ``machine``.
+def counted(trial: Trial, arithmetic: Arithmetic) -> Levels:
+    """What the integer interpreter answers under ``arithmetic``.
 
     Raises:
-        QbenchError: a multiplier that the machine cannot hold.
+        QbenchError: a multiplier that the arithmetic cannot hold.
     """
-    return trial.on_backend(IntegerBackend(arithmetic=machine))
+    return trial.on_backend(IntegerBackend(arithmetic=arithmetic))
 
 
 # Where one result lies before it is rounded: exactly, for an operator that sums products; else in float64.

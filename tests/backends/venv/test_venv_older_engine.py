@@ -27,7 +27,7 @@ def model(body, *, x="float[N, 2] x", y="float[N, 2] y", opset=21, ir_version=10
     ],
 )
 def test_limits_are_read_from_the_engines_words(words, limits):
-    assert Limits.told_by(words) == limits
+    assert Limits.named_by(words) == limits
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from qbench import calibrate, make_plan, quantize_model
 from qbench.backends import Closing, IntegerBackend, get_backend
-from qbench.diagnosis.target import Target, stand_in
+from qbench.diagnosis.target import Target, watched_backend
 from qbench.graph import Capabilities
 
 NETWORK = """<ir_version: 10, opset_import: ["" : 21]>
@@ -59,7 +59,7 @@ def target(backend: Any, schema: str = "w8a8_asym_pc", **more: Any) -> Target:
     """The network on ``backend``, a name or a value."""
     engine = get_backend(backend) if isinstance(backend, str) else backend
     original, written = quantized(schema)
-    watched = more.pop("watched", None) or stand_in(engine) or engine
+    watched = more.pop("watched", None) or watched_backend(engine) or engine
     return Target(model="net", original=original, quantized=written, backend=engine, watched=watched, **more)
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from qbench.backends import IntegerBackend, Level, Optimization, OrtBackend, arithmetic_of, get_backend
 from qbench.backends.ort import fused_arithmetic
-from qbench.diagnosis.target import stand_in
+from qbench.diagnosis.target import watched_backend
 from qbench.host import architecture
 
 
@@ -44,15 +44,15 @@ def test_who_runs_the_same_kernels_makes_the_same_claim():
 def test_machines_are_what_they_are_called_and_are_watched_themselves():
     gemmlowp = get_backend("integer-gemmlowp")
     assert arithmetic_of(gemmlowp).name == "gemmlowp"
-    assert stand_in(gemmlowp) is gemmlowp
+    assert watched_backend(gemmlowp) is gemmlowp
     device = get_backend("partitioned-conv-engine")
     assert arithmetic_of(device) == device.device.arithmetic
 
 
 def test_engines_are_watched_in_a_machine_and_bare_ones_as_they_are():
     bare = get_backend("ort-cpu-noopt")
-    assert stand_in(bare) is bare
-    watched = stand_in(get_backend("ort-cpu-precise"))
+    assert watched_backend(bare) is bare
+    watched = watched_backend(get_backend("ort-cpu-precise"))
     assert architecture() != "x64" or isinstance(watched, IntegerBackend)
 
 
@@ -64,6 +64,6 @@ def test_of_a_backend_that_nobody_described_nothing_is_known():
             raise NotImplementedError
 
     assert arithmetic_of(Foreign()) is None
-    assert stand_in(Foreign()) is None
+    assert watched_backend(Foreign()) is None
     without = replace(get_backend("ort-cpu"), optimization=Optimization(without=frozenset({"ReluQuantRewrite"})))
     assert arithmetic_of(without) == arithmetic_of(get_backend("ort-cpu"))

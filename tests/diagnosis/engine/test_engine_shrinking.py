@@ -12,7 +12,7 @@ from onnx import numpy_helper
 
 from qbench.backends import get_backend
 from qbench.diagnosis.engine.case_files import run_test_case, save_test_case
-from qbench.diagnosis.engine.divergence import engine_partings
+from qbench.diagnosis.engine.divergence import engine_divergences
 from qbench.diagnosis.engine.shrink import Trials, smallest_case, smallest_failing
 from qbench.errors import InputError
 from qbench.judging import Cause
@@ -43,16 +43,16 @@ def test_a_spent_search_gives_the_smallest_seen():
 
 
 @pytest.fixture(scope="module")
-def partings():
+def divergences():
     """Machines beside each other, which needs no other process: half to even beside twice half up."""
-    return engine_partings(target(machine("ort-x64"), claims=machine("gemmlowp")), batches())
+    return engine_divergences(target(machine("ort-x64"), claims=machine("gemmlowp")), batches())
 
 
 @pytest.mark.parametrize("place", [0, 1, 2])
-def test_a_case_fails_on_the_engine_and_passes_on_the_arithmetic(partings, place, tmp_path):
+def test_a_case_fails_on_the_engine_and_passes_on_the_arithmetic(divergences, place, tmp_path):
     engine, arithmetic = machine("ort-x64"), machine("gemmlowp")
-    case = smallest_case(partings[place], engine, arithmetic)
-    before = sum(feed.size for feed in partings[place].feeds.values())
+    case = smallest_case(divergences[place], engine, arithmetic)
+    before = sum(feed.size for feed in divergences[place].feeds.values())
     assert sum(feed.size for feed in case.feeds.values()) < before
     assert case.changed <= before // 3
     assert (case.is_smallest, case.cause) == (True, Cause.WRONG_KERNEL)
@@ -62,13 +62,13 @@ def test_a_case_fails_on_the_engine_and_passes_on_the_arithmetic(partings, place
     assert result.found.steps == 1
     assert run_test_case(folder, arithmetic).passes
     words = (folder / "README.txt").read_text()
-    assert words.startswith(f"'integer-ort-x64' answers {result.found.differing} of ")
-    assert f"than 'integer-gemmlowp' for '{partings[place].node}' (" in words
+    assert words.startswith(f"'integer-ort-x64' differs from 'integer-gemmlowp' in {result.found.differing} of ")
+    assert f"than 'integer-gemmlowp' for '{divergences[place].node}' (" in words
 
 
-def test_no_changed_level_of_a_case_can_be_left_out(partings):
+def test_no_changed_level_of_a_case_can_be_left_out(divergences):
     engine, arithmetic = machine("ort-x64"), machine("gemmlowp")
-    case = smallest_case(partings[1], engine, arithmetic)
+    case = smallest_case(divergences[1], engine, arithmetic)
     ((name, feed),) = case.feeds.items()
     values, counts = np.unique(feed, return_counts=True)
     rest = values[counts.argmax()]
@@ -79,8 +79,8 @@ def test_no_changed_level_of_a_case_can_be_left_out(partings):
             assert np.array_equal(ours.run({name: less})["c_quantized"], theirs.run({name: less})["c_quantized"])
 
 
-def test_the_folder_is_laid_out_as_those_of_onnx(partings, tmp_path):
-    case = smallest_case(partings[0], machine("ort-x64"), machine("gemmlowp"))
+def test_the_folder_is_laid_out_as_those_of_onnx(divergences, tmp_path):
+    case = smallest_case(divergences[0], machine("ort-x64"), machine("gemmlowp"))
     data = tmp_path / "test_data_set_0"
     data.mkdir()
     for left in ("input_7.pb", "engine_output_1.pb", "weights.pb"):  # the last does not belong to a case
@@ -100,9 +100,9 @@ def test_the_folder_is_laid_out_as_those_of_onnx(partings, tmp_path):
 
 
 @pytest.mark.slow
-def test_a_case_of_the_real_engine_runs_in_a_process_of_its_own(partings, tmp_path):
-    parting = partings[0]
-    case = smallest_case(parting, get_backend("ort-cpu-precise"), machine("gemmlowp"))
+def test_a_case_of_the_real_engine_runs_in_a_process_of_its_own(divergences, tmp_path):
+    divergence = divergences[0]
+    case = smallest_case(divergence, get_backend("ort-cpu-precise"), machine("gemmlowp"))
     folder = save_test_case(case, tmp_path)
     assert not run_test_case(folder, get_backend("ort-cpu-precise")).passes
     assert run_test_case(folder, machine("ort-x64")).found.differing
@@ -114,7 +114,7 @@ def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_pat
     from qbench.diagnosis.engine.client import contained
 
     engine = contained(Broken("Conv", "raise"))
-    first = engine_partings(target(engine, claims=machine("ort-x64")), batches())[0]
+    first = engine_divergences(target(engine, claims=machine("ort-x64")), batches())[0]
     case = smallest_case(first, engine, machine("ort-x64"))
     assert (case.cause, case.found, case.changed) == (Cause.CRASH, None, 0)
     folder = save_test_case(case, tmp_path)
@@ -124,8 +124,8 @@ def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_pat
     assert run_test_case(folder, machine("ort-x64")).passes
 
 
-def test_a_folder_without_its_data_is_refused(partings, tmp_path):
-    folder: Path = save_test_case(smallest_case(partings[0], machine("ort-x64"), machine("gemmlowp")), tmp_path)
+def test_a_folder_without_its_data_is_refused(divergences, tmp_path):
+    folder: Path = save_test_case(smallest_case(divergences[0], machine("ort-x64"), machine("gemmlowp")), tmp_path)
     (folder / "test_data_set_0" / "output_0.pb").unlink()
     with pytest.raises(InputError, match="found 1 inputs and 0 outputs; expected 1 and 1"):
         run_test_case(folder, machine("gemmlowp"))

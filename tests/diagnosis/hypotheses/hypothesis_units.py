@@ -51,7 +51,7 @@ class Made:
         made = Captured(
             unit=self.unit,
             errors=NodeErrors(
-                node=self.unit.node, operators=self.unit.operators, value=self.unit.stands_for, cumulative=none
+                node=self.unit.node, operators=self.unit.operators, value=self.unit.represents, cumulative=none
             ),
             feeds=self.feeds,
             found=found,

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import onnx_ir as ir
 import pytest
-from cause_units import Made
+from hypothesis_units import Made
 
 from qbench.diagnosis.units import whole_unit
 from qbench.judging import Cause

@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cause_units import MACHINE, MACHINES, add, conv, edited, gemm, made
+from hypothesis_units import MACHINE, MACHINES, add, conv, edited, gemm, made
 
 from qbench.judging import Cause
 from qbench.numerics import Rounding, Stage, ZeroPoint

@@ -12,7 +12,7 @@ import pytest
 from engine_graphs import Broken, batches, machine, target
 
 from qbench.backends import get_backend
-from qbench.diagnosis.engine.client import Alone, EngineCrashError, contained, engine_worker
+from qbench.diagnosis.engine.client import EngineCrashError, UnitSession, contained, engine_worker
 from qbench.diagnosis.examine import Examination
 from qbench.diagnosis.rank import AnomalyKind, rank_nodes
 from qbench.diagnosis.units import quantized_units
@@ -30,7 +30,7 @@ def levels():
 
 def alone(node, backend, **more):
     unit = next(unit for unit in quantized_units(target(machine("ort-x64")).quantized) if unit.node == node)
-    return Alone(unit, backend, **more)
+    return UnitSession(unit, backend, **more)
 
 
 def run(one, levels):
@@ -48,19 +48,19 @@ def sound(one, levels):
     [
         ("exit", "a process that ended with exit code 3"),
         pytest.param("sigmoid", "a process that ended with signal SIGABRT", marks=pytest.mark.slow),
-        ("hang", "no answer in 0.5 s, and its process was ended"),
+        ("hang", "no answer in 0.5 s, and its process was killed"),
     ],
 )
 def test_a_unit_that_ends_its_engine_is_told_and_not_run_again_and_others_go_on(levels, how, words):
     first = alone("pool", Broken("none", ""))
     before = run(first, levels)
-    life = engine_worker().life
-    patience = iter((math.inf, 0.5 if how == "hang" else math.inf))  # for preparing it, and for running it
-    sick = alone("wide", Broken("Conv", how), patience=patience.__next__)
+    life = engine_worker().generation
+    timeout = iter((math.inf, 0.5 if how == "hang" else math.inf))  # for preparing it, and for running it
+    sick = alone("wide", Broken("Conv", how), timeout=timeout.__next__)
     assert run(sick, levels) is None
     assert sick.crash.startswith(words)
     assert run(sick, levels) is None
-    assert engine_worker().life == life + 1
+    assert engine_worker().generation == life + 1
     assert np.array_equal(run(first, levels), before)  # its session was made anew
     first.close()
 
@@ -138,12 +138,12 @@ def test_a_session_that_was_closed_leaves_the_others(levels):
     ("how", "words"),
     [
         ("exit", "a process that ended with exit code 3"),
-        pytest.param("hang", "no answer in 8 s, and its process was ended", marks=pytest.mark.slow),
+        pytest.param("hang", "no answer in 8 s, and its process was killed", marks=pytest.mark.slow),
     ],
 )
 def test_a_crash_at_a_node_alone_is_the_first_suspect_and_the_others_are_examined(how, words):
     sick = target(Broken("GlobalAveragePool", how), watched=machine("ort-x64"))
-    with Examination(sick, patience=lambda: 8.0 if how == "hang" else math.inf) as examination:
+    with Examination(sick, timeout=lambda: 8.0 if how == "hang" else math.inf) as examination:
         examination.run(batches(count=1)[0])
         found = examination.examined()
     assert list(found.crashes.values()) == [f"'broken' fails on it alone: {words}"]

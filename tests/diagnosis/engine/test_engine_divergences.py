@@ -8,7 +8,7 @@ from engine_graphs import SIGMOID, Broken, batches, machine, target
 
 from qbench.backends import get_backend
 from qbench.diagnosis.engine.client import EngineCrashError, contained
-from qbench.diagnosis.engine.divergence import engine_partings
+from qbench.diagnosis.engine.divergence import engine_divergences
 from qbench.diagnosis.target import match_outputs
 from qbench.errors import InputError
 from qbench.host import architecture
@@ -34,19 +34,19 @@ def test_the_machine_that_an_engine_claims_to_be_answers_as_it_does(name):
     assert matched.sentence == (
         f"'{watched}' is watched in place of '{name}': equal to it bit for bit in 40 outputs over 8 samples"
     )
-    assert engine_partings(examined, batches()) == ()
+    assert engine_divergences(examined, batches()) == ()
 
 
 @on_x64
 def test_in_precise_mode_it_is_one_machine_on_every_processor_with_avx2(precise):
     assert match_outputs(target(precise), batches()).is_exact
-    assert engine_partings(target(precise), batches()) == ()
+    assert engine_divergences(target(precise), batches()) == ()
 
 
 def test_what_is_watched_itself_needs_no_match():
     matched = match_outputs(target("integer-gemmlowp"), [])
     assert matched.is_exact
-    assert matched.sentence == "'integer-gemmlowp' is watched itself: taps change nothing there"
+    assert matched.sentence == "'integer-gemmlowp' is watched itself: taps change no number there"
 
 
 def test_another_machine_is_matched_within_a_bound_that_is_said():
@@ -60,9 +60,9 @@ def test_another_machine_is_matched_within_a_bound_that_is_said():
 
 
 def test_a_wrong_claim_parts_at_the_units_that_round_otherwise_and_at_no_other(precise):
-    partings = engine_partings(target(precise, claims=machine("gemmlowp")), batches())
-    assert [one.node for one in partings] == ["wide", "deep", "pool"]
-    first = partings[0]
+    divergences = engine_divergences(target(precise, claims=machine("gemmlowp")), batches())
+    assert [one.node for one in divergences] == ["wide", "deep", "pool"]
+    first = divergences[0]
     assert (first.cause, first.repeats, first.largest) == (Cause.WRONG_KERNEL, True, 1.0)
     assert first.elements == 8 * 6 * 8 * 8
     assert 0 < first.differing < 0.05 * first.elements
@@ -74,13 +74,13 @@ def test_a_unit_is_fed_by_the_machine_so_that_a_fault_in_front_is_no_fault_of_it
         return run if node.name != "wide" else lambda inputs: tuple(one // 2 for one in run(inputs))
 
     faulty = replace(machine("gemmlowp"), around=doubled)
-    partings = engine_partings(target(faulty), batches())
-    assert [one.node for one in partings] == ["wide"]
-    assert partings[0].largest > 1
+    divergences = engine_divergences(target(faulty), batches())
+    assert [one.node for one in divergences] == ["wide"]
+    assert divergences[0].largest > 1
 
 
 def test_one_batch_is_as_good_as_several(precise):
-    (first, *_) = engine_partings(target(precise, claims=machine("gemmlowp")), batches()[0])
+    (first, *_) = engine_divergences(target(precise, claims=machine("gemmlowp")), batches()[0])
     assert first.elements == 4 * 6 * 8 * 8
 
 
@@ -90,9 +90,9 @@ def test_one_batch_is_as_good_as_several(precise):
     [("abort", "a process that ended with signal SIGABRT"), ("raise", "ArithmeticError: no such window")],
 )
 def test_an_engine_that_fails_on_a_unit_is_a_finding_and_the_others_are_replayed(how, words):
-    partings = engine_partings(target(Broken("Conv", how), claims=machine("ort-x64")), batches())
-    assert [(one.node, one.cause) for one in partings] == [("wide", Cause.CRASH), ("deep", Cause.CRASH)]
-    for one in partings:
+    divergences = engine_divergences(target(Broken("Conv", how), claims=machine("ort-x64")), batches())
+    assert [(one.node, one.cause) for one in divergences] == [("wide", Cause.CRASH), ("deep", Cause.CRASH)]
+    for one in divergences:
         assert words in one.crash
         assert one.sentence.startswith("the engine fails on it alone: ")
         assert all(len(feed) == 4 for feed in one.feeds.values())
@@ -100,14 +100,16 @@ def test_an_engine_that_fails_on_a_unit_is_a_finding_and_the_others_are_replayed
 
 @pytest.mark.slow
 def test_an_engine_that_answers_otherwise_the_second_time_is_told_as_that():
-    (parting,) = engine_partings(target(Broken("GlobalAveragePool", "drift"), claims=machine("ort-x64")), batches())
-    assert (parting.node, parting.cause) == ("pool", Cause.NONDETERMINISM)
-    assert parting.sentence == "two runs of the same input differ"
+    (divergence,) = engine_divergences(
+        target(Broken("GlobalAveragePool", "drift"), claims=machine("ort-x64")), batches()
+    )
+    assert (divergence.node, divergence.cause) == ("pool", Cause.NONDETERMINISM)
+    assert divergence.sentence == "two runs of the same input differ"
 
 
 def test_a_backend_of_unknown_arithmetic_needs_a_machine():
-    with pytest.raises(InputError, match="arithmetic is not known here"):
-        engine_partings(target(Broken("Conv", "raise")), batches())
+    with pytest.raises(InputError, match="declares no arithmetic"):
+        engine_divergences(target(Broken("Conv", "raise")), batches())
 
 
 def test_an_engine_that_ends_its_process_does_not_end_ours():

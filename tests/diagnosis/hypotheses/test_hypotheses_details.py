@@ -5,8 +5,8 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cause_units import MACHINE, add, constant, conv, edited, gemm, made
-from test_causes_of_costs import graphwise
+from hypothesis_units import MACHINE, add, constant, conv, edited, gemm, made
+from test_hypotheses_costs import graphwise
 
 from qbench.diagnosis.hypotheses import catalogue as naming
 from qbench.diagnosis.hypotheses import name_cause, remedy_of

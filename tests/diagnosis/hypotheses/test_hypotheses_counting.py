@@ -5,7 +5,7 @@ from functools import cache
 
 import numpy as np
 import pytest
-from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, grid_over, made
+from hypothesis_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, grid_over, made
 
 from qbench.judging import Cause
 from qbench.numerics import Accumulator, MultiplierForm, Scaling

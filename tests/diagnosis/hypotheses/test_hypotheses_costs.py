@@ -7,8 +7,8 @@ from functools import cache
 import numpy as np
 import onnx_ir as ir
 import pytest
-from cause_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, grid_over, made
-from test_causes_of_places import with_attributes
+from hypothesis_units import MACHINE, MACHINES, add, constant, conv, edited, gemm, grid_over, made
+from test_hypotheses_places import with_attributes
 
 from qbench.diagnosis import hypotheses as causes
 from qbench.diagnosis.hypotheses import catalogue as naming
@@ -244,7 +244,7 @@ def test_a_hypothesis_that_fails_becomes_a_note(monkeypatch):
 def test_a_machine_that_cannot_count_the_piece_becomes_a_note():
     named = name_cause(conv().captured(), get_arithmetic("pow2-shift"))  # its multipliers are powers of two
     assert named.cause is None
-    assert "'pow2-shift' cannot count the piece" in named.notes[0]
+    assert "'pow2-shift' cannot compute the unit" in named.notes[0]
 
 
 @pytest.mark.parametrize("cause", Cause, ids=lambda cause: cause.name)

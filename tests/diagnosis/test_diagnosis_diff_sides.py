@@ -191,7 +191,7 @@ def test_the_first_unit_that_parts_is_saved_and_told_apart(tmp_path):
     left, right = side("left", "ort-cpu-precise"), side("right", "integer-glow-cpu")
     case = first_failing_case(left, right, batches())
     assert case is not None
-    assert (case.engine, case.machine) == ("ort-cpu-precise", "integer-glow-cpu")
+    assert (case.engine, case.interpreter) == ("ort-cpu-precise", "integer-glow-cpu")
     folder = save_test_case(case, tmp_path)
     assert not run_test_case(folder, left.backend).passes
     assert run_test_case(folder, right.backend).passes
