@@ -331,7 +331,7 @@ class LayerLint:
     """One layer.
 
     Args:
-        node, operator: its name, and the type of the float operator. depthwise: whether it has one filter per channel.
+        node, operator: its name, and the type of the float operator. depthwise: one filter per channel.
         levels, weights: types of the input and of the weights.
         pairs: the risk where pairs are summed in 16 bits.
         sum_bits: width of a register that holds every sum.
@@ -373,14 +373,14 @@ class ModelLint:
 
     @property
     def risky(self) -> bool:
-        """Whether a layer can saturate or overflow: under the named arithmetics, or without any under some arithmetic."""
+        """Whether a layer can saturate or overflow: under a named arithmetic; if none is named, under any."""
         if any(layer.machines for layer in self.layers):
             return any(found for layer in self.layers for found in layer.machines.values())
         return any(layer.pairs.risky or layer.sum_bits > REGISTER for layer in self.layers)
 
 
 def lint_products(model: ir.Model, arithmetics: Sequence[Arithmetic] = ()) -> ModelLint:
-    """What can saturate or overflow in the products of a quantized ``model``, and what ``arithmetics`` cannot represent.
+    """What can saturate or overflow in the products of a quantized ``model``, and the limits of ``arithmetics``.
 
     Raises:
         InputError: the model is not quantized, or a Q or DQ means nothing.

@@ -40,23 +40,21 @@ from qbench.quantization import Schema, get_schema
 from qbench.storage import digest_plain
 from qbench.subjects import Samples
 
-# Nodes whose calibrated range is another than the accepted one: what is known of them comes before what is inferred.
-#
-# Behind a moved range many later ones move; so they come in the order of the graph, and each operator once: that which
-# carries a Relu or a Clip has its range too.
-
 _KNOWN = 1e6
-"""Score of the first: more than anything that numbers of one run say."""
+"""Score of the first node with a changed range: more than any score of a node's numbers."""
 
 
 def recalibrated_first(
     suspects: Sequence[Suspect], moved: Sequence[MovedRange], graphs: Mapping[str, ir.Model], *, most: int
 ) -> tuple[Suspect, ...]:
-    """``suspects`` behind the first ``most`` nodes of ``graphs`` whose range ``moved``.
+    """The first ``most`` nodes whose calibrated range differs from the accepted one, then ``suspects``.
+
+    A changed range changes many later ones. So these nodes come in the order of the graph, and each operator once: one
+    with a Relu or Clip also has the range of that.
 
     Args:
-        suspects: the worst first; what is said of a node that also moved is added to its evidence.
-        moved: in the order of the graph, named as measurements name them. graphs: the float ones by name.
+        suspects: the worst first; their evidence is added to that of the same node here.
+        moved: the changed ranges in the order of the graph, by the names in measurements. graphs: name → float graph.
     """
     said: dict[str, list[Suspect]] = {}
     for suspect in suspects:
@@ -66,7 +64,12 @@ def recalibrated_first(
         Suspect(
             node=node,
             cause=Cause.CALIBRATION,
-            evidence="; ".join((f"accepted → calibrated now: {range_.text}", *map(_told, said.get(node, ())))),
+            evidence="; ".join(
+                (
+                    f"accepted → calibrated now: {range_.text}",
+                    *(f"{one.cause.value}: {one.evidence}" for one in said.get(node, ())),
+                )
+            ),
             score=_KNOWN - place,
             remedy=remedy_of(Cause.CALIBRATION),
         )
@@ -76,7 +79,7 @@ def recalibrated_first(
 
 
 def _nodes(moved: Iterable[MovedRange], graphs: Mapping[str, ir.Model]) -> Iterable[tuple[str, MovedRange]]:
-    """(node, range), as findings call nodes; each operator once. What a graph is fed is called by its own name."""
+    """(node, range) by the names of findings; each operator once. A graph input has its own name."""
     places = {}
     for name, model in graphs.items():
         prefix, owners = (f"{name}::" if len(graphs) > 1 else ""), owners_of(model)
@@ -92,42 +95,38 @@ def _nodes(moved: Iterable[MovedRange], graphs: Mapping[str, ir.Model]) -> Itera
             yield node, one
 
 
-def _told(suspect: Suspect) -> str:
-    return f"{suspect.cause.value}: {suspect.evidence}"
-
-
-# Where a cell went wrong, why, and what repairs it, within a budget: nodes first, then causes, then the repair.
+# The steps of a localization, within a budget:
 #
-#     targets → examined on samples, driven by the task → ranked → the first few captured, and their causes named
-#              → the smallest set of nodes in float that restores the verdict
+#     targets → examined on samples, run by the task → ranked → the first nodes captured, and their causes determined
+#             → the smallest set of nodes in float that restores the verdict
 #
-# A node's numbers take half of the budget at most, and causes a quarter of what is left then; what is not spent there
-# goes to the repair. When a budget runs out, what was found until then is the finding, marked as incomplete.
+# Examining takes at most half of the budget, and causes a quarter of the rest; the remaining time is for the repair.
+# When the budget ends, the results so far are the finding, marked as incomplete.
 
 SAMPLES = 64
 SUSPECTS = 5
 _NODES, _CAUSES = 0.5, 0.25
-"""Shares of what is left of the budget."""
+"""Shares of the remaining budget."""
 _UNIT_TIMEOUT_S = 10.0
-"""Seconds that an engine may take for a unit alone however little is left: a unit that is slow does not hang."""
+"""The least timeout of a unit alone, however little of the budget is left: a slow unit is not a hanging one."""
 _MOVED = 0.2
-"""Of the nodes' share, what looking for samples may take that passes move."""
+"""Share of the time for examining in which samples are searched that passes change."""
 OUT_OF_BUDGET = "the budget ran out"
-"""Begins the notes about it; they come before all others."""
+"""The beginning of notes about the budget, which come first."""
 _PROVEN = 10_000.0
-"""What being needed in float adds to a suspect's score: more than any kind of excess."""
+"""Added to the score of a suspect that the repair needs in float: more than the score of any anomaly."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalizeOptions:
-    """What a localization is to do.
+    """The options of a localization.
 
     Args:
-        samples: looked at, spread over the cell's main data. first: names of samples that are looked at in front of
-            others, such as those that were seen to differ; what is no name there is passed over.
-        suspects: whose causes are named. repairs: whether a repair is looked for.
-        replay: file of the sets that were tried; None: none is kept.
-        override: what the schema that repairs the cell is called; empty: the cell's with ``_repaired``.
+        samples: number examined, spread over the cell's main data. first: names of samples to examine before others,
+            such as those with differences; unknown names are skipped.
+        suspects: number of nodes whose causes are determined. repairs: whether a repair is searched.
+        replay: file of the repair's probes; None: not stored.
+        override: name of the repairing schema; empty: the name of the cell's schema with ``_repaired``.
     """
 
     samples: int = SAMPLES
@@ -155,9 +154,9 @@ def localize(
     """Where ``subject`` goes wrong under ``schema`` on ``backend``, why, and what repairs it.
 
     Args:
-        subject: what is measured, or its artifacts where several cells are. backend, schema: themselves, or names.
-        tolerance: loss that is allowed against today's fp32 run; None: the default. seconds: for the search; None: any.
-        options: how much is asked; None: the default, at samples that moved. threads: of one engine.
+        subject: what is measured, or its artifacts if several cells are. backend, schema: values or names.
+        tolerance: allowed loss compared with a present fp32 run; None: the default. seconds: time limit; None: none.
+        options: None: the default, with the samples that differ first. threads: of one engine.
 
     Raises:
         QbenchError: the cell cannot be measured, or one of its graphs cannot be examined at all.
@@ -176,7 +175,7 @@ def cell_without_suite(
     tolerance: Tolerance | None = None,
     threads: int = 1,
 ) -> RepeatableCell:
-    """A cell that is judged against today's fp32 run, and can be measured again under another schema.
+    """A cell that is judged against a present fp32 run, and can be measured again under another schema.
 
     Args:
         subject, backend, schema, tolerance, threads: as of ``localize``.
@@ -197,9 +196,9 @@ def cell_without_suite(
             Expectation(whole=False, stored=False),
             tolerance=tolerance,
             rules=rules,
-            today=datetime.date.min,  # no list of known-bad cells: no day decides anything
+            today=datetime.date.min,  # there is no quarantine list, so the date does not matter
         )
-        # counts cannot decide a margin under one sample; what the sample shows can, where it shows a loss
+        # counts cannot decide a margin smaller than one sample; where they show a loss, the interval decides
         undecided = any(gate.kind == "loss" and gate.state is GateState.SHOWN for gate in verdict.gates)
         if undecided and rules.decision.by is DecisionRule.POINT:
             return judged(measurement, replace(rules, decision=Decision(DecisionRule.CI, "qbench localize")))
@@ -231,8 +230,8 @@ def localize_verdict(
     """Where ``cell`` went wrong, why, and what repairs it.
 
     Args:
-        cell: as it was run. verdict: what came of it.
-        budget: for all of it. options: how much it is to do. progress: receives what is being done.
+        cell: as it was run. verdict: of that run.
+        budget: for the whole localization. progress: receives the name of each step.
 
     Raises:
         QbenchError: the cell is float, or one of its graphs cannot be examined at all.
@@ -257,7 +256,9 @@ def localize_verdict(
         first = (*options.first[: options.samples // 4], *moved, *options.first)
         enough = _examine(cell, graphs, _few(cell, options.samples, first), share)
         progress("naming causes")
-        named = _name_causes(graphs, budget.share(_CAUSES), options.suspects)
+        share = budget.share(_CAUSES)
+        in_time = [graph.name_causes(share, options.suspects) for graph in graphs]  # of every graph: no short circuit
+        named = all(in_time)
         ranked = [one for graph in graphs for one in graph.likeliest]
         notes = [note for graph in graphs for note in (*graph.strays, *graph.notes)]
         finding = Finding(
@@ -301,12 +302,12 @@ def _main(cell: RepeatableCell) -> Samples:
 
 
 def _timeout(budget: Budget) -> float:
-    """Seconds until an engine that gives no answer for a unit alone is taken to hang."""
+    """Seconds without a reply for a unit alone after which an engine is assumed to hang."""
     return max(_UNIT_TIMEOUT_S, _NODES * budget.left)
 
 
 def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:
-    """``count`` samples to look at: half of them such as are to come ``first``, then others, spread over the data."""
+    """``count`` samples to examine: up to half of them from ``first``, the others spread over the data."""
     main = next(iter(cell.request.subject.data.values()))
     count, places = min(count, len(main)), {name: place for place, name in enumerate(main.sample_ids)}
     named = list(dict.fromkeys(places[name] for name in first if name in places))[: max(count // 2, 1)]
@@ -317,11 +318,11 @@ def _few(cell: RepeatableCell, count: int, first: Sequence[str]) -> Samples:
 
 
 class _EnoughError(Exception):
-    """No time for another batch; it passes through the task that drives the graphs."""
+    """No time for another batch; raised through the task that runs the graphs."""
 
 
 def _examine(cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Samples, budget: Budget) -> bool:
-    """Whether all samples were examined before the budget ended; one batch always is."""
+    """Whether all samples were examined before the budget ended; the first batch always is."""
 
     def pace() -> None:
         if budget.is_over:
@@ -335,14 +336,8 @@ def _examine(cell: RepeatableCell, graphs: list[LocalizedGraph], samples: Sample
     return True
 
 
-def _name_causes(graphs: list[LocalizedGraph], budget: Budget, suspects: int) -> bool:
-    """Whether there was time for the causes of all ``suspects``."""
-    named = [graph.name_causes(budget, suspects) for graph in graphs]
-    return all(named)
-
-
 def _worth_saying(suspects: list[Suspect], verdict: Verdict) -> tuple[Suspect, ...]:
-    """The worst first; of a cell that does not fail only what is wrong, not what its grids cost."""
+    """The worst first; of a cell that does not fail only mistakes, not the cost of quantization parameters."""
     ordered = sorted(suspects, key=lambda one: -one.score)
     return tuple(one for one in ordered if one.cause not in OF_GRIDS or not is_restored(verdict))
 
@@ -350,15 +345,15 @@ def _worth_saying(suspects: list[Suspect], verdict: Verdict) -> tuple[Suspect, .
 def _proven_first(
     graphs: list[LocalizedGraph], suspects: tuple[Suspect, ...], repair: Repair | None
 ) -> tuple[Suspect, ...]:
-    """``suspects`` with those in front whose return to float was seen to be needed; their scores say so, too.
+    """``suspects`` with those first that the repair needs in float; their scores are raised.
 
-    Where what is watched differs from the engine, what the engine itself computes otherwise comes before them.
+    Where the watched backend is far from the engine, the nodes that the engine itself computes otherwise come first.
     """
     if repair is None or not repair.restores:
         return suspects
     proven = {name for graph in graphs for name in graph.carried_by(repair.nodes)}
-    parted = {name for graph in graphs for name in graph.parted}
-    more = dict.fromkeys(proven, _PROVEN) | dict.fromkeys(parted, 2 * _PROVEN)
+    diverging = {name for graph in graphs for name in graph.diverging}
+    more = dict.fromkeys(proven, _PROVEN) | dict.fromkeys(diverging, 2 * _PROVEN)
     raised = (replace(one, score=one.score + more.get(one.node, 0.0)) for one in suspects)
     return tuple(sorted(raised, key=lambda one: -one.score))
 
@@ -366,9 +361,9 @@ def _proven_first(
 def _repaired(
     cell: RepeatableCell, verdict: Verdict, ranked: list[tuple[str, str]], budget: Budget, options: LocalizeOptions
 ) -> tuple[Repair | None, tuple[str, ...], bool]:
-    """The repair, notes on it, and whether the budget sufficed."""
+    """The repair, notes on it, and whether the budget was enough."""
     if cell.request.schema is None:
-        return None, ("no repair was looked for: the model came quantized, and no schema of ours changes it",), True
+        return None, ("no repair was searched: the model came quantized, so no schema can change it",), True
     plans = quantized_of(cell.request).plans
     candidates = repair_candidates(cell.request.shared.planned(cell.schema.canonical), plans, ranked)
     try:
@@ -377,12 +372,12 @@ def _repaired(
         )
     except QbenchError as error:
         if options.replay is not None:
-            raise  # a file of another search is the user's to know
+            raise  # the user must know of a file of another search
         return None, (f"no repair was found: {error}",), False
     return found.repair, found.notes, found.finished
 
 
 def samples_that_moved(measured: Measurement) -> tuple[str, ...]:
-    """The samples of a cell at which something is known to differ: from another backend, then from fp32's answers."""
-    beside = () if measured.compared is None or not measured.compared.sample else (measured.compared.sample,)
-    return (*beside, *(name for names in measured.changed.values() for name in names))
+    """The samples of a cell with known differences: from another backend, then from the fp32 predictions."""
+    compared = () if measured.compared is None or not measured.compared.sample else (measured.compared.sample,)
+    return (*compared, *(name for names in measured.changed.values() for name in names))

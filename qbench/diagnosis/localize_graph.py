@@ -1,4 +1,4 @@
-"""One graph of a cell under examination, and what its passes did."""
+"""The localization of one graph of a cell, and passes that changed numbers against their promise."""
 
 import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -26,21 +26,21 @@ from qbench.number_text import steps_text
 from qbench.numerics import Arithmetic
 from qbench.passes import BrokenRegion, Effect, EffectKind, Pass, broken_regions, run_pipeline
 
-# What passes behind the quantizer did to numbers though they promised not to: the first values that show it, and why.
+# Passes after the quantizer that changed numbers against their promise, and the first values that show it:
 #
-#     graph that was written ── pass ──→ graph ── pass ──→ graph that is run        each compared with the one before
+#     graph of the quantizer ── pass ──→ graph ── pass ──→ graph that is run        each compared with the one before
 #
-# Both graphs of a pass are run piece by piece on the levels that stood in front in the one before it. That asks neither
-# fp32 nor a claim of the engine, so that it tells what is nearer to fp32 than it may be, and what no output feels much.
+# Both graphs of a pass run region by region on the values of the graph before it. This needs neither fp32 nor a
+# declared arithmetic. So it also shows changes that bring a value nearer to fp32, or hardly change the outputs.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BrokenPass:
-    """A value that a pass makes other than it promised.
+    """A value that a pass changed against its promise.
 
     Args:
-        name, effect: of the pass. region: both ways to make the value. feeds: the levels in front of it.
-        before, after: what the target's machine makes of them, either way. counted: how they differ.
+        name, effect: of the pass. region: the region that computes the value, before and after the pass.
+        before, after: the results of both on the target's watched backend. counted: their difference.
     """
 
     name: str
@@ -57,7 +57,7 @@ class BrokenPass:
 
     @property
     def sentence(self) -> str:
-        """What it did."""
+        """The change in one sentence."""
         found = self.counted
         return (
             f"the pass '{self.name}' promises to be {self.effect}, and moves {found.differing} of {found.elements} "
@@ -67,10 +67,10 @@ class BrokenPass:
     @property
     def remedy(self) -> str:
         """What to do about it."""
-        return f"Leave the pass '{self.name}' out of this cell, or mend it; 'qbench rewrite --check' tries its promise."
+        return f"Remove the pass '{self.name}' from this cell, or fix it; 'qbench rewrite --check' tests its promise."
 
     def captured(self, errors: NodeErrors) -> Captured | None:
-        """The value with the graph before the pass as what it should be; None where it cannot be cut out."""
+        """The value with the result before the pass as the expected one; None: its unit cannot be extracted."""
         region = self.region.region
         unit = whole_unit(region.before, region.output)
         if unit is None:
@@ -92,14 +92,14 @@ class BrokenPass:
 
 
 def broken_passes(target: Target, feeds: Feeds, budget: Budget) -> Mapping[str, BrokenPass]:
-    """Levels → the pass that broke its promise there; none where no pass ran, or where no output feels any.
+    """Quantized value → the pass that broke its promise there; empty if no pass ran, or no output changes.
 
     Args:
-        target: whose watched machine answers. feeds: samples of its float graph.
-        budget: when it is over, passes that are left are not looked at.
+        target: its watched backend runs the graphs. feeds: samples of its float graph.
+        budget: when it is over, further passes are not examined.
 
     Raises:
-        QbenchError: a backend does not run a graph, or a pass is stopped.
+        QbenchError: a backend does not run a graph, or a pass fails.
     """
     if target.written is None or target.rewriting is None:
         return {}
@@ -118,7 +118,7 @@ def broken_passes(target: Target, feeds: Feeds, budget: Budget) -> Mapping[str, 
 
 
 def _changes(target: Target) -> list[tuple[Pass, ir.Model, ir.Model]]:
-    """Every change of a graph by a pass, in their order, with the graphs before and after it."""
+    """Every change of the graph by a pass, in order, with the graphs before and after it."""
     found: list[tuple[Pass, ir.Model, ir.Model]] = []
 
     def note(one: Pass, before: ir.Model, after: ir.Model, _: bool) -> None:
@@ -148,7 +148,7 @@ def _seen(target: Target, model: ir.Model, feeds: Feeds, names: tuple[str, ...])
 
 
 def _broken(target: Target, pass_: Pass, broken: BrokenRegion) -> BrokenPass | None:
-    """None where the target's own machine does not tell the two apart, or they are of other shapes."""
+    """The change of a region; None: the results are equal on the watched backend, or have different shapes."""
     region, feeds = broken.region, broken.feeds
     with ExitStack() as stack:
         before, after = (
@@ -165,21 +165,19 @@ def _broken(target: Target, pass_: Pass, broken: BrokenRegion) -> BrokenPass | N
     return BrokenPass(name=pass_.name, effect=pass_.effect, region=broken, before=before, after=after, counted=counted)
 
 
-# One graph of a cell under examination: driven by the task, ranked, and the causes of its worst nodes named.
-
 _GRAVITY = 1000.0
-"""Between the scores of one kind of excess and the next: a crash comes before any rounding."""
+"""The distance between the scores of two kinds of anomaly: a crash comes before any rounding."""
 NOT_LOOKED_FOR = "its cause was not looked for"
-"""Ends the evidence of a suspect that the budget did not reach."""
+"""The end of the evidence of a suspect whose cause was not searched for lack of time."""
 _SAMPLES = 2
-"""On which gains of single nodes are measured: each costs a part of a run of them."""
+"""Samples on which gains of single nodes are measured: each gain costs a part of a run."""
 
 
 class LocalizedGraph(Closing):
-    """An examination with what is made of it; a context manager that closes its engines.
+    """The examination of one graph, its ranked nodes and their causes; a context manager that closes its engines.
 
-    ``notes`` are sentences for a reader; ``suspects`` is filled by ``name_causes``. With ``several`` graphs names of
-    nodes begin with that of the graph. ``timeout`` is how long its backend is waited for at a unit alone.
+    ``notes`` are sentences for the reader; ``suspects`` is set by ``name_causes``. With ``several`` graphs names of
+    nodes begin with the name of the graph. ``timeout`` is that of one run of a unit alone.
     """
 
     def __init__(self, target: Target, *, several: bool, timeout: Timeout = no_timeout) -> None:
@@ -196,11 +194,11 @@ class LocalizedGraph(Closing):
         self._broken: Mapping[str, BrokenPass] = {}
 
     def driven(self, pace: Callable[[], None]) -> "_Driven":
-        """What a task drives in place of the float graph; ``pace`` is called before every batch but the first."""
+        """The executor that a task runs in place of the float graph; ``pace`` is called before every later batch."""
         return _Driven(self, pace)
 
     def run(self, feeds: Feeds, pace: Callable[[], None]) -> dict[str, Array]:
-        """One batch, examined."""
+        """Examine one batch."""
         if self._batches:
             pace()
         self._batches += 1
@@ -209,7 +207,7 @@ class LocalizedGraph(Closing):
 
     @property
     def samples(self) -> int:
-        """How many were examined."""
+        """The number of examined samples."""
         return self._examination.samples
 
     @cached_property
@@ -223,35 +221,35 @@ class LocalizedGraph(Closing):
 
     @property
     def ranked(self) -> tuple[RankedNode, ...]:
-        """The nodes that exceed what their grids explain."""
+        """The anomalous nodes."""
         return rank_nodes(self._examined)
 
     @property
     def likeliest(self) -> tuple[tuple[str, str], ...]:
-        """(graph, node): the ranked ones, then the others by what the outputs gain and by how noisy they are alone."""
+        """(graph, node): the ranked ones, then the others by the gain of the outputs and by their own noise."""
         ranked = [one.node for one in self.ranked]
         others = sorted(self._examined.nodes, key=_noisiness)
         return tuple(dict.fromkeys((self.target.graph, node.node) for node in (*ranked, *others)))
 
     def carried_by(self, operators: Collection[str]) -> Iterator[str]:
-        """The nodes that ``operators`` are or carry, by their names in ``nodes``."""
+        """The nodes of ``operators`` with their biases and clips, by their names in ``nodes``."""
         owners = owners_of(self.target.original)
         return (self._prefix + node for node, owner in owners.items() if owner in operators)
 
     @property
     def nodes(self) -> tuple[NodeErrors, ...]:
-        """All of them in numbers."""
+        """The numbers of all nodes."""
         return tuple(replace(node, node=self._prefix + node.node) for node in self._examined.nodes)
 
     @property
     def unaligned(self) -> tuple[Unaligned, ...]:
-        """The values that fp32 has no counterpart of."""
+        """The values without a counterpart in fp32."""
         found = self._counted.unaligned
         return tuple(Unaligned(value=self._prefix + one.value, reason=one.reason) for one in found)
 
     @property
     def _relation(self) -> Matched:
-        """How the watched run relates to the untouched engine's."""
+        """The outputs of the watched backend compared with those of the engine."""
         outputs, samples = self._counted.outputs, self.samples
         return Matched(
             engine=self.target.backend.name,
@@ -262,35 +260,35 @@ class LocalizedGraph(Closing):
 
     @property
     def matched(self) -> str:
-        """How the watched run relates to the untouched engine's, in one sentence."""
+        """The outputs of the watched backend compared with those of the engine, in one sentence."""
         return self._relation.sentence
 
     @property
     def strays(self) -> tuple[str, ...]:
-        """A warning where the watched run is so far from the engine's that its numbers may not be the engine's."""
+        """A warning where the watched backend is so far from the engine that its numbers may not hold for it."""
         found = self._relation
         if not found.strays:
             return ()
         return (
-            f"WARNING: '{found.watched}' is watched, and does not answer as '{found.engine}' does "
-            f"({bound_of(found.found)}): what is said of the whole run may not hold for the engine; "
-            "what the engine itself counts otherwise, unit by unit, stands first",
+            f"WARNING: '{found.watched}' is watched, and its outputs are not those of '{found.engine}' "
+            f"({bound_of(found.found)}): the numbers of the whole run may not hold for the engine; "
+            "the units that the engine itself computes otherwise come first",
         )
 
     @property
-    def parted(self) -> frozenset[str]:
-        """Where the watched run strays, the nodes that the engine itself counts otherwise, as ``nodes`` calls them."""
+    def diverging(self) -> frozenset[str]:
+        """Where the watched backend strays, the nodes that the engine itself computes otherwise."""
         if not self._relation.strays:
             return frozenset()
         own = (AnomalyKind.CRASH, AnomalyKind.COUNTING)
         return frozenset(self._prefix + one.node.node for one in self.ranked if one.excess in own)
 
     def name_causes(self, budget: Budget, count: int) -> bool:
-        """Name the causes of the first ``count`` nodes that are ranked; whether there was time for all of them.
+        """Determine the causes of the first ``count`` ranked nodes; whether there was time for all of them.
 
-        What is not reached in time, and what fails, leaves a suspect with the numbers of its node.
+        A node that is not reached in time, or fails, becomes a suspect with its numbers only.
         """
-        self._examination.close()  # what it counted stays; its engines need not be in memory with those of captures
+        self._examination.close()  # its numbers stay; its engines need no memory next to those of captures
         if not self._kept.joined:
             return False
         self._try_passes(budget)
@@ -303,7 +301,7 @@ class LocalizedGraph(Closing):
         return measured and len(named) == len(chosen)
 
     def _named(self, chosen: Sequence[RankedNode], budget: Budget) -> list[NamedCause]:
-        """The causes of ``chosen``, as many as there is time for."""
+        """The causes of ``chosen``, of as many as there is time for."""
         named: list[NamedCause] = []
         if not chosen or budget.is_over:
             return named
@@ -314,9 +312,9 @@ class LocalizedGraph(Closing):
                 for node in nodes:
                     if budget.is_over:
                         break
-                    crash = crashes.get(node.levels)  # once was enough
+                    crash = crashes.get(node.levels)  # do not crash the engine again
                     named.append(_crashed(crash) if crash else self._cause(node, capturing, correct))
-        except Exception as error:  # numbers of nodes are worth saying without causes, too
+        except Exception as error:  # the numbers of the nodes are reported without causes
             self.notes.append(f"suspects could not be captured: {_failure(error)}")
             return [_UNNAMED] * len(chosen)
         return named
@@ -326,29 +324,29 @@ class LocalizedGraph(Closing):
             named = name_cause(capturing.of(node), correct, original=self.target.original)
             if node.levels in self._broken and not named.is_mistake:
                 named = self._by_pass(node, correct) or named
-        except Exception as error:  # one piece that fails must not take the others' causes with it
+        except Exception as error:  # one unit that fails must not prevent the causes of others
             self.notes.append(f"{self._prefix}{node.node} could not be captured: {_failure(error)}")
             return _UNNAMED
         self.notes += (f"{self._prefix}{node.node}: {note}" for note in named.notes)
         return named
 
     def _by_pass(self, node: NodeErrors, correct: Arithmetic | None) -> NamedCause | None:
-        """Why ``node`` is not what the graph before a pass makes of it; None: by no rule that is known."""
+        """The cause of the difference from the graph before a pass; None: no known rule explains it."""
         captured = self._broken[node.levels].captured(node)
         named = None if captured is None else name_cause(captured, correct)
         return named if named is not None and named.is_mistake else None
 
     def _try_passes(self, budget: Budget) -> None:
-        """Hold the passes of the cell, where there are any, to what they promise."""
+        """Compare the passes of the cell, if any, with their promises."""
         if self.target.rewriting is None or budget.is_over:
             return
         try:
             self._broken = broken_passes(self.target, self._kept.joined, budget)
-        except Exception as error:  # what else is known is worth saying
-            self.notes.append(f"what passes changed could not be looked at: {_failure(error)}")
+        except Exception as error:  # the other results are reported
+            self.notes.append(f"the changes of passes could not be examined: {_failure(error)}")
 
     def _measure_gains(self, budget: Budget) -> bool:
-        """What the outputs gain by each node alone, of as many as there is time for; whether that is all."""
+        """Measure the gain of the outputs by single nodes in float; whether there was time for all."""
         if budget.is_over:
             return False
         try:
@@ -357,12 +355,12 @@ class LocalizedGraph(Closing):
                     self._gains[value] = gain
                     if budget.is_over:
                         return False
-        except Exception as error:  # what was measured is kept
+        except Exception as error:  # the gains so far are kept
             self.notes.append(f"gains of single nodes could not be measured: {_failure(error)}")
         return True
 
     def _few(self) -> Feeds:
-        """Some samples of what is kept."""
+        """Some of the kept samples."""
         rows = Rows.of(self.target.original)
         rows, feeds = rows if rows.size > 1 else replace(rows, size=_SAMPLES), self._kept.joined
         _, _, first = next(rows.parts(feeds, rows.count(feeds)))
@@ -388,12 +386,12 @@ class LocalizedGraph(Closing):
         )
 
     def _numbers(self, one: RankedNode) -> tuple[Cause, str]:
-        """What the kind of excess and its numbers alone say."""
+        """The cause and evidence from the kind of anomaly and its numbers alone."""
         if one.excess is AnomalyKind.CRASH:
             return Cause.CRASH, self._counted.crashes[one.node.levels]
         if one.excess is AnomalyKind.GRID:
             return Cause.GRID, _cost(one.node)
-        return Cause.WRONG_KERNEL, f"{one.score:.3g} steps (rms) beyond what its grid explains"
+        return Cause.WRONG_KERNEL, f"{one.score:.3g} steps (rms) beyond the error that its grid explains"
 
     def close(self) -> None:
         """Close the engines."""
@@ -401,7 +399,7 @@ class LocalizedGraph(Closing):
 
 
 class _Driven:
-    """The executor that a task is given."""
+    """The executor that a task runs."""
 
     def __init__(self, graph: LocalizedGraph, pace: Callable[[], None]) -> None:
         self._graph, self._pace = graph, pace
@@ -423,14 +421,14 @@ def _failure(error: Exception) -> str:
 
 
 def _cost(node: NodeErrors) -> str:
-    """What the grids of ``node`` cost, in words."""
+    """The cost of the quantization parameters of ``node``, in words."""
     alone = "" if node.isolated is None else f"{node.isolated.sqnr_db:.1f} dB alone"
     lost = node.clipped_low + node.clipped_high
-    beyond = f"{lost:.1%} of its numbers lie beyond the ends" if lost else ""
-    gain = "" if node.gain_db is None else f"in float it would give the outputs {node.gain_db:.2f} dB"
+    beyond = f"{lost:.1%} of its values are clipped" if lost else ""
+    gain = "" if node.gain_db is None else f"in float it would improve the outputs by {node.gain_db:.2f} dB"
     return "; ".join(filter(None, (alone, beyond, gain)))
 
 
 def _noisiness(node: NodeErrors) -> tuple[float, float]:
-    """The smaller, the more is to be had from the node in float."""
+    """A sort key: the smaller, the more the outputs gain with the node in float."""
     return -(node.gain_db or 0.0), math.inf if node.isolated is None else node.isolated.sqnr_db

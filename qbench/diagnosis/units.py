@@ -163,7 +163,7 @@ class QuantizedUnit:
 
     @property
     def has_real_products(self) -> bool:
-        """Whether it has a product with an operand that is not quantized: engines sum it in float, in different orders."""
+        """Whether it has a product with an operand that is not quantized: engines differ in the order of its sums."""
         products = (node for node in self.graph.graph if node.op_type in PRODUCTS)
         return any(
             (maker := value.producer()) is None or maker.op_type != "DequantizeLinear"

@@ -78,9 +78,9 @@ def test_captures_that_fail_are_a_note_and_suspects_keep_their_numbers(graph, mo
 
 
 def test_an_engine_is_waited_for_half_of_what_is_left_and_10_seconds_at_least():
-    assert localizing._patience(begun(101)) == 50
-    assert localizing._patience(begun(3)) == 10
-    assert localizing._patience(begun()) == float("inf")
+    assert localizing._timeout(begun(101)) == 50
+    assert localizing._timeout(begun(3)) == 10
+    assert localizing._timeout(begun()) == float("inf")
 
 
 def test_a_node_that_crashed_is_not_captured_again(graph, monkeypatch):
@@ -94,7 +94,7 @@ def test_a_node_that_crashed_is_not_captured_again(graph, monkeypatch):
 
 def test_an_engine_that_is_not_what_is_watched_is_warned_of(graph):
     assert graph.strays == ()
-    assert graph.parted == frozenset()
+    assert graph.diverging == frozenset()
     model = quantized()
     for relative, warned in ((0.01, False), (0.44, True)):
         with LocalizedGraph(target(machine(), model=model), several=False) as other:
@@ -105,17 +105,17 @@ def test_an_engine_that_is_not_what_is_watched_is_warned_of(graph):
 
 
 class Proven:
-    """A graph of which ``proven`` carry a repair and ``parted`` part."""
+    """A graph of which ``proven`` carry a repair and ``diverging`` differ from the engine."""
 
-    def __init__(self, proven, parted):
-        self.carried_by, self.parted = (lambda _: proven), frozenset(parted)
+    def __init__(self, proven, diverging):
+        self.carried_by, self.diverging = (lambda _: proven), frozenset(diverging)
 
 
 def test_scores_say_the_order():
     suspects = tuple(Suspect(node=n, cause=Cause.GRID, evidence="", score=s) for n, s in (("a", 3), ("b", 2), ("c", 1)))
     repair = Repair(nodes=("b",), restores=True)
-    for parted, order in (((), "bac"), (("c",), "cba")):
-        found = localizing._proven_first([Proven(["b"], parted)], suspects, repair)
+    for diverging, order in (((), "bac"), (("c",), "cba")):
+        found = localizing._proven_first([Proven(["b"], diverging)], suspects, repair)
         assert "".join(one.node for one in found) == order
         assert [one.score for one in found] == sorted((one.score for one in found), reverse=True)
     assert localizing._proven_first([Proven(["b"], ())], suspects, None) == suspects

@@ -86,7 +86,7 @@ Floats = npt.NDArray[np.floating[Any]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Operand:
-    """One dequantized input: its ``name``, its ``grid``, and the ``levels`` of a constant or the name of the ``feed``."""
+    """One dequantized input: ``name``, ``grid``, and the ``levels`` of a constant or the name of the ``feed``."""
 
     name: str
     grid: QParams | None
@@ -157,7 +157,7 @@ class Interior:
         )
 
     def constant(self, place: int) -> npt.NDArray[Any] | None:
-        """The constant at input ``place`` of the main node, dequantized if it is quantized; None: it is not constant."""
+        """The constant at input ``place`` of the main node, dequantized if quantized; None: it is not constant."""
         name = self.main[place] if place < len(self.main) else ""
         if not name:
             return None
@@ -191,7 +191,7 @@ class Interior:
 
 
 def _begins(node: ir.Node) -> bool:
-    """Whether ``node`` dequantizes a constant or an input, by constant parameters; no inner value is edited."""
+    """Whether ``node`` dequantizes a constant or an input by constant parameters; no inner value is edited."""
     if node.op_type != "DequantizeLinear":
         return False
     levels, *grid = node.inputs
@@ -463,8 +463,8 @@ _REMEDIES: Mapping[Cause, str] = MappingProxyType(
         Cause.PAIR_SATURATION: "Use weights of 7 bits, unsigned weights, or the engine's precise mode here.",
         Cause.ACCUMULATOR: "Sum in a wider register or in parts, and saturate where a sum is requantized.",
         Cause.ROUNDING: "Compare the kernel's last rounding, and where it adds the zero point, with the arithmetic's.",
-        Cause.ABSORBED_CLIP: "Keep the Clip after QuantizeLinear, where fusion keeps it, or let the range of the grid end there.",
-        Cause.PADDING: "Let the kernel pad with the input's zero point, on the sides and in the sizes of ONNX.",
+        Cause.ABSORBED_CLIP: "Keep the Clip after QuantizeLinear, where fusion keeps it, or end the range there.",
+        Cause.PADDING: "Pad with the input's zero point, on the sides and in the sizes that ONNX defines.",
         Cause.LAYOUT: "Check the axis, the order of channels and operands, and the layout that the kernel reads.",
         Cause.NOT_WRITTEN: "Check the bounds and tails of loops, and the contents of buffers that are used again.",
         Cause.TABLE: "Compute the table from exact values, with one entry per input value or more bits.",

@@ -1,4 +1,4 @@
-"""One operator subject on a kernel or backend against an arithmetic, and the mistakes that kernels make."""
+"""One operator subject on a kernel or backend compared with an arithmetic, and known mistakes of kernels."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -33,7 +33,7 @@ _PAIR_BITS = 16
 
 
 def other_rules(own: Arithmetic, operator: str) -> Iterator[tuple[str, Arithmetic]]:
-    """Machines that differ from ``own`` in one rule of ``operator`` (in two, rounding and zero point), with words."""
+    """Arithmetics that differ from ``own`` in one rule of ``operator`` (or in rounding and zero point), with words."""
     if operator == "Add":
         yield from _other_sums(own)
     if "AveragePool" in operator:
@@ -71,7 +71,7 @@ def _other_roundings(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
 
 
 def _rescaled(own: Arithmetic, rounding: Rounding, zero_point: ZeroPoint) -> Arithmetic | None:
-    """``own`` with another last rounding; None where integers cannot have the zero point added first."""
+    """``own`` with another last rounding; None where the zero point cannot be added before it."""
     stages = (*own.scaling.stages[:-1], Stage(rounding))
     try:
         changed = [
@@ -109,11 +109,8 @@ def _other_accumulators(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
         yield words, replace(own, accumulator=Accumulator(bits=bits, overflow=overflow))
 
 
-# What kernels get wrong, each as the levels it would give: if all that were found are those, that is the mistake.
-
-
 def named_mistake(trial: Trial, arithmetic: Arithmetic, found: Levels) -> str:
-    """What explains every element of ``found``, as ``'gemmlowp' gives``; empty where nothing that is known does."""
+    """The known mistake that gives every element of ``found``, such as ``'gemmlowp' gives``; empty: none does."""
     for words, levels in _mistakes(trial, arithmetic):
         if levels is not None and np.array_equal(levels, found):
             return f"'{arithmetic.name}' gives with {words}"
@@ -126,7 +123,7 @@ def named_mistake(trial: Trial, arithmetic: Arithmetic, found: Levels) -> str:
 
 
 def _mistakes(trial: Trial, arithmetic: Arithmetic) -> Iterator[tuple[str, Levels | None]]:
-    """Each in words, with its levels; None where the arithmetic cannot make it."""
+    """Each known mistake in words, with its result; None: the arithmetic cannot compute it."""
     own = arithmetic.at(trial.subject.operator, trial.subject.operator.lower())
     for words, other in other_rules(own, trial.subject.operator):
         yield words, _levels(trial, other)
@@ -138,12 +135,12 @@ def _mistakes(trial: Trial, arithmetic: Arithmetic) -> Iterator[tuple[str, Level
 def _levels(trial: Trial, arithmetic: Arithmetic) -> Levels | None:
     try:
         return counted(trial, arithmetic)
-    except QbenchError:  # a multiplier that this arithmetic cannot hold
+    except QbenchError:  # a multiplier that this arithmetic cannot represent
         return None
 
 
 def _other_operands(trial: Trial) -> Iterator[tuple[str, Trial]]:
-    """The subject read wrongly: padding, zero points, bias."""
+    """The subject with wrong padding, zero points or bias."""
     subject = trial.subject
     if (padded := _padded_with_level_0(trial)) is not None:
         yield "padding with level 0 in place of the zero point", padded
@@ -177,7 +174,7 @@ def _without_point(grid: OperandGrid) -> OperandGrid:
 
 
 def _wrapped(trial: Trial, own: Arithmetic) -> Levels | None:
-    """Levels modulo 256, from accumulators on a wider grid of the same step; None where there are none."""
+    """The result modulo 256, from accumulators; None: the operator has none."""
     subject = trial.subject
     if subject.weight is None:
         return None
@@ -192,29 +189,25 @@ def _wrapped(trial: Trial, own: Arithmetic) -> Levels | None:
     return ((wide.astype(np.int64) - low) % 256 + low).astype(np.float64)
 
 
-# One operator subject on a kernel or a backend against an arithmetic: every level equal, or an assertion that tells.
-#
-# For kernel authors: in a test of their own, ``check_operator(my_conv, "op.conv.dense.u8s8.ties", "gemmlowp")``.
-
-
 def check_operator(
     tried: Kernel | Backend | str, subject: OperatorSubject | str, arithmetic: Arithmetic | Path | str
 ) -> None:
-    """Check that ``tried`` counts ``subject`` as ``arithmetic`` does, in every element.
+    """Check that ``tried`` computes every element of ``subject`` as ``arithmetic`` does.
+
+    For tests of kernel authors: ``check_operator(my_conv, "op.conv.dense.u8s8.ties", "gemmlowp")``.
 
     Args:
         tried: a backend or its name; or a kernel, ``kernel(x, …[, weight[, bias]], parameters)``: arrays of levels
             (samples first, in ONNX's layout, of their own integer types; the bias int32) and their
-            ``OperatorParameters``, to an array of levels.
+            ``OperatorParameters``; it returns an array of quantized values.
         subject: an operator subject or its id (``list_operators("op.conv.*")``).
         arithmetic: itself, its name, or the path of the TOML file that defines it.
 
     Raises:
-        AssertionError: another shape, or elements that differ: how many, the first with its accumulator, multiplier,
-            expected and found level and the rule that it lies under, and the mistake that explains them all, if one
-            of those known does.
-        InputError: an unknown name, or a multiplier that the arithmetic cannot hold.
-        TypeError: a kernel answers with something else than integers.
+        AssertionError: the shape or elements differ. It says how many; the first one with its accumulator, multiplier,
+            expected and found value and its kind (tie, clamp, step); and the known mistake that explains all, if any.
+        InputError: an unknown name, or a multiplier that the arithmetic cannot represent.
+        TypeError: a kernel does not return integers.
     """
     __tracebackhide__ = True
     if isinstance(subject, str):
@@ -245,8 +238,8 @@ def _difference(trial: Trial, arithmetic: Arithmetic, found: Levels, expected: L
     index = tuple(int(place) for place in np.argwhere(different)[0])
     largest = float(np.abs(found - expected).max())
     lines = [
-        f"{int(different.sum())} of {found.size} elements differ from '{arithmetic.name}', by at most {_level(largest)} "
-        f"{'level' if largest == 1 else 'levels'}.",
+        f"{int(different.sum())} of {found.size} elements differ from '{arithmetic.name}', "
+        f"by at most {_level(largest)} {'level' if largest == 1 else 'levels'}.",
         f"First at {list(index)} (sample first): expected {_level(expected[index])}, found {_level(found[index])}.",
         f"There: {_where(trial, exact_result(trial, index), found[index], expected[index])}.",
     ]
@@ -256,7 +249,7 @@ def _difference(trial: Trial, arithmetic: Arithmetic, found: Levels, expected: L
 
 
 def _where(trial: Trial, exact: ExactResult, found: float, expected: float) -> str:
-    """The numbers of one element and the rule that it lies under."""
+    """The numbers of one element, and the kind of its difference."""
     zero = trial.subject.output.zero_point
     position = float(exact.position)
     if exact.accumulator is None or exact.multiplier is None:
@@ -272,7 +265,7 @@ def _where(trial: Trial, exact: ExactResult, found: float, expected: float) -> s
 def _rule(trial: Trial, exact: ExactResult, found: float, expected: float) -> str:
     low, high = trial.subject.output.ends
     if found != np.rint(found):
-        return "off the grid, a real that lies on no level"
+        return "off the grid, a real number between two levels"
     if not low <= exact.position <= high:
         return f"a clamp, beyond the grid {low} … {high}"
     if exact.is_tie and abs(found - expected) == 1:

@@ -1,4 +1,4 @@
-"""Calling what is on trial, and where its exact result lies."""
+"""Running an operator subject on a kernel or a backend, and its exact result before rounding."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,27 +22,26 @@ from qbench.subjects import (
     weight_levels,
 )
 
-# Calling what is on trial: a plain kernel on levels, or a backend on the graph; both answer with levels.
-
 Ints = npt.NDArray[np.int64]
 
 Kernel = Callable[..., npt.ArrayLike]
-"""``kernel(x, …[, weight[, bias]], parameters)``: arrays of levels in the order of the ONNX node → levels."""
+"""``kernel(x, …[, weight[, bias]], parameters)``: quantized values in the order of the ONNX node → quantized values."""
 
 
 Levels = npt.NDArray[np.float64]
-"""Levels; between two of them where a backend left the grid."""
+"""Quantized values; between two of them where a backend's result is not on the grid."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorParameters:
-    """All that a kernel gets besides its quantized values.
+    """What a kernel receives in addition to the quantized values.
 
     Args:
-        operator: as ONNX calls it; ``Requantize``: no operator, from grid to grid.
-        attributes: of the ONNX node, numbers, words and tuples of numbers; what it leaves out has ONNX's default.
-        inputs: the grid of every operand in order, the constant one included; the bias is at s_x · s_w.
-        output: the grid of the result.
+        operator: its type in ONNX; ``Requantize``: from one grid to another, without an operator.
+        attributes: of the ONNX node, as numbers, strings and tuples; an omitted one has its default in ONNX.
+        inputs: quantization parameters of every operand in order, also the constant one; the scale of the bias is
+            s_x · s_w.
+        output: quantization parameters of the result.
         constants: further inputs by name, such as ``pads`` of a Pad.
     """
 
@@ -55,10 +54,10 @@ class OperatorParameters:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A subject with its levels at hand.
+    """A subject with its quantized values.
 
     Args:
-        subject: the operator and its grids. fed: levels of its fed operands. weight: of the constant one.
+        subject: the operator and its grids. fed: values of its inputs. weight: of its constant operand.
     """
 
     subject: OperatorSubject
@@ -67,11 +66,11 @@ class Trial:
 
     @classmethod
     def of(cls, subject: OperatorSubject) -> "Trial":
-        """``subject`` with its own levels."""
+        """``subject`` with its own values."""
         return cls(subject, fed_levels(subject), None if subject.weight is None else weight_levels(subject))
 
     def on_backend(self, backend: Backend) -> Levels:
-        """What ``backend`` answers, in levels; a real between two levels where it left the grid.
+        """The result of ``backend`` as quantized values; between two of them where it is not on the grid.
 
         Raises:
             QbenchError: it does not run the graph.
@@ -84,10 +83,10 @@ class Trial:
         return np.asarray(np.where(on_grid, levels, real.astype(np.float64) / output.scale + output.zero_point))
 
     def by_kernel(self, kernel: Kernel) -> Levels:
-        """What ``kernel`` answers.
+        """The result of ``kernel``.
 
         Raises:
-            TypeError: no integers.
+            TypeError: it does not return integers.
         """
         subject = self.subject
         operands = [*zip(self.fed, (operand.grid for operand in subject.inputs), strict=True)]
@@ -106,25 +105,25 @@ class Trial:
         )
         found = np.asarray(kernel(*arrays, parameters))
         if found.dtype.kind not in "iu":
-            raise TypeError(f"a kernel answers with levels, which are integers, not {found.dtype}")
+            raise TypeError(f"a kernel returns quantized values, which are integers, not {found.dtype}")
         return found.astype(np.float64)
 
 
 def counted(trial: Trial, arithmetic: Arithmetic) -> Levels:
-    """What the integer interpreter answers under ``arithmetic``.
+    """The result of the integer interpreter under ``arithmetic``.
 
     Raises:
-        QbenchError: a multiplier that the arithmetic cannot hold.
+        QbenchError: a multiplier that the arithmetic cannot represent.
     """
     return trial.on_backend(IntegerBackend(arithmetic=arithmetic))
 
 
-# Where one result lies before it is rounded: exactly, for an operator that sums products; else in float64.
+# One result before rounding: exact for an operator that sums products, else in float64.
 #
 # products   p = acc · s_x · s_w / s_y + z_y, rational            others   p = f(reals) / s_y + z_y
 
 _NEAR = Fraction(1, 1 << 30)
-"""A float64 within this of a tie is one."""
+"""Distance from halfway up to which a float64 is a tie."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +131,7 @@ class ExactResult:
     """One result before rounding.
 
     Args:
-        position: in levels, zero point included. accumulator, multiplier: of an operator that sums products.
+        position: in steps, with the zero point. accumulator, multiplier: of an operator that sums products.
     """
 
     position: Fraction
@@ -141,7 +140,7 @@ class ExactResult:
 
     @property
     def is_tie(self) -> bool:
-        """Whether it lies halfway between two levels."""
+        """Whether it lies halfway between two quantized values."""
         off = abs(self.position - (self.position.numerator // self.position.denominator) - Fraction(1, 2))
         return off == 0 if self.accumulator is not None else off <= _NEAR
 
@@ -173,7 +172,8 @@ def exact_result(trial: Trial, index: tuple[int, ...]) -> ExactResult:
         (levels - operand.grid.zero_point) * operand.grid.scales[0]
         for levels, operand in zip(sample.fed, subject.inputs, strict=True)
     ]
-    real = float(_computed(subject, [*reals, *_further(subject)])[place])
+    constants = [None if values == () else constant_array(values) for _, values in subject.constants]
+    real = float(_computed(subject, [*reals, *constants])[place])
     return ExactResult(position=Fraction(real) / Fraction(subject.output.scales[0]) + zero)
 
 
@@ -182,10 +182,6 @@ def _multiplier(subject: OperatorSubject, index: tuple[int, ...]) -> Fraction:
     channel = 0 if right.axis is None else index[1 if subject.operator in ("Conv", "ConvTranspose") else -1]
     left, output = subject.inputs[0].grid.scales[0], subject.output.scales[0]
     return Fraction(left) * Fraction(right.scales[channel]) / Fraction(output)
-
-
-def _further(subject: OperatorSubject) -> list[Array | None]:
-    return [None if values == () else constant_array(values) for _, values in subject.constants]
 
 
 def _computed(subject: OperatorSubject, operands: Sequence[Array | None]) -> Array:

@@ -1,4 +1,4 @@
-"""The repair of a cell: nodes are kept in float, the cell is run and judged again."""
+"""The repair of a cell: it is run and judged again with nodes in float."""
 
 import glob
 from collections.abc import Callable, Iterable, Sequence
@@ -16,7 +16,7 @@ from qbench.judging import FAILING, NEVER_ACCEPTED, GateState, Measurement, Repa
 from qbench.quantization import Rule, Schema, wished_units
 from qbench.storage import digest_plain, table_from_value, toml_text
 
-# Nodes kept in float: a schema with one more rule in front, and the TOML file that spells it.
+# An override keeps nodes in float: a schema with one more rule in front, and its TOML file:
 #
 # load_schema(path of override_text(kept_float(schema, nodes, name=stem))) == kept_float(schema, nodes, name=stem)
 
@@ -27,8 +27,8 @@ def kept_float(schema: Schema, nodes: Iterable[str], *, name: str = "", reason: 
     """``schema`` with ``nodes`` in float, called ``name`` (empty: as before).
 
     Args:
-        nodes: names of operators of the planned graph as they are: what is special in patterns is escaped.
-        reason: why, as ``--why`` and reports show it.
+        nodes: names of operators of the planned graph; special characters of patterns are escaped.
+        reason: for ``--why`` and reports.
     """
     patterns = tuple(glob.escape(node) for node in nodes)
     rules = (Rule(names=patterns, reason=reason),) if patterns else ()
@@ -36,21 +36,21 @@ def kept_float(schema: Schema, nodes: Iterable[str], *, name: str = "", reason: 
 
 
 def without_idle_rules(schema: Schema, graphs: Iterable[ir.Model]) -> Schema:
-    """``schema`` without the rules that speak about no operator of ``graphs``: a rule in front may have the last word.
+    """``schema`` without the rules that decide nothing for ``graphs``, since a rule in front decides first.
 
     Args:
-        graphs: what is planned on.
+        graphs: those for which the plan is made.
     """
-    wished = (wishes for graph in graphs for _, wishes in wished_units(with_shapes(graph), schema))
-    spoke = {index for wishes in wished for index in wishes.rules}
-    return replace(schema, rules=tuple(rule for index, rule in enumerate(schema.rules) if index in spoke))
+    options = (one for graph in graphs for _, one in wished_units(with_shapes(graph), schema))
+    used = {index for one in options for index in one.rules}
+    return replace(schema, rules=tuple(rule for index, rule in enumerate(schema.rules) if index in used))
 
 
 def override_text(schema: Schema, *, comment: str = "") -> str:
-    """``schema`` as a file; its name is left to the file's.
+    """``schema`` as the text of a TOML file, without its name, which is that of the file.
 
     Args:
-        comment: lines at the top, without their marks.
+        comment: lines at the top, without ``#``.
     """
     head = "".join(f"# {line}".rstrip() + "\n" for line in comment.splitlines())
     settings = "".join(
@@ -60,22 +60,15 @@ def override_text(schema: Schema, *, comment: str = "") -> str:
     return "\n".join(part for part in (head + settings, *rules) if part)
 
 
-# A judged cell that can be run again under another schema: the same samples, reference, engine and rules.
-#
-# A cell is restored when no gate is broken that fails a cell whatever was accepted for it: a loss, a floor, a limit,
-# equality with another backend. Whether enough of it stays in integers is another question: how much leaves them is
-# told beside.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RepeatableCell:
-    """One cell with all that running and judging it takes.
+    """A judged cell that can be run again under another schema, with the same samples, reference, engine and rules.
 
     Args:
-        request: as it was run; its schema is what is exchanged.
-        judge: the rules that the cell was judged by, but for how much of it must be in integers.
-        rules: what these rules depend on, in a word or a digest: answers under other rules are no answers here.
-        integer_floor: share of multiply-accumulates that must stay in integers for the cell to count as quantized.
+        request: as it was run; a repair changes its schema.
+        judge: judges a measurement by the rules of the cell, without the least share of integer operations.
+        rules: a digest of what these rules depend on; results under other rules are not reused.
+        integer_floor: least share of multiply-accumulates in integers; below it the cell is unsupported.
     """
 
     request: Request
@@ -85,25 +78,25 @@ class RepeatableCell:
 
     @property
     def schema(self) -> Schema:
-        """What the cell is quantized by.
+        """The schema of the cell.
 
         Raises:
-            InputError: it came quantized, or is not.
+            InputError: the model came quantized, or the cell is float.
         """
         if self.request.schema is None:
             raise InputError(
                 f"Repairing '{self.request.cell}'",
                 found="a cell without a schema",
-                expected="one that qbench quantizes: a schema is what a repair changes",
+                expected="a cell that qbench quantizes, since a repair changes its schema",
                 remedy="Name the float model and a schema.",
             )
         return self.request.schema
 
     def measured(self, schema: Schema) -> Measurement:
-        """The numbers under ``schema``; nothing that was made for another one than the cell's own is kept.
+        """The measurement under ``schema``; artifacts of another schema than the cell's are not kept.
 
         Raises:
-            QbenchError: it cannot be quantized or run so.
+            QbenchError: it cannot be quantized or run.
         """
         try:
             return measure_request(replace(self.request, schema=schema))
@@ -112,7 +105,7 @@ class RepeatableCell:
                 self.request.shared.forget(schema, self.request.backend.capabilities)
 
     def identity(self) -> dict[str, str]:
-        """What an answer depends on, as digests and names: that of a changed model is of another search."""
+        """What a measurement depends on, as digests and names."""
         request = self.request
         data = {name: digest for name, digest in self.request.shared.identity().items() if name.startswith("data:")}
         references = {name: answers.digest for name, answers in request.reference.items()}
@@ -129,23 +122,24 @@ class RepeatableCell:
 
 
 def is_restored(verdict: Verdict) -> bool:
-    """Whether ``verdict`` fails no more; what it was accepted as does not matter."""
+    """Whether no gate is broken that fails a cell by itself: a loss, a floor, a limit, equality with another backend.
+
+    Accepted results do not matter, nor does the share of integer operations, which is reported separately.
+    """
     return not any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates)
 
 
-# The repair of a cell: nodes are kept in float, the cell is run and judged again; the smallest set wins.
-
 _CUT = "…"
-"""Ends a headline that was longer than a line."""
+"""The end of a headline that was cut."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CellRepair:
-    """What was found for a cell.
+    """The result of a repair.
 
     Args:
-        repair: the set; its override file as text. schema: what that file spells, None where nothing restores.
-        notes: what a reader should know of it. finished: whether the budget sufficed.
+        repair: the nodes, and the text of the override file. schema: that of the file; None: no set restores.
+        notes: for the reader. finished: whether the budget was enough.
     """
 
     repair: Repair
@@ -156,16 +150,16 @@ class CellRepair:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class FloatProbe:
-    """Runs ``cell`` with nodes in float; ``name`` is what its schema is called then."""
+    """Runs ``cell`` with nodes in float, under a schema called ``name``."""
 
     cell: RepeatableCell
     name: str
 
     def __call__(self, nodes: frozenset[str]) -> Probed:
-        """What comes of ``nodes`` in float.
+        """The result with ``nodes`` in float.
 
         Raises:
-            QbenchError: the cell cannot be measured so, for another reason than that its backend does not run it.
+            QbenchError: the cell cannot be measured; a backend that does not support it is a result.
         """
         try:
             measured = self.cell.measured(self.schema(nodes))
@@ -176,13 +170,13 @@ class FloatProbe:
         return Probed(restored=is_restored(verdict), macs_share=share, said=verdict.headline)
 
     def schema(self, nodes: frozenset[str]) -> Schema:
-        """The schema that is tried."""
+        """The schema with ``nodes`` in float."""
         schema = kept_float(self.cell.schema, sorted(nodes), name=self.name)
         return without_idle_rules(schema, self.cell.request.shared.planned(schema.canonical).values())
 
     @property
     def share(self) -> float:
-        """What is quantized of the cell as it is."""
+        """The quantized share of the multiply-accumulates of the cell without repair."""
         schema, backend = self.cell.schema, self.cell.request.backend
         quantized = self.cell.request.shared.quantized(schema, backend.capabilities)
         return quantized.weight_macs if schema.weights_only else quantized.integer_macs
@@ -200,11 +194,11 @@ def repair_cell(
     """The smallest set of ``candidates`` whose return to float restores ``cell``.
 
     Args:
-        cell: fails. candidates: operators, the likeliest first.
-        budget: in which every run of the cell must end.
+        cell: a failing cell. candidates: operators, the likeliest first.
+        budget: for all runs of the cell.
         before: its verdict in words.
-        name: of the schema that repairs it; empty: the cell's with ``_repaired``.
-        replay: file of what was tried, for going on later; None: nothing is kept.
+        name: of the repairing schema; empty: the name of the cell's schema with ``_repaired``.
+        replay: file of the probes, to continue later; None: not stored.
 
     Raises:
         QbenchError: the cell cannot be run again, or ``replay`` is of another search.
@@ -240,12 +234,12 @@ def repair_cell(
 def _comment(cell: RepeatableCell, found: RepairSet, tried: Probed, verdict: str) -> str:
     count = "1 operator" if len(found.nodes) == 1 else f"{len(found.nodes)} operators"
     cost = f"which takes {100 * tried.macs_share:.3g} % of the multiply-accumulates out of integers"
-    # A text that came from outside must not end the comment.
+    # One line, since a text from outside must not end the comment.
     return " ".join(f"{cell.request.cell} is restored by {count} in float, {cost}: {verdict}.".split())
 
 
 def _whole(headline: str) -> str:
-    """What a headline reports of numbers, up to the last part that is whole where its end was cut off."""
+    """A headline without its prefix; of a headline that was cut, the complete parts."""
     text = headline.removeprefix(NEVER_ACCEPTED)
     if not text.endswith(_CUT):
         return text
@@ -254,7 +248,7 @@ def _whole(headline: str) -> str:
 
 
 def _below(floor: float, left: float) -> tuple[str, ...]:
-    """What is to be said of a repair that leaves too little in integers."""
+    """A note on a repair that leaves too little in integers."""
     if left >= floor:
         return ()
     return (f"the repair leaves {100 * left:.3g} % in integers: below {100 * floor:.3g} % the cell is unsupported",)
@@ -263,11 +257,11 @@ def _below(floor: float, left: float) -> tuple[str, ...]:
 def _notes(found: RepairSet, last: str, *, resumable: bool) -> tuple[str, ...]:
     if not found.finished:
         best = f"the best set so far has {len(found.nodes)}" if found.restores else "no set restored the verdict yet"
-        more = "; the same command goes on from the replay file" if resumable else ""
+        more = "; the same command continues from the replay file" if resumable else ""
         tried = "1 set" if found.probes == 1 else f"{found.probes} sets"
         return (f"the budget ran out after {tried} of nodes: {best}{more}",)
     if found.restores:
         return ()
     if not found.probes:
-        return ("nothing of the cell is quantized, so that nothing can be returned to float",)
+        return ("nothing of the cell is quantized, so no node can be returned to float",)
     return (f"no set of nodes restores the verdict; with all of them in float: {last}",)

@@ -15,26 +15,26 @@ from qbench.graph import node_key
 from qbench.quantization import Plan
 from qbench.storage import json_line
 
-# The smallest set of nodes whose return to float restores a verdict, by asking about few sets.
+# The search for the smallest set of nodes in float that restores a verdict, with few probes:
 #
-#     1. prefixes of the ranked candidates, 1, 2, 4, … all of them, until one restores
-#     2. bisection for the shortest prefix that does: its last node is needed; again with that node kept, until
-#        the needed ones restore alone (the "progression" of Marques-Silva, Janota, Belov, CAV 2013)
-#     3. without each node of the answer in turn, as delta debugging ends (Zeller, Hildebrandt, IEEE TSE 28, 2002)
+#     1. prefixes of the ranked candidates (1, 2, 4, … all nodes), until one restores
+#     2. bisection for the shortest prefix that restores: its last node is needed. Repeat with that node kept, until
+#        the needed nodes restore alone (the "progression" of Marques-Silva, Janota, Belov, CAV 2013)
+#     3. without each node of the result in turn, as delta debugging ends (Zeller, Hildebrandt, IEEE TSE 28, 2002)
 #
-# With n candidates and an answer of m nodes at most (m + 1)(⌈log₂ n⌉ + 1) + m sets are asked about, where more nodes in
-# float never break what fewer restore. Where they do, step 3 may ask more, and the answer still is a set that was seen
-# to restore, none of whose nodes can be left out.
+# With n candidates and m nodes in the result this takes at most (m + 1)(⌈log₂ n⌉ + 1) + m probes, if more nodes in
+# float never undo a restored verdict. Otherwise step 3 may take more; the result still is a set that was probed and
+# restores, and no node of it can be removed.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairSet:
-    """What a search found.
+    """The result of a search.
 
     Args:
-        nodes: to keep in float, the highest ranked first; empty where nothing restores, or nothing was found in time.
-        restores: whether exactly these were seen to restore. smallest: whether none of them can be left out.
-        finished: whether the budget sufficed; without it ``nodes`` is the best so far. probes: sets asked about.
+        nodes: to keep in float, the highest ranked first; empty: no set restores, or none was found in time.
+        restores: whether exactly this set was probed and restores. smallest: whether no node of it can be removed.
+        finished: whether the budget was enough; if not, ``nodes`` is the best so far. probes: number of sets probed.
     """
 
     nodes: tuple[str, ...]
@@ -45,12 +45,12 @@ class RepairSet:
 
 
 def search_repair(candidates: Sequence[str], probe: Callable[[frozenset[str]], bool], budget: Budget) -> RepairSet:
-    """The smallest set of ``candidates`` that ``probe`` calls restoring.
+    """The smallest set of ``candidates`` for which ``probe`` is true.
 
     Args:
-        candidates: names of nodes, the likeliest first. The empty set is known to restore nothing.
+        candidates: names of nodes, the likeliest first. The empty set is known not to restore.
         probe: whether the verdict is restored with these nodes in float.
-        budget: no set is asked about that will not be answered in time, judged by the slowest answer before it.
+        budget: no probe starts that would not end in time, judged by the slowest one before.
     """
     ranked = tuple(dict.fromkeys(candidates))
     asked = _Asked(probe, budget)
@@ -68,11 +68,11 @@ def search_repair(candidates: Sequence[str], probe: Callable[[frozenset[str]], b
 
 
 class _BudgetOverError(Exception):
-    """No time for another set."""
+    """No time for another probe."""
 
 
 class _Asked:
-    """The probe, asked about no set twice; ``best`` is the smallest set that restored."""
+    """The probe, called once per set; ``best`` is the smallest set that restored."""
 
     def __init__(self, probe: Callable[[frozenset[str]], bool], budget: Budget) -> None:
         self.best: frozenset[str] | None = None
@@ -82,25 +82,21 @@ class _Asked:
 
     @property
     def count(self) -> int:
-        """How many sets were asked about."""
+        """The number of sets probed."""
         return len(self._known) - 1
 
     def __call__(self, nodes: Sequence[str]) -> bool:
         wanted = frozenset(nodes)
         if wanted not in self._known:
-            self._known[wanted] = restores = self._timed(wanted)
+            left = self._budget.left
+            if left <= 0 or left < self._slowest:
+                raise _BudgetOverError
+            before = self._budget.spent
+            self._known[wanted] = restores = self._probe(wanted)
+            self._slowest = max(self._slowest, self._budget.spent - before)
             if restores and (self.best is None or len(wanted) < len(self.best)):
                 self.best = wanted
         return self._known[wanted]
-
-    def _timed(self, nodes: frozenset[str]) -> bool:
-        left = self._budget.left
-        if left <= 0 or left < self._slowest:
-            raise _BudgetOverError
-        before = self._budget.spent
-        restores = self._probe(nodes)
-        self._slowest = max(self._slowest, self._budget.spent - before)
-        return restores
 
 
 def _restoring_prefix(ranked: tuple[str, ...], asked: _Asked) -> tuple[int, int] | None:
@@ -115,7 +111,7 @@ def _restoring_prefix(ranked: tuple[str, ...], asked: _Asked) -> tuple[int, int]
 
 
 def _needed(ranked: tuple[str, ...], fails: int, restores: int, asked: _Asked) -> tuple[str, ...]:
-    """Nodes of ``ranked[:restores]`` that restore together; each was needed together with all before it."""
+    """Nodes of ``ranked[:restores]`` that restore together; each was needed in addition to all before it."""
     needed: tuple[str, ...] = ()
     while True:
         while restores - fails > 1:
@@ -132,7 +128,7 @@ def _needed(ranked: tuple[str, ...], fails: int, restores: int, asked: _Asked) -
 
 
 def _without_any(nodes: tuple[str, ...], asked: _Asked) -> tuple[str, ...]:
-    """``nodes`` less those that can be left out."""
+    """``nodes`` without those that can be removed."""
     for node in nodes:
         others = tuple(other for other in nodes if other != node)
         if asked(others):
@@ -140,24 +136,24 @@ def _without_any(nodes: tuple[str, ...], asked: _Asked) -> tuple[str, ...]:
     return nodes
 
 
-# What a repair may keep in float, in the order in which it is tried: suspects, who reads them, then all the others.
+# The candidates of a repair, in the order in which they are tried: suspects and their readers, then all other
+# operators.
 #
-# A schema keeps a whole operator in float, with the bias and the clip it carries. Where the operator is in float but
-# its result still goes into an integer one, that result is on a grid as before: behind each suspect therefore stand
-# those who read it.
+# A schema keeps a whole operator in float, with its bias and clip. If an integer operator reads the result, the result
+# is still quantized; so the readers of a suspect follow it.
 
 SUSPECTS_FIRST = 4
-"""Suspects whose readers follow right behind them."""
+"""Number of suspects whose readers directly follow them."""
 
 
 def repair_candidates(
     planned: Mapping[str, ir.Model], plans: Mapping[str, Plan], ranked: Sequence[tuple[str, str]]
 ) -> tuple[str, ...]:
-    """The operators of all graphs that are quantized at all, by the names that rules of a schema match.
+    """The quantized operators of all graphs, by the names that rules of a schema match.
 
     Args:
-        planned: the graphs that were planned on, by name. plans: what was decided for them.
-        ranked: (graph, node of it), the likeliest first. Nodes that no schema rules are passed over.
+        planned: graph name → the float graph for which the plan was made. plans: graph name → plan.
+        ranked: (graph, node of it), the likeliest first. Nodes that no schema rule can name are skipped.
     """
     quantized = {name: frozenset(plan.quantized_units) for name, plan in plans.items()}
     owners = {name: owners_of(model) for name, model in planned.items()}
@@ -173,7 +169,7 @@ def repair_candidates(
 
 
 def owners_of(model: ir.Model) -> dict[str, str]:
-    """Node → the operator by whose name rules of a schema match it: its own, or that which carries it."""
+    """Node → the operator by whose name rules of a schema match it: itself, or the one that it belongs to."""
     return {node_key(node): unit.name for unit in units_of(model.graph) for node in unit.nodes}
 
 
@@ -184,23 +180,24 @@ def _readers(model: ir.Model, owners: Mapping[str, str]) -> Iterator[tuple[str, 
         yield unit.name, tuple(dict.fromkeys(owners[node_key(node)] for node in nodes if node_key(node) in owners))
 
 
-# A replay file: every set of nodes that was tried, with what came of it, so that a search goes on where it stopped.
+# A replay file: every set of nodes that was probed, with its result, so that a search continues where it stopped.
 #
 #     {"type": "replay", "format": "qbench-replay/1", "identity": {"model": …, "schema": …, "data": …, …}}
-#     {"type": "probe", "nodes": […], "restored": true, "macs_share": 0.031, "said": "top1 351/360"}      one a set
+#     {"type": "probe", "nodes": […], "restored": true, "macs_share": 0.031, "said": "top1 351/360"}      one per set
 #
-# A line is appended when its set is answered. The file of an interrupted search may end within a line: that set is
-# tried again.
+# A line is appended after each probe. The file of an interrupted search may end within a line; then that set is probed
+# again.
 
 FORMAT = "qbench-replay/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Probed:
-    """What came of a set of nodes in float.
+    """The result of a probe: the cell with a set of nodes in float.
 
     Args:
-        restored: the verdict. macs_share: of all multiply-accumulates, those that left integers. said: in words.
+        restored: whether the verdict is restored. macs_share: share of the multiply-accumulates that became float.
+        said: the verdict in words.
     """
 
     restored: bool
@@ -213,7 +210,7 @@ Probe = Callable[[frozenset[str]], Probed]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReplayedProbe:
-    """``probe``, asked only about sets that are not ``known``; each answer is added to ``path`` (None: kept nowhere).
+    """``probe``, called only for sets that are not ``known``; each result is appended to ``path`` (None: not stored).
 
     Raises:
         StoreError: the file cannot be written.
@@ -224,7 +221,7 @@ class ReplayedProbe:
     known: dict[frozenset[str], Probed] = field(default_factory=dict)
 
     def __call__(self, nodes: frozenset[str]) -> Probed:
-        """What came of ``nodes``, or comes of them now."""
+        """The known result for ``nodes``, or that of a new probe."""
         if nodes not in self.known:
             self.known[nodes] = probed = self.probe(nodes)
             if self.path is not None:
@@ -233,15 +230,15 @@ class ReplayedProbe:
 
 
 def replayed(probe: Probe, path: Path | None, identity: Mapping[str, str]) -> ReplayedProbe:
-    """``probe`` with what the file at ``path`` knows already; a file that is not there is begun.
+    """``probe`` with the results that are stored at ``path``; the file is created if it does not exist.
 
     Args:
-        probe: answers what the file does not.
-        path: None: nothing is kept.
-        identity: what an answer depends on, name → digest or name.
+        probe: called for sets that are not in the file.
+        path: None: nothing is stored.
+        identity: what a result depends on, name → digest or name.
 
     Raises:
-        InputError: the file is none of ours, or of another model, schema, data, backend or rules.
+        InputError: it is not a replay file, or it is of another model, schema, data, backend or rules.
         StoreError: it cannot be read or written.
     """
     if path is None:
@@ -255,10 +252,10 @@ def replayed(probe: Probe, path: Path | None, identity: Mapping[str, str]) -> Re
 
 
 def check_replay(path: Path, identity: Mapping[str, str]) -> None:
-    """Refuse the file of another search before anything is run; one that is not there is fine.
+    """Refuse the file of another search before anything is run; the file may be missing.
 
     Raises:
-        InputError: the file is none of ours, or of another model, schema, data, backend or rules.
+        InputError: it is not a replay file, or it is of another model, schema, data, backend or rules.
     """
     lines = _lines(path)
     if lines:
@@ -272,7 +269,7 @@ def _table(probed: Probed) -> dict[str, Any]:
 def _probed(path: Path, line: Mapping[str, Any]) -> tuple[frozenset[str], Probed]:
     nodes, restored, share = line.get("nodes"), line.get("restored"), line.get("macs_share", 0.0)
     if not (isinstance(nodes, list) and isinstance(restored, bool) and isinstance(share, int | float)):
-        raise _damaged(path, f"a set without sense ({json.dumps(line)[:80]})")
+        raise _damaged(path, f"an invalid probe line ({json.dumps(line)[:80]})")
     return frozenset(map(str, nodes)), Probed(restored=restored, macs_share=share, said=str(line.get("said", "")))
 
 
@@ -283,15 +280,15 @@ def _refuse_other(path: Path, first: Mapping[str, Any], identity: Mapping[str, s
     other = sorted(name for name in {*written, *identity} if written.get(name) != identity.get(name))
     if other:
         raise InputError(
-            f"Going on with the search in '{path}'",
-            found=f"answers for another {' and another '.join(other)}",
-            expected="those of this very search: an answer holds for nothing else",
-            remedy="Name another file; this one is left as it is.",
+            f"Continuing the search in '{path}'",
+            found=f"results for another {' and another '.join(other)}",
+            expected="results of the same search",
+            remedy="Name another file; this one is not changed.",
         )
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The lines of the file; what follows the last line end was cut short."""
+    """The lines of the file; an incomplete last line is removed."""
     try:
         text = path.read_text(encoding="utf-8") if path.exists() else ""
     except (OSError, UnicodeDecodeError) as error:
@@ -300,7 +297,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     try:
         lines = [json.loads(line) for line in whole.split("\n") if line.strip()]
     except ValueError as error:
-        raise _damaged(path, f"a line that is no JSON ({error})") from error
+        raise _damaged(path, f"a line that is not JSON ({error})") from error
     if not all(isinstance(line, dict) for line in lines):
         raise _damaged(path, "a line that is not a table")
     if text and not lines:
@@ -333,5 +330,5 @@ def _damaged(path: Path, found: str) -> InputError:
         f"Reading the replay file '{path}'",
         found=found,
         expected=f"lines of JSON that begin with a 'replay' line ({FORMAT})",
-        remedy="Name another file, or remove this one to begin anew.",
+        remedy="Name another file, or remove this one to start again.",
     )

@@ -63,7 +63,7 @@ def test_a_case_fails_on_the_engine_and_passes_on_the_arithmetic(divergences, pl
     assert run_test_case(folder, arithmetic).passes
     words = (folder / "README.txt").read_text()
     assert words.startswith(f"'integer-ort-x64' differs from 'integer-gemmlowp' in {result.found.differing} of ")
-    assert f"than 'integer-gemmlowp' for '{divergences[place].node}' (" in words
+    assert f"outputs for '{divergences[place].node}' (" in words
 
 
 def test_no_changed_level_of_a_case_can_be_left_out(divergences):
@@ -127,5 +127,5 @@ def test_a_case_of_an_engine_that_fails_has_no_answer_and_is_still_small(tmp_pat
 def test_a_folder_without_its_data_is_refused(divergences, tmp_path):
     folder: Path = save_test_case(smallest_case(divergences[0], machine("ort-x64"), machine("gemmlowp")), tmp_path)
     (folder / "test_data_set_0" / "output_0.pb").unlink()
-    with pytest.raises(InputError, match="found 1 inputs and 0 outputs; expected 1 and 1"):
+    with pytest.raises(InputError, match="found 1 inputs and 0 outputs; expected 1 inputs and 1 outputs"):
         run_test_case(folder, machine("gemmlowp"))
