@@ -29,13 +29,11 @@ from qbench.graph import Form, form_of, values_by_name
 from qbench.metrics import Differences, count_differences
 from qbench.storage import read_toml, value_from_table
 
-# The optimizers that ONNX Runtime really has, and which of them found something to rewrite in a model.
-
 _LEVEL = re.compile(r"Applying \d+ graph transformer\(s\) for level (\d+)")
 _LEVEL_ENDS = re.compile(r"Stopping graph transformer iteration")
 _APPLIED = re.compile(r"GraphTransformer (\S+) modified: ([01]) with status")
 _LONGEST = 600
-"""Seconds; a session that takes longer to make is stuck."""
+"""Seconds after which making a session is assumed to hang."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,24 +46,24 @@ class SessionOptimizer:
 
 
 def session_optimizers(model: ir.Model, backend: OrtBackend) -> tuple[SessionOptimizer, ...]:
-    """Every optimizer that a session of ``backend`` over ``model`` asks, in order, once a level.
+    """Every optimizer that a session of ``backend`` over ``model`` runs, in order, once per level.
 
-    Rewrites that run at every level and cannot be left out (casts, copies between devices) are not among them. The
-    rules inside ``Level1_RuleBasedTransformer`` and ``Level2_RuleBasedTransformer`` have no line of their own.
+    Without rewrites that run at every level and cannot be disabled (casts, copies between devices), and without the
+    single rules inside ``Level1_RuleBasedTransformer`` and ``Level2_RuleBasedTransformer``, which are not in the log.
 
     Raises:
-        InputError: no session can be made of it.
+        InputError: ONNX Runtime makes no session of it.
     """
-    doing = f"Asking ONNX Runtime what it rewrites of '{model.graph.name}'"
-    telling = replace(backend, optimization=replace(backend.optimization, logged=True))
+    doing = f"Listing what ONNX Runtime rewrites in '{model.graph.name}'"
+    logging = replace(backend, optimization=replace(backend.optimization, logged=True))
     with Worker() as worker:  # a process of its own: the engine writes its log to standard error
         try:
-            worker.load(telling.fitted(model), telling.session_settings(threads=1), doing=doing, seconds=_LONGEST)
+            worker.load(logging.fitted(model), logging.session_settings(threads=1), doing=doing, seconds=_LONGEST)
         except EngineError as error:
             raise InputError(
                 doing,
                 found=engine_sentence(str(error)),
-                expected="a session",
+                expected="a model that ONNX Runtime loads",
                 remedy="Run it on the backend ort-cpu first.",
             ) from error
         return _read(worker.printed())
@@ -85,18 +83,15 @@ def _read(log: str) -> tuple[SessionOptimizer, ...]:
     return tuple(SessionOptimizer(name, level, modified) for (name, level), modified in found.items())
 
 
-# What one difference in ONNX Runtime's optimizations changes: the graph, the levels of its values, its outputs.
+# Two sessions that differ in their ``Optimization`` are compared in four ways:
 #
-# Two sessions that differ in their ``Optimization`` are compared in three ways:
-#
-#     graph     operators of the graphs that they leave
-#     alone     each quantized piece by itself, fed with the levels of a run with no optimizations: what changes here
-#               changes because of what is done here; no tap lies inside a fused operator
-#     along     the whole graph, with the levels that both graphs still name as further outputs: what has come down
-#               from in front is in it. That tapping them leaves the graph as it was is checked, and said where not
+#     graph     the operators of the optimized graphs
+#     alone     each unit alone, on inputs from a run without optimizations: a difference here is caused in this unit
+#     along     the whole graph, with the quantized values that both graphs still have as further outputs: this includes
+#               differences from units before. Whether these taps change a graph is checked and reported
 #     outputs   the whole graph, untapped
 #
-# Why a level differs is judged by its float value in the run with no optimizations (``step_causes``).
+# The cause of a difference is determined by the float value in the run without optimizations (``count_causes``).
 
 Array = npt.NDArray[Any]
 Operators = Mapping[str, int]
@@ -106,7 +101,7 @@ _PLAIN = Optimization(level=Level.NONE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ValueEffect:
-    """The levels ``value``: ``alone``, and ``along`` the graph; None: it is no value of both graphs any more."""
+    """The differences of one quantized value: ``alone``, and ``along`` the graph; None: not in both graphs."""
 
     value: str
     node: str
@@ -117,7 +112,7 @@ class ValueEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputEffect:
-    """One graph output: its ``differences``, and their ``causes`` where it is on a grid."""
+    """One graph output: its ``differences``, and their ``causes`` where it is quantized."""
 
     name: str
     differences: Differences
@@ -126,13 +121,13 @@ class OutputEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizationEffect:
-    """What is other in the second of two sessions.
+    """The differences of the second of two sessions from the first.
 
     Args:
-        before, after: operator → how often, in the graph that the first leaves and in that of the second.
-        same_graph: whether both leave the same nodes.
-        values, outputs: none where no samples were given.
-        disturbed: whether the taps of ``along`` themselves changed one of the two graphs.
+        before, after: operator → its count in the optimized graph of the first and of the second session.
+        same_graph: whether both graphs have the same nodes.
+        values, outputs: empty without samples.
+        disturbed: whether the taps of ``along`` themselves changed one of the graphs.
     """
 
     before: Operators
@@ -149,13 +144,13 @@ class OptimizationEffect:
 
     @property
     def first(self) -> ValueEffect | None:
-        """The first value along the graph that moves, where both graphs still name one that does."""
+        """The first value in the graph that differs, of those that both graphs still have."""
         return next((one for one in self.values if one.along and one.along.differing), None)
 
 
 @dataclass(frozen=True, slots=True)
 class _Left:
-    """A session's graph as the engine left it: its nodes as text, operators, and names of values."""
+    """The optimized graph of a session: its nodes as text, its operators, and the names of its values."""
 
     nodes: tuple[str, ...]
     operators: Operators
@@ -163,13 +158,13 @@ class _Left:
 
 
 class OptimizationTrial:
-    """One model, and a batch of samples or none, on which any two optimizations are compared."""
+    """One model and a batch of samples, or none, on which two optimizations are compared."""
 
     def __init__(self, model: ir.Model, feeds: Feeds | None, backend: OrtBackend, threads: int = 1) -> None:
-        """``backend`` gives all but the optimization.
+        """``backend`` gives all options but the optimization.
 
         Raises:
-            InputError: a Q or DQ of ``model`` means nothing, or ``feeds`` do not fit it.
+            InputError: a QuantizeLinear or DequantizeLinear of ``model`` is invalid, or ``feeds`` do not fit it.
         """
         self._model, self._feeds, self._backend, self._threads = model, feeds, backend, threads
         self._units: tuple[QuantizedUnit, ...] = ()
@@ -179,10 +174,10 @@ class OptimizationTrial:
             self._values = self._plain_values(feeds)
 
     def compare(self, first: Optimization, second: Optimization) -> OptimizationEffect:
-        """What is other in ``second``.
+        """The differences of ``second`` from ``first``.
 
         Raises:
-            InputError: one of the two leaves no valid graph.
+            InputError: one of the two makes no valid graph.
         """
         (before, old), (after, new) = self._run(first), self._run(second)
         outputs = tuple(self._output(name, old[name], new[name]) for name in old)
@@ -201,7 +196,7 @@ class OptimizationTrial:
         )
 
     def _plain_values(self, feeds: Feeds) -> dict[str, Array]:
-        """Inputs, levels and real values of a run with no optimizations, where taps change nothing."""
+        """Inputs, quantized and real values of a run without optimizations, where taps change no number."""
         given = {str(value.name) for value in self._model.graph.inputs}
         taps = {name for unit in self._units for name in (unit.value, unit.real)} - given
         known = values_by_name(self._model)
@@ -209,7 +204,7 @@ class OptimizationTrial:
             return {**feeds, **executor.run(feeds)}
 
     def _run(self, optimization: Optimization, taps: Sequence[str] = ()) -> tuple[_Left, dict[str, Array]]:
-        """The graph that is left, and what it gives for the samples, if there are any."""
+        """The optimized graph, and its outputs for the samples, if there are any."""
         with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
             kept = Path(folder) / "kept.onnx"
             with self._prepared(self._model, replace(optimization, kept=kept), taps) as executor:
@@ -245,7 +240,7 @@ class OptimizationTrial:
         return OutputEffect(name=name, differences=count_differences(ours, theirs, np.asarray(scale)), causes=causes)
 
     def _unit_of(self, name: str) -> tuple[QuantizedUnit | None, bool]:
-        """The piece whose levels an output is, or dequantizes (then True)."""
+        """The unit that computes an output, or whose result the output dequantizes (then True)."""
         by_value = {unit.value: unit for unit in self._units}
         if name in by_value:
             return by_value[name], False
@@ -267,7 +262,7 @@ def _operator(node: ir.Node) -> str:
 
 
 def _spelled(node: ir.Node) -> str:
-    """A node without its name, which the engine makes up; attributes in the order of their names."""
+    """A node as text without its name, which the engine generates; attributes sorted by name."""
     inputs, outputs = (",".join(_names(values)) for values in (node.inputs, node.outputs))
     attributes = ",".join(f"{name}={node.attributes[name].value}" for name in sorted(node.attributes))
     return f"{outputs}={_operator(node)}({inputs};{attributes})"
@@ -277,23 +272,18 @@ def _names(values: Iterable[ir.Value | None]) -> Iterable[str]:
     return ("" if value is None else str(value.name) for value in values)
 
 
-__all__ = ["Operators", "OptimizationEffect", "OptimizationTrial", "OutputEffect", "ValueEffect"]
-
-
-# Which optimizers of ONNX Runtime we know by name (``optimizer_names.toml``), and how they agree with a session's.
-
 _NAMES = Path(__file__).with_name("optimizer_names.toml")
 _CASES = Path(__file__).with_name("optimizer_catalogue.toml")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownOptimizers:
-    """The optimizers of one version.
+    """The optimizers of one version of ONNX Runtime (``optimizer_names.toml``).
 
     Args:
         version: of onnxruntime. levels: level → names, in the engine's order.
-        rules: transformer → the rules in it, each of which has a name that can be left out but no line in the log.
-        conditional: those that only some processors or options have.
+        rules: transformer → its rules, which can be disabled by name but are not in the log.
+        conditional: those that exist only on some processors or with some options.
     """
 
     version: str
@@ -302,12 +292,12 @@ class KnownOptimizers:
     conditional: tuple[str, ...]
 
     def unknown(self, found: Iterable[SessionOptimizer]) -> tuple[str, ...]:
-        """Those of a session that are in no level here, in its order."""
+        """The optimizers of a session that are not in this table, in its order."""
         known = {name for names in self.levels.values() for name in names}
         return tuple(dict.fromkeys(one.name for one in found if one.name not in known))
 
     def missing(self, found: Iterable[SessionOptimizer]) -> tuple[str, ...]:
-        """Those of the levels that a session reached which it lacks, conditional ones aside."""
+        """The optimizers of this table that a session lacks at its levels, without conditional ones."""
         found = tuple(found)
         names, reached = {one.name for one in found}, {str(one.level) for one in found}
         wanted = (name for level in reached for name in self.levels.get(level, ()))
@@ -319,21 +309,20 @@ def known_optimizers() -> KnownOptimizers:
     return value_from_table(KnownOptimizers, read_toml(_NAMES), f"'{_NAMES.name}'")
 
 
-# ONNX Runtime's graph optimizers one by one: each alone left out of the full set, and what that changes.
+# Each optimizer of ONNX Runtime alone is disabled, and the session is compared with the full one:
 #
-#     effect of O = what a session with all optimizers has that one with all but O has not
+#     effect of O = the differences of a session with all optimizers from one with all but O
 #
-# Only optimizers that say they rewrote the graph are left out in turn: one that rewrote nothing can change nothing.
-# Which rules of a rule-based transformer rewrote it is not said, so all of its known rules are tried, and the
-# transformer as a whole where none of them accounts for it. Next to the optimizers are the levels, each against the
-# one below.
+# Only optimizers that logged a change of the graph are disabled in turn. A rule-based transformer does not log which of
+# its rules made the change. So all its known rules are tried, and the transformer as a whole if no rule has an effect.
+# In addition, each optimization level is compared with the one below.
 
 _STEPS = ((Level.NONE, Level.BASIC), (Level.BASIC, Level.EXTENDED), (Level.EXTENDED, Level.ALL))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerEffect:
-    """One optimizer or rule: its ``name``, the ``levels`` at which it runs, and what it alone changes."""
+    """One optimizer or rule: its ``name``, the ``levels`` at which it runs, and its effect alone."""
 
     name: str
     levels: tuple[int, ...]
@@ -342,7 +331,7 @@ class OptimizerEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LevelEffect:
-    """What a ``level`` changes that the one ``below`` does not."""
+    """The effect of a ``level`` compared with the one ``below``."""
 
     below: Level
     level: Level
@@ -351,14 +340,15 @@ class LevelEffect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerReport:
-    """What the optimizers do to one model.
+    """The effects of the optimizers on one model.
 
     Args:
-        asked: how many optimizers the session has.
-        effects: those whose absence changes the graph, in the engine's order.
-        replaced: those that rewrote the graph, and yet it comes out the same without them: another does their work.
-        unknown: optimizers that our table lacks; they are tried like all others. missing: those that only it has.
-        levels: one a step from none to all.
+        asked: number of optimizers that the session runs.
+        effects: of optimizers without which the graph changes, in the engine's order.
+        replaced: optimizers that changed the graph, although it is the same without them: another does their work.
+        unknown: optimizers of the session that are not in the table; they are tried, too. missing: those only in the
+            table.
+        levels: one per step from none to all.
     """
 
     asked: int
@@ -372,23 +362,24 @@ class OptimizerReport:
 def examine_optimizers(
     model: ir.Model, feeds: Feeds | None = None, *, backend: OrtBackend, level: Level = Level.ALL, threads: int = 1
 ) -> OptimizerReport:
-    """What each optimizer of a session over a quantized ``model`` changes.
+    """The effect of each optimizer of a session over a quantized ``model``.
 
     Args:
-        model: QDQ, or operators on integers; not touched.
-        feeds: one batch of samples; None: graphs alone are compared.
-        backend: gives all but the optimization.
-        level: the full set, from which each is left out.
+        model: in QDQ or QOperator form; not changed.
+        feeds: one batch of samples; None: only graphs are compared.
+        backend: gives all options but the optimization.
+        level: the full set of optimizers, from which each is disabled.
         threads: of every session.
 
     Raises:
-        InputError: a float model, a Q or DQ that means nothing, feeds that do not fit, or a graph without a session.
+        InputError: a float model, an invalid QuantizeLinear or DequantizeLinear, feeds that do not fit, or a graph that
+            ONNX Runtime does not load.
     """
     if form_of(model) is Form.FLOAT:
         raise InputError(
             f"Trying the optimizers on '{model.graph.name}'",
             found="a float model",
-            expected="a quantized one, whose values have levels",
+            expected="a quantized model",
             remedy="Quantize it first: qbench quantize.",
         )
     full = Optimization(level=level)
@@ -416,7 +407,7 @@ def examine_optimizers(
 def _optimizers_names(
     found: tuple[SessionOptimizer, ...], known: KnownOptimizers
 ) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """What to leave out in turn: what rewrote the graph, with its levels; rules in front of the one they are in."""
+    """What to disable in turn, with its levels: what changed the graph; rules before their transformer."""
     modified: dict[str, tuple[int, ...]] = {}
     for one in found:
         if one.modified:
@@ -433,15 +424,13 @@ def _levels(trial: OptimizationTrial, highest: Level) -> Iterator[LevelEffect]:
             yield LevelEffect(below=below, level=level, effect=effect)
 
 
-# Cases of what ONNX Runtime's rewriting changes, with numbers to hold it to (``optimizer_catalogue.toml``).
-
 _SEED = 20261122
 _PAIRS = 256
-"""Levels of 8 bits; pairs of them are squared that many."""
+"""Number of 8-bit values; there are as many pairs as its square."""
 
 
 class Origin(enum.Enum):
-    """Whose doing a difference is."""
+    """The cause of a difference."""
 
     KERNEL = "kernel"
     OPTIMIZER = "optimizer"
@@ -449,7 +438,7 @@ class Origin(enum.Enum):
 
 
 class Samples(enum.Enum):
-    """What an input is fed."""
+    """The samples of an input."""
 
     LEVELS = "levels"
     PAIRS_FIRST = "pairs-first"
@@ -459,14 +448,14 @@ class Samples(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizerCase:
-    """One graph, and how the outputs of two sessions over it differ: none and all optimizations.
+    """One graph of ``optimizer_catalogue.toml`` and the expected differences between no and all optimizations.
 
     Args:
-        name: short. reported: what was measured before, elsewhere. says: what was found here.
-        belongs: whose doing it is.
-        graph: ONNX text. samples: what its inputs are fed. constants: inputs that become weights.
-        expected: output levels by cause; only those that are not zero are written.
-        operators: those of the optimized graph.
+        name: short. reported: an earlier measurement elsewhere. says: the explanation.
+        belongs: the cause of the difference.
+        graph: ONNX text. samples: of its inputs. constants: inputs that become weights.
+        expected: differing output values by cause; zeros are omitted.
+        operators: of the optimized graph.
     """
 
     name: str
@@ -489,19 +478,19 @@ class CaseResult:
 
     @property
     def measured(self) -> StepCauses:
-        """Of its one output."""
+        """The differences of its one output."""
         (output,) = self.effect.outputs
         assert output.causes is not None
         return output.causes
 
     @property
     def as_expected(self) -> bool:
-        """Whether every number is."""
+        """Whether every number is the expected one."""
         return self.measured == self.case.expected and dict(self.effect.after) == dict(self.case.operators)
 
 
 def optimizer_cases() -> tuple[OptimizerCase, ...]:
-    """All of the catalogue, in its order."""
+    """The cases of the catalogue, in its order."""
     tables = read_toml(_CASES)["case"]
     return tuple(
         value_from_table(OptimizerCase, table, f"case '{table.get('name', number)}' of '{_CASES.name}'")
@@ -510,7 +499,7 @@ def optimizer_cases() -> tuple[OptimizerCase, ...]:
 
 
 def measure_case(case: OptimizerCase, *, precise: bool = True) -> CaseResult:
-    """Run one case, as a rule in the mode where u8 × s8 sums are exact on every x64 processor."""
+    """Run one case; ``precise``: in the mode in which u8 × s8 sums are exact on every x64 processor."""
     model = ir.from_onnx_text(case.graph)
     inputs = {str(value.name): value for value in model.graph.inputs}
     for index, (name, samples) in enumerate((case.constants or {}).items()):

@@ -66,5 +66,5 @@ def test_the_log_names_what_rewrote_the_graph(model):
 
 def test_a_graph_without_a_session_is_one_sentence():
     broken = ir.from_onnx_text(TEXT.replace("r = Add", "r = Addd"))
-    with pytest.raises(InputError, match=r"what it rewrites of 'added'.*Addd"):
+    with pytest.raises(InputError, match=r"rewrites in 'added'.*Addd"):
         session_optimizers(broken, OrtBackend(name="mine"))

@@ -69,7 +69,7 @@ def test_a_side_beside_itself_is_equal_in_every_value():
     assert [node.node for node in found.nodes] == ["x_quantized", "first", "second", "sum", "third"]
     assert found.first is None
     assert found.unaligned == ()
-    assert all("its outputs are those of the untouched graph, bit for bit" in how for how in found.how)
+    assert all("its outputs are those of the untapped graph, bit for bit" in how for how in found.how)
 
 
 def test_an_engine_beside_its_machine_is_equal_and_beside_another_parts_in_levels():
@@ -83,7 +83,7 @@ def test_an_engine_beside_its_machine_is_equal_and_beside_another_parts_in_level
     assert first.largest == int(first.largest) >= 1
     values = [node.value for node in found.nodes]
     assert all(not node.differing for node in found.nodes[: values.index(first.value)])
-    assert "is tapped, which changes nothing there" in found.how[1]
+    assert "is tapped, which changes no number there" in found.how[1]
 
 
 def test_two_schemas_are_compared_in_reals_and_steps_of_the_coarser_grid():
@@ -131,7 +131,7 @@ def test_what_one_side_keeps_inside_a_unit_is_listed_and_not_guessed():
     found = compared(side("left", "ort-cpu-noopt"), side("right", "ort-cpu-noopt", partly))
     assert [node.value for node in found.nodes] == ["x", "b", "d", "y"]
     (missing,) = found.unaligned
-    assert (missing.value, missing.reason) == ("c", "only left has levels there; the other keeps it inside a unit")
+    assert (missing.value, missing.reason) == ("c", "only left quantizes it; the other keeps it inside a unit")
 
 
 def test_other_outputs_are_refused():
@@ -161,7 +161,7 @@ def test_an_engine_that_fails_on_a_unit_is_compared_as_far_as_it_goes():
     assert [node.value for node in found.nodes] == ["x", "b", "c"]
     assert [(one.value, one.reason) for one in found.unaligned] == [
         ("d_quantized", "right fails on it alone: an Add alone"),
-        ("y", "right fails on it alone: a value in front of it is missing"),
+        ("y", "right fails on it alone: one of its inputs is missing"),
     ]
 
 

@@ -1,4 +1,4 @@
-"""Two sides fed alike: their outputs, and every value that both have."""
+"""Two sides compared on the same inputs: their outputs, and every value that both have."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
@@ -22,18 +22,18 @@ from qbench.graph import Form, form_of, node_key, values_by_name
 from qbench.judging import Unaligned
 from qbench.metrics import Differences, count_differences, unequal
 
-# The values of one side, batch by batch, by the names that they have in fp32, without disturbing what runs.
+# The values of one side by their names in fp32, without changing what runs.
 #
-# An engine that fuses is not tapped. Its units run one after another, each alone on the levels that the engine itself
-# made before; their last results are its outputs, and whether they equal those of the whole graph is counted.
+# An engine that fuses is not tapped. Instead its units run one after another, each alone, on the results of the units
+# before. The last results are its outputs, and their differences from the outputs of the whole graph are counted.
 
 Key = tuple[str, int]
-"""Name of a value in fp32, and which of the grids that it is put on, one after another."""
+"""Name of a value in fp32, and a number where it is quantized several times."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watched:
-    """A value of a side: the operator that makes it, and its unit; None: it is real."""
+    """A value of a side: the operator that computes it, and its unit; None: it is real."""
 
     node: str
     unit: QuantizedUnit | None = None
@@ -41,10 +41,10 @@ class Watched:
 
 @dataclass(slots=True)
 class SideRun:
-    """One side, prepared; ``values`` are what can be compared of it, in the order of its graph.
+    """One prepared side; ``values`` are those that can be compared, in the order of its graph.
 
     Args:
-        how: in a sentence, where values come from. apart: watched outputs compared with the untouched ones.
+        how: where values come from, in a sentence. apart: outputs of the tapped run compared with the untapped ones.
     """
 
     side: Side
@@ -58,7 +58,7 @@ class SideRun:
     _units: tuple[UnitSession, ...] = ()
 
     def run(self, feeds: Feeds) -> tuple[dict[str, Array], dict[str, Array]]:
-        """The untouched outputs of one batch, and the watched values by their names in this graph."""
+        """The untapped outputs of one batch, and the watched values by their names in this graph."""
         if self._tapped is not None and self._whole is None:
             seen = self._tapped.run(feeds)
             return seen, {**feeds, **seen}
@@ -73,12 +73,12 @@ class SideRun:
         return outputs, {**feeds, **seen}
 
     def _replayed(self, feeds: Feeds) -> dict[str, Array]:
-        """What the units make one after another; what an engine fails on is missing, and all that needs it."""
+        """The results of the units, run one after another; without those that fail and those that need them."""
         values: dict[str, Array] = dict(feeds)
         for alone in self._units:
             unit = alone.unit
             if any(name not in values for name in unit.feeds):
-                self.crashes.setdefault(unit.value, "a value in front of it is missing")
+                self.crashes.setdefault(unit.value, "one of its inputs is missing")
                 continue
             found = alone.run({name: values[name] for name in unit.feeds})
             if found is None:
@@ -89,10 +89,10 @@ class SideRun:
 
 
 def prepared_side(side: Side, stack: ExitStack, wanted: Mapping[Key, Watched] | None = None) -> SideRun:
-    """``side`` at work; ``stack`` closes it.
+    """``side`` prepared; ``stack`` closes it.
 
     Args:
-        side: to be run. wanted: of a float side: the values to watch; None: every value that a node gives.
+        side: to be run. wanted: the values to watch of a float side; None: every result of a node.
 
     Raises:
         QbenchError: its backend does not run the graph.
@@ -126,14 +126,14 @@ def _tapping(
     taps = tuple(name for name in dict.fromkeys(names) if name not in given)
     tapped = in_slices(stack.enter_context(watched.prepare(side.model, taps=taps, threads=side.threads)), side.model)
     if watched is side.backend:
-        how = f"'{side.backend.name}' is tapped, which changes nothing there"
+        how = f"'{side.backend.name}' is tapped, which changes no number there"
         return SideRun(side, values, unaligned, how, _tapped=tapped)
     how = f"'{side.backend.name}' is tapped with its optimizations off"
     return SideRun(side, values, unaligned, how, _tapped=tapped, _whole=_whole(side, stack))
 
 
 def _keyed(units: Units) -> Iterator[tuple[Key, Watched]]:
-    """The aligned values of a quantized graph, numbered where one fp32 value is put on several grids."""
+    """The aligned values of a quantized graph, numbered where one fp32 value is quantized several times."""
     seen: dict[str, int] = {}
     for unit in units.units:
         if unit.value in units.aligned:
@@ -150,24 +150,17 @@ def _float_values(side: Side, wanted: Mapping[Key, Watched] | None) -> dict[Key,
     return {(str(value.name), 0): Watched(node=node_key(node)) for value, node in made}
 
 
-def array_of(key: Key, watched: Watched, values: Mapping[str, Array]) -> Array | None:
-    """The numbers of a watched value, levels or real; None: the run has none."""
-    return values.get(key[0] if watched.unit is None else watched.unit.value)
-
-
-# What differs between two sides: plain numbers and words.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeDifference:
     """One value that both sides have.
 
     Args:
-        node: the operator by its name in fp32. value: the fp32 value. same_grid: whether levels were compared.
-        elements: compared. differing: levels that are not equal; on two grids reals further apart than a step of the
-            coarser one; of two real values those apart by more than what the order of float32 sums moves.
-        largest: difference in steps of the coarser grid; None: neither has one.
-        sqnr_db, relative: of the right side against the left one, in reals.
+        node: the operator by its name in fp32. value: the fp32 value. same_grid: whether both sides have one grid.
+        elements: number compared. differing: number of unequal quantized values on one grid; on two grids, of real
+            values further apart than a step of the coarser grid; without grids, of real values further apart than
+            another order of float32 sums explains.
+        largest: difference in steps of the coarser grid; None: neither side has a grid.
+        sqnr_db, relative: of the right side compared with the left one, in real values.
     """
 
     node: str
@@ -185,10 +178,10 @@ class SideDifferences:
     """Two sides on the same samples.
 
     Args:
-        left, right: their names. samples: that both ran. outputs: what differs between their untouched outputs.
-        flips: samples whose largest output lies elsewhere; None: outputs are no scores of classes.
+        left, right: their names. samples: number that both ran. outputs: differences of their untapped outputs.
+        flips: number of samples with another largest output; None: outputs are not scores of classes.
         nodes: values that both have, in the order of the left graph. unaligned: the others, with reasons.
-        how: a sentence a side: where its values come from, and how its outputs relate to the untouched ones.
+        how: one sentence per side: where its values come from, and the differences from its untapped outputs.
     """
 
     left: str
@@ -202,30 +195,28 @@ class SideDifferences:
 
     @property
     def first(self) -> NodeDifference | None:
-        """The first value, along the left graph, that differs."""
+        """The first value, in the order of the left graph, that differs."""
         return next((node for node in self.nodes if node.differing), None)
 
     @property
     def are_equal(self) -> bool:
-        """Whether no output differs, in no bit of its value."""
+        """Whether no output differs in any bit."""
         return not self.outputs.differing
 
 
-# Two sides fed alike: their untouched outputs, and every value that both have, as sums over small batches.
-#
-# Values are aligned by the fp32 value that they represent, across fusions and lowerings. Levels of one grid are
-# compared as levels; levels of two grids in reals, in steps of the coarser one. What has no partner is listed with the
-# reason.
+# Values of two sides are aligned by the fp32 value that they represent, also across fusions and lowerings. Values on
+# one grid are compared exactly, values on two grids as real numbers in steps of the coarser grid. Values without a
+# counterpart are listed with the reason.
 
 AT_ONCE = 8
-"""Samples whose values are held at once, where the graph leaves its batch free."""
+"""Samples that are run at once where the batch size is free."""
 
 
 def compare_sides(left: Side, right: Side, batches: Iterable[Feeds]) -> SideDifferences:
-    """What differs between two sides on ``batches``.
+    """The differences of two sides on ``batches``.
 
     Raises:
-        InputError: their outputs have other names or shapes.
+        InputError: their outputs have different names or shapes.
         QbenchError: a backend does not run its graph.
     """
     with SideComparison(left, right) as comparison:
@@ -236,7 +227,7 @@ def compare_sides(left: Side, right: Side, batches: Iterable[Feeds]) -> SideDiff
 
 @dataclass(slots=True)
 class _Sums:
-    """What is kept of one value."""
+    """The sums of one value."""
 
     left: Watched
     right: Watched
@@ -248,13 +239,13 @@ class _Sums:
 
     @property
     def step(self) -> float | None:
-        """Of the coarser grid; None: both are real."""
+        """The step of the coarser grid; None: both are real."""
         units = (one.unit for one in (self.left, self.right) if _has_grid(one))
         return max((unit.scale for unit in units if unit is not None), default=None)
 
     @property
     def same_grid(self) -> bool:
-        """Whether levels mean the same on both sides."""
+        """Whether both sides have the same quantization parameters."""
         ours, theirs = self.left.unit, self.right.unit
         return _has_grid(self.left) and _has_grid(self.right) and _grid(ours) == _grid(theirs)
 
@@ -292,10 +283,10 @@ def _reals(watched: Watched, array: Array) -> Array:
 
 
 class SideComparison(Closing):
-    """An executor of the left side whose every batch runs on the right one too; closing it closes both.
+    """An executor of the left side that runs every batch on the right side too; closing it closes both.
 
     Raises:
-        InputError: the sides have other outputs.
+        InputError: the sides have different outputs.
         QbenchError: a backend does not run its graph.
     """
 
@@ -314,7 +305,7 @@ class SideComparison(Closing):
         self._sums = {key: _Sums(self._left.values[key], self._right.values[key]) for key in both}
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
-        """One batch, as the left side answers it."""
+        """Run one batch; return the outputs of the left side."""
         count = self._rows.count(feeds)
         rows = self._rows if self._rows.size > 1 else replace(self._rows, size=AT_ONCE)
         parts = [self._fold(part, rows.count(part)) for _, _, part in rows.parts(feeds, count)]
@@ -331,14 +322,17 @@ class SideComparison(Closing):
             if self._ranks:
                 self._flips += int(np.count_nonzero(one.argmax(axis=1) != other.argmax(axis=1)))
         for key, sums in self._sums.items():
-            mine, yours = array_of(key, sums.left, left), array_of(key, sums.right, right)
+            mine, yours = (
+                values.get(key[0] if one.unit is None else one.unit.value)
+                for one, values in ((sums.left, left), (sums.right, right))
+            )
             if mine is not None and yours is not None:
                 sums.add(mine, yours)
         self._samples += samples
         return {output.name: ours[output.name] for output in self._outputs}
 
     def compared(self) -> SideDifferences:
-        """Everything run so far."""
+        """The differences in all batches so far."""
         return SideDifferences(
             left=self._left.side.name,
             right=self._right.side.name,
@@ -369,7 +363,7 @@ class SideComparison(Closing):
 
 
 def _prepared(left: Side, right: Side, stack: ExitStack) -> tuple[SideRun, SideRun]:
-    """Both at work; a float side watches what the other has, and all its values where both are float."""
+    """Both sides prepared; a float side watches the values of the other one, or all its values if both are float."""
     if left.quantized is None and right.quantized is not None:
         theirs = prepared_side(right, stack)
         return prepared_side(left, stack, theirs.values), theirs
@@ -378,20 +372,20 @@ def _prepared(left: Side, right: Side, stack: ExitStack) -> tuple[SideRun, SideR
 
 
 def _has(watched: Watched, key: Key) -> str:
-    """What a side has that the other lacks."""
+    """What one side has and the other lacks, in words."""
     if watched.unit is None:
         return "computes it"
-    return "has levels there; the other keeps it inside a unit" if not key[1] else "puts it on another grid once more"
+    return "requantizes it once more" if key[1] else "quantizes it; the other keeps it inside a unit"
 
 
 def _matched(run: SideRun) -> str:
-    """How what is watched relates to the untouched run."""
+    """The outputs of the tapped run compared with those of the untapped one, in words."""
     if not run.apart.elements:
         return ""
     if not run.apart.differing:
-        return "; its outputs are those of the untouched graph, bit for bit"
+        return "; its outputs are those of the untapped graph, bit for bit"
     return (
-        f"; {run.apart.differing} of {run.apart.elements} outputs differ from those of the untouched graph, "
+        f"; {run.apart.differing} of {run.apart.elements} outputs differ from those of the untapped graph, "
         f"{bound_of(run.apart)}"
     )
 
@@ -422,20 +416,17 @@ def _require_same_outputs(left: Side, right: Side) -> None:
         raise InputError(
             f"Comparing {left.name} with {right.name}",
             found=f"the outputs {', '.join(ours)} and {', '.join(theirs)}",
-            expected="the same outputs: two ways to run one model",
-            remedy="Compare models that were made from one float graph.",
+            expected="the same outputs, since both sides run one model",
+            remedy="Compare models that come from one float graph.",
         )
 
 
-# The first unit at which the engine of two sides leaves the arithmetic of the other, or the one that it claims.
-
-
 def first_failing_case(left: Side, right: Side, batches: Iterable[Feeds]) -> FailingCase | None:
-    """The smallest input on which the first unit of an engine is not its arithmetic; None: none was seen.
+    """The smallest input on which the first diverging unit of an engine differs from its arithmetic.
 
-    The engine is the side that is not an integer interpreter, and the right one where both or neither are. Its
-    arithmetic is that of the other side, or without one the arithmetic that it declares. The units are those of the
-    engine's own graph.
+    None: no unit differs. The engine is the side that is not an integer interpreter, or the right side if both or
+    neither are. Its arithmetic is that of the other side, if that is an interpreter, else the one that it declares. The
+    units are those of the engine's own graph.
 
     Raises:
         InputError: the engine declares no arithmetic.

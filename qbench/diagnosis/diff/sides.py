@@ -10,12 +10,12 @@ from qbench.diagnosis.target import Target, watches_itself
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Side:
-    """What runs on one side.
+    """One side of a comparison.
 
     Args:
-        name: how results call it. original: the float graph.
-        quantized: what was written into it, in QDQ form, after passes if there are any; None: the float graph runs.
-        backend, threads: what runs it.
+        name: its name in results. original: the float graph.
+        quantized: the quantized graph in QDQ form, after any passes; None: the float graph runs.
+        backend, threads: run it.
     """
 
     name: str
@@ -31,7 +31,7 @@ class Side:
 
     @property
     def target(self) -> Target:
-        """The side as a target, watched on the backend that may be tapped."""
+        """The side as a target, watched on the backend that can be tapped."""
         return Target(
             model=self.name,
             original=self.original,
@@ -43,9 +43,9 @@ class Side:
 
     @property
     def tapped(self) -> Backend | None:
-        """The backend on which taps change nothing, or next to nothing; None: there is no such backend.
+        """The backend on which taps change no number, or hardly any; None: there is no such backend.
 
-        Float graphs are tapped without optimizations: what those change there is the order of float32 sums.
+        Float graphs are tapped without optimizations, which there change only the order of float32 sums.
         """
         backend = self.backend
         if watches_itself(backend) or runs_as_written(backend):

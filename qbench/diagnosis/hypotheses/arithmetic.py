@@ -14,23 +14,21 @@ from qbench.diagnosis.operators.check import other_rules
 from qbench.judging import Cause
 from qbench.numerics import Accumulator, Arithmetic, MultiplierForm, Overflow, Rounding, Scaling, Stage, held
 
-# Sums, multipliers and roundings of another arithmetic: the piece, counted with one rule of the arithmetic exchanged.
-
 PAIR_BITS = 16
 _EXACT_BITS = 24
-"""Of a multiplier: as many as float32 has; what differs then is rounding."""
+"""Bits of a multiplier from which its error is no larger than that of float32."""
 _LAST = (Rounding.HALF_AWAY, Rounding.HALF_UP, Rounding.HALF_EVEN)
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Neighbouring products summed in 16 bits, by the interpreter's own rule."""
+    """Neighbouring products summed in 16 bits."""
 
     name: str = "pairs of products"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of products only; where the arithmetic itself sums pairs, that it does not."""
+        """Only for products; where the arithmetic itself sums pairs, the mistake is not to sum them."""
         if not facts.is_product:
             return None
         own = facts.arithmetic.accumulator
@@ -46,13 +44,13 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class OwnPairs:
-    """What it costs that the arithmetic, as it claims, sums pairs in 16 bits."""
+    """The cost of an arithmetic that is declared to sum pairs in 16 bits."""
 
     name: str = "the arithmetic's own pairs"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The share of the error against fp32 that is gone when products are summed one by one."""
+        """The share of the error that disappears when products are summed one by one."""
         captured, own = facts.captured, facts.arithmetic.accumulator
         cost = Cost.of(facts) if own.pair_bits and facts.claimed and facts.is_product else None
         if cost is None or not cost.is_high:
@@ -65,8 +63,8 @@ class OwnPairs:
             return None
         share = 1 - float(((levels - cost.x) ** 2).sum()) / cost.error
         evidence = (
-            f"'{facts.arithmetic.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without, "
-            f"{share:.0%} of the error is gone"
+            f"'{facts.arithmetic.name}' sums pairs of products in {own.pair_bits} bits, as it claims: without that, "
+            f"{share:.0%} of the error disappears"
         )
         return Explanation(cause=Cause.PAIR_SATURATION, evidence=evidence, weight=max(share, 0.0))
 
@@ -79,7 +77,7 @@ class Registers:
     by_element: bool = True
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """The width from the largest sum that there is downwards."""
+        """Widths from that of the largest sum downwards."""
         product = Product.of(facts)
         if product is None:
             return None
@@ -103,17 +101,17 @@ class Registers:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Roundings, zero points, sums and averages by a rule of another arithmetic, in every element as that gives it."""
+    """Roundings, zero points, sums and averages by a rule of another arithmetic."""
 
     name: str = "rules of another arithmetic"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only where the backend declares the arithmetic by which it computes: otherwise a tie is not a mistake."""
+        """Only where the backend declares its arithmetic: otherwise no rounding of a tie is a mistake."""
         if not facts.claimed or facts.interior is None:
             return None
         if facts.found.size > 2 * MOST and 2 * facts.hard_count > facts.count:
-            return None  # too many to count so often: no ties are at stake, so roundings of real numbers tell as much
+            return None  # too slow; most differences are not ties, so the roundings of real values show as much
         return heaviest(self._tried(facts, facts.interior.node.op_type, str(facts.interior.node.name)))
 
     def _tried(self, facts: UnitEvidence, operator: str, name: str) -> Iterator[Explanation | None]:
@@ -125,7 +123,7 @@ class Rules:
 
 
 def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
-    """A product that is rounded behind the bits of its multiplier, and its remaining bits once more."""
+    """A product that is rounded to the bits of its multiplier, and then once more to an integer."""
     for bits, first, last in product((31, 15), (Rounding.HALF_UP, Rounding.FLOOR), _LAST):
         stages = (Stage(first, bits), Stage(last))
         scaling = Scaling(form=MultiplierForm.FIXED, bits=bits, stages=stages)
@@ -134,7 +132,7 @@ def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
 
 
 def multipliers(facts: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
-    """What multipliers of few bits would give."""
+    """Multipliers of few bits."""
     exact = np.asarray(product.unit, np.float64)
     fraction, exponent = np.frexp(exact)
     for bits in (*range(1, 13), 14, 15, 16):
@@ -148,13 +146,13 @@ def multipliers(facts: UnitEvidence, product: Product) -> Iterator[Explanation |
 
 
 def _scaled(facts: UnitEvidence, exact: Floats, kept: Floats, words: str) -> Explanation | None:
-    if np.allclose(kept, exact, rtol=1e-6, atol=0) or (kept <= 0).any():  # none would give nothing at all
+    if np.allclose(kept, exact, rtol=1e-6, atol=0) or (kept <= 0).any():  # a multiplier of 0 is not an explanation
         return None
     return facts.weigh_reals(Cause.WRONG_SCALE, words, facts.real * (kept / exact))
 
 
 def _cause(own: Arithmetic, other: Arithmetic) -> Cause | None:
-    """Of the rule that was exchanged; None: another hypothesis tries it, in more ways."""
+    """The cause for the exchanged rule; None: another hypothesis tests it in more ways."""
     if own.accumulator != other.accumulator:
         return None
     if own.narrow != other.narrow:
@@ -169,8 +167,6 @@ def _without_accumulators(arithmetic: Arithmetic) -> tuple:  # type: ignore[type
     return tuple(one for one in arithmetic.overrides if one.accumulator is None)
 
 
-# Functions by a table: off by an entry, too coarse, or inexact beyond rounding.
-
 _FUNCTIONS = frozenset(
     {"Sigmoid", "Tanh", "HardSigmoid", "HardSwish", "Erf", "Exp", "Gelu", "Softmax", "Elu", "Log", "Softplus", "Mish"}
     | {"Swish", "Sqrt", "Reciprocal", "Pow", "LogSoftmax", "Celu", "Selu", "LeakyRelu", "Softsign", "Sin", "Cos"}
@@ -180,13 +176,13 @@ _REST = 0.6
 
 @dataclass(frozen=True, slots=True)
 class Tables:
-    """A unit that makes each level out of one level in front."""
+    """A wrong table of a function: shifted by an entry, too coarse, or inexact beyond rounding."""
 
     name: str = "tables"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """What was found as a table over the quantized values in front, compared with the right table."""
+        """The found values as a table over the quantized inputs, compared with the right table."""
         return heaviest(self._tried(facts))
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -213,7 +209,7 @@ def _entries(facts: UnitEvidence, levels: np.ndarray[Any, Any]) -> Iterator[Expl
     found = _table(levels, facts.found)
     flat, every = facts.found.reshape(-1), levels.reshape(-1)
     if not np.array_equal(np.array([found[level] for level in every.tolist()]), flat):
-        return  # no function of the level alone
+        return  # not a function of the input value alone
     off = [level for level in sorted(found) if found[level] != right[level]]
     coarse = _coarseness(found, right)
     words = f"a table with {coarse} neighbouring levels to an entry" if coarse > 1 else "a table"
@@ -227,17 +223,14 @@ def _table(levels: np.ndarray[Any, Any], results: np.ndarray[Any, Any]) -> dict[
 
 
 def _coarseness(found: dict[int, float], right: dict[int, float]) -> int:
-    """How many neighbours share an entry, where the right table tells them apart."""
+    """The number of neighbours that share an entry, where the right table has different ones."""
     keys = [key for key in sorted(found) if key + 1 in found and right[key] != right[key + 1]]
     same = sum(found[key] == found[key + 1] for key in keys)
     return round(len(keys) / max(1, len(keys) - same)) if keys else 1
 
 
-# Roundings, constants and zero points: levels that another rule makes of the same real numbers.
-#
-# A number within 10⁻⁴ of halfway between two levels is taken for a tie: float32 knows no better.
-
 _TIE = 1e-4
+"""Distance from halfway up to which a value is a tie: the error of float32."""
 _RULES: Mapping[str, Callable[[Floats], Floats]] = MappingProxyType(
     {
         "half up": lambda t: np.floor(t + 0.5),
@@ -253,13 +246,13 @@ _RULES: Mapping[str, Callable[[Floats], Floats]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Roundings:
-    """Every rule, before and behind the zero point, once or twice; and a constant that is added to all levels."""
+    """Every rounding rule, before and after the zero point, once or twice; and a constant added to all results."""
 
     name: str = "roundings"
     by_element: bool = True
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of levels only: a real result is not rounded."""
+        """Only for a quantized result: a real one is not rounded."""
         return None if facts.captured.unit.grid is None else heaviest(self._tried(facts))
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -281,13 +274,13 @@ class Roundings:
 
 @dataclass(frozen=True, slots=True)
 class ZeroPoints:
-    """The zero point of an operand that is left out, or another one."""
+    """A zero point of an operand that is omitted, or another one."""
 
     name: str = "zero points of operands"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """One step more in an operand moves the result by R; the zero point is off by the δ that fits best."""
+        """One step more in an operand changes the result by R; the error of the zero point is the δ that fits best."""
         return heaviest(self._tried(facts))
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -315,7 +308,7 @@ class ZeroPoints:
 
 
 def solved(facts: UnitEvidence, response: Floats) -> float:
-    """By how many times ``response`` the found levels are off, by least squares where nothing is clamped."""
+    """The multiple of ``response`` by which the found values differ, by least squares where nothing is clamped."""
     inside = facts.inside & np.isfinite(response)
     energy = float((response[inside] ** 2).sum())
     return float(((facts.found - facts.real) * response)[inside].sum()) / energy if energy else 0.0
@@ -340,7 +333,7 @@ def _constant(facts: UnitEvidence, zero: int) -> Explanation | None:
 
 
 def _moved(facts: UnitEvidence, rounded: Floats) -> Floats:
-    """What the arithmetic has, moved as the rule moves real arithmetic's."""
+    """The result of the arithmetic, changed as the rule changes the rounded real values."""
     return facts.rounded(np.where(facts.differing, rounded, facts.correct + rounded - np.rint(_snapped(facts.real))))
 
 

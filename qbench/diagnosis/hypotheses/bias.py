@@ -11,18 +11,18 @@ from qbench.judging import Cause
 from qbench.numerics import Accumulator, Overflow, held
 
 _FITTED = 0.97
-"""Of the weight, where a number was fitted."""
+"""Factor of the weight of an explanation with a fitted number."""
 
 
 @dataclass(frozen=True, slots=True)
 class Biases:
-    """Another bias at the same sums."""
+    """Another bias with the same sums."""
 
     name: str = "biases"
     by_element: bool = True
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of a product with a bias."""
+        """Only for a product with a bias."""
         product = Product.of(facts)
         if product is None or product.bias is None:
             return None

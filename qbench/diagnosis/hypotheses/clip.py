@@ -11,18 +11,16 @@ from qbench.diagnosis.units import limits_of
 from qbench.graph import clip_of_levels, grid_of, only_consumer, own_copy, producer, values_by_name
 from qbench.judging import Cause
 
-# A limit that is gone or another one: found beyond the ends of a Relu or Clip, short of them, or wrapped around.
-
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Every end without its limit, with the one that was found, or modulo the grid."""
+    """A limit of a Relu, Clip or grid that is missing or changed, or values that wrap instead of being clamped."""
 
     name: str = "limits"
     by_element: bool = True
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of a value on a grid."""
+        """Only for a quantized result."""
         return heaviest(self._tried(facts))
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -49,7 +47,7 @@ class Limits:
                 yield _levels(facts, words, np.where(beyond, wrapped, facts.correct), Cause.ACCUMULATOR)
 
     def _others(self, facts: UnitEvidence, free: Floats) -> Iterator[Explanation | None]:
-        """A limit where the found levels end; it takes more than one level there to tell it from chance."""
+        """A limit at the least or largest found value, if more than one value lies there."""
         inside = facts.found[np.isfinite(facts.found)]
         if not inside.size:
             return
@@ -63,32 +61,30 @@ class Limits:
 
 
 def _clamped(facts: UnitEvidence, words: str, free: Floats, low: float, high: float) -> Explanation | None:
-    """What lies inside stays what the arithmetic makes of it."""
+    """Values within the limits stay those of the arithmetic."""
     within = (free > facts.lowest) & (free < facts.highest)
     return _levels(facts, words, np.clip(np.where(within, facts.correct, free), low, high))
 
 
 def _levels(facts: UnitEvidence, words: str, levels: Floats, cause: Cause = Cause.ABSORBED_CLIP) -> Explanation | None:
-    """By rounded numbers: at ties the arithmetic may have the neighbour."""
+    """``levels`` are rounded: at ties the arithmetic may have the neighbour."""
     near = np.abs(levels - facts.found) <= 1
     tied = near & (np.abs(facts.real - np.floor(facts.real) - 0.5) <= facts.slack)
     return facts.weigh_levels(cause, words, np.where(tied & ~facts.differing, facts.found, levels))
 
 
-# A chain of grids that became one: levels in between that are not rounded any more, or not limited either.
-#
-# Only a graph before a pass has levels inside: every other piece is cut where quantized values are.
-
-
 @dataclass(frozen=True, slots=True)
 class Chains:
-    """Each grid inside, and all of them: left out but for its ends, and wholly."""
+    """Inner quantizers that were removed: values are not rounded there any more, or not clamped either.
+
+    Only a graph before a pass has inner quantized values; every other unit ends at quantized values.
+    """
 
     name: str = "grids inside"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Where there is one."""
+        """Only for a unit with an inner quantizer."""
         return heaviest(self._tried(facts))
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -107,7 +103,7 @@ class Chains:
 
 
 def _inside(graph: ir.Graph) -> list[ir.Node]:
-    """The quantizers that one DequantizeLinear alone reads, on one grid."""
+    """The quantizers with one grid that only one DequantizeLinear reads."""
     found = (node for node in graph if node.op_type == "QuantizeLinear" and _pair(node) is not None)
     return [node for node in found if (grid := grid_of(node)) is not None and grid.axis is None]
 
@@ -119,7 +115,7 @@ def _pair(quantizer: ir.Node) -> ir.Node | None:
 
 
 def _without(model: ir.Model, names: tuple[str, ...], is_limited: bool) -> ir.Model:
-    """``model`` with the reals in front of these grids behind them; within their ends where ``is_limited``."""
+    """``model`` without these quantizers; with the limits of their grids where ``is_limited``."""
     copy = own_copy(model)
     for quantizer in [node for node in _inside(copy.graph) if node.outputs[0].name in names]:
         pair, grid, real = _pair(quantizer), grid_of(quantizer), quantizer.inputs[0]
@@ -145,24 +141,20 @@ def _constant(graph: ir.Graph, name: str, number: float) -> ir.Value:
     return value
 
 
-# The limits that the quantized graph holds a value to, compared with those of the float graph it was written from.
-#
-# low, high of the Relu or Clip in steps, within the ends of the grid        a step apart they are the same
-
 _STEP = 1.25
-"""A limit may be rounded to a level, and a number half a step beyond it still is."""
+"""Steps up to which two limits are equal: a limit may be rounded, and values up to half a step beyond it, too."""
 _WEIGHT = 0.95
 
 
 @dataclass(frozen=True, slots=True)
 class FloatLimits:
-    """A limit that is gone, or another one, where numbers lie between the two."""
+    """A limit that differs from that of the float graph, with values between the two."""
 
     name: str = "limits of the float graph"
     by_element: bool = True
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Where the value is that of a Relu or Clip with constant ends in the float graph, and on a grid."""
+        """Only for a quantized result of a Relu or Clip with constant limits in the float graph."""
         clip = _clip(facts)
         limits = None if clip is None else limits_of(clip, facts.captured.unit.scale)
         return None if limits is None else heaviest(self._tried(facts, *limits))
@@ -179,7 +171,7 @@ class FloatLimits:
             if abs(here - there) > _STEP and between.any():
                 evidence = (
                     f"the {side} limit is {here:.4g} steps in the quantized graph and {there:.4g} in the float graph: "
-                    f"{int(between.sum())} of {between.size} numbers lie in between"
+                    f"{int(between.sum())} of {between.size} values lie in between"
                 )
                 yield Explanation(cause=Cause.ABSORBED_CLIP, evidence=evidence, weight=_WEIGHT)
 

@@ -1,4 +1,4 @@
-"""A quantized graph that is not the float graph it was written from."""
+"""A quantized graph that differs from its float graph."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,15 +15,13 @@ from qbench.graph import constant_value, node_key
 from qbench.judging import Cause
 from qbench.numerics import quantize
 
-# A quantized graph that differs from the float graph it was written from: weights, bias, windows, limits.
-#
-# Weights are as they should be within one step of their grid, a bias within one step of the result.
+# Weights are right within one step of their grid, a bias within one step of the result.
 
 _MOST_SLICES = 4096
 _MOST_WRONG = 0.005
-"""Of the weights, the share that may be off by more than a step (rounding that was learned moves a few)."""
+"""Share of the weights that may differ by more than a step (learned rounding moves a few)."""
 _ROUNDED = 1.5
-"""Of its own steps, what a rounded bias may be off."""
+"""Steps of its own by which a rounded bias may differ."""
 _SMALL = 0.6
 _DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
     {
@@ -35,18 +33,18 @@ _DEFAULTS: Mapping[str, tuple[Cause, int | None]] = MappingProxyType(
         **dict.fromkeys(("alpha", "beta"), (Cause.WRONG_SCALE, None)),
     }
 )
-"""Attributes: what another value of them is, and what they are where they are left out (None: it depends)."""
+"""Attribute → the cause if it differs, and its default (None: it depends on the operator)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """The piece compared with the float node of its name."""
+    """Attributes, weights and bias of the unit compared with those of the float node of its name."""
 
     name: str = "the graph that was written"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Where the float graph is at hand and has a node of this name and operator."""
+        """Only if the float graph is known and has a node with this name and type."""
         inner = facts.interior
         node = None if inner is None else _counterpart(facts, inner)
         if inner is None or node is None:
@@ -77,7 +75,8 @@ def _counterpart(facts: UnitEvidence, inner: Interior) -> ir.Node | None:
 
 def _attributes(inner: Interior, node: ir.Node) -> Explanation | None:
     for name, (cause, default) in _DEFAULTS.items():
-        here, there = (None if one is None else one.value for one in _both(inner, node, name))
+        both = (inner.node.attributes.get(name), node.attributes.get(name))
+        here, there = (None if one is None else one.value for one in both)
         if here == there or (default is None and None in (here, there)):
             continue
         if {_plain(value, default) for value in (here, there)} != {default}:
@@ -86,12 +85,8 @@ def _attributes(inner: Interior, node: ir.Node) -> Explanation | None:
     return None
 
 
-def _both(inner: Interior, node: ir.Node, name: str) -> tuple[ir.Attr | None, ir.Attr | None]:
-    return inner.node.attributes.get(name), node.attributes.get(name)
-
-
 def _plain(value: object, default: int | None) -> int | None:
-    """``default`` where ``value`` is left out, or holds nothing else; -1 otherwise."""
+    """``default`` where ``value`` is omitted, or all its elements equal it; else -1."""
     if default is None:
         return -1
     every = [default] if value is None else list(value) if isinstance(value, tuple | list) else [value]
@@ -136,7 +131,7 @@ def _weights(inner: Interior, weight: Floats) -> Explanation | None:
 
 
 def _order(written: Floats, weight: Floats, step: Floats, what: str = "the weights") -> str | None:
-    """In which order ``weight`` is in the graph, in words; None: in none that is known."""
+    """The order in which ``weight`` is in the graph, in words; None: no known order."""
     for words, other in orders(weight, weights=True):
         if other.shape == weight.shape and float((np.abs(written - other) > 1.01 * step).mean()) <= _MOST_WRONG:
             return f"{what} are written {words}"
@@ -145,7 +140,7 @@ def _order(written: Floats, weight: Floats, step: Floats, what: str = "the weigh
 
 
 def _moved(written: Floats, weight: Floats, step: Floats, axis: int, what: str) -> str | None:
-    """Slices of ``written`` that are other slices of ``weight``, in words; None where any is none of them."""
+    """Slices of ``written`` that are other slices of ``weight``, in words; None: some slice is not in it."""
     steps = np.broadcast_to(step, weight.shape)
     ours, theirs, width = (np.moveaxis(a, axis, 0).reshape(a.shape[axis], -1) for a in (written, weight, steps))
     off = np.flatnonzero(
@@ -155,7 +150,7 @@ def _moved(written: Floats, weight: Floats, step: Floats, axis: int, what: str) 
         return None
     sizes = (ours[off] ** 2).sum(axis=1)[:, None] - 2 * ours[off] @ theirs.T + (theirs**2).sum(axis=1)[None, :]
     origin = sizes.argmin(axis=1)
-    widest = float(steps.max())  # a slice that moved without its scale has the one of its place
+    widest = float(steps.max())  # a slice that moved without its scale has the scale of its new position
     if (np.abs(ours[off] - theirs[origin]) > 1.01 * widest).any() or np.unique(origin).size < len(off):
         return None
     shown = ", ".join(f"{to} ← {here}" for to, here in zip(off[:3], origin[:3], strict=True))
@@ -169,9 +164,10 @@ def _slopes(written: Floats, weight: Floats, axis: int | None) -> Floats:
 
 
 def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | None:
-    """A corrected bias is another one by design: a small change is wrong where it brings the result no nearer to fp32.
+    """A wrong bias.
 
-    ``explained`` has fp32's own bias on the same grids, so that its error tells what the written one does.
+    Bias correction changes the bias on purpose. So a small change is wrong only if it does not bring the result nearer
+    to fp32: ``explained`` is the error with fp32's bias on the same grids.
     """
     operand, constant = inner.operand(2), inner.constant(2)
     written = np.zeros_like(bias) if constant is None else constant.astype(np.float64).reshape(-1)
@@ -206,20 +202,16 @@ def _bias(facts: UnitEvidence, inner: Interior, bias: Floats) -> Explanation | N
     return Explanation(cause=Cause.WRONG_BIAS, evidence=said, weight=0.9)
 
 
-# What a quantized graph does to a value as a whole, compared with fp32: lost limits, exchanged channels, a line.
-#
-# Used where the engine counts as it should, so that what is wrong was written into the graph.
-
 _ALIKE, _UNLIKE = 0.95, 0.7
 _BETTER = 0.1
-"""Of the error, what is left of it when a straight line explains it."""
+"""Share of the error that may remain for a mistake to explain it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Misplaced:
-    """The result on rounded fp32 inputs compared with the fp32 result."""
+    """The result on quantized fp32 inputs compared with the fp32 result: lost limits, exchanged channels, factors."""
 
-    name: str = "the result beside fp32"
+    name: str = "the result compared with fp32"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
@@ -269,7 +261,7 @@ class Misplaced:
 
 
 def _limit(cost: Cost) -> Explanation | None:
-    """Much of what fp32 has at one value of its own end, found beyond it."""
+    """A lost limit: many values that fp32 has at its least or largest value lie beyond it."""
     for end, words, beyond in (
         (float(cost.x.min()), "below", cost.y < cost.x.min() - 2),
         (float(cost.x.max()), "above", cost.y > cost.x.max() + 2),
@@ -292,14 +284,12 @@ def _correlations(y: Floats, x: Floats) -> Floats:
 
 
 def _slope(x: Floats, y: Floats, inside: Floats) -> float:
-    """Of the bulk: a few large numbers say nothing of all."""
+    """The slope without the largest 1 % of the values."""
     inside = inside & (np.abs(x) <= np.quantile(np.abs(x), 0.99))
     energy = float((x[inside] ** 2).sum())
     return float((x * y)[inside].sum()) / energy if energy else 1.0
 
 
-# What no rule names: a straight line per channel between what was found and what is real, or a curve.
-#
 # found ≈ a_c · t + b_c        b alone: a bias or a zero point; a ≠ 1: a scale
 
 _SHARE = 0.9
@@ -308,13 +298,13 @@ _LEAST = 6
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """One line for all, an offset a channel, a slope a channel, both."""
+    """A straight line for all values, or an offset, a slope or both per channel, where no known rule explains them."""
 
     name: str = "lines"
     by_element: bool = True
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Where enough levels lie inside the ends."""
+        """Only where enough values are not clamped."""
         return heaviest(self._tried(facts)) if int(facts.inside.sum()) > 2 * _LEAST and facts.found.ndim else None
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -330,7 +320,9 @@ class Lines:
         means, plain, slopes, offsets = (np.array(column) for column in zip(*lines, strict=True))
         off = int((np.abs(means) > 0.01).sum())
         fitted = int(facts.differing.any(axis=tuple(a for a in range(facts.found.ndim) if a != facts.axis)).sum())
-        worth = _SHARE * max(0.0, 1 - fitted / max(facts.hard_count, 1))  # as many numbers as levels explain nothing
+        worth = _SHARE * max(
+            0.0, 1 - fitted / max(facts.hard_count, 1)
+        )  # as many fitted numbers as differences explain nothing
         words = f"an offset of its own in {off} of {count} channels (up to {np.abs(means).max():.3g} steps)"
         if off:
             yield facts.weigh_reals(Cause.WRONG_BIAS, words, facts.real + facts.along(means), worth)
@@ -341,7 +333,7 @@ class Lines:
         yield facts.weigh_reals(Cause.WRONG_SCALE, words, both, _SHARE * worth)
 
     def _channel(self, facts: UnitEvidence, channel: int) -> tuple[float, float, float, float]:
-        """Of one channel: its offset alone, its slope alone, both; (0, 1, 1, 0) where nothing in it differs."""
+        """The offset alone, the slope alone, and both of one channel; (0, 1, 1, 0) where nothing in it differs."""
         real, found, inside, differing = (
             np.take(a, channel, facts.axis) for a in (facts.real, facts.found, facts.inside, facts.differing)
         )
@@ -351,7 +343,7 @@ class Lines:
 
 
 def _offset(real: Floats, found: Floats, inside: Mask) -> float:
-    """The middle of what rounding admits; the mean where that is nothing."""
+    """The middle of the offsets that rounding allows; the mean if there are none."""
     off = (found - real)[inside]
     low, high = float(off.min()), float(off.max())
     return (low + high) / 2 if high - low <= 1.05 else float(off.mean())

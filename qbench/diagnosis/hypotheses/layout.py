@@ -14,8 +14,6 @@ from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.judging import Cause
 from qbench.numerics import dequantize
 
-# What lies beyond the edge: another value than zero, on other sides, or counted in a mean where it should not be.
-#
 # t(v) = t + v · R        a convolution whose padding holds v steps of its input; R: the response to one step
 
 _FITTED = 0.97
@@ -25,13 +23,13 @@ _POOLS = frozenset({"AveragePool", "MaxPool"})
 
 @dataclass(frozen=True, slots=True)
 class Paddings:
-    """Of a convolution or pool with pads."""
+    """Padding with another value, on other sides, or counted in a mean where it should not be."""
 
     name: str = "padding"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """With the input padded by hand, and the operator without pads."""
+        """The operator without pads, on inputs that are padded here."""
         inner = facts.interior
         if inner is None or inner.node.op_type not in _PADDED:
             return None
@@ -70,7 +68,7 @@ class Paddings:
 
 
 def pads_of(node: ir.Node) -> tuple[int, ...] | None:
-    """The pads of a window, begins first; None where they are said in words."""
+    """The pads of a window, begins first; None where ``auto_pad`` or ``ceil_mode`` decides them."""
     if word_attribute(node, "auto_pad", "NOTSET") != "NOTSET" or int_attribute(node, "ceil_mode", 0):
         return None
     source = node.inputs[0]
@@ -93,7 +91,7 @@ def _moved(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...]) -> Itera
 
 
 def _divided(facts: UnitEvidence, inner: Interior) -> Explanation | None:
-    """By the whole window where only what is there counts, or the reverse."""
+    """A mean divided by the whole window instead of the elements inside the edge, or the reverse."""
     whole = int_attribute(inner.node, "count_include_pad", 0)
     words = "a mean divided by " + ("what lies inside the edge" if whole else "the full window at the edge")
     try:
@@ -104,14 +102,14 @@ def _divided(facts: UnitEvidence, inner: Interior) -> Explanation | None:
 
 
 def _edged(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: float | str) -> Floats:
-    """The result with the input padded by hand; of what ``numpy.pad`` cannot do, what there is without an edge."""
+    """The result on an input that is padded here with a value, or by a mode of ``numpy.pad``."""
     x, half = facts.operands[inner.main[0]], len(pads) // 2
     width = [(0, 0), (0, 0), *zip(pads[:half], pads[half:], strict=True)]
     at_edge = any(pad >= size for pad, size in zip(pads, (*x.shape[2:], *x.shape[2:]), strict=True))
     if isinstance(value, str):
         padded = np.pad(x, width, "edge" if at_edge else value)  # type: ignore[call-overload]
     else:
-        # An average without the edge counts what was padded by hand as it would the rest.
+        # An average without the padding counts padded elements here like others; the share below corrects it.
         padded = np.pad(x, width, constant_values=np.float32(value))
     real = inner.run({**facts.operands, inner.main[0]: padded}, pads=[0] * len(pads))
     if inner.node.op_type == "AveragePool" and not int_attribute(inner.node, "count_include_pad", 0):
@@ -121,10 +119,6 @@ def _edged(facts: UnitEvidence, inner: Interior, pads: tuple[int, ...], value: f
     return real
 
 
-# Layouts and axes: the result, the weights or the operands in another order, a window of another spread.
-#
-# A permutation of the result is found, not tried: a channel that is bit for bit another one tells where it went.
-
 _BINARY = frozenset({"Sub", "Div", "MatMul", "Pow", "Concat", "Where"})
 _COORDINATES = ("half_pixel", "asymmetric", "align_corners", "pytorch_half_pixel")
 _NEAREST = ("round_prefer_floor", "round_prefer_ceil", "floor", "ceil")
@@ -133,13 +127,13 @@ _WITH_AXIS = frozenset({"Softmax", "LogSoftmax", "Hardmax", "LpNormalization"})
 
 @dataclass(frozen=True, slots=True)
 class ResultOrders:
-    """The right levels at the wrong places."""
+    """The right values at wrong positions: a permutation is derived from equal slices, other orders are tried."""
 
     name: str = "orders of the result"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of a result with at least two dimensions."""
+        """Only for a result with at least two dimensions."""
         return heaviest(self._tried(facts)) if facts.found.ndim > 1 else None
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -152,13 +146,13 @@ class ResultOrders:
 
 @dataclass(frozen=True, slots=True)
 class OperandOrders:
-    """The weights or the input in another order, operands exchanged, windows of another spread, another axis."""
+    """The weights or the input in another order, exchanged operands, other dilations, another axis."""
 
     name: str = "orders of operands"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """With every edit run in float."""
+        """The float operators on each edited operand."""
         inner = facts.interior
         return None if inner is None else heaviest(self._tried(facts, inner))
 
@@ -181,7 +175,7 @@ class OperandOrders:
 
 
 def _reordered(facts: UnitEvidence, inner: Interior, name: str) -> Iterator[Explanation | None]:
-    """The operand ``name`` in other orders; of constant weights their integers as well."""
+    """The operand ``name`` in other orders; for constant weights also their integers."""
     plain = facts.operands[name]
     constant = not inner.operands[name].feed
     word = "weights" if constant else "the input"
@@ -228,7 +222,7 @@ def orders(array: Floats, *, weights: bool = False) -> Iterator[tuple[str, Float
 
 
 def _integers(inner: Interior, name: str) -> Iterator[tuple[str, Floats]]:
-    """Constant weights whose integers alone are in another order: scales and zero points of channels stay."""
+    """Constant weights with only their integers in another order: scales and zero points stay."""
     one = inner.operands[name]
     if one.levels is None or one.grid is None or one.grid.axis is None or one.grid.block_size:
         return
@@ -264,7 +258,7 @@ def _permuted(facts: UnitEvidence, axis: int) -> Explanation | None:
 
 
 def _spread(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None]:
-    """Other dilations with the pads that keep the size."""
+    """Other dilations, with pads that keep the size of the result."""
     pads, kernel = (
         pads_of(inner.node),
         facts.operands[inner.main[1]].shape[2:] if inner.main[1] in facts.operands else (),

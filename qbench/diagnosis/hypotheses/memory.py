@@ -1,4 +1,4 @@
-"""Answers that change, and elements that are not computed."""
+"""Results that change between runs, and elements that are not computed."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,22 +10,20 @@ from qbench.diagnosis.hypotheses.hypothesis import MOST, Explanation, Interior, 
 from qbench.errors import QbenchError
 from qbench.judging import Cause
 
-# Another answer to the same levels: at random, or in the whole graph only, where a buffer holds something older.
-
 _FILLED = 0.8
-"""Of a run of neighbours, the share that moves, from which on a block was overwritten and not single elements."""
+"""Share of differing neighbours from which a block was overwritten, and not single elements."""
 _LONG = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Repeating:
-    """The target's own run compared with the piece alone."""
+    """Another result in the whole graph than alone: by a race, or by a buffer that holds older values."""
 
-    name: str = "another answer to the same levels"
+    name: str = "another result for the same inputs"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Only levels that differ from the correct ones in one of the two runs count: engines fuse otherwise alone."""
+        """Only values that are wrong in one of the two runs count, since engines fuse otherwise in a unit alone."""
         again = facts.again
         if again is None or again.shape != facts.found.shape:
             return None
@@ -37,7 +35,7 @@ class Repeating:
         if not count:
             return None
         weight = count / int((facts.differing | alone_off).sum())
-        both = f"{count} levels are others in the graph than alone on the same levels in front"
+        both = f"{count} levels differ between the graph and the unit alone on the same inputs"
         if (moved & alone_off).any():
             return Explanation(
                 cause=Cause.NONDETERMINISM, evidence=f"{both}, and alone not right either", weight=weight
@@ -51,12 +49,12 @@ class Repeating:
 
 
 def _older(facts: UnitEvidence, moved: Mask) -> str:
-    """Where what moved is a block, or is what belongs elsewhere, in words."""
+    """Whether the differing values are a block or belong elsewhere, in words; empty: neither."""
     for sample in range(facts.found.shape[0] if facts.found.ndim > 1 else 0):
         here = moved & (facts.found == facts.correct[sample])
         here[sample] = False
         if here.sum() > max(_LONG, 0.9 * moved.sum()):
-            return f"and hold what belongs to sample {sample}"
+            return f"and hold the values of sample {sample}"
     flat = np.flatnonzero(moved)
     length = int(flat[-1] - flat[0]) + 1
     if len(flat) >= _LONG and len(flat) >= _FILLED * length:
@@ -70,25 +68,21 @@ def _older(facts: UnitEvidence, moved: Mask) -> str:
     return ""
 
 
-# Elements that are not computed: rows, columns, channels or a tail that hold one value, or what belongs elsewhere.
-#
-# Inputs that are not read count as well: the last rows, columns or channels of the input, as if they were zero.
-
 _FEW = 0.34
-"""Of an axis: what more slices than this have in common is no skipped border."""
+"""Share of the slices of an axis up to which a difference may be a skipped border."""
 _UNKNOWN = 0.7
-"""Of the weight, where what is there is neither one value nor found elsewhere."""
+"""Factor of the weight where the elements hold neither one value nor those of other elements."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unwritten:
-    """Slices of the result, and its tail in memory."""
+    """Slices of the result, or its tail in memory, that are not computed: they hold one value, or other elements."""
 
     name: str = "elements that are not computed"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Where all that differs lies in few slices of one axis, at an end of it or next to each other."""
+        """Only where all differences lie in few neighbouring slices of an axis."""
         return heaviest(self._tried(facts)) if facts.found.ndim and facts.count else None
 
     def _tried(self, facts: UnitEvidence) -> Iterator[Explanation | None]:
@@ -117,13 +111,13 @@ class Unwritten:
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """The end of an axis of the input that is not read."""
+    """The last or first slices of an axis of the input that are not read."""
 
     name: str = "inputs that are not read"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Of the first operand, of products also its last summed slices."""
+        """The first operand with these slices as zero."""
         inner = facts.interior
         if inner is None or not inner.main or inner.main[0] not in facts.operands:
             return None
@@ -148,7 +142,7 @@ class Unread:
 
 
 def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Explanation | None:
-    """One value throughout, from the first slice that differs to the last: slices may be right there by chance."""
+    """One value in all slices from the first to the last that differs; some may be right by chance."""
     rows = np.moveaxis(facts.found, axis, 0).reshape(facts.found.shape[axis], -1)
     value = rows[lines[0], 0]
     same = (rows == value).all(axis=1)
@@ -167,7 +161,7 @@ def _block(facts: UnitEvidence, axis: int, lines: npt.NDArray[np.int64]) -> Expl
 
 
 def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
-    """What is in ``region``: one value, what belongs to a neighbour, or something unknown."""
+    """The contents of ``region``: one value, the values of neighbours, or unknown ones."""
     inside = facts.found[region]
     value = float(np.median(inside))
     constant = np.where(region, value, facts.correct)
@@ -178,7 +172,7 @@ def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
         for by in (1, -1, 2, -2):
             other = np.where(region, np.roll(facts.correct, by, axis), facts.correct)
             copied = facts.weigh_levels(
-                Cause.NOT_WRITTEN, f"{words} holding what belongs {abs(by)} slices away along axis {axis}", other
+                Cause.NOT_WRITTEN, f"{words} holding the values {abs(by)} slices away along axis {axis}", other
             )
             if copied is not None and copied.weight > _UNKNOWN:
                 return copied
@@ -188,7 +182,7 @@ def _held(facts: UnitEvidence, region: Mask, words: str) -> Explanation | None:
 
 
 def _constants(facts: UnitEvidence) -> Explanation | None:
-    """One value wherever something differs, at scattered places."""
+    """One value at all differences, at scattered positions."""
     values, counts = np.unique(facts.found[facts.differing], return_counts=True)
     value = float(values[counts.argmax()])
     if counts.max() < 8 or counts.max() < 0.95 * facts.count or value in (facts.lowest, facts.highest):

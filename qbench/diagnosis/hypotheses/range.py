@@ -1,4 +1,4 @@
-"""What quantization parameters cost where the engine computes right: clipped, wide or shared ranges."""
+"""The cost of quantization parameters where the engine computes right: clipped, wide or shared ranges."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -10,23 +10,23 @@ from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Operand,
 from qbench.judging import IDEAL_STEPS, Cause
 
 LOW_SQNR_DB = 25.0
-"""Below it a grid of 8 bits costs more than it should: a Gaussian on a fitted one is left with some 40 dB."""
+"""SQNR below which an 8-bit grid costs too much: a Gaussian on a fitted grid has about 40 dB."""
 _BIT_DB = 6.02
-"""20 · log₁₀ 2: what a bit more or less makes of it."""
+"""20 · log₁₀ 2: the change per bit."""
 _USUAL_BITS = 8
 HIGH_STEPS = 1.0
 _NARROW = 1 / 8
-"""Of the grid: what holds 99.8 % of the numbers must be more."""
+"""Least share of the grid that 99.8 % of the values must use."""
 _APART = 4.0
 _DEAD = 0.6
 _LEAST_CLIPPED = 1e-4
 _NOTHING = 2.0**-20
-"""Of the widest channel; narrower ones are practically zero, and compared with nothing."""
+"""Share of the widest channel below which a channel is practically zero and left out."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Cost:
-    """The numbers of one value: ``x`` and ``y`` in steps above the zero point, energies, ends and bits of the grid."""
+    """fp32 values ``x`` and results ``y`` in steps above the zero point, with the limits and bits of the grid."""
 
     x: Floats
     y: Floats
@@ -37,7 +37,7 @@ class Cost:
 
     @classmethod
     def of(cls, facts: UnitEvidence) -> "Cost | None":
-        """None where there is no grid or nothing to compare."""
+        """None: there is no grid, or nothing to compare."""
         captured = facts.captured
         grid = captured.unit.grid
         levels = captured.found if captured.isolated is None else captured.isolated
@@ -50,29 +50,29 @@ class Cost:
 
     @property
     def error(self) -> float:
-        """E."""
+        """The error E = Σ (y − x)²."""
         return max(float(((self.y - self.x) ** 2).sum()), 1e-30)
 
     @property
     def rounding(self) -> float:
-        """Of E, what rounding to this very grid costs."""
+        """The share of E by rounding to this grid."""
         inside = np.clip(self.x, self.low, self.high)
         return min(1.0, float(((np.rint(inside) - inside) ** 2).sum()) / self.error)
 
     @property
     def clipping(self) -> float:
-        """Of E, what lies beyond the ends."""
+        """The share of E by clipping."""
         beyond = self.x - np.clip(self.x, self.low - 0.5, self.high + 0.5)
         return min(1.0, float((beyond**2).sum()) / self.error)
 
     @property
     def sqnr_db(self) -> float:
-        """Of the signal over E."""
+        """The SQNR of all values."""
         return _decibels(self.x, self.y)
 
     @property
     def usual_db(self) -> float:
-        """The same of most numbers, and of the middle channel: a few large ones hide what the others lose."""
+        """The SQNR without the largest 1 % of the values, or of the median channel: large values hide other losses."""
         bulk = np.abs(self.x) <= np.quantile(np.abs(self.x), 0.99)
         found = [_decibels(self.x[bulk], self.y[bulk])]
         if self.x.ndim > 1:
@@ -85,17 +85,17 @@ class Cost:
 
     @property
     def steps(self) -> float:
-        """√(E / n)."""
+        """The rms error √(E / n)."""
         return float(np.sqrt(self.error / self.x.size))
 
     @property
     def is_high(self) -> bool:
-        """Whether there is anything to explain."""
+        """Whether the cost is high enough to explain."""
         low = LOW_SQNR_DB + _BIT_DB * (self.bits - _USUAL_BITS)
         return min(self.sqnr_db, self.usual_db) < low or self.steps > HIGH_STEPS or self.clipping > 0.5
 
     def ranges(self) -> Floats:
-        """A channel: the 99th percentile of |x|."""
+        """The 99th percentile of |x| per channel."""
         if self.x.ndim < 2:
             return np.array([float(np.abs(self.x).max(initial=0))])
         return np.asarray(
@@ -105,7 +105,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True)
 class GridCosts:
-    """Of the grid of the result."""
+    """The cost of the grid of the result."""
 
     name: str = "costs of the grid"
     by_element: bool = False
@@ -149,13 +149,13 @@ class GridCosts:
 
 @dataclass(frozen=True, slots=True)
 class WeightCosts:
-    """Of the grid of the weights."""
+    """The cost of the grid of the weights."""
 
     name: str = "costs of the weights' grid"
     by_element: bool = False
 
     def explain(self, facts: UnitEvidence) -> Explanation | None:
-        """Where weights with one scale have rows of unlike ranges, or a few large ones; its share of E by a run."""
+        """Only where the cost is high: rows of different ranges under one scale, outliers, or few bits."""
         cost, inner = Cost.of(facts), facts.interior
         if cost is None or inner is None or not cost.is_high or not facts.is_product:
             return None
@@ -190,7 +190,7 @@ class WeightCosts:
         return None
 
     def _share(self, facts: UnitEvidence, cost: Cost, step: float) -> float:
-        """Of E, what rounded weights cost: by what evenly spread errors of half a step would move the result."""
+        """The share of E by rounded weights, from the effect of uniform errors of up to half a step."""
         inner = facts.interior
         assert inner is not None
         values = inner.values(facts.captured.fed)
@@ -202,7 +202,7 @@ class WeightCosts:
 
 
 def coarse(facts: UnitEvidence) -> Explanation | None:
-    """What is left when nothing else is wrong with the grid."""
+    """The cost of a coarse grid, where no other cause is found."""
     cost = Cost.of(facts)
     if cost is None or not cost.is_high:
         return None
@@ -210,13 +210,13 @@ def coarse(facts: UnitEvidence) -> Explanation | None:
         f"{cost.steps:.3g} steps of error on a grid of {cost.bits} bits, where ideal rounding leaves "
         f"{IDEAL_STEPS:.3g} ({cost.sqnr_db:.1f} dB); "
         f"rounding to its own grid makes up {cost.rounding:.0%} of it, "
-        "the rest comes from the grids in front and of the weights"
+        "the rest comes from the grids of the inputs and the weights"
     )
     return Explanation(cause=Cause.GRID, evidence=evidence, weight=0.3)
 
 
 def _used_bits(operand: Operand) -> int:
-    """Of the levels from the lowest to the highest; a type may have more than a schema uses."""
+    """Bits for the used range of quantized values; a type may have more bits than a schema uses."""
     assert operand.grid is not None
     levels = np.zeros(1) if operand.levels is None else operand.levels.astype(np.float64)
     reach = float(levels.max() - levels.min()) + 1
@@ -224,7 +224,7 @@ def _used_bits(operand: Operand) -> int:
 
 
 def _apart(ranges: Floats) -> tuple[float, float]:
-    """The median of ``ranges`` and how many times the widest is that; those that are practically zero left out."""
+    """The median of ``ranges`` without those that are practically zero, and the ratio of the widest to it."""
     widest = float(ranges.max(initial=0.0))
     wide = ranges[ranges > _NOTHING * widest]
     if not wide.size:

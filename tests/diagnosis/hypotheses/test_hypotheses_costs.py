@@ -214,7 +214,7 @@ def test_a_coarse_grid_is_what_is_left():
     named = made("Identity", {"x": x}, grids=wide).cause()
     assert named.cause is Cause.GRID
     assert "on a grid of 8 bits" in named.evidence
-    assert "grids in front" in named.evidence
+    assert "grids of the inputs" in named.evidence
 
 
 def test_an_engine_that_fails():
