@@ -1,4 +1,4 @@
-"""integer-<arithmetic>: a quantized graph computed exactly as the named arithmetic does."""
+"""integer-<arithmetic>: computes a quantized graph exactly by the named arithmetic."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -33,10 +33,10 @@ class IntegerBackend:
     """The interpreter under one arithmetic; always one thread.
 
     Args:
-        arithmetic: how it counts.
-        means: what it is computed with; None: the fastest there are here. ``counting_means`` count every event, slower;
-            no result depends on it.
-        around: wraps every kernel; None: nothing does.
+        arithmetic: by which it computes.
+        means: the implementation of its sums; None: the fastest one here. ``counting_means`` count every event, slower;
+            results do not depend on it.
+        around: wraps every kernel; None: kernels are not wrapped.
     """
 
     arithmetic: Arithmetic
@@ -62,35 +62,35 @@ class IntegerBackend:
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """That of the arithmetic."""
+        """The digest of the arithmetic."""
         return {"arithmetic": self.arithmetic.digest}
 
     def surrounded(self, around: KernelWrapper) -> "IntegerBackend":
-        """The same machine with ``around`` about every kernel, and about what wraps it already."""
+        """The same with every kernel, as it is wrapped already, wrapped by ``around``."""
         inner = self.around
         if inner is None:
             return replace(self, around=around)
         return replace(self, around=lambda node, run: around(node, inner(node, run)))
 
     def counting_events(self) -> "IntegerBackend":
-        """The same with every event counted, slower."""
+        """The same with all events counted, slower."""
         return replace(self, means=counting_means())
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:  # noqa: ARG002 - the protocol's
         """A compiled program over the lowered ``model``; taps are values of the lowered graph and change nothing.
 
         Raises:
-            InputError: no ONNX model, a tap that names no value, or a multiplier that the machine cannot hold.
-            UnsupportedError: a float graph, or an operator that is not counted here.
+            InputError: not an ONNX model, a tap that names no value, or a multiplier that the arithmetic cannot hold.
+            UnsupportedError: a float graph, or an operator that the interpreter does not support.
         """
         graph = loaded(model)
         if form_of(graph) is Form.FLOAT:
             raise UnsupportedError(
                 f"Preparing '{graph.graph.name}' on '{self.name}'",
                 found="a float graph",
-                expected="a quantized one: this backend counts integers",
-                remedy="Quantize the model, by a schema that puts something on grids ('qbench quantize --why' says why "
-                "slots stay float), or choose a float backend.",
+                expected="a quantized graph, since this backend computes in integers",
+                remedy="Quantize the model by a schema that quantizes some of its operators ('qbench quantize --why' "
+                "says why slots stay float), or choose a float backend.",
             )
         lowered = lower_to_machines(graph)
         _check_taps(lowered, taps)
@@ -99,7 +99,7 @@ class IntegerBackend:
 
 
 class _IntegerExecutor(Closing):
-    """One program."""
+    """The executor of one program."""
 
     def __init__(self, program: Program, lowered: ir.Model, check: FeedCheck) -> None:
         self._program: Program | None = program
@@ -109,7 +109,7 @@ class _IntegerExecutor(Closing):
 
     @property
     def counters(self) -> Mapping[str, Counters]:
-        """Node → what happened there until now; still there when this is closed."""
+        """Node → its events so far; still available after ``close``."""
         return self._counters
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
@@ -136,7 +136,7 @@ class _IntegerExecutor(Closing):
         return executed_as_written(self._lowered, "cpu")
 
     def close(self) -> None:
-        """Let the program go."""
+        """Release the program."""
         self._program = None
 
 

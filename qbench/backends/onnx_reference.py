@@ -1,4 +1,4 @@
-"""The onnx package's evaluator: slow, plain numpy, for small models."""
+"""The evaluator of the onnx package: slow, plain numpy, independent of every engine; for small models."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,11 +29,8 @@ if TYPE_CHECKING:
     from onnx.reference.op_run import OpRun
 
 
-# Operators that the onnx package's evaluator takes from us: those from outside, and a Loop that ends.
-
-
 def evaluator_operators(model: ir.Model) -> "list[type[OpRun]]":
-    """One class for each operator from outside that ``model`` has nodes of, and one for Loop."""
+    """A class for the evaluator for each operator of an extension in ``model``, and one for Loop."""
     bodies = (*model.graphs(), *model.functions.values())
     found = {(node.domain, node.op_type): node for body in bodies for node in body}
     made = [(node, outside_operator(node)) for node in found.values()]
@@ -42,7 +39,7 @@ def evaluator_operators(model: ir.Model) -> "list[type[OpRun]]":
 
 
 def _bounded_loop(limit: int) -> "type[OpRun]":
-    """Loop of the evaluator, which ends with an error after ``limit`` iterations: its condition may never end it."""
+    """The evaluator's Loop with an error after ``limit`` iterations, since its condition may never end it."""
     from onnx.reference.ops.op_loop import Loop as EvaluatorLoop
 
     class Loop(EvaluatorLoop):  # the name is that of the operator
@@ -76,13 +73,11 @@ def _class_of(node: ir.Node, operator: Operator) -> "type[OpRun]":
     return type(node.op_type, (OpRun,), {"op_domain": node.domain, "_run": run})
 
 
-# The onnx package's own evaluator: slow, plain numpy, and independent of every engine; for small models.
-
 MAX_MACS = 20_000_000
-"""Multiply-accumulates of a sample up to which it is of use.
+"""Multiply-accumulates per sample up to which it is useful.
 
-Measured with onnx 1.23 on two cores: dense convolutions run at 1 to 5 thousand million a second, depthwise ones at 26
-million; so a sample takes from 10 ms to 1 s here, and MobileNetV2 (300 million) would take several seconds a picture.
+Measured with onnx 1.23 on two cores: dense convolutions run at 1 to 5 billion per second, depthwise ones at 26 million.
+So a sample takes from 10 ms to 1 s, and MobileNetV2 (300 million) would take several seconds per image.
 """
 
 _QTYPES = frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"})
@@ -113,7 +108,7 @@ class OnnxReferenceBackend:
         """An evaluator over ``model``.
 
         Raises:
-            InputError: no ONNX model, or a tap names no value of it.
+            InputError: not an ONNX model, or a tap names no value of it.
             UnsupportedError: the evaluator has no implementation of an operator.
         """
         import onnx
@@ -123,7 +118,7 @@ class OnnxReferenceBackend:
         graph = loaded(model)
         tapped = with_taps(graph, taps)
         proto = onnx.load_model_from_string(model_bytes(tapped))
-        if proto.functions:  # the evaluator runs their bodies without the kernels that are ours
+        if proto.functions:  # the evaluator runs their bodies without our kernels
             proto = inline_local_functions(proto)
             tapped = ir.from_proto(proto)
         version, nodes = opset(tapped), [node for part in tapped.graphs() for node in part]
@@ -149,7 +144,7 @@ class OnnxReferenceBackend:
 
 
 class _ReferenceExecutor(Closing):
-    """One evaluator."""
+    """The executor of one evaluator."""
 
     def __init__(self, evaluator: "ReferenceEvaluator", graph: ir.Model, check: FeedCheck) -> None:
         self._graph = graph
@@ -179,9 +174,9 @@ class _ReferenceExecutor(Closing):
         return {name: np.asarray(result) for name, result in zip(self._outputs, results, strict=True)}
 
     def executed(self) -> Mapping[str, Executed]:
-        """Every node as it is written, its functions inlined."""
+        """Every node as it is in the graph, after functions were inlined."""
         return executed_as_written(self._graph, "cpu")
 
     def close(self) -> None:
-        """Let the evaluator go."""
+        """Release the evaluator."""
         self._evaluator = None

@@ -43,31 +43,30 @@ if TYPE_CHECKING:
     import onnxruntime
 
 
-# A pair behind every operator that only moves int8 levels, for sessions that ONNX Runtime optimizes.
+# A workaround for optimized sessions of ONNX Runtime: a Q/DQ pair after every operator that only moves int8 values.
 #
-# Behind such an operator (Transpose, Reshape, …) an optimized session writes the Q/DQ pair that it lacks. It names the
-# type of an int8 pair in an attribute, as opset 21 allows, and later makes uint8 of the zero point but not of the
-# attribute: no session ("output_dtype INT8 does not match y_zero_point type UINT8", onnxruntime 1.31.1; uint8 and int16
-# grids, and models before opset 21, pass). A pair of the grid that numbers lie on leaves them as they are, so it is
-# written here.
+# After such an operator (Transpose, Reshape, …) the optimizer adds the missing Q/DQ pair. It writes the type of an int8
+# pair as an attribute, as opset 21 allows, and later changes the zero point to uint8 but not the attribute. Then
+# loading fails with "output_dtype INT8 does not match y_zero_point type UINT8" (onnxruntime 1.31.1; uint8 and int16
+# grids, and models before opset 21, work). A pair on the same grid changes no value, so it is written here.
 
 _MOVERS = frozenset({"MaxPool", "Reshape", "Slice", "Squeeze", "Transpose", "Unsqueeze"})
 
 
 def with_int8_pairs(model: ir.Model) -> ir.Model:
-    """``model`` itself, or a copy in which no operator that moves int8 levels ends in a float value."""
+    """``model`` itself, or a copy in which every operator that moves int8 values has a Q/DQ pair after it."""
     if not any(_is_open(node) for node in model.graph):
         return model
     copy = own_copy(model)
     names, nodes = NameScope.of_values(copy), NameScope.of_nodes(copy)
-    for node in list(copy.graph):  # in order: what is written behind one mover is in front of the next
+    for node in list(copy.graph):  # in order: the pair after one mover is before the next
         if _is_open(node):
             _close(copy.graph, node, names, nodes)
     return copy
 
 
 def _is_open(node: ir.Node) -> bool:
-    """Whether ``node`` moves the levels of an int8 grid, and nothing puts its result on a grid."""
+    """Whether ``node`` moves int8 values, and its result is not quantized."""
     if node.op_type not in _MOVERS or node.domain or node.inputs[0] is None:
         return False
     maker = node.inputs[0].producer()
@@ -106,11 +105,11 @@ def _close(graph: ir.Graph, node: ir.Node, names: NameScope, nodes: NameScope) -
     graph.insert_after(node, [quantizer, dequantizer])
 
 
-# Integer weights and their zero points, one initializer a use, for ONNX Runtime's precise mode.
+# A workaround for the precise mode of ONNX Runtime: one initializer per use of integer weights and their zero points.
 #
-# Where 8-bit pairs could saturate, that mode rewrites int8 weights as uint8 ones, each with its zero point, under names
-# derived from the old ones; met twice, the name clashes and the session is not made ("Attempt to replace the existing
-# tensor", onnxruntime 1.31.1). The numbers are the same either way.
+# Where pairs could saturate, that mode rewrites int8 weights and their zero points as uint8, under names derived from
+# the old ones. For an initializer with two uses the name clashes, and loading fails with "Attempt to replace the
+# existing tensor" (onnxruntime 1.31.1). The copies change no number.
 
 _WEIGHT, _ZERO_POINT = 0, 2
 
@@ -150,11 +149,8 @@ def _give_own(graph: ir.Graph, node: ir.Node, index: int, names: NameScope) -> N
     node.replace_input_with(index, own)
 
 
-# What ONNX Runtime may rewrite of a graph before it runs: how far it goes, and which optimizers it leaves out.
-
-
 class Level(enum.Enum):
-    """Each level holds those above it here (``GraphOptimizationLevel`` of ONNX Runtime)."""
+    """Levels of graph optimization; each includes those before it (``GraphOptimizationLevel`` of ONNX Runtime)."""
 
     NONE = "none"
     BASIC = "basic"
@@ -165,14 +161,14 @@ class Level(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Optimization:
-    """The rewriting of one session.
+    """The graph optimizations of one session.
 
     Args:
-        level: how far it goes.
-        without: optimizers and rules that are left out, by the engine's own names; it passes over names it does not
-            know without a word (``session_optimizers`` lists those it has).
-        kept: the file where the rewritten graph is left; None: nowhere.
-        logged: whether the engine logs on standard error what each optimizer did.
+        level: of the optimizations.
+        without: optimizers and rules that are disabled, by the engine's names; it ignores unknown names
+            (``session_optimizers`` lists those that it has).
+        kept: file for the optimized graph; None: it is not written.
+        logged: whether the engine logs on standard error which optimizers changed the graph.
     """
 
     level: Level = Level.ALL
@@ -181,16 +177,14 @@ class Optimization:
     logged: bool = False
 
 
-# ONNX Runtime on the CPU: one session a prepared model, deterministic, without spinning threads.
-#
-# Three backends of one engine, because its int8 results depend on its options: with all graph optimizations (QDQ
-# becomes integer kernels), with none (each QDQ pair is counted in float), and with all of them in the precise x64 mode,
-# which keeps u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
+# There are three backends of one engine, because its int8 results depend on its options: with all graph optimizations
+# (QDQ becomes integer kernels), with none (each QDQ pair is computed in float), and with all of them in the precise x64
+# mode, which prevents u8×s8 dot products from saturating in pairs of 16 bits on processors without VNNI.
 
 _FATAL_ONLY = 4
-"""Log level: every error is raised too, and then reported once, in a sentence."""
+"""Log level: errors are raised anyway, and then reported once."""
 _EVERYTHING = 0
-"""Log level: what each optimizer did, among much else."""
+"""Log level: the changes of each optimizer, and much else."""
 _LEVELS = {
     Level.NONE: "ORT_DISABLE_ALL",
     Level.BASIC: "ORT_ENABLE_BASIC",
@@ -199,7 +193,7 @@ _LEVELS = {
     Level.ALL: "ORT_ENABLE_ALL",
 }
 _ENTRIES = {
-    # Spinning threads burn the cores that other workers of the same run need.
+    # Spinning threads take the cores that other workers of the same run need.
     "session.intra_op.allow_spinning": "0",
     "session.inter_op.allow_spinning": "0",
     # Its default would round float activations to 8 bits before products with dequantized weights.
@@ -207,7 +201,7 @@ _ENTRIES = {
 }
 _PROVIDERS = ("CPUExecutionProvider",)
 _UNFUSED = frozenset({Level.NONE, Level.BASIC})
-"""Levels of optimization at which the pairs stay around every operator, so that it is computed in float32."""
+"""Levels of optimization at which Q/DQ pairs stay around every operator, so it is computed in float32."""
 _CAPABILITIES = Capabilities(
     activation_qtypes=frozenset({"int8", "uint8", "int16", "uint16"}),
     weight_qtypes=frozenset({"int4", "uint4", "int8", "uint8", "int16", "uint16"}),
@@ -220,7 +214,7 @@ _CAPABILITIES = Capabilities(
     dynamic=True,
 )
 """What every level of optimization loads and runs (1.31). Optimized sessions refuse sums of activations per channel,
-though the operators alone have kernels."""
+although the operators alone have kernels."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -228,10 +222,10 @@ class OrtBackend:
     """ONNX Runtime's CPU provider under one set of options.
 
     Args:
-        name: how suites call it.
-        optimization: which of its graph optimizations run: all, if nothing is said.
-        precise: ``session.x64quantprecision``: exact u8×s8 sums on every x64 processor, at some speed.
-        arena: whether a session keeps the memory that it has once used: not worth it where there are many of them.
+        name: its name in suites.
+        optimization: the graph optimizations; all by default.
+        precise: ``session.x64quantprecision``: exact u8×s8 sums on every x64 processor, slower.
+        arena: whether a session keeps memory that it has used; of no use with many sessions.
     """
 
     name: str
@@ -244,10 +238,10 @@ class OrtBackend:
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
         """A session over ``model``; ``taps`` become graph outputs before it is made.
 
-        Taps on an optimized session stop fusions and so change other outputs: a tapped run is a run of its own.
+        Taps on an optimized session disable fusions and so change other outputs.
 
         Raises:
-            InputError: no ONNX model, an invalid graph, or a tap that names no value of it.
+            InputError: not an ONNX model, an invalid graph, or a tap that names no value of it.
             UnsupportedError: ONNX Runtime has no kernel or opset for it.
             UnavailableError: onnxruntime is not installed.
         """
@@ -258,18 +252,18 @@ class OrtBackend:
         return _OrtExecutor(session, FeedCheck.of(graph, self.name), self.name, rewritten)
 
     def _rewritten(self, model: ir.Model | Path | str, taps: Sequence[str]) -> ir.Model:
-        """What the engine makes of ``model``: the graph that it runs, written by a session of its own."""
+        """The optimized graph of ``model``, written by a further session."""
         if self.optimization.level is Level.NONE:
             return self.fitted(loaded(model), taps)
         with tempfile.TemporaryDirectory(prefix="qbench-") as folder:
             path = Path(folder) / "rewritten.onnx"
             keeping = replace(self, optimization=replace(self.optimization, kept=path))
-            keeping._session(_runtime(), self.fitted(loaded(model), taps), 1)  # noqa: SLF001 - another of this class
+            keeping._session(_runtime(), self.fitted(loaded(model), taps), 1)  # noqa: SLF001 - a value of this class
             return own_copy(load_model(path))
 
     @property
     def arithmetic(self) -> str | None:
-        """That of its integer kernels on this processor; that of float32 sums where nothing is fused into such."""
+        """That of its integer kernels on this processor; ``ideal`` where no operator is fused into one."""
         if self.optimization.level in _UNFUSED:
             return "ideal"
         return fused_arithmetic(processor_class(), precise=self.precise)
@@ -282,7 +276,7 @@ class OrtBackend:
 
     @property
     def levels(self) -> tuple[str, ...]:
-        """Of ONNX Runtime's graph optimizations."""
+        """Names of the levels of ONNX Runtime's graph optimizations."""
         return tuple(level.value for level in Level)
 
     def at_level(self, level: str) -> "OrtBackend":
@@ -294,7 +288,7 @@ class OrtBackend:
         return replace(self, arena=False)
 
     def fitted(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
-        """What a session is made of: ``model`` with ``taps`` as outputs, rewritten where an optimizer would stumble.
+        """The model for a session: ``model`` with ``taps`` as outputs, and with workarounds for its optimizers.
 
         Raises:
             InputError: a tap names no value of it.
@@ -306,7 +300,7 @@ class OrtBackend:
 
     @property
     def level_name(self) -> str:
-        """Its optimization level, as the engine calls it."""
+        """The engine's name of its optimization level."""
         return _LEVELS[self.optimization.level]
 
     @property
@@ -319,7 +313,7 @@ class OrtBackend:
         return _EVERYTHING if self.optimization.logged else _FATAL_ONLY
 
     def session_settings(self, threads: int) -> dict[str, object]:
-        """The options of a session in plain values, for one in another process."""
+        """The options of a session as plain values, for a session in another process."""
         return {
             "level": self.level_name,
             "threads": threads,
@@ -357,7 +351,7 @@ class OrtBackend:
         options.log_severity_level = self._log_level
         options.use_deterministic_compute = True
         options.enable_cpu_mem_arena = self.arena
-        options.enable_mem_pattern = False  # it keeps a plan per input shape: memory that grows, no time that shrinks
+        options.enable_mem_pattern = False  # it keeps a plan per input shape: more memory, no less time
         for name, value in self.session_entries.items():
             options.add_session_config_entry(name, value)
         return options
@@ -367,7 +361,7 @@ def fused_arithmetic(processor: str, *, precise: bool) -> str | None:
     """The arithmetic of ONNX Runtime's integer kernels on a ``processor`` of that class; None: not known.
 
     They sum u8 × s8 products exactly with VNNI or in precise mode (``ort-x64``), in pairs of 16 bits on AVX2 without it
-    (``ort-x64-avx2``), and exactly, but without fused multiply-adds, below AVX2 (``ort-x64-sse``).
+    (``ort-x64-avx2``), and exactly, but without fused multiply-adds, on older processors (``ort-x64-sse``).
     """
     if not processor.startswith("x64-"):
         return None
@@ -377,7 +371,7 @@ def fused_arithmetic(processor: str, *, precise: bool) -> str | None:
 
 
 class _OrtExecutor(Closing):
-    """One session; closing drops it, which frees its memory."""
+    """The executor of one session; closing it frees the memory."""
 
     def __init__(
         self,
@@ -408,7 +402,7 @@ class _OrtExecutor(Closing):
         return dict(zip(self._outputs, results, strict=True))
 
     def executed(self) -> Mapping[str, Executed]:
-        """The nodes of the graph that the engine made of the model; a second session is made to write it."""
+        """The nodes of the optimized graph, which a second session writes."""
         return executed_as_written(self._rewritten(), "cpu")  # its only provider
 
     def close(self) -> None:
@@ -430,20 +424,17 @@ def _runtime() -> Any:  # noqa: ANN401 - a module without types
     return onnxruntime
 
 
-# ONNX Runtime on the operator-oriented form: a QDQ graph is lowered to QLinearConv and its kin before the session.
-#
-# What the engine's own optimizer does with a QDQ graph depends on its version and on where the pairs are; here the
-# integer operators are ours, and optimizing changes nothing.
-
 _NAME = "ort-cpu-qoperator"
 _FORMS = frozenset({Form.FLOAT, Form.QOPERATOR})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoweredOrtBackend:
-    """ONNX Runtime's CPU provider behind our lowering; float graphs run as they are.
+    """ONNX Runtime's CPU provider on the QOperator form: qbench lowers a QDQ graph to QLinearConv and the like.
 
-    Signed activations are counted 20 times slower than unsigned ones on x64 (onnxruntime issue 12072).
+    The engine's lowering depends on its version and on the places of Q/DQ pairs; on integer operators its optimizations
+    change no number. Float graphs run as they are. Signed activations run 20 times slower than unsigned ones on x64
+    (onnxruntime issue 12072).
     """
 
     name: str = _NAME
@@ -455,11 +446,11 @@ class LoweredOrtBackend:
 
     @property
     def arithmetic(self) -> str | None:
-        """Of the same kernels in the session behind it."""
+        """That of the engine, which runs the same kernels."""
         return self.engine.arithmetic
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """A session over the lowered ``model``; a tapped operator stays float, as its result has another reader.
+        """A session over the lowered ``model``; a tapped operator stays float, since its result has another reader.
 
         Raises:
             What ``OrtBackend.prepare`` raises.
@@ -467,7 +458,7 @@ class LoweredOrtBackend:
         return self.engine.prepare(self.lowered(loaded(model), taps), threads=threads)
 
     def lowered(self, model: ir.Model, taps: Sequence[str] = ()) -> ir.Model:
-        """``model`` on operators on integers, with ``taps`` as outputs.
+        """``model`` lowered to operators on integers, with ``taps`` as outputs.
 
         Raises:
             InputError: a tap names no value of it.

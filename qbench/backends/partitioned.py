@@ -31,12 +31,12 @@ PREFIX = "partitioned-"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionedBackend:
-    """A device, and the engine that runs the rest.
+    """A device that computes islands of a graph, and a host that runs the rest.
 
     Args:
-        device: what takes the islands.
-        host: runs what the device does not take.
-        means: what islands are computed with; None: the fastest there are here. No result depends on it.
+        device: computes the islands.
+        host: runs the other sections.
+        means: the implementation of sums in islands; None: the fastest one here. Results do not depend on it.
     """
 
     device: Device
@@ -50,7 +50,7 @@ class PartitionedBackend:
 
     @property
     def capabilities(self) -> Capabilities:
-        """The device's: what it cannot have on a grid stays real, for the host."""
+        """Those of the device: what it cannot quantize stays float, for the host."""
         return self.device.capabilities
 
     @property
@@ -69,14 +69,14 @@ class PartitionedBackend:
         return self.device.digests
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """The sections of the partitioned ``model``, each prepared where it runs; taps are values of any of them.
+        """The sections of the partitioned ``model``, each prepared where it runs; taps may be values of any section.
 
-        A tap inside an island or at a border changes nothing; one inside what the host runs stops its fusions there.
+        A tap in an island or at a border changes no number; a tap in a section of the host disables fusions there.
 
         Raises:
-            InputError: no ONNX model, a tap that names no value, or a multiplier that the device cannot hold.
-            UnsupportedError: a graph that is not in QDQ form, nothing in it that the device takes, or an operator that
-                the host lacks.
+            InputError: not an ONNX model, a tap that names no value, or a multiplier that the device cannot hold.
+            UnsupportedError: a graph that is not in QDQ form or has no operator for the device, or an operator that the
+                host lacks.
             UnavailableError: the host's engine is not installed.
         """
         partition = partition_model(loaded(model), self.device)
@@ -97,7 +97,7 @@ class PartitionedBackend:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """One section, prepared; the names of what it reads and gives."""
+    """One prepared section, and the names of its inputs and outputs."""
 
     runner: Executor | Program
     model: ir.Model
@@ -107,7 +107,7 @@ class _Step:
 
 
 class _PartitionedExecutor(Closing):
-    """Sections that run one after the other."""
+    """The executor of sections that run one after the other."""
 
     def __init__(
         self, device: str, partition: Partition, steps: Sequence[_Step], check: FeedCheck, taps: Sequence[str]
@@ -126,7 +126,7 @@ class _PartitionedExecutor(Closing):
 
     @property
     def counters(self) -> Mapping[str, Counters]:
-        """Node → what happened there until now, of islands and conversions; still there when this is closed."""
+        """Node of an island or a conversion → its events so far; still available after ``close``."""
         return self._counters
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
@@ -167,7 +167,7 @@ class _PartitionedExecutor(Closing):
         return found
 
     def close(self) -> None:
-        """Free what the host holds, and let the programs go."""
+        """Close the executors of the host, and release the programs."""
         for step in self._steps or ():
             if not isinstance(step.runner, Program):
                 step.runner.close()

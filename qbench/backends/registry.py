@@ -51,14 +51,14 @@ def _onnx_reference() -> "Backend":
 
 
 def device_backend(path: Path, arithmetics: "Callable[[str], Arithmetic] | None" = None) -> "Backend":
-    """The backend of the device that the TOML file at ``path`` spells.
+    """The backend of the device that the TOML file at ``path`` describes.
 
     Args:
-        path: of the file, which is called as its device is.
-        arithmetics: what knows those that it may name; None: those that are installed.
+        path: of the file, whose name is that of the device.
+        arithmetics: finds the arithmetic that it names; None: among the installed ones.
 
     Raises:
-        InputError: the file spells no device.
+        InputError: the file does not describe a device.
     """
     from qbench.backends.partitioned import PartitionedBackend
     from qbench.numerics import get_arithmetic
@@ -69,7 +69,7 @@ def device_backend(path: Path, arithmetics: "Callable[[str], Arithmetic] | None"
 
 _PRESETS = Path(__file__).parents[1] / "numerics" / "presets"
 _ARITHMETICS = tuple(sorted(path.stem for path in _PRESETS.glob("*.toml")))
-"""Our own, as their files are called: listing backends loads no numerics."""
+"""Names of the built-in arithmetics, by their files: listing backends imports no numerics."""
 _DEVICES = Path(__file__).parents[1] / "passes" / "partition" / "devices"
 _PARTITIONED = "partitioned-"
 
@@ -87,25 +87,25 @@ _OWN: Mapping[str, Callable[[], "Backend"]] = MappingProxyType(
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Backend]":
-    """Our backends and those of ``extensions``, with an integer machine for each of their arithmetics.
+    """The built-in backends and those of ``extensions``, with an interpreter for each of their arithmetics.
 
     Raises:
         InputError: two owners define one name.
     """
     given = tuple(extensions)
-    machines = tuple(
+    interpreters = tuple(
         (one.name, {f"integer-{name}": partial(_integer, name, make) for name, make in one.arithmetics.items()})
         for one in given
         if one.arithmetics
     )
     plain = Catalogue("backend", _OWN).extended(given)
-    return Catalogue("backend", _OWN, plain.added + machines)
+    return Catalogue("backend", _OWN, plain.added + interpreters)
 
 
 def integer_backends(extensions: Iterable[Extension] = ()) -> frozenset[str]:
-    """The backends that are integer interpreters, or devices with one, and run no float graph; none is made for this.
+    """Names of the backends that run no float graph: integer interpreters and devices; no backend is constructed.
 
-    A device is known by its name, ``partitioned-…``.
+    A device is recognized by its name, ``partitioned-…``.
     """
     given = tuple(extensions)
     names = (*_ARITHMETICS, *(name for one in given for name in one.arithmetics))
@@ -118,6 +118,6 @@ def get_backend(name: str) -> "Backend":
     """The backend called ``name``, installed extensions included.
 
     Raises:
-        InputError: no such backend; the nearest one is suggested.
+        InputError: the backend does not exist; the nearest name is suggested.
     """
     return catalogue(installed_extensions()).get(name)

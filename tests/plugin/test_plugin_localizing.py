@@ -210,7 +210,7 @@ def test_a_failure_to_localise_is_a_sentence_and_the_cell_red_for_its_own_reason
     def broken(*arguments, **more):
         raise ZeroDivisionError("no such luck")
 
-    monkeypatch.setattr(qbench.diagnosis, "localize", broken, raising=False)
+    monkeypatch.setattr(qbench.diagnosis, "localize_verdict", broken, raising=False)
     result = spoilt.run()
     assert spoilt.outcomes()["tiny_a::ort-cpu-precise+spoilt"] == "failed"
     (line,) = spoilt.lines(kind="finding")
