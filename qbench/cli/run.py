@@ -136,7 +136,7 @@ def _finished(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
 
         print_tones(lambda width, unicode: styled_lines(run, width, unicode=unicode))
         put(f"run file: {path}")
-    for sentence in done.said:
+    for sentence in done.messages:
         say(sentence)
     return code
 

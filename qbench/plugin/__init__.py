@@ -1,6 +1,6 @@
-"""The pytest plugin: hooks of a line or two, so that a session without a suite pays for almost nothing.
+"""The pytest plugin: hooks of a line or two, so that a session without a suite loads almost nothing.
 
-The process that pytest was started in has a ``Controller`` too: it alone writes files.
+Only the process that pytest was started in has a ``Controller``, which writes all files.
 """
 
 import sys
@@ -22,15 +22,12 @@ if TYPE_CHECKING:
 
 
 def __getattr__(name: str) -> Any:  # noqa: ANN401
-    """What other programs take from here, loaded on first use."""
+    """The public name of this package, loaded on first use."""
     if name != "run_suite":
         raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
     from qbench.plugin.suite_run import run_suite
 
     return run_suite
-
-
-_SUFFIX = ".qbench.toml"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -48,7 +45,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Check the options; the process that writes files gets its recorder."""
+    """Check the options; register the controller in the process that writes files."""
     from qbench.plugin.options import OPTIONS, parse_options
 
     options = config.stash[OPTIONS] = parse_options(config)
@@ -69,8 +66,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> "SuiteFile | None":
-    """Take suites."""
-    if not file_path.name.endswith(_SUFFIX):
+    """Collect suite files."""
+    from qbench.plugin.options import SUITE_SUFFIX
+
+    if not file_path.name.endswith(SUITE_SUFFIX):
         return None
     with loaded_whole():
         from qbench.plugin.collecting import SuiteFile
@@ -99,30 +98,30 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     from qbench.plugin.options import OPTIONS
 
     if config.stash[OPTIONS].select or config.stash[OPTIONS].shard:
-        from qbench.plugin.tags import deselect_cells
+        from qbench.plugin.item_state import deselect_cells
 
         deselect_cells(config, items)
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Count what was selected, to tell later whether the run was whole."""
+    """Count the selected cells: the end of the session needs to know whether the run was whole."""
     if collecting := sys.modules.get("qbench.plugin.collecting"):  # loaded by the first suite
         collecting.count_cells(session.items)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Put the record on the report."""
-    from qbench.plugin.tags import TAGGED, attach
+    """Attach the record of the cell to the report."""
+    from qbench.plugin.item_state import ITEM_STATE, attach
 
     report = yield
-    if TAGGED in item.stash:
-        attach(report, item.stash[TAGGED])
+    if ITEM_STATE in item.stash:
+        attach(report, item.stash[ITEM_STATE])
     return report
 
 
 def pytest_report_teststatus(report: pytest.TestReport, config: pytest.Config) -> Any:  # noqa: ANN401
-    """Show what is neither plainly passed nor failed as what it is."""
+    """Show outcomes that pytest does not know, such as ``quarantined``."""
     if hasattr(report, "qbench"):
         from qbench.plugin.items import status_of
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import QbenchError, refused_by_system
+from qbench.plugin.item_state import SuiteFacts, suite_facts
 from qbench.plugin.items import CellItem, cell_marker
 from qbench.plugin.opening import OpenSuite, open_suite
-from qbench.plugin.tags import Tag, shared_tag
 from qbench.storage import neutral_text
 
 if TYPE_CHECKING:
@@ -17,27 +17,25 @@ if TYPE_CHECKING:
 
 
 class SuiteFile(pytest.File):
-    """One suite; its children are models. Its ``tag`` is shared by all cells and counts those selected."""
+    """One suite; its children are models. All cells share its ``facts``, which count the selected ones."""
 
     opened: OpenSuite
-    tag: Tag
+    facts: SuiteFacts
 
     def collect(self) -> "Iterator[ModelNode]":
-        """A node a model.
+        """One node per model.
 
         Raises:
             QbenchError: the suite or a name in it is wrong.
         """
         self.opened = open_suite(self.path, self.config, self.ihook)
-        self.tag = shared_tag(
-            self.config, suite=self.opened.suite.name, planned=len(self.opened.planned), file=self.path
-        )
-        self.tag.node = self.nodeid
+        self.facts = suite_facts(self.config, self.opened)
+        self.facts.node = self.nodeid
         for model, planned in groupby(self.opened.planned, key=lambda cell: cell.model.id):
             yield ModelNode.from_parent(self, name=model, planned=tuple(planned))
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
-        """One sentence for what is wrong with the suite; a traceback only for faults of ours."""
+        """One sentence for what is wrong with the suite; a traceback only for errors inside qbench."""
         if isinstance(excinfo.value, QbenchError):
             return neutral_text(str(excinfo.value))
         if isinstance(excinfo.value, OSError):
@@ -53,7 +51,7 @@ class ModelNode(pytest.Collector):
         self._planned = planned
 
     def collect(self) -> Iterator[CellItem]:
-        """An item a cell."""
+        """One item per cell."""
         suite = self.parent
         assert isinstance(suite, SuiteFile)
         base = pytest.mark.qbench
@@ -63,13 +61,13 @@ class ModelNode(pytest.Collector):
                 name=planned.cell.slug,
                 planned=planned,
                 opened=suite.opened,
-                tag=suite.tag,
+                facts=suite.facts,
                 marker=cell_marker(planned, base),
             )
 
 
 def count_cells(items: list[pytest.Item]) -> None:
-    """Tell each suite how many of its cells this session runs."""
+    """Count in the facts of each suite how many of its cells this session runs."""
     for item in items:
         if isinstance(item, CellItem):
-            item.tag.selected += 1
+            item.facts.selected += 1

@@ -1,6 +1,6 @@
-"""The process that pytest was started in: it takes the records of all workers, and writes every file there is.
+"""The process that pytest was started in: it receives the records of all workers and writes all files.
 
-Its heavy half (numpy, tracking, reporting) is loaded at the first record.
+The modules that need numpy (recording, session_end) are loaded at the first record.
 """
 
 import sys
@@ -15,8 +15,8 @@ import pytest
 
 from qbench.errors import QbenchError, StoreError
 from qbench.lazy import loaded_whole
-from qbench.plugin.options import Options
-from qbench.plugin.tags import died_in
+from qbench.plugin.item_state import is_of_dead_worker
+from qbench.plugin.options import SUITE_SUFFIX, Options
 
 if TYPE_CHECKING:
     from qbench.plugin.recording import Recorder
@@ -27,18 +27,18 @@ _STOPPED = (pytest.ExitCode.INTERRUPTED, pytest.ExitCode.INTERNAL_ERROR)
 
 
 class Controller:
-    """Hooks of the controlling process; ``recorder`` holds its runs, ``said`` what its end has to say."""
+    """Hooks of the controlling process; ``recorder`` holds its runs, ``messages`` lines for the end of the session."""
 
     def __init__(self, config: pytest.Config, options: Options) -> None:
         self._config = config
         self._options = options
         self.recorder: Recorder | None = None
         self._crashes: list[str] = []
-        self.said: list[str] = []
-        self._pace: PaceTeller | None = None
+        self.messages: list[str] = []
+        self._pace: PaceReporter | None = None
         self._is_guarded = False
         if options.select or options.shard:
-            from qbench.plugin.tags import check_selection
+            from qbench.plugin.item_state import check_selection
 
             check_selection(options)
 
@@ -50,7 +50,7 @@ class Controller:
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Refuse to prune by a part of a suite before anything is measured."""
+        """Refuse to prune when only a part of a suite is selected, before anything is measured."""
         if self._options.prune and not _distributes(self._config):
             from qbench.plugin.session_end import demand_whole_suites
 
@@ -58,23 +58,23 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Before the first cell: what could not be kept is not measured."""
+        """Check the folders before the first cell: results that cannot be stored are not measured."""
         if not self._config.option.collectonly and not session.testsfailed and has_cells(session.items):
             check_folders(self._options, self._history)
-            self._end_like_interrupted()
-            self._tell_pace(item.nodeid for item in session.items)
+            self._handle_sigterm()
+            self._start_pace(item.nodeid for item in session.items)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:  # noqa: ARG002
-        """The same where workers collect: they have not begun; cells in Python tests do not show in their ids."""
-        if any(".qbench.toml::" in node_id for node_id in ids):
+        """The same where workers collect; ids do not show the cells of Python tests."""
+        if any(f"{SUITE_SUFFIX}::" in node_id for node_id in ids):
             check_folders(self._options, self._history)
-            self._end_like_interrupted()
-            self._tell_pace(ids)
+            self._handle_sigterm()
+            self._start_pace(ids)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Write the record down, whatever comes after it."""
-        if not hasattr(report, "qbench_suite") and not died_in(report):
+        """Write the record at once, so that a later interruption does not lose it."""
+        if not hasattr(report, "qbench_suite") and not is_of_dead_worker(report):
             return
         if self.recorder is None:
             with loaded_whole():
@@ -87,13 +87,13 @@ class Controller:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_testnodedown(self, node: Any, error: object | None) -> None:  # noqa: ANN401 - a type of xdist
-        """Remember a worker that died: then nobody can say that the run was whole."""
+        """Remember a worker that died: the run is then not complete."""
         if error:
             self._crashes.append(f"worker {node.gateway.id} ended early: {str(error).strip().splitlines()[-1]}")
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
-        """End the run files, accept, draw reports; what could not be written, or a rule that is idle, is red."""
+        """Close the run files, accept, write reports; fail if writing failed or a rule matched nothing."""
         if self.recorder is None:
             if self._options.prune:
                 self._prune_unmeasured(session, whole=exitstatus == pytest.ExitCode.OK)
@@ -103,26 +103,26 @@ class Controller:
             with loaded_whole():
                 from qbench.plugin.session_end import finish
 
-            self.said = finish(self.recorder, session, int(exitstatus), self._crashes, stopped=stopped)
-        except KeyboardInterrupt:  # pytest takes none here
+            self.messages = finish(self.recorder, session, int(exitstatus), self._crashes, stopped=stopped)
+        except KeyboardInterrupt:  # pytest does not catch it in this hook
             pytest.exit("interrupted while the results were written", returncode=int(pytest.ExitCode.INTERRUPTED))
         if self.recorder.problems and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print what was found, and where it is kept."""
+        """Print the summary and where the results are stored."""
         if self.recorder is not None:
             from qbench.plugin.session_end import print_summary
 
-            print_summary(self.recorder, self.said, terminalreporter)
-        elif self.said:
+            print_summary(self.recorder, self.messages, terminalreporter)
+        elif self.messages:
             from qbench.plugin.session_end import write_line
 
-            for line in self.said:
+            for line in self.messages:
                 write_line(terminalreporter, line)
 
-    def _end_like_interrupted(self) -> None:
-        """From now on, until pytest ends: what was measured is kept when another program ends this one."""
+    def _handle_sigterm(self) -> None:
+        """Handle SIGTERM like Ctrl-C until pytest ends, so that measured cells are kept."""
         if not self._is_guarded:
             from qbench.host import ended_like_interrupted
 
@@ -131,42 +131,37 @@ class Controller:
             guard.enter_context(ended_like_interrupted())
             self._config.add_cleanup(guard.close)
 
-    def _tell_pace(self, node_ids: Iterable[str]) -> None:
-        """Begin to tell how long it will take, where a person is looking."""
+    def _start_pace(self, node_ids: Iterable[str]) -> None:
+        """Start to print the remaining time, on terminals only."""
         terminal = self._config.pluginmanager.get_plugin("terminalreporter")
         if self._pace is None and terminal is not None and terminal.isatty:
-            self._pace = PaceTeller(terminal, node_ids, self._history)
+            self._pace = PaceReporter(terminal, node_ids, self._history)
 
     def _prune_unmeasured(self, session: pytest.Session, *, whole: bool) -> None:
-        """``--collect-only --qbench-prune``: the matrix is known, and nothing has to run."""
+        """Prune in ``--collect-only --qbench-prune``: the cells are known without running any."""
+        from qbench.plugin.item_state import collected_suites
         from qbench.plugin.session_end import prune
-        from qbench.plugin.tags import collected_tags
 
         if not whole:
-            self.said = ["Nothing was pruned: collecting did not end well."]
+            self.messages = ["Nothing was pruned: the collection failed."]
             return
         try:
-            self.said = prune(session, [tag.file for tag in collected_tags(self._config)])
+            self.messages = prune(session, [facts.file for facts in collected_suites(self._config)])
         except QbenchError as error:
-            self.said = [f"qbench: {error}"]
+            self.messages = [f"qbench: {error}"]
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _distributes(config: pytest.Config) -> bool:
-    """Whether workers of xdist collect, and not this process."""
+    """Whether workers of xdist collect instead of this process."""
     return bool(getattr(config.option, "dist", "no") != "no" and not config.option.collectonly)
 
 
-# Before the first cell is measured: can what this session is going to write be written?
-#
-# Nothing is left behind by asking: the file that tries is nameless or gone at once, and no folder is made.
-
-
 def check_folders(options: Options, history: "HistoryStore | Path") -> None:
-    """Refuse to measure what could not be kept.
+    """Check before the first cell that the folders of this session can be written; this creates no file or folder.
 
     Raises:
-        pytest.UsageError: a folder this session is going to write cannot be written.
+        pytest.UsageError: a folder cannot be written.
     """
     folders = [("history", history)] if isinstance(history, Path) else []
     if options.writes_baselines:
@@ -175,51 +170,47 @@ def check_folders(options: Options, history: "HistoryStore | Path") -> None:
         folders.append(("reports", options.reports))
     try:
         for name, folder in folders:
-            _try(name, folder)
+            _check_writable(name, folder)
     except StoreError as error:
         raise pytest.UsageError(str(error)) from error
 
 
 def has_cells(items: Iterable[pytest.Item]) -> bool:
-    """Whether any of ``items`` measures a cell; asked without loading anything."""
-    if "qbench.plugin.opening" not in sys.modules:  # loaded by the first suite, whatever names it
+    """Whether any of ``items`` measures a cell; loads nothing when no suite was collected."""
+    if "qbench.plugin.opening" not in sys.modules:  # loaded by the first suite, also by that of a Python test
         return False
     from qbench.plugin.items import CellItem
 
     return any(isinstance(item, CellItem) or "qbench_cell" in getattr(item, "fixturenames", ()) for item in items)
 
 
-def _try(name: str, folder: Path) -> None:
-    """Make a file in ``folder``, or in the nearest folder above that is there already.
+def _check_writable(name: str, folder: Path) -> None:
+    """Create a temporary file in ``folder``, or in the nearest folder above it that exists.
 
     Raises:
-        StoreError: that fails; nothing was measured yet.
+        StoreError: that fails.
     """
-    import tempfile  # not before there is something to write
+    import tempfile  # slow to import, and not needed in most sessions
 
-    there = next(place for place in (folder, *folder.parents) if place.exists())
+    existing = next(one for one in (folder, *folder.parents) if one.exists())
     try:
-        with tempfile.TemporaryFile(dir=there):
+        with tempfile.TemporaryFile(dir=existing):
             return
     except OSError as error:
         raise StoreError(
             f"Writing the {name} folder '{folder}'",
-            found=f"'{there}': {error.strerror or error}",
+            found=f"'{existing}': {error.strerror or error}",
             expected="a writable folder",
-            remedy=f"Nothing was measured. Mend the folder or --qbench-{name}.",
+            remedy=f"Nothing was measured. Correct the folder or --qbench-{name}.",
         ) from error
 
 
-# Now and then, between pytest's own marks, a line that says how long a long run will still take; on terminals only.
-
-EVERY = 60.0
-"""Seconds between two lines; a run that is over sooner has none."""
-
-_SUFFIX = ".qbench.toml"
+INTERVAL = 60.0
+"""Seconds between two lines about the remaining time; a shorter run prints none."""
 
 
-class PaceTeller:
-    """Told of every cell that ends; writes to ``terminal``."""
+class PaceReporter:
+    """Prints the remaining time of a long run to ``terminal``, between the marks of pytest."""
 
     def __init__(
         self,
@@ -232,26 +223,26 @@ class PaceTeller:
 
         self._terminal = terminal
         self._clock = clock
-        self._told = clock()
-        self._pace = Pace(filter(None, map(_cell, node_ids)), last_seconds(history), started=self._told)
-        left = self._pace.left(self._told)
-        if left is not None and left > EVERY:
-            self._tell(left)
+        self._last_line = clock()
+        self._pace = Pace(filter(None, map(_cell, node_ids)), last_seconds(history), started=self._last_line)
+        left = self._pace.left(self._last_line)
+        if left is not None and left > INTERVAL:
+            self._print(left)
 
     def finish(self, node_id: str) -> None:
         """The item ``node_id`` is done."""
         self._pace.finish(_cell(node_id))
         now = self._clock()
         left = self._pace.left(now)
-        if now - self._told >= EVERY and left:
-            self._told = now
-            self._tell(left)
+        if now - self._last_line >= INTERVAL and left:
+            self._last_line = now
+            self._print(left)
 
-    def _tell(self, left: float) -> None:
+    def _print(self, left: float) -> None:
         from qbench.reporting import left_text
 
         if self._pace.count and getattr(self._terminal.config.option, "dist", "no") != "no":
-            self._terminal.write_line("")  # xdist's marks leave no trace that ensure_newline could see
+            self._terminal.write_line("")  # ensure_newline does not know of the marks that xdist wrote
         self._terminal.ensure_newline()
         text = f"qbench: {self._pace.count} of {self._pace.total} cells, {left_text(left)}"
         self._terminal.write_line(text, light=True)
@@ -261,4 +252,4 @@ class PaceTeller:
 def _cell(node_id: str) -> str:
     """``suite::model::cell`` of the item of a cell; empty for any other item."""
     path, _, rest = node_id.partition("::")
-    return f"{Path(path).name.removesuffix(_SUFFIX)}::{rest}" if path.endswith(_SUFFIX) else ""
+    return f"{Path(path).name.removesuffix(SUITE_SUFFIX)}::{rest}" if path.endswith(SUITE_SUFFIX) else ""

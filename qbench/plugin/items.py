@@ -1,4 +1,4 @@
-"""One cell as a pytest item: run the bench, keep the record, and be green, skipped or red with a few plain lines."""
+"""One cell as a pytest item: measure and judge it, store its record, localize it when red."""
 
 import time
 from collections.abc import Mapping
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import StoreError, refused_by_system
+from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts
 from qbench.plugin.opening import OpenSuite
 from qbench.plugin.options import OPTIONS
-from qbench.plugin.tags import TAGGED, Tag, Tagged
 
 if TYPE_CHECKING:
     from qbench.diagnosis import Budget
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RedCell(Exception):  # noqa: N818 - it is a result, not an error
-    """A cell whose verdict is red; its text is the whole message."""
+    """The verdict of a cell is red; the text is the whole message."""
 
 
 class CellItem(pytest.Item):
@@ -30,40 +30,40 @@ class CellItem(pytest.Item):
         *,
         planned: "PlannedCell",
         opened: OpenSuite,
-        tag: Tag,
+        facts: SuiteFacts,
         marker: pytest.MarkDecorator,
         name: str,
         parent: pytest.Collector,
     ) -> None:
         super().__init__(name, parent)
         self.planned = planned
-        self.tag = tag
+        self.facts = facts
         self._opened = opened
-        self.stash[TAGGED] = Tagged(tag, is_cell=True, location=(str(tag.file), planned.line + 1))
+        self.stash[ITEM_STATE] = ItemState(facts, is_cell=True, location=(str(facts.file), planned.line + 1))
         self.add_marker(marker)
 
     def runtest(self) -> None:
-        """Measure, judge, and raise what pytest should make of it."""
+        """Measure, judge, and raise the pytest outcome."""
         from qbench.judging import Outcome
         from qbench.suite import JudgedCell
 
-        tagged = self.stash[TAGGED]
+        state = self.stash[ITEM_STATE]
         try:
             judged = self._opened.bench.run(self.planned)
         except Exception as error:
-            tagged.record = finished_record(self, JudgedCell.unmeasured(self.planned, error).record.line())
+            state.record = finished_record(self, JudgedCell.unmeasured(self.planned, error).record.line())
             raise
         missing = self.config.stash[OPTIONS].missing
         line = judged.record.line()
         if judged.verdict.outcome is Outcome.MISSING and missing != "fail":
             line["excused"] = f"--qbench-missing={missing}"
-        tagged.record = finished_record(self, line)
+        state.record = finished_record(self, line)
         if judged.verdict.outcome.is_red:
-            tagged.finding = finding_of(self._opened, judged, self.config)
+            state.finding = finding_of(self._opened, judged, self.config)
         conclude(judged.verdict, str(self.planned.cell), missing)
 
     def repr_failure(self, excinfo: pytest.ExceptionInfo[BaseException], style: Any = None) -> Any:  # noqa: ANN401, ARG002
-        """A red verdict, and a disk that refuses, in its own words; anything else with its traceback, from here on."""
+        """The message of a red verdict or of a refusing disk; for any other error the traceback from here on."""
         if isinstance(excinfo.value, RedCell | StoreError):
             return str(excinfo.value)
         if isinstance(excinfo.value, OSError | MemoryError):
@@ -74,23 +74,23 @@ class CellItem(pytest.Item):
 
     def reportinfo(self) -> tuple[str, int, str]:
         """The line of the model in the suite file."""
-        return str(self.tag.file), self.planned.line, str(self.planned.cell)
+        return str(self.facts.file), self.planned.line, str(self.planned.cell)
 
 
 def cell_marker(planned: "PlannedCell", base: pytest.MarkDecorator) -> pytest.MarkDecorator:
     """The marker by which ``-m 'qbench(backend="ort-cpu")'`` selects exactly.
 
-    ``base`` is ``pytest.mark.qbench``, looked up once: with thousands of cells its lookup would cost more than they.
+    ``base`` is ``pytest.mark.qbench``, looked up once: that lookup is slower than making the marker of one cell.
     """
     cell = planned.cell
     return base.with_args(model=cell.model, backend=cell.backend, schema=cell.schema, variant=cell.variant)
 
 
 def finished_record(item: pytest.Item, line: dict[str, Any]) -> dict[str, Any]:
-    """``line`` after everybody who wanted to change it did, in plain values.
+    """``line`` after the hooks ``pytest_qbench_update_record``, in plain values.
 
     Raises:
-        TypeError, ValueError: a hook put in what JSON cannot hold.
+        TypeError, ValueError: a hook added a value that JSON cannot hold.
     """
     from qbench.storage import plain
 
@@ -119,48 +119,42 @@ def conclude(verdict: "Verdict", cell: str, missing: str) -> None:
 
 
 def red_text(verdict: "Verdict", cell: str) -> str:
-    """What, with which numbers against what, by which rule, and what to do next.
+    """Headline, gates with their numbers, rule and remedy.
 
-    The news comes first: pytest's short summary puts what fits of the first line behind the cell's name.
+    The headline comes first: pytest's short summary shows as much of the first line as fits behind the cell's name.
     """
     from qbench.judging import NO_LONGER_FAILS, GateState
 
-    is_mended = verdict.headline.startswith(NO_LONGER_FAILS)
-    lines = [verdict.headline, f"  cell: {cell} {NO_LONGER_FAILS if is_mended else f'is {verdict.outcome.value}'}"]
+    outcome = NO_LONGER_FAILS if verdict.headline.startswith(NO_LONGER_FAILS) else f"is {verdict.outcome.value}"
+    lines = [verdict.headline, f"  cell: {cell} {outcome}"]
     for gate in verdict.gates:
         mark = {GateState.HOLDS: "✓", GateState.BROKEN: "✗"}.get(gate.state, "·")
         lines.append(f"  {mark} {gate.kind}: {gate.detail}")
     if verdict.rule:
         lines.append(f"  rule: {verdict.rule}")
-    said = "\n".join(lines)
-    lines += [f"  note: {notice}" for notice in verdict.notices if notice not in said]
+    text = "\n".join(lines)
+    lines += [f"  note: {notice}" for notice in verdict.notices if notice not in text]
     if verdict.remedy and verdict.remedy not in verdict.headline:
         lines.append(f"  next: {verdict.remedy}")
     return "\n".join(lines)
 
 
-# Red cells are localised where they were measured, within a budget of time; the finding travels on the report.
+# Red cells are localized in the process that measured them, within a time budget; the report carries the finding.
 #
-# A failure to do so is one sentence of the finding: it never turns a red cell into an error of its own.
+# If localizing fails, the finding holds one sentence about it: the cell stays red for its own reason.
 
-CELLS = 6
-"""Times the seconds of one cell that a process spends on all of them: many red cells have few causes."""
-FOLDER = "overrides"
+LOCALIZED_CELLS = 6
+"""A process spends at most this many times the seconds of one cell: many red cells have few causes."""
+OVERRIDES_FOLDER = "overrides"
 _SPENT = pytest.StashKey[list[float]]()
 
 
 def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -> dict[str, Any] | None:
-    """The ``finding`` line of a red cell; None where there is nothing to localise, or no time left in this process.
-
-    Args:
-        opened: the suite. judged: a red cell of it.
-    """
+    """The ``finding`` line of the red cell ``judged``; None where nothing can be localized or no time is left."""
     seconds, spent = config.stash[OPTIONS].localize, config.stash.setdefault(_SPENT, [])
-    left = min(seconds, CELLS * seconds - sum(spent))
+    left = min(seconds, LOCALIZED_CELLS * seconds - sum(spent))
     cell = judged.planned.cell
-    if judged.measurement is None or not _is_wrong(judged.verdict):
-        return None
-    if left <= 0 or cell.is_fp32:
+    if judged.measurement is None or left <= 0 or cell.is_fp32 or not _is_wrong(judged.verdict):
         return None
     from qbench.diagnosis import Budget
     from qbench.judging import Finding
@@ -169,14 +163,14 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
     budget = Budget.begin(left, time.perf_counter)
     try:
         line = finding_line(cell, _localized(opened, judged, budget))
-    except Exception as error:  # the cell is red for its own reason: this must not take its place
-        said = " ".join(str(error).split()) or type(error).__name__
+    except Exception as error:  # it must not replace the verdict of the cell
+        problem = " ".join(str(error).split()) or type(error).__name__
         finding = Finding(
             model=cell.model,
             backend=cell.backend,
             schema=cell.schema,
             samples=0,
-            notes=(f"could not be localised: {said}",),
+            notes=(f"could not be localised: {problem}",),
             complete=False,
         )
         line = finding_line(cell, finding)
@@ -185,7 +179,7 @@ def finding_of(opened: OpenSuite, judged: "JudgedCell", config: pytest.Config) -
 
 
 def _is_wrong(verdict: "Verdict") -> bool:
-    """Whether something is to be found: the cell fails, drifts, or would fail if it had been accepted before."""
+    """Whether the numbers are wrong: the cell fails, drifts, or would fail if it had been accepted before."""
     from qbench.judging import FAILING, GateState, Outcome
 
     if verdict.outcome is not Outcome.MISSING:
@@ -199,18 +193,14 @@ def _localized(opened: OpenSuite, judged: "JudgedCell", budget: "Budget") -> "Fi
 
     cell = repeatable_cell(opened.bench, judged.planned)
     moved = () if judged.measurement is None else samples_that_moved(judged.measurement)
-    options = LocalizeOptions(first=moved, suspects=3, override=_name(_axes(judged)))
+    named = judged.planned.cell
+    axes = {"model": named.model, "backend": named.backend, "schema": named.schema, "variant": named.variant}
+    options = LocalizeOptions(first=moved, suspects=3, override=_name(axes))
     return localize_verdict(cell, judged.verdict, budget, options=options)
 
 
-def _axes(judged: "JudgedCell") -> Mapping[str, str]:
-    """The axes of the cell."""
-    cell = judged.planned.cell
-    return {"model": cell.model, "backend": cell.backend, "schema": cell.schema, "variant": cell.variant}
-
-
 def keep_overrides(finding: Mapping[str, Any], reports: Path) -> Path | None:
-    """Write the schema file of a ``finding`` line that repairs its cell under ``reports``; None: it has none.
+    """Write the schema file that repairs the cell of a ``finding`` line below ``reports``; None: it has none.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -227,15 +217,13 @@ def keep_overrides(finding: Mapping[str, Any], reports: Path) -> Path | None:
 
 def overrides_path(finding: Mapping[str, Any], reports: Path) -> Path:
     """``reports/overrides/<suite>/<model>.<backend>.<schema>[.<variant>].toml``."""
-    return reports / FOLDER / str(finding["suite"]) / f"{_name(finding)}.toml"
+    return reports / OVERRIDES_FOLDER / str(finding["suite"]) / f"{_name(finding)}.toml"
 
 
 def _name(axes: Mapping[str, Any]) -> str:
-    """What the repaired schema is called, and its file."""
+    """The name of the repaired schema and of its file."""
     return ".".join(str(axes[name]) for name in ("model", "backend", "schema", "variant") if axes[name])
 
-
-# Outcome of a cell → pytest's category, letter and word; ``-v`` shows how far the score moved.
 
 Status = tuple[str, str, str | tuple[str, Mapping[str, bool]]]
 
@@ -248,7 +236,10 @@ _OWN = {
 
 
 def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
-    """The status of a report that carries a record; None where pytest's own is right."""
+    """Category, letter and word of a report that carries a record; None where pytest's own fit.
+
+    With ``verbose`` the word is followed by the change of the first score.
+    """
     record: Mapping[str, Any] = report.qbench
     outcome = record["outcome"]
     change = f" {change_text(record)}" if verbose and change_text(record) else ""
@@ -263,11 +254,11 @@ def status_of(report: pytest.TestReport, *, verbose: bool) -> Status | None:
 
 
 def outcome_word(record: Mapping[str, Any]) -> str:
-    """What the outcome is called: an entry that is not needed has not run out, though both are ``expired`` in files."""
+    """The word for the outcome: files say ``expired`` also for a quarantine entry whose cell no longer fails."""
     from qbench.judging import NO_LONGER_FAILS
 
-    mended = record["outcome"] == "expired" and str(record.get("headline", "")).startswith(NO_LONGER_FAILS)
-    return NO_LONGER_FAILS if mended else str(record["outcome"])
+    is_fixed = record["outcome"] == "expired" and str(record.get("headline", "")).startswith(NO_LONGER_FAILS)
+    return NO_LONGER_FAILS if is_fixed else str(record["outcome"])
 
 
 def change_text(record: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""A suite file opened under pytest's options, once per process."""
+"""A suite file opened with pytest's options, once per process."""
 
 import os
 from dataclasses import dataclass, replace
@@ -24,8 +24,9 @@ class OpenSuite:
     """One suite in this process.
 
     Args:
-        suite, catalogues: as the file, the options and the extensions have them. planned: its cells in file order.
-        stale_entries: of the quarantine file, about no cell of the suite; only a session that prunes gets so far.
+        suite, catalogues: from the file, the options and the extensions. planned: its cells in file order.
+        stale_entries: entries of the quarantine file that match no cell; empty unless the session prunes, because
+            without pruning such an entry is an error.
     """
 
     suite: "Suite"
@@ -37,7 +38,7 @@ class OpenSuite:
 
     @cached_property
     def bench(self) -> "Bench":
-        """What measures and judges its cells."""
+        """Measures and judges the cells."""
         from qbench.suite import Bench
 
         return Bench(self.suite, self.catalogues, self._settings())
@@ -68,7 +69,7 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
     """The suite at ``path`` with all its cells; opened once for the same conftest files.
 
     Args:
-        hook: asked for extensions; that of a node leaves out the conftest files of other folders.
+        hook: gives the extensions; the hook of a node leaves out the conftest files of other folders.
 
     Raises:
         InputError: the file or a name in it is wrong.
@@ -83,18 +84,18 @@ def open_suite(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuit
 def _opened(path: Path, config: pytest.Config, hook: "HookRelay") -> OpenSuite:
     from qbench.suite import expand, expand_pruned, gather, load_suite
 
-    suite = _under(config, load_suite(path))
+    suite = _with_options(config, load_suite(path))
     added = [extension for extension in hook.pytest_qbench_extension(config=config) if extension is not None]
     catalogues = gather(added, suites=path.parent)
-    if config.stash[OPTIONS].prune:  # what is left over is told of at the end, and must not keep it from coming
+    if config.stash[OPTIONS].prune:  # pruning reports stale entries at the end, so here they are no error
         kept, planned = expand_pruned(suite, catalogues)
         stale = tuple(entry for entry in suite.quarantine if entry not in kept.quarantine)
         return OpenSuite(kept, catalogues, planned, config, _shown(path, config), stale)
     return OpenSuite(suite, catalogues, expand(suite, catalogues), config, _shown(path, config))
 
 
-def _under(config: pytest.Config, suite: "Suite") -> "Suite":
-    """``suite`` with the numbers that options put in place of its own."""
+def _with_options(config: pytest.Config, suite: "Suite") -> "Suite":
+    """``suite`` with the numbers that options replace."""
     options, table = config.stash[OPTIONS], suite.table
     if options.tolerance is not None:
         table = replace(table, tolerance=options.tolerance)

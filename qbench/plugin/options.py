@@ -15,32 +15,35 @@ REPORT_KINDS = ("html", "md", "png", GITHUB)
 SCOPES = ("new", "improved", "changed", "all")
 MISSING = ("fail", "warn", "skip")
 LOCALIZE = 20.0
+SUITE_SUFFIX = ".qbench.toml"
+"""Of suite files; here too, because ``qbench.suite`` is not loaded before the first suite."""
 _REASONED = ("changed", "all")
 _SETTINGS = (
-    ("tolerance", "R", "allowed loss relative to the stored fp32 score, in place of each suite's own number"),
+    ("tolerance", "R", "allowed loss relative to the stored fp32 score, instead of each suite's number"),
     ("baselines", "DIR", "folder of baselines (default: baselines)"),
     ("history", "DIR", "folder that each run adds one file to (default: reports/history)"),
     ("reports", "DIR", "folder of rendered reports (default: reports)"),
-    ("missing", "WHAT", "a cell nobody accepted yet: fail (default), warn or skip"),
-    ("threads", "N", "threads of one engine, in place of each suite's own number"),
-    ("localize", "SECONDS", "seconds for finding the node to blame of a red cell, six times that a process; 0: off"),
+    ("missing", "WHAT", "a cell without an accepted result: fail (default), warn or skip"),
+    ("threads", "N", "threads of one engine, instead of each suite's number"),
+    ("localize", "SECONDS", "seconds to localize one red cell, at most six times that per process; 0: off"),
     ("size-limits", "N", "open model and data files up to N times as large as by default (docs/security.md)"),
-    ("cache", "DIR", "where prepared samples, profiles and fp32 runs outlive a run"),
+    ("cache", "DIR", "folder that keeps prepared samples, profiles and fp32 runs between runs"),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Everything that was asked for, checked; folders are absolute.
+    """All options, checked; folders are absolute.
 
     Args:
         select: axis expression; empty: everything. suite: the suite of Python tests that name none.
-        tolerance, threads: in place of the suites' numbers; None: theirs. limit: samples of each data set; None: all.
-        accept: one of ``SCOPES`` or None. accept_fp32: make the stored fp32 references anew. reason: why.
-        missing: what a cell without anything accepted does. prune: remove baselines that nothing uses.
-        shard: ``i/N``, the models of that share alone; empty: all.
-        localize: seconds for the node to blame of a red cell; 0: nobody looks for it.
-        size_limits: factor of the limits for files that are opened; None: the defaults.
+        tolerance, threads: instead of the suites' numbers; None: those of the suites.
+        limit: samples of each data set; None: all.
+        accept: one of ``SCOPES`` or None. accept_fp32: store the fp32 references again. reason: of accepting.
+        missing: the result of a cell without anything accepted. prune: remove baselines that nothing uses.
+        shard: ``i/N``, only the models of that share; empty: all.
+        localize: seconds for localizing one red cell; 0: do not localize.
+        size_limits: factor on the size limits of opened files; None: the defaults.
     """
 
     select: str
@@ -108,17 +111,19 @@ def add_options(parser: pytest.Parser) -> None:
         type=_scope,
         help="accept results into baselines: new, improved, changed (when nothing is named) or all",
     )
-    group.addoption("--qbench-accept-fp32", action="store_true", help="make the stored fp32 references anew")
-    group.addoption("--qbench-reason", metavar="TEXT", default="", help="why; 'changed' and 'all' need one")
+    group.addoption("--qbench-accept-fp32", action="store_true", help="store the fp32 references again")
+    group.addoption(
+        "--qbench-reason", metavar="TEXT", default="", help="reason for accepting; 'changed' and 'all' need one"
+    )
     group.addoption("--qbench-accept-in-ci", action="store_true", help="accept or prune although CI is set")
     group.addoption("--qbench-prune", action="store_true", help="remove baselines of what the collected suites lack")
 
 
 def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.environ) -> Options:
-    """What ``config`` asks for; ``environment`` tells whether this is CI.
+    """The options of ``config``; ``environment`` shows whether this is CI.
 
     Raises:
-        pytest.UsageError: a value that makes no sense, or accepting where it is refused.
+        pytest.UsageError: an invalid value, or accepting where that is refused.
     """
 
     def folder(name: str, default: str) -> Path:
@@ -152,31 +157,30 @@ def parse_options(config: pytest.Config, environment: Mapping[str, str] = os.env
 
 
 def origin_of(config: pytest.Config, name: str) -> str:
-    """Where the option ``name`` was set, as rules tell it: ``option --qbench-x``, or ``option qbench_x`` of the ini."""
+    """Where the option ``name`` was set, for rules: ``option --qbench-x``, or ``option qbench_x`` of the ini."""
     return f"option --qbench-{name}" if config.getoption(f"qbench_{name}") else f"option qbench_{name}"
 
 
 def _refuse_accepting(options: Options, environment: Mapping[str, str]) -> None:
     if not options.writes_baselines:
         return
+    doing = "Accepting results" if options.accepts else "Pruning baselines"
     if environment.get("CI", "").lower() not in ("", "0", "false") and not options.accept_in_ci:
         raise _refusal(
             "the environment variable CI",
             "a person at the keyboard",
-            "Add --qbench-accept-in-ci if you must.",
-            doing="Accepting results" if options.accepts else "Pruning baselines",
+            "Add --qbench-accept-in-ci if it is intended.",
+            doing=doing,
         )
     if options.limit is not None:
         raise _refusal(
             "--qbench-limit",
             "a run over all samples",
             "Leave --qbench-limit out.",
-            doing="Accepting results" if options.accepts else "Pruning baselines",
+            doing=doing,
         )
     if options.accept in _REASONED and not options.reason:
-        raise _refusal(
-            f"--qbench-accept={options.accept} without a reason", "to be told why", 'Add --qbench-reason "…".'
-        )
+        raise _refusal(f"--qbench-accept={options.accept} without a reason", "a reason", 'Add --qbench-reason "…".')
 
 
 def _refusal(found: str, expected: str, remedy: str, *, doing: str = "Accepting results") -> pytest.UsageError:
@@ -208,7 +212,7 @@ def _one_of(name: str, value: str, known: tuple[str, ...]) -> str:
 
 
 def _number(config: pytest.Config, name: str, kind: Any, expected: str, fits: Any) -> Any:  # noqa: ANN401
-    """The number of option ``name``; ``limit`` has no ini twin, since a limited run is a passing wish."""
+    """The number of option ``name``; ``limit`` has no ini twin, since a limited run is an exception."""
     text = str(config.getoption("qbench_limit") or "") if name == "limit" else _text(config, name)
     if not text:
         return None
@@ -222,4 +226,4 @@ def _number(config: pytest.Config, name: str, kind: Any, expected: str, fits: An
 
 
 def _bad(name: str, value: str, expected: str) -> pytest.UsageError:
-    return pytest.UsageError(f"Reading --qbench-{name}: found '{value}'; expected {expected}. Mend the option.")
+    return pytest.UsageError(f"Reading --qbench-{name}: found '{value}'; expected {expected}. Correct the option.")

@@ -8,21 +8,21 @@ from typing import TYPE_CHECKING
 import pytest
 
 from qbench.errors import InputError, QbenchError, nearest, unknown_name
+from qbench.plugin.item_state import ITEM_STATE, ItemState, SuiteFacts, suite_facts
 from qbench.plugin.items import cell_marker, finished_record
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import OPTIONS
-from qbench.plugin.tags import TAGGED, Tag, Tagged, shared_tag
 
 if TYPE_CHECKING:
     from qbench.judging import Cell, Measurement, Verdict
     from qbench.suite import JudgedCell, ModelTable, PlannedCell
 
 LISTS = ("models", "backends", "schemas")
-_OPENED = pytest.StashKey[dict[tuple[Path, tuple[str, ...]], tuple[OpenSuite, Tag]]]()
+_OPENED = pytest.StashKey[dict[tuple[Path, tuple[str, ...]], tuple[OpenSuite, SuiteFacts]]]()
 
 
 class QbenchCell:
-    """One cell, for a test that asks its own questions; ``cell`` are its axes."""
+    """One cell, for a test with assertions of its own; ``cell`` holds its axes."""
 
     def __init__(self, opened: OpenSuite, planned: "PlannedCell", item: pytest.Item) -> None:
         self._opened = opened
@@ -35,18 +35,18 @@ class QbenchCell:
         return self._planned.cell
 
     def measure(self) -> "Measurement":
-        """The numbers of the cell; its engine runs once a test. An unsupported cell skips the test with its reason."""
+        """The numbers of the cell, which runs once per test. An unsupported cell skips the test with its reason."""
         measurement = self._judged.measurement
         assert measurement is not None
         return measurement
 
     def judge(self) -> "Verdict":
-        """The verdict under the rules of the suite; what it says is for the test to assert."""
+        """The verdict under the rules of the suite; the test decides what to assert about it."""
         return self._judged.verdict
 
     @cached_property
     def _judged(self) -> "JudgedCell":
-        """Measured and judged at once, so that whatever the test asks for, its record is whole."""
+        """Measured and judged together, so that the record is complete whatever the test asks for."""
         from qbench.judging import Outcome
         from qbench.suite import JudgedCell
 
@@ -63,14 +63,14 @@ class QbenchCell:
         return judged
 
     def _keep(self, judged: "JudgedCell") -> None:
-        self._item.stash[TAGGED].record = finished_record(self._item, judged.record.line())
+        self._item.stash[ITEM_STATE].record = finished_record(self._item, judged.record.line())
 
 
 def cell_of(request: pytest.FixtureRequest) -> QbenchCell:
     """The fixture's value: the cell that parametrization put into ``request``.
 
     Raises:
-        pytest.fail.Exception: the test has no marker to take cells from.
+        pytest.fail.Exception: the test has no marker that names cells.
     """
     if not hasattr(request, "param"):
         pytest.fail(
@@ -78,14 +78,14 @@ def cell_of(request: pytest.FixtureRequest) -> QbenchCell:
             "@pytest.mark.qbench(models=[…], backends=[…], schemas=[…]). Add it.",
             pytrace=False,
         )
-    opened, tag, planned = request.param
+    opened, facts, planned = request.param
     item: pytest.Item = request.node
-    item.stash[TAGGED] = Tagged(tag, is_cell=False, location=(str(item.path), (item.location[1] or 0) + 1))
+    item.stash[ITEM_STATE] = ItemState(facts, is_cell=False, location=(str(item.path), (item.location[1] or 0) + 1))
     return QbenchCell(opened, planned, item)
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
-    """Cross the lists of the marker into parameters.
+    """Parametrize the test with the cells of its marker.
 
     Raises:
         pytest.Collector.CollectError: an unknown argument or name, or no suite to take data from.
@@ -94,14 +94,14 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     if marker is None:
         return
     try:
-        opened, tag = _opened(metafunc, marker)
+        opened, facts = _opened(metafunc, marker)
     except QbenchError as error:
         raise pytest.Collector.CollectError(str(error)) from error
     metafunc.parametrize(
         "qbench_cell",
         [
             pytest.param(
-                (opened, tag, planned),
+                (opened, facts, planned),
                 id=f"{planned.cell.model}-{planned.cell.slug}",
                 marks=cell_marker(planned, pytest.mark.qbench),
             )
@@ -111,7 +111,7 @@ def parametrize(metafunc: pytest.Metafunc) -> None:
     )
 
 
-def _opened(metafunc: pytest.Metafunc, marker: pytest.Mark) -> tuple[OpenSuite, Tag]:
+def _opened(metafunc: pytest.Metafunc, marker: pytest.Mark) -> tuple[OpenSuite, SuiteFacts]:
     """The suite that ``marker`` names, cut to its lists; equal markers share one bench."""
     doing = f"Reading the qbench marker of '{metafunc.definition.nodeid}'"
     lists = _lists(doing, marker)
@@ -122,7 +122,7 @@ def _opened(metafunc: pytest.Metafunc, marker: pytest.Mark) -> tuple[OpenSuite, 
         full = open_suite(path, metafunc.config, metafunc.definition.ihook)
         known[key] = (
             _cut(doing, full, lists),
-            shared_tag(metafunc.config, suite=full.suite.name, planned=len(full.planned), file=path),
+            suite_facts(metafunc.config, full),
         )
     return known[key]
 
@@ -162,7 +162,7 @@ def _suite_path(doing: str, marker: pytest.Mark, config: pytest.Config) -> Path:
 
 
 def _cut(doing: str, full: OpenSuite, lists: dict[str, tuple[str, ...]]) -> OpenSuite:
-    """``full`` with only the models that are listed, crossed with the lists; tolerances stay the suite's."""
+    """``full`` with only the listed models, backends and schemas; the tolerances stay those of the suite."""
     from qbench.judging import FP32
     from qbench.suite import expand
 

@@ -1,4 +1,4 @@
-"""The controller's run files: one per suite, written line by line."""
+"""The run files of a session: one per suite, written line by line by the controller."""
 
 import secrets
 from collections.abc import Mapping
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import QbenchError, StoreError
-from qbench.plugin.options import Options
-from qbench.plugin.tags import died_in
+from qbench.plugin.item_state import is_of_dead_worker
+from qbench.plugin.options import SUITE_SUFFIX, Options
 
 if TYPE_CHECKING:
     from qbench.tracking import CellRecord, HistoryStore, Run, RunWriter
@@ -21,9 +21,9 @@ class OpenRun:
     """One suite's run of this session, as it grows.
 
     Args:
-        facts: the suite's, as its reports carry them. header, environment: the first lines of the file.
-        writer: None when the file could not be opened, or broke. cells, findings, notes: what was or would be in it.
-        finished: node ids of its items that gave a record, or ended without one.
+        facts: of the suite, from its reports. header, environment: the first lines of the file.
+        writer: None when the file could not be opened or written. cells, findings, notes: its lines, also without file.
+        finished: node ids of its items that ended, with or without a record.
     """
 
     facts: Mapping[str, Any]
@@ -38,7 +38,7 @@ class OpenRun:
 
     @property
     def run(self) -> "Run":
-        """The run as a reader would read it back."""
+        """The run as it is read from its file."""
         from qbench.tracking import Run
 
         return Run(
@@ -53,9 +53,9 @@ class OpenRun:
 
 
 class Recorder:
-    """Every run file of this session; ``problems`` are sentences: what could not be written, which rules were idle.
+    """All run files of this session.
 
-    ``commands`` are lines for the log of continuous integration.
+    ``problems`` are sentences about failed writing and idle rules. ``commands`` are lines for the log of GitHub.
     """
 
     def __init__(self, config: pytest.Config, options: Options, history: "HistoryStore | Path") -> None:
@@ -67,29 +67,29 @@ class Recorder:
         self.commands: list[str] = []
 
     def receive(self, report: pytest.TestReport) -> None:
-        """Take what ``report`` carries of ours, if anything."""
+        """Store the record and the finding that ``report`` carries, if any."""
         facts = getattr(report, "qbench_suite", None)
         if facts is None:
-            if died_in(report):
-                self._lost(report)
+            if is_of_dead_worker(report):
+                self._add_lost(report)
             return
         run = self._run(facts)
         record = getattr(report, "qbench", None)
         if facts["is_cell"] and (record is not None or report.when == "teardown"):
-            run.finished.add(report.nodeid)  # before it is written: an interrupt may come at any line
+            run.finished.add(report.nodeid)  # before writing: an interrupt may come at any line
         if record is not None:
-            self._take_cell(run, record)
-        self._take_finding(run, getattr(report, "qbench_finding", None))
+            self._add_cell(run, record)
+        self._add_finding(run, getattr(report, "qbench_finding", None))
 
-    def _take_cell(self, run: OpenRun, line: dict[str, Any]) -> None:
-        """Write the line of a cell as it is: a hook may have added to it."""
+    def _add_cell(self, run: OpenRun, line: dict[str, Any]) -> None:
+        """Write the line of a cell unchanged: a hook may have added keys to it."""
         from qbench.tracking import record_of_line
 
         run.cells.append(record_of_line(line))
         self._write(run, line)
 
-    def _take_finding(self, run: OpenRun, finding: dict[str, Any] | None) -> None:
-        """Write a finding down, and what repairs the cell beside the reports."""
+    def _add_finding(self, run: OpenRun, finding: dict[str, Any] | None) -> None:
+        """Write a finding to the run file, and the schema that repairs its cell to the folder of reports."""
         if finding is None:
             return
         from qbench.plugin.items import keep_overrides
@@ -102,10 +102,10 @@ class Recorder:
             self.note(run, str(error))
 
     def finish(self, exit_code: int, crashes: list[str], *, stopped: bool) -> None:
-        """End every run file: with its ``end`` line, or without one when the run is not whole.
+        """Close every run file: with an ``end`` line, or without one when the run is not complete.
 
         Args:
-            exit_code: pytest's. crashes: a sentence a worker that died. stopped: whether the session ended early.
+            exit_code: pytest's. crashes: a sentence per worker that died. stopped: whether the session ended early.
         """
         for run in self.runs.values():
             missing = run.facts["selected"] - len(run.finished)
@@ -116,9 +116,9 @@ class Recorder:
                 if missing > 0:
                     self.note(run, f"ended early: {missing} of {run.facts['selected']} selected cells were not run")
             else:
-                exit_code = self._tell_empty(run) or exit_code
+                exit_code = self._note_unfetched(run) or exit_code
                 if run.facts["selected"] == run.facts["planned"]:
-                    exit_code = self._tell_idle_rules(run) or exit_code
+                    exit_code = self._note_idle_rules(run) or exit_code
             if run.writer is None:
                 continue
             try:
@@ -127,12 +127,12 @@ class Recorder:
                 else:
                     run.writer.abandon()
             except StoreError as error:
-                self._broke(run, error)
+                self._give_up_file(run, error)
 
-    def _tell_empty(self, run: OpenRun) -> int:
-        """Note that no cell had its packages; pytest's exit code for that, 0 when one had.
+    def _note_unfetched(self, run: OpenRun) -> int:
+        """Note a run in which no cell could get its packages; its exit code, 0 for any other run.
 
-        A machine without a package index would skip every cell, and end in green.
+        Otherwise a machine without a package index would skip every cell and pass.
         """
         if not run.cells or not all(cell.unfetched for cell in run.cells):
             return 0
@@ -141,8 +141,8 @@ class Recorder:
         self.problems.append(sentence)
         return int(pytest.ExitCode.TESTS_FAILED)
 
-    def _tell_idle_rules(self, run: OpenRun) -> int:
-        """Note the rules that matched nothing in the whole suite; pytest's exit code for that, 0 when all did."""
+    def _note_idle_rules(self, run: OpenRun) -> int:
+        """Note the rules that matched nothing in the whole suite; the exit code for that, 0 when all matched."""
         from qbench.suite import idle_rule_errors
 
         sentences = idle_rule_errors(run.cells)
@@ -184,18 +184,18 @@ class Recorder:
         header = {**start.header, **name} if writer is None else writer.header
         return OpenRun(facts, header, start.environment, writer)
 
-    def _lost(self, report: pytest.TestReport) -> None:
-        """A worker died in a cell: all that is left of it is the node id."""
+    def _add_lost(self, report: pytest.TestReport) -> None:
+        """Record a cell whose worker died: only its node id is known."""
         axes = _axes_of(report.nodeid)
         if axes is None:
             return
         node, line = axes
         run = next((r for r in self.runs.values() if r.facts["node"] == node), None)
         if run is None:
-            return  # not one cell of the suite was ever finished: there is no file to write to
+            return  # no cell of the suite was finished before: there is no run file
         record = {**line, "suite": run.facts["suite"], "headline": "the worker process died while running it"}
         run.finished.add(report.nodeid)
-        self._take_cell(run, record)
+        self._add_cell(run, record)
 
     def note(self, run: OpenRun, text: str) -> None:
         """Write a sentence about ``run`` into its file."""
@@ -208,9 +208,9 @@ class Recorder:
         try:
             run.writer.write(line)
         except StoreError as error:
-            self._broke(run, error)
+            self._give_up_file(run, error)
 
-    def _broke(self, run: OpenRun, error: QbenchError) -> None:
+    def _give_up_file(self, run: OpenRun, error: QbenchError) -> None:
         self.problems.append(str(error))
         if run.writer is not None:
             run.writer.abandon()
@@ -218,12 +218,12 @@ class Recorder:
 
 
 def _axes_of(node_id: str) -> tuple[str, dict[str, Any]] | None:
-    """(suite path, axes) of the node id of a cell; None when it is of something else."""
+    """(suite path, axes) of the node id of a cell; None for other items."""
     path, _, rest = node_id.partition("::")
     model, _, slug = rest.partition("::")
     backend, _, tail = slug.partition("+")
     schema, _, variant = tail.partition("+")
-    if not path.endswith(".qbench.toml") or not schema:
+    if not path.endswith(SUITE_SUFFIX) or not schema:
         return None
     axes = {"model": model, "backend": backend, "schema": schema, "variant": variant}
     return path, {"type": "cell", **axes, "outcome": "error"}

@@ -1,21 +1,19 @@
-"""The end of a session: run files closed, results accepted, reports drawn."""
+"""The end of a session: closes run files, accepts results, prunes baselines, writes reports, prints the summary."""
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
 from qbench.errors import IncompleteError, QbenchError, refused_by_system
 from qbench.host import first_parents, utc_now
-from qbench.judging import Measurement
+from qbench.plugin.item_state import collected_suites
 from qbench.plugin.opening import OpenSuite, open_suite
 from qbench.plugin.options import GITHUB, OPTIONS
 from qbench.plugin.recording import OpenRun, Recorder
-from qbench.plugin.tags import collected_tags
 from qbench.reporting import (
     PYTEST_MARKUP,
     add_step_summary,
@@ -28,7 +26,7 @@ from qbench.reporting import (
     write_reports,
 )
 from qbench.storage import neutral_line
-from qbench.suite import QUARANTINE_SUFFIX, SUFFIX, approve_run, load_suite, outgrown_entry_errors
+from qbench.suite import QUARANTINE_SUFFIX, SUFFIX, approve_run, unneeded_entry_errors
 from qbench.tracking import (
     ANNOTATIONS_FILE,
     Acceptance,
@@ -40,50 +38,49 @@ from qbench.tracking import (
     stale_entry_notes,
 )
 
-if TYPE_CHECKING:
-    from qbench.judging import QuarantineEntry
-
-
 LISTED = 12
-"""Accepted cells of a model that are listed one by one; the diff of the baseline shows them all."""
+"""At most this many accepted cells per model are listed; the diff of the baseline shows all."""
 
 
 def finish(
     recorder: Recorder, session: pytest.Session, exit_code: int, crashes: list[str], *, stopped: bool
 ) -> list[str]:
-    """Everything that happens once, after the last cell; what is to be said about it.
+    """Do what happens once, after the last cell; the messages about it.
 
     Args:
-        exit_code: pytest's, for the ``end`` lines. crashes: a sentence a worker that died. stopped: before its end.
+        exit_code: pytest's, for the ``end`` lines. crashes: a sentence per worker that died.
+        stopped: whether the session ended early.
     """
     suites = {key: _suite_of(session, run) for key, run in recorder.runs.items()}
     for key, run in recorder.runs.items():
         opened = suites[key]
-        if opened is None:  # its cells, or its collector, say why
+        if opened is None:  # the errors of its cells or of its collector name the reason
             continue
-        for sentence in leftover_sentences(opened):
+        for sentence in stale_baseline_sentences(opened):
             recorder.note(run, sentence)
-        for sentence in outgrown_sentences(opened, run):
+        for sentence in unneeded_entry_sentences(opened, run):
             recorder.note(run, sentence)
             recorder.problems.append(sentence)
             exit_code = exit_code or int(pytest.ExitCode.TESTS_FAILED)
     recorder.finish(exit_code, crashes, stopped=stopped)
-    said = list(dict.fromkeys(filter(None, (empty_sentence(recorder, run) for run in recorder.runs.values()))))
+    messages = list(
+        dict.fromkeys(filter(None, (no_baseline_sentence(recorder, run) for run in recorder.runs.values())))
+    )
     for run in recorder.runs.values():
         if recorder.options.accepts:
-            said += _attempt(recorder, partial(_accept, run, session))
+            messages += _attempt(recorder, partial(_accept, run, session))
         if recorder.options.prune:
-            said += _attempt(recorder, partial(_prune, run, session))
+            messages += _attempt(recorder, partial(_prune, run, session))
     if recorder.options.report and not stopped:
-        said += _attempt(recorder, partial(_report, recorder, suites))
-    return said
+        messages += _attempt(recorder, partial(_report, recorder))
+    return messages
 
 
-def empty_sentence(recorder: Recorder, run: OpenRun) -> str:
-    """Where baselines were looked for, when there is not one and a cell wanted it; empty otherwise.
+def no_baseline_sentence(recorder: Recorder, run: OpenRun) -> str:
+    """The folder of baselines, when it holds none and a cell needed one; empty otherwise.
 
-    The folder is the whole news, as pytest's root folder moves with the paths that it is given; it is said and not
-    written, since a run file holds no paths of its machine.
+    The folder may be the wrong one, as pytest's root folder depends on its arguments. The sentence is printed and not
+    stored, since a run file holds no paths of its machine.
     """
     folder = recorder.options.baselines
     wanted = not recorder.options.accepts and any(cell.outcome == "missing" for cell in run.cells)
@@ -92,18 +89,17 @@ def empty_sentence(recorder: Recorder, run: OpenRun) -> str:
     return f"no baseline in '{folder}' (root folder of pytest: '{recorder.config.rootpath}')"
 
 
-def outgrown_sentences(opened: OpenSuite, run: OpenRun) -> tuple[str, ...]:
-    """The quarantine entries of several cells that none of them needs; none where few samples tell little."""
+def unneeded_entry_sentences(opened: OpenSuite, run: OpenRun) -> tuple[str, ...]:
+    """A sentence for each quarantine pattern that none of its cells needs; none for a run over few samples."""
     if run.header["limited"] is not None:
         return ()
-    return outgrown_entry_errors(opened.suite, (one.cell for one in opened.planned), run.cells)
+    return unneeded_entry_errors(opened.suite, (one.cell for one in opened.planned), run.cells)
 
 
 def _suite_of(session: pytest.Session, run: OpenRun) -> OpenSuite | None:
-    """The suite of ``run`` as this process opens it; None where it cannot."""
-    path = Path(run.facts["file"])
+    """The suite of ``run`` opened in this process; None where that fails, as it may for the suite of a Python test."""
     try:
-        return open_suite(path, session.config, session.gethookproxy(path))
+        return _opened(session, Path(run.facts["file"]))
     except QbenchError:
         return None
 
@@ -118,18 +114,14 @@ def _attempt(recorder: Recorder, act: Callable[[], list[str]]) -> list[str]:
     return []
 
 
-def _report(recorder: Recorder, suites: Mapping[str, OpenSuite | None]) -> list[str]:
+def _report(recorder: Recorder) -> list[str]:
     options = recorder.options
     ended = [run.run for run in recorder.runs.values() if run.complete and run.writer is not None]
     recent = recent_runs(recorder.history, now=utc_now(), known=ended)
     parents = first_parents(recorder.config.rootpath)
-    same = {}
-    for file, opened in suites.items():  # one that only the conftest of a Python test completes cannot be opened here
-        suite = load_suite(Path(file)) if opened is None else opened.suite
-        same[suite.name] = suite.table.equivalents
+    same = {run.facts["suite"]: run.facts["equivalents"] for run in recorder.runs.values()}
     notes = options.history / ANNOTATIONS_FILE
     memory = read_memory(recent.runs, options.baselines, notes, parents=parents, equivalents=same)
-    said: list[str] = []
     reports = build_reports(recent.runs, memory=memory)
     if GITHUB in options.report:
         files = {run.facts["suite"]: _short(Path(file), recorder.config) for file, run in recorder.runs.items()}
@@ -138,26 +130,26 @@ def _report(recorder: Recorder, suites: Mapping[str, OpenSuite | None]) -> list[
         add_step_summary(ran, os.environ.get("GITHUB_STEP_SUMMARY"))
     kinds = [kind for kind in options.report if kind != GITHUB]
     if not kinds:
-        return said
+        return []
     written = write_reports(recent.runs, options.reports, kinds, problems=recent.problems, reports=reports)
     charts = [path for path in written if options.reports / "charts" in path.parents]
-    said += [f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)]
+    messages = [f"wrote {_short(path, recorder.config)}" for path in front_pages(written, options.reports)]
     if charts:
         count = f"{len(charts)} chart{'s' if len(charts) > 1 else ''}"
-        said.append(f"wrote {_short(options.reports / 'charts', recorder.config)}/ ({count})")
-    return said
+        messages.append(f"wrote {_short(options.reports / 'charts', recorder.config)}/ ({count})")
+    return messages
 
 
 def _accept(run: OpenRun, session: pytest.Session) -> list[str]:
     if not run.complete:
         return ["Nothing was accepted: the run is not whole. Run it again to its end."]
-    path = Path(run.facts["file"])
-    opened = open_suite(path, session.config, session.gethookproxy(path))
+    opened = _opened(session, Path(run.facts["file"]))
     planned = {str(cell.cell): cell for cell in opened.planned}
-    measured = [(planned[str(m.cell)], m) for m in _measurements(run) if str(m.cell) in planned]
+    measurements = [m for m in (record.measurement() for record in run.cells) if m is not None]
+    measured = [(planned[str(m.cell)], m) for m in measurements if str(m.cell) in planned]
     approved = approve_run(opened.bench, measured)
     notices = dict.fromkeys(notice for _, change in approved for notice in change.notices)
-    return [*(line for model, change in approved for line in _told(model, change)), *notices]
+    return [*(line for model, change in approved for line in _acceptance_lines(model, change)), *notices]
 
 
 def _prune(run: OpenRun, session: pytest.Session) -> list[str]:
@@ -171,12 +163,8 @@ def _prune(run: OpenRun, session: pytest.Session) -> list[str]:
     return prune(session, [Path(run.facts["file"])])
 
 
-def _measurements(run: OpenRun) -> list[Measurement]:
-    return [m for m in (record.measurement() for record in run.cells) if m is not None]
-
-
-def _told(model: str, change: Acceptance) -> list[str]:
-    """The table old → new, and what is not in it."""
+def _acceptance_lines(model: str, change: Acceptance) -> list[str]:
+    """The table old → new, and the cells that are not in it."""
     refused = [f"not accepted: {model}::{one.cell}: {one.reason}" for one in change.refusals if not one.is_listed]
     left_out = [f"left out: {model}::{one.cell}: {one.reason}" for one in change.refusals if one.is_listed]
     return [*accepted_lines(model, change.rows, most=LISTED), *refused, *left_out]
@@ -186,57 +174,56 @@ def _short(path: Path, config: pytest.Config) -> str:
     return str(path.relative_to(config.rootpath)) if path.is_relative_to(config.rootpath) else str(path)
 
 
-# ``--qbench-prune``, and what it would remove: baselines that a suite has no more, listed by every run of the suite.
+# Stale baselines: every run of a suite lists them, ``--qbench-prune`` removes them.
 #
-# The matrix of a suite is known once it is collected, whatever is selected of it; removing asks for all of it to be
-# selected, so that pruning is never a side effect.
+# Collecting a suite gives all its cells, whatever is selected. Pruning still requires that all cells are selected, so
+# that it is never a side effect.
 
 
-def leftover_sentences(opened: OpenSuite) -> tuple[str, ...]:
-    """What of the baselines of a suite nothing uses, in sentences."""
+def stale_baseline_sentences(opened: OpenSuite) -> tuple[str, ...]:
+    """Sentences about the baselines that no cell of the suite uses."""
     baselines = opened.config.stash[OPTIONS].baselines
     orphans = orphan_notes(baselines, opened.suite.path.parent, SUFFIX)
     return stale_entry_notes(_leftovers(opened, baselines), opened.shown_path) + orphans
 
 
 def demand_whole_suites(session: pytest.Session) -> None:
-    """Refuse to prune by a part of a suite, before anything is measured.
+    """Refuse to prune when only a part of a suite is selected, before anything is measured.
 
     Raises:
         pytest.UsageError: no suite was collected, or not all of one is selected.
     """
-    if session.testsfailed:  # a suite could not be read: pytest says why, and goes no further
+    if session.testsfailed:  # a suite could not be read: pytest reports it and stops
         return
-    tags = collected_tags(session.config)
-    if not tags:
+    suites = collected_suites(session.config)
+    if not suites:
         raise _refusal("no suite", "the file of one: pytest suites/NAME.qbench.toml --collect-only --qbench-prune")
-    for tag in tags:
-        if tag.selected != tag.planned:
-            raise _refusal(f"{tag.selected} of the {tag.planned} cells of '{tag.suite}' selected", "all of them")
+    for facts in suites:
+        if facts.selected != facts.planned:
+            raise _refusal(f"{facts.selected} of the {facts.planned} cells of '{facts.suite}' selected", "all of them")
 
 
 def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
-    """Remove what the suites at ``files`` have no more; a line for each thing that went.
+    """Remove the baselines that the suites at ``files`` no longer use; a line for each.
 
     Raises:
         QbenchError: a suite is wrong, or a baseline cannot be written.
     """
     folder = session.config.stash[OPTIONS].baselines
-    said = []
+    messages = []
     for file in files:
         opened = _opened(session, file)
         leftovers = _leftovers(opened, folder)
         prune_stale_entries(folder, leftovers)
         done = [f"pruned {one.name}: {one.why}" for one in leftovers]
-        done += [f"left to you: {_told_entry(opened, entry)}" for entry in opened.stale_entries]
-        said += done or [f"nothing to prune: {file.name}"]
-    return said
-
-
-def _told_entry(opened: OpenSuite, entry: "QuarantineEntry") -> str:
-    """A file that people write, with their comments, is not written anew."""
-    file = f"{opened.suite.name}{QUARANTINE_SUFFIX}"
-    return f"the quarantine entry '{entry.cell}' is about no cell of '{opened.suite.name}': remove it from '{file}'"
+        name = opened.suite.name
+        done += [  # its file is not rewritten: people keep comments in it
+            f"left to you: the quarantine entry '{entry.cell}' is about no cell of '{name}': "
+            f"remove it from '{name}{QUARANTINE_SUFFIX}'"
+            for entry in opened.stale_entries
+        ]
+        messages += done or [f"nothing to prune: {file.name}"]
+    return messages
 
 
 def _leftovers(opened: OpenSuite, folder: Path) -> tuple[StaleEntry, ...]:
@@ -249,24 +236,22 @@ def _opened(session: pytest.Session, file: Path) -> OpenSuite:
 
 def _refusal(found: str, expected: str) -> pytest.UsageError:
     return pytest.UsageError(
-        f"Pruning baselines: found {found}; expected {expected}. A part of a suite cannot tell what is left over."
+        f"Pruning baselines: found {found}; expected {expected}. A part of a suite cannot show what is unused."
     )
 
 
-# The last section on the terminal: the matrix of each suite, what is red and why, and where the run is kept.
-#
-# It never raises: it comes after hours of measuring.
+def print_summary(recorder: Recorder, messages: list[str], terminal: pytest.TerminalReporter) -> None:
+    """Print the matrix of each suite, the red cells, the run file and ``messages``.
 
-
-def print_summary(recorder: Recorder, said: list[str], terminal: pytest.TerminalReporter) -> None:
-    """Write the section; ``said`` are further lines, of what was accepted and drawn."""
+    It never raises: it comes after hours of measuring.
+    """
     try:
         for run in recorder.runs.values():
             terminal.section(f"qbench {run.header['suite']}", cyan=True)
             _print_run(run, terminal)
         for command in recorder.commands:
             terminal.write_line(command)
-        for line in said:
+        for line in messages:
             write_line(terminal, line)
         for problem in recorder.problems:
             write_line(terminal, f"qbench: {problem}", red=True, bold=True)
@@ -277,7 +262,7 @@ def print_summary(recorder: Recorder, said: list[str], terminal: pytest.Terminal
 def write_line(terminal: pytest.TerminalReporter, line: str, **markup: bool) -> None:
     """Write ``line`` on pytest's terminal, without its control characters.
 
-    All text of qbench outside of a report goes through here: names and messages may come from files of others.
+    All text of qbench outside of reports is written here: names and messages may come from files that others made.
     """
     terminal.write_line(neutral_line(line), **markup)
 
@@ -291,6 +276,6 @@ def _print_run(run: OpenRun, terminal: pytest.TerminalReporter) -> None:
 
 
 def _takes_unicode() -> bool:
-    """Whether the terminal behind pytest's capture shows more than ASCII."""
+    """Whether the terminal shows more than ASCII; ``sys.stdout`` is captured by pytest."""
     encoding = getattr(sys.__stdout__, "encoding", None) or "ascii"
     return encoding.lower().startswith("utf")

@@ -1,4 +1,4 @@
-"""One suite run by pytest inside another program, such as qbench run."""
+"""One suite run by pytest inside another program, such as ``qbench run``."""
 
 import contextlib
 import os
@@ -14,25 +14,33 @@ import pytest
 
 from qbench.errors import QbenchError
 from qbench.extension import Extension
+from qbench.plugin.item_state import collected_suites
 from qbench.plugin.items import CellItem, RedCell
-from qbench.plugin.tags import collected_tags
 
 if TYPE_CHECKING:
     from qbench.plugin.collecting import SuiteFile
     from qbench.plugin.controller import Controller
     from qbench.tracking import Run
 
-_UNUSED = ("terminal", "cacheprovider", "faulthandler", "logging", "warnings", "unraisableexception", "threadexception")
-"""Plugins of pytest that would write to the program's streams or folders, or change the process."""
-_ENVIRONMENT = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
-"""What people set for their own pytest."""
+_DISABLED_PLUGINS = (
+    "terminal",
+    "cacheprovider",
+    "faulthandler",
+    "logging",
+    "warnings",
+    "unraisableexception",
+    "threadexception",
+)
+"""Plugins of pytest that write to the program's streams or folders, or change the process."""
+_PYTEST_VARIABLES = ("PYTEST_ADDOPTS", "PYTEST_PLUGINS")
+"""Variables that users set for their own pytest."""
 
 
 class Progress(Protocol):
-    """Receives the begin and the end of every cell."""
+    """Receives the start and the end of every cell."""
 
     def begin(self, cell: str) -> None:
-        """``cell`` is being measured."""
+        """Measuring ``cell`` starts."""
         ...
 
     def end(self, line: Mapping[str, Any], *, is_red: bool) -> None:
@@ -46,19 +54,19 @@ Listener = Callable[[Sequence[str]], AbstractContextManager[Progress]]
 
 @dataclass(slots=True)
 class SuiteRun:
-    """What came of it.
+    """The result of one run.
 
     Args:
-        code: pytest's exit code. run: as it is in its file; None: no cell was measured.
-        refused: why pytest measured nothing: a wrong option, a suite that cannot be read; sentences.
-        said: what was drawn. problems: what could not be written, and rules that nothing needs.
-        planned: cells of the suite.
+        code: pytest's exit code. run: as in its file; None: no cell was measured.
+        refused: sentences on why nothing was measured: a wrong option, a suite that cannot be read.
+        messages: lines about accepted results and written reports.
+        problems: sentences about failed writing, and about rules that nothing needs. planned: cells of the suite.
     """
 
     code: int = int(pytest.ExitCode.INTERNAL_ERROR)
     run: "Run | None" = None
     refused: list[str] = field(default_factory=list)
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     planned: int = 0
 
@@ -84,32 +92,32 @@ def run_suite(
     """Measure and judge the cells of ``suite``.
 
     Args:
-        options: of pytest, ``--qbench-…``. extensions: what a conftest would add.
-        root: what relative paths of options are relative to.
+        options: of pytest, ``--qbench-…``. extensions: added as a conftest would.
+        root: the folder that relative paths of options start from.
     """
     done = SuiteRun()
     arguments = [str(suite), f"--rootdir={root}", "-c", os.devnull, "--noconftest", "--capture=no", "--assert=plain"]
     arguments += ["--disable-plugin-autoload", "-p", "qbench.plugin"]
-    for name in _UNUSED:
+    for name in _DISABLED_PLUGINS:
         arguments += ["-p", f"no:{name}"]
     with _without_environment(), ExitStack() as stack:
-        watcher = _Watcher(done, suite, listener, stack)
-        code = pytest.main([*arguments, *options], plugins=[watcher, *map(_Added, extensions)])
+        hooks = _RunHooks(done, suite, listener, stack)
+        code = pytest.main([*arguments, *options], plugins=[hooks, *map(_ExtensionPlugin, extensions)])
     done.code = int(code)
     return done
 
 
 @contextlib.contextmanager
 def _without_environment() -> Iterator[None]:
-    kept = {name: os.environ.pop(name) for name in _ENVIRONMENT if name in os.environ}
+    kept = {name: os.environ.pop(name) for name in _PYTEST_VARIABLES if name in os.environ}
     try:
         yield
     finally:
         os.environ.update(kept)
 
 
-class _Added:
-    """What a conftest with one extension would be."""
+class _ExtensionPlugin:
+    """A plugin that adds one extension, as a conftest does."""
 
     def __init__(self, extension: Extension) -> None:
         self._extension = extension
@@ -119,8 +127,8 @@ class _Added:
         return self._extension
 
 
-class _Watcher:
-    """Hooks that pass on what happens; ``done`` is filled."""
+class _RunHooks:
+    """Hooks that fill ``done`` and report progress."""
 
     def __init__(self, done: SuiteRun, suite: Path, listener: Listener, stack: ExitStack) -> None:
         self._done = done
@@ -131,7 +139,7 @@ class _Watcher:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_cmdline_main(self) -> Generator[None, Any, Any]:
-        """Keep the sentence of a wrong option, which pytest would print."""
+        """Keep the sentence about a wrong option, which pytest would print."""
         try:
             return (yield)
         except pytest.UsageError as error:
@@ -139,7 +147,7 @@ class _Watcher:
             return pytest.ExitCode.USAGE_ERROR
 
     def pytest_collect_file(self, file_path: Path, parent: pytest.Collector) -> "SuiteFile | None":
-        """Take the suite whatever it is called."""
+        """Collect the suite whatever its file name is."""
         from qbench.plugin.collecting import SuiteFile
         from qbench.suite import SUFFIX
 
@@ -147,17 +155,17 @@ class _Watcher:
         return None if is_named or file_path != self._suite else SuiteFile.from_parent(parent, path=file_path)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
-        """Keep the sentence of a suite that cannot be read."""
+        """Keep the sentence about a suite that cannot be read."""
         if report.failed:
             self._done.refused.append(str(report.longrepr))
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Note how many cells there are."""
-        self._done.planned = sum(tag.planned for tag in collected_tags(session.config))
+        """Count the cells."""
+        self._done.planned = sum(facts.planned for facts in collected_suites(session.config))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Download what the cells need before they start, so that two bars never share a terminal."""
+        """Download what the cells need before they start, so that only one progress bar is drawn at a time."""
         cells = [item.planned for item in session.items if isinstance(item, CellItem)]
         if not cells or session.testsfailed:
             return
@@ -166,17 +174,17 @@ class _Watcher:
         names = {name for one in cells for name in (one.model.id, one.model.data, one.calibration.data)}
         names |= {metric.partition("@")[2] for one in cells for metric in one.model.metrics}
         for package in needed_packages(sorted(names)):
-            with contextlib.suppress(QbenchError):  # the cells that need it say so, the others run
+            with contextlib.suppress(QbenchError):  # the cells that need it report it, the others run
                 fetch_package(package)
         self._progress = self._stack.enter_context(self._listener([f"{one.cell.suite}::{one.cell}" for one in cells]))
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Pass on that a cell begins."""
+        """Report the start of a cell."""
         if self._progress is not None:
             self._progress.begin(nodeid.partition("::")[2])
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Pass on what came of a cell."""
+        """Report the end of a cell."""
         line = getattr(report, "qbench", None)
         if line is not None and self._progress is not None:
             from qbench.judging import Outcome
@@ -184,17 +192,17 @@ class _Watcher:
             self._progress.end(line, is_red=Outcome(line["outcome"]).is_red)
 
     def pytest_exception_interact(self, node: object, call: pytest.CallInfo[object]) -> None:
-        """Print the traceback of a fault of ours; the cells after it run."""
+        """Print the traceback of an error inside qbench; the following cells run."""
         if isinstance(node, pytest.Item) and call.excinfo is not None and not isinstance(call.excinfo.value, RedCell):
             traceback.print_exception(call.excinfo.value, file=sys.stderr)
 
     def pytest_unconfigure(self, config: pytest.Config) -> None:
-        """Take the run from the process's controller."""
+        """Take the run from the controller."""
         self._stack.close()
         controller: Controller | None = config.pluginmanager.get_plugin("qbench-controller")
         if controller is None:
             return
-        self._done.said = controller.said
+        self._done.messages = controller.messages
         if controller.recorder is not None:
             self._done.problems = controller.recorder.problems
             self._done.run = next((one.run for one in controller.recorder.runs.values()), None)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from qbench.suite.session import make_subject as make_subject
     from qbench.suite.session import repeatable_cell as repeatable_cell
     from qbench.suite.stale import idle_rule_errors as idle_rule_errors
-    from qbench.suite.stale import outgrown_entry_errors as outgrown_entry_errors
+    from qbench.suite.stale import unneeded_entry_errors as unneeded_entry_errors
     from qbench.suite.suite_file import QUARANTINE_SUFFIX as QUARANTINE_SUFFIX
     from qbench.suite.suite_file import SUFFIX as SUFFIX
     from qbench.suite.suite_file import CalibrationChoice as CalibrationChoice
@@ -92,7 +92,7 @@ else:
             ),
             "stale": (
                 "idle_rule_errors",
-                "outgrown_entry_errors",
+                "unneeded_entry_errors",
             ),
             "package_notes": (
                 "PackageNotes",

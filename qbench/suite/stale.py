@@ -45,7 +45,7 @@ def _of_schema(schema: str, records: list[CellRecord]) -> list[str]:
 # faults only when every cell that it is about was in one run, over all samples, and none of those it covers failed.
 
 
-def outgrown_entry_errors(suite: Suite, cells: Iterable[Cell], records: Iterable[CellRecord]) -> tuple[str, ...]:
+def unneeded_entry_errors(suite: Suite, cells: Iterable[Cell], records: Iterable[CellRecord]) -> tuple[str, ...]:
     """A sentence for every pattern in the quarantine file of ``suite`` that nothing needs.
 
     Args:

@@ -168,9 +168,9 @@ def test_more_samples_than_there_are(project):
 
 def test_a_full_disk_of_the_cache_is_a_sentence_and_no_traceback(project):
     full = (
-        "import errno, os\nfrom qbench.evaluation import shared\n"
+        "import errno, os\nfrom qbench.evaluation import artifacts\n"
         "def refuse(*arguments, **named):\n    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))\n"
-        "shared.run_arrays = refuse\n"
+        "artifacts.run_arrays = refuse\n"
     )
     project.write_ini(f"qbench_cache = {project.path / 'cache'}", "qbench_localize = 0")
     project.write_conftest("MORE = {}", full)

@@ -3,7 +3,7 @@
 import json
 from types import SimpleNamespace
 
-from qbench.plugin.controller import EVERY, PaceTeller
+from qbench.plugin.controller import INTERVAL, PaceReporter
 
 IDS = [f"suites/s.qbench.toml::m::b+s{i}" for i in range(4)]
 
@@ -44,28 +44,30 @@ def told(terminal):
 
 def test_a_long_run_says_so_at_once_and_then_once_a_minute(tmp_path):
     terminal, now = Terminal(), [0.0]
-    teller = PaceTeller(terminal, ["tests/test_x.py::test", *IDS], history_of(tmp_path, 600.0), clock=lambda: now[0])
+    reporter = PaceReporter(
+        terminal, ["tests/test_x.py::test", *IDS], history_of(tmp_path, 600.0), clock=lambda: now[0]
+    )
     for node_id in IDS:
-        now[0] += EVERY / 2
-        teller.finish(node_id)
+        now[0] += INTERVAL / 2
+        reporter.finish(node_id)
     assert told(terminal) == ["qbench: 0 of 4 cells, about 40 min left", "qbench: 2 of 4 cells, about 1 min left"]
     assert terminal.currentfspath is None
 
 
 def test_a_short_run_says_nothing(tmp_path):
     terminal, now = Terminal(), [0.0]
-    teller = PaceTeller(terminal, IDS, history_of(tmp_path, 1.0), clock=lambda: now[0])
+    reporter = PaceReporter(terminal, IDS, history_of(tmp_path, 1.0), clock=lambda: now[0])
     for node_id in IDS:
         now[0] += 1.0
-        teller.finish(node_id)
+        reporter.finish(node_id)
     assert terminal.lines == []
 
 
 def test_marks_of_workers_are_ended_first(tmp_path):
     terminal, now = Terminal(dist="load"), [0.0]
-    teller = PaceTeller(terminal, IDS, tmp_path, clock=lambda: now[0])
-    now[0] = 2 * EVERY
-    teller.finish(IDS[0])
+    reporter = PaceReporter(terminal, IDS, tmp_path, clock=lambda: now[0])
+    now[0] = 2 * INTERVAL
+    reporter.finish(IDS[0])
     assert terminal.lines[0] == ""
     assert told(terminal) == ["qbench: 1 of 4 cells, about 6 min left"]
 

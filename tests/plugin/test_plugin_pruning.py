@@ -76,7 +76,7 @@ def test_an_unreadable_suite_is_not_said_to_be_no_suite(shrunk):
     shrunk.write_suite("[suite]\nbackend = 1\n")
     result = shrunk.run("--collect-only", "--qbench-prune")
     assert "found no suite" not in result.stdout.str() + result.stderr.str()
-    result.stdout.fnmatch_lines(["*unknown key*backend*", "Nothing was pruned: collecting did not end well."])
+    result.stdout.fnmatch_lines(["*unknown key*backend*", "Nothing was pruned: the collection failed."])
 
 
 @pytest.mark.parametrize("collect_only", [True, False])

@@ -6,7 +6,7 @@ import pytest
 
 from qbench.judging import Cell, QuarantineEntry
 from qbench.suite import Suite, SuiteTable
-from qbench.suite.stale import outgrown_entry_errors
+from qbench.suite.stale import unneeded_entry_errors
 from qbench.tracking import record_of_line
 
 CELLS = [Cell("s", model, "b", schema) for model in ("net", "web") for schema in ("one", "two")]
@@ -28,7 +28,7 @@ def line(cell, outcome="passed", processor="x64"):
 
 
 def errors(lines, *entries):
-    return outgrown_entry_errors(suite(*entries), CELLS, map(record_of_line, lines))
+    return unneeded_entry_errors(suite(*entries), CELLS, map(record_of_line, lines))
 
 
 def test_all_of_its_cells_pass():

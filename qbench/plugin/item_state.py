@@ -1,4 +1,4 @@
-"""What an item that measures cells carries, what of it travels on its reports, and which collected cells run."""
+"""The state of an item that measures a cell, what its reports carry of it, and which collected cells run."""
 
 import os
 from dataclasses import dataclass, field, is_dataclass
@@ -8,19 +8,21 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from qbench.errors import InputError
-from qbench.plugin.options import OPTIONS, Options
+from qbench.plugin.options import OPTIONS, SUITE_SUFFIX, Options
 from qbench.storage import neutral_text
 
 if TYPE_CHECKING:
     from qbench.judging import Cell
+    from qbench.plugin.opening import OpenSuite
 
 
 @dataclass(slots=True)
-class Tag:
+class SuiteFacts:
     """Facts about a suite in this session, the same for all its items.
 
     Args:
         suite: its name. node: the node id of its file. file: its file. planned: how many cells it has.
+        equivalents: groups of processors, as in its table.
         selected: how many of them this session runs, once collection has finished.
     """
 
@@ -28,60 +30,64 @@ class Tag:
     node: str
     planned: int
     file: Path
+    equivalents: tuple[tuple[str, ...], ...]
     selected: int = 0
 
     @property
     def plain(self) -> dict[str, Any]:
-        """For a report."""
+        """The facts as plain values for a report."""
         return {
             "suite": self.suite,
             "node": self.node,
             "planned": self.planned,
             "selected": self.selected,
             "file": str(self.file),
+            "equivalents": self.equivalents,
         }
 
 
 @dataclass(slots=True)
-class Tagged:
-    """What one item knows: its suite, whether it is a cell of the suite file, and what came of it."""
+class ItemState:
+    """Of one item: the facts of its suite, whether it is a cell of the suite file, its record and its finding."""
 
-    tag: Tag
+    facts: SuiteFacts
     is_cell: bool
     location: tuple[str, int]
     record: dict[str, Any] | None = field(default=None)
     finding: dict[str, Any] | None = field(default=None)
 
 
-TAGGED = pytest.StashKey[Tagged]()
-_TAGS = pytest.StashKey[dict[Path, Tag]]()
+ITEM_STATE = pytest.StashKey[ItemState]()
+_SUITES = pytest.StashKey[dict[Path, SuiteFacts]]()
 
 
-def shared_tag(config: pytest.Config, *, suite: str, planned: int, file: Path) -> Tag:
-    """The one tag of ``file`` in this session: whichever of its items reports first, it says how many are selected."""
-    path = Path(os.path.normpath(file))
+def suite_facts(config: pytest.Config, opened: "OpenSuite") -> SuiteFacts:
+    """The facts of the suite ``opened``: one object per session, so that every item reports the same counts."""
+    suite = opened.suite
+    path = Path(os.path.normpath(suite.path))
     node = path.relative_to(config.rootpath).as_posix() if path.is_relative_to(config.rootpath) else str(path)
-    return config.stash.setdefault(_TAGS, {}).setdefault(path, Tag(suite, node, planned, path))
+    facts = SuiteFacts(suite.name, node, len(opened.planned), path, suite.table.equivalents)
+    return config.stash.setdefault(_SUITES, {}).setdefault(path, facts)
 
 
-def collected_tags(config: pytest.Config) -> tuple[Tag, ...]:
-    """The tags of all suites that this process has collected items of."""
-    return tuple(config.stash.get(_TAGS, {}).values())
+def collected_suites(config: pytest.Config) -> tuple[SuiteFacts, ...]:
+    """The facts of all suites that this process has collected items of."""
+    return tuple(config.stash.get(_SUITES, {}).values())
 
 
-def attach(report: pytest.TestReport, tagged: Tagged) -> None:
-    """Put suite and record on ``report``; xdist carries plain attributes as they are.
+def attach(report: pytest.TestReport, state: ItemState) -> None:
+    """Attach suite, record and finding to ``report``; xdist transports plain attributes.
 
-    A skip of ours is shown where the cell is written, not where the plugin raised it.
+    A skip is shown at the line of the cell, not at the line of the plugin that raised it.
     """
-    facts = tagged.tag.plain | {"is_cell": tagged.is_cell}
+    facts = state.facts.plain | {"is_cell": state.is_cell}
     setattr(report, "qbench_suite", facts)  # noqa: B010 - reports are open to attributes, their type is not
-    if report.when == "call" and tagged.record is not None:
-        setattr(report, "qbench", tagged.record)  # noqa: B010
-    if report.when == "call" and tagged.finding is not None:
-        setattr(report, "qbench_finding", tagged.finding)  # noqa: B010
+    if report.when == "call" and state.record is not None:
+        setattr(report, "qbench", state.record)  # noqa: B010
+    if report.when == "call" and state.finding is not None:
+        setattr(report, "qbench_finding", state.finding)  # noqa: B010
     if isinstance(report.longrepr, tuple) and Path(report.longrepr[0]).parent == Path(__file__).parent:
-        report.longrepr = (*tagged.location, report.longrepr[2])
+        report.longrepr = (*state.location, report.longrepr[2])
     report.longrepr, report.sections = _neutral(report.longrepr), _neutral(report.sections)
 
 
@@ -97,19 +103,16 @@ def _neutral(value: Any) -> Any:  # noqa: ANN401 - texts, pytest's values that h
     return value
 
 
-def died_in(report: pytest.TestReport) -> bool:
-    """Whether xdist made ``report`` up for a cell whose worker died; its ``when`` is none of pytest's."""
-    return ".qbench.toml::" in report.nodeid and report.when not in ("setup", "call", "teardown")
-
-
-# ``--qbench-select`` and ``--qbench-shard``: which of the collected cells run.
+def is_of_dead_worker(report: pytest.TestReport) -> bool:
+    """Whether xdist made ``report`` for a cell whose worker died: its ``when`` is none of pytest's."""
+    return f"{SUITE_SUFFIX}::" in report.nodeid and report.when not in ("setup", "call", "teardown")
 
 
 def check_selection(options: Options) -> None:
-    """Refuse an expression or a share that cannot be read before anything is collected.
+    """Check ``--qbench-select`` and ``--qbench-shard`` before anything is collected.
 
     Raises:
-        pytest.UsageError: it cannot.
+        pytest.UsageError: one of them cannot be read.
     """
     from qbench.suite import Selection, Shard
 
@@ -121,7 +124,7 @@ def check_selection(options: Options) -> None:
 
 
 def deselect_cells(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Take the cells that are not selected out of ``items``; tests that measure no cell stay."""
+    """Remove the cells that are not selected from ``items``; tests that measure no cell stay."""
     from qbench.suite import Selection, Shard
 
     options = config.stash[OPTIONS]
@@ -138,7 +141,7 @@ def deselect_cells(config: pytest.Config, items: list[pytest.Item]) -> None:
 
 
 def _cell_of(item: pytest.Item) -> "Cell | None":
-    """The cell that ``item``'s marker names; its suite plays no part here."""
+    """The cell that the marker of ``item`` names; its suite does not matter for the selection."""
     from qbench.judging import Cell
 
     axes = next((mark.kwargs for mark in item.iter_markers("qbench") if "model" in mark.kwargs), None)
