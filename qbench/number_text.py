@@ -3,8 +3,8 @@
 Shares are shown times 100 with two decimals, differences of shares in percentage points (pp), values of another unit
 with five digits and their unit: ``35.213 dB``. A plain number has no unit.
 
-Half of the last digit may lie on either side in a float (1.805 is 1.80499…), depending on how it was computed. Verdicts
-compare numbers that were computed in different ways: they pass ``settled`` shares, which read the same.
+A tie of the last digit may be on either side in a float (1.805 is 1.80499…), depending on how it was computed. Verdicts
+compare numbers that were computed in different ways: they pass ``settled`` shares, which print the same.
 """
 
 import math
@@ -15,7 +15,7 @@ MINUS = "\N{MINUS SIGN}"
 _DIGITS = 9
 _HUNDREDTH = 0.01
 _LEAST_SHARE = 0.0001
-"""Share below which its digits say nothing any more."""
+"""Share below which its digits have no meaning for a reader."""
 
 
 def settled(share: float) -> float:

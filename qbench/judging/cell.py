@@ -49,19 +49,19 @@ class Cell:
         return self.schema == GIVEN
 
     def is_named_by(self, pattern: str) -> bool:
-        """Whether ``pattern`` is its schema, its backend, or matches its slug (``*`` stands for anything)."""
+        """Whether ``pattern`` is its schema, its backend, or matches its slug (``*`` matches anything)."""
         return pattern in (self.schema, self.backend) or fnmatch.fnmatchcase(self.slug, pattern)
 
     def __str__(self) -> str:
         return f"{self.model}::{self.slug}"
 
 
-# What legitimately changes int8 results, as one comparable word: the environment class.
+# The environment class: one comparable word for everything that may legitimately change int8 results.
 #
-# Two results are comparable for drift when their classes are equal: the same level of dot product and float vector unit
-# (by probe, not by name), the same versions of the packages a backend says it counts with, and for those the same
-# number of threads where there are several. The options of an engine are part of its backend's name, hence of the cell.
-# A suite may declare classes equivalent.
+# Two results are comparable for drift when their classes are equal: the same dot product instruction and float vector
+# unit (by probe, not by name), the same versions of the packages that a backend computes with, and with such packages
+# the same number of threads where there are several. The options of an engine are part of its backend's name, hence of
+# the cell. A suite may declare classes equivalent.
 
 ANY = "any"
 """The class of an accepted result that every class without its own inherits."""
@@ -69,7 +69,7 @@ ANY = "any"
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentClass:
-    """``processor`` such as ``x64-avx512-vnni``; ``packages`` (name, version) pairs that the backend counts with."""
+    """``processor`` such as ``x64-avx512-vnni``; ``packages``: (name, version) that the backend computes with."""
 
     processor: str
     packages: tuple[tuple[str, str], ...] = ()
@@ -79,10 +79,10 @@ class EnvironmentClass:
 
     @classmethod
     def of(cls, processor: str, packages: Mapping[str, str], *, threads: int = 1) -> "EnvironmentClass":
-        """The class of results that ``packages`` (name → version) counted with so many threads.
+        """The class of results that ``packages`` (name → version) computed with so many threads.
 
-        An engine may share out a sum among threads and add in another order; what counts without packages, our own
-        interpreter, gives the same bits with any number.
+        An engine may share out a sum among threads and add in another order; a backend without packages, our own
+        interpreter, gives the same bits with any number of threads.
         """
         several = {"threads": str(threads)} if packages and threads > 1 else {}
         return cls(processor, (*sorted(packages.items()), *several.items()))

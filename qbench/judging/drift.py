@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from qbench.metrics import AnswerChange, Answers
 
 
-# Drift: the same cell in the same environment class must answer what was accepted there.
+# Drift: the same cell in the same environment class must give the accepted answers.
 #
 # The samples are fixed and the kernels deterministic, so a rerun has no sampling noise: predictions are compared by
-# digest, per data set, and nothing is tested. A suite may allow some flips, and may hold probabilities to what was
-# accepted (``allowance``). Another class counts otherwise and is incomparable, never a regression, unless the suite
-# declares it equivalent, or the accepted result is one for ``any`` class.
+# digest, per data set, without a statistical test. A suite may allow some flips, and may compare probabilities with the
+# accepted ones (``Allowance``). Another class computes differently and is incomparable, never a regression, unless the
+# suite declares it equivalent, or the accepted result is one for ``any`` class.
 
 _SHOWN = 8
 """Digits of a digest, for people."""
@@ -28,7 +28,7 @@ RULE = "identical predictions in one environment class"
 
 
 def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
-    """Whether ``measurement`` is what was accepted for its class: in predictions, and where asked in probabilities."""
+    """Whether ``measurement`` equals the accepted result of its class: predictions, and probabilities if so set."""
     if not expectation.whole:
         return (_gate(GateState.INCOMPARABLE, "a part of the samples is not compared with what was accepted"),)
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
@@ -48,7 +48,7 @@ def drift_gates(measurement: Measurement, expectation: Expectation, rules: Rules
 def _changes(
     measurement: Measurement, kept: Mapping[str, "Answers"], allowance: Allowance
 ) -> Mapping[str, "AnswerChange"]:
-    """Data set → how its answers differ from the accepted ones, where both are there."""
+    """Data set → how its answers differ from the accepted ones, where both are kept."""
     if not allowance.keeps_answers:
         return {}
     from qbench.metrics import count_changes, unpacked_answers
@@ -89,12 +89,12 @@ def _moves_gate(changes: Mapping[str, "AnswerChange"], allowance: Allowance) -> 
         largest = max(change.largest or 0.0 for change in known.values())
         samples = counted(sum(change.samples for change in known.values()), "sample")
         state = GateState.BROKEN if beyond else GateState.HOLDS
-        detail = f"probabilities of {beyond} of {samples} moved further than they may, the furthest by {largest:.3g}"
+        detail = f"probabilities of {beyond} of {samples} moved further than allowed, the furthest by {largest:.3g}"
     return Gate(kind="drift", metric="probabilities", state=state, detail=detail, rule=allowance.moves_text)
 
 
 def arithmetic_change(before: str, after: str) -> str:
-    """The cause of other answers that an integer machine's own digests tell; empty where they tell none."""
+    """``arithmetic changed: …`` where the digests of two arithmetics differ; empty where they are equal or unknown."""
     known = before and after and before != after
     return f"arithmetic changed: {before[:_SHOWN]} → {after[:_SHOWN]}" if known else ""
 
@@ -102,8 +102,8 @@ def arithmetic_change(before: str, after: str) -> str:
 def reference_gate(measurement: Measurement, expectation: Expectation, drift: Gate) -> Gate:
     """Whether an fp32 cell reproduces the stored fp32 answers.
 
-    One that does not is red where something was accepted for its class, unless exactly this difference was what was
-    accepted (another engine adds in another order); in another class it is incomparable, and its loss is judged.
+    If it does not, it is red where a result was accepted for its class, unless exactly this difference was accepted
+    (another engine adds in another order); in another class it is incomparable, and its loss is judged.
     """
     moved = [data for data, digest in _predictions(measurement).items() if expectation.reference.get(data) != digest]
     if not moved:
@@ -113,7 +113,7 @@ def reference_gate(measurement: Measurement, expectation: Expectation, drift: Ga
     text = f"{what} from the stored fp32 answers on {', '.join(moved)}"
     text += f": {listed(measurement.changed)}" if count else " (only in ranks below the best)"
     if drift.state is GateState.HOLDS:
-        return _reference(GateState.SHOWN, f"{text}; accepted so")
+        return _reference(GateState.SHOWN, f"{text}; this was accepted")
     return _reference(drift.state, text)
 
 
@@ -140,20 +140,19 @@ def _reference(state: GateState, detail: str) -> Gate:
     )
 
 
-# The ranges that a calibration saw, held to those that were accepted: on whatever machine, for they hold on every one.
+# Calibrated ranges compared with the accepted ones; the accepted ranges are valid on every computer.
 #
-# The float model is run by one backend, whose classes differ in last bits. A range that is other by a hundredth of what
-# its grid spans was taken from other samples, in another order of magnitude, or by statistics that went wrong: the
-# cause of other predictions, which no class of processor explains, and a fault that a few hundred samples may not feel
-# at all.
+# One backend runs the float model; its results differ between processors only in the last bits. A range that differs by
+# a hundredth of its span comes from other samples, another scale of the inputs, or wrong statistics. This explains
+# other predictions, and it is a fault that a few hundred samples may not show.
 #
-# apart = max(|low − accepted low|, |high − accepted high|) / span                                   in [0, 1] span =
-# max(high, accepted high, 0) − min(low, accepted low, 0), as a grid holds zero; at least what noise of zero spans
+#     apart = max(|low − accepted low|, |high − accepted high|) / span                                   in [0, 1]
+#     span = max(high, accepted high, 0) − min(low, accepted low, 0), as a grid contains zero; at least _NOISE
 
 _NOISE = 1e-6
-"""What single precision leaves of a zero among ordinary numbers: its range is another one on every processor."""
+"""Rounding errors of single precision around zero, which differ on every processor."""
 CHANGED = "calibration changed: "
-"""How a line begins that says so where its gate is not named."""
+"""The beginning of a line about calibration that does not name the gate."""
 
 
 def moved_ranges(
@@ -162,7 +161,7 @@ def moved_ranges(
     """The values of both whose ranges are further than ``limit`` apart, in the order of ``after``.
 
     Args:
-        before, after: value → (low, high). limit: share of what a grid of both spans.
+        before, after: value → (low, high). limit: share of the range that covers both.
     """
     pairs = ((value, before[value], now) for value, now in after.items() if value in before)
     moved = (MovedRange(value=value, before=old, after=new, apart=_apart(old, new)) for value, old, new in pairs)
@@ -170,7 +169,7 @@ def moved_ranges(
 
 
 def moves_of(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[MovedRange, ...]:
-    """The values of ``measurement`` that were calibrated otherwise than accepted; none where nothing was."""
+    """The values of ``measurement`` whose calibrated range differs from the accepted one."""
     now = measurement.calibrated
     return () if now is None else moved_ranges(_accepted(now, expectation), now.ranges, rules.ranges)
 
@@ -178,16 +177,16 @@ def moves_of(measurement: Measurement, expectation: Expectation, rules: Rules) -
 def calibration_gates(
     measurement: Measurement, expectation: Expectation, rules: Rules, moved: tuple[MovedRange, ...]
 ) -> tuple[Gate, ...]:
-    """Whether the cell was calibrated as accepted, by ``moved``; none where it was not calibrated, or is not stored."""
+    """Whether the cell was calibrated as accepted, by ``moved``; empty without a calibration or stored results."""
     now = measurement.calibrated
     if now is None or not expectation.stored or not expectation.whole:
         return ()
     before, ranges = _accepted(now, expectation), len(now.ranges)
     unknown, gone = len(now.ranges.keys() - before.keys()), len(before.keys() - now.ranges.keys())
     if moved:
-        state, detail = GateState.BROKEN, _told(moved, ranges)
+        state, detail = GateState.BROKEN, _moved_text(moved, ranges)
     elif not before:
-        state, detail = GateState.SHOWN, f"no ranges were accepted of the calibration '{now.key}': accept them as new"
+        state, detail = GateState.SHOWN, f"no ranges are accepted for the calibration '{now.key}': accept them as new"
     elif unknown or gone:
         state, detail = GateState.SHOWN, f"calibrated ranges of other values: {unknown} never accepted, {gone} gone"
     else:
@@ -200,7 +199,7 @@ def _accepted(now: Calibrated, expectation: Expectation) -> Mapping[str, tuple[f
     return expectation.calibrations.get(now.key, {})
 
 
-def _told(moved: tuple[MovedRange, ...], ranges: int) -> str:
+def _moved_text(moved: tuple[MovedRange, ...], ranges: int) -> str:
     first = moved[0]
     return f"{len(moved)} of {counted(ranges, 'range')} moved, the first that of '{first.value}', {first.text}"
 
@@ -216,18 +215,18 @@ def _apart(one: tuple[float, float], other: tuple[float, float]) -> float:
 # equal_to: no element of any graph output differs (NaN is NaN, −0.0 is 0.0: values are compared, not their bits)
 # close_to: |a − b| ≤ steps × scale and |a − b| ≤ relative × max|b|, whichever of the two limits is given, or both
 #
-# It is today's run beside today's run of the other backend, so nothing of it is stored in a baseline.
+# Both backends run in this run, so a baseline stores nothing about it.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Criterion:
-    """What a cell must be beside ``backend``: equal where no limit is given, else close.
+    """How close a cell must be to ``backend``: equal where no limit is given, else within the limits.
 
     Args:
         backend: the other backend, by name.
         steps: largest difference in output steps, multiples of an output's scale; None: not limited.
         relative: largest difference as a share of the largest absolute value of the output; None: not limited.
-        rule: who set it, e.g. ``suite smoke``.
+        rule: the place that set it, e.g. ``suite smoke``.
     """
 
     backend: str
@@ -274,14 +273,14 @@ def equality_gate(compared: Compared, criterion: Criterion) -> Gate:
 
 
 def broken_text(compared: Compared | None, criterion: Criterion | None) -> str:
-    """What was counted and asked, in one line, where the one is not within the other; empty elsewhere."""
+    """One line about a comparison that is not within its criterion; empty elsewhere."""
     if compared is None or criterion is None or holds(compared, criterion):
         return ""
     return f"{unequal_text(compared)}: {criterion.text}"
 
 
 def unequal_text(compared: Compared) -> str:
-    """The line of a cell that is not what it should be: how much differs, and where it begins."""
+    """The line of a cell that differs from another backend: how many elements differ, and where the first is."""
     text = f"{compared.differing} of {counted(compared.elements, 'element')} differ from {compared.backend}"
     if compared.first is not None and compared.first.origin:
         text += f", first at '{compared.first.origin}'"

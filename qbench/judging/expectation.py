@@ -21,13 +21,13 @@ class State(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accepted:
-    """A result that people approved for one cell in one environment class.
+    """A result that a user accepted for one cell in one environment class.
 
     Args:
         metrics: metric as the suite writes it → hits. predictions: data set → digest of the predictions.
         reason: why it replaced an earlier one; empty for the first.
-        arithmetic: digest of how an integer machine counted then; empty where it is not known, or none did.
-        kept: data set → digest of the answers that are kept beside the baseline; empty where the suite asks for none.
+        arithmetic: digest of the arithmetic of the backend; empty where it is unknown, or the backend declares none.
+        kept: data set → digest of the answers that are kept next to the baseline; empty where the suite asks for none.
     """
 
     metrics: Mapping[str, int]
@@ -39,18 +39,18 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Expectation:
-    """Everything judging wants to know about one cell's past.
+    """The accepted facts that one cell is judged by.
 
     Args:
         state: of the model's baseline. what: what is missing or differs, in words; empty when KNOWN.
         reference: data set → digest of the stored fp32 answers.
-        accepted: environment class, as text → what was approved there.
+        accepted: environment class, as text → what was accepted there.
         kept: environment class → data set → the answers accepted there, where they are kept.
         floors: metric against the reference → least hits.
         calibrations: key of a calibration → value → the (low, high) that was accepted (``Calibrated``).
-        cell_known: whether anything was ever accepted for this cell, in whatever class.
+        cell_known: whether anything was ever accepted for this cell, in any class.
         whole: whether all samples were scored: a few cannot show that a known-bad cell no longer fails.
-        stored: whether results of the cell are kept at all; those that another backend alone judges are not.
+        stored: whether results of the cell are stored; those that are only compared with another backend are not.
     """
 
     state: State = State.KNOWN

@@ -3,9 +3,10 @@
 import enum
 from dataclasses import dataclass
 
-# What one node of a quantized graph adds to its error, as plain numbers.
+# The errors of one node of a quantized graph, as plain numbers.
 #
-# x is what fp32 computes, y what is looked at, both (over all samples) of one value; s is the step of its grid.
+# x is a value as fp32 computes it, y the same value in the examined run, over all samples; s is the scale of its
+# qparams.
 #
 #     sqnr_db   10 · log₁₀(Σ x² / Σ (x − y)²)             relative   √(Σ (x − y)² / Σ x²)
 #     steps     √(mean (x − y)²) / s                      0.289 = 1/√12 is what ideal rounding of any x leaves
@@ -18,7 +19,7 @@ IDEAL_STEPS = 0.288675134594813
 class Errors:
     """How far one value is from another: ``sqnr_db`` within ±150, ``relative`` as a share, ``steps`` as rms.
 
-    ``steps`` is None where the value has no grid.
+    ``steps`` is None where the value has no qparams.
     """
 
     sqnr_db: float
@@ -28,12 +29,12 @@ class Errors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CountingErrors:
-    """Levels of an engine beside those of real arithmetic, rounded, on the same levels in front.
+    """Quantized values of an engine compared with rounded real arithmetic on the same quantized inputs.
 
     Args:
         elements: compared. differing: unequal ones. ties: of these, by one step where the real number lies halfway.
         beyond: unequal by more than one step. rms_steps, largest_steps: of the differences.
-        mean_steps: engine less real: not 0 where an engine rounds to one side.
+        mean_steps: engine minus real; not 0 where an engine rounds to one side.
     """
 
     elements: int = 0
@@ -47,22 +48,22 @@ class CountingErrors:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeErrors:
-    """One value on a grid (or a real output), and the operators that make it out of the values on grids before it.
+    """One quantized value (or a real output), and the operators that make it from the quantized values before it.
 
     Args:
         node: the operator, by the name that it has in fp32. operators: all of them, in order. value: the fp32 value.
-        levels: what the quantized graph calls its levels, which are nobody else's; empty in older records.
+        levels: the unique name of the quantized value in the quantized graph; empty in older records.
         macs: multiply-accumulates of one sample. elements: of the value, over all samples.
-        cumulative: of the target's own run, everything before it included; None: the value has no counterpart in fp32.
-        isolated: of the target fed with fp32 numbers, rounded to the grids in front: this node's own error.
-        explained: what the grids alone cost: the fp32 operators themselves, with inputs, weights and result rounded to
-            the grids of this node. What ``isolated`` has beyond is a fault of the graph or of the engine.
-        unexplained: how far the isolated result is off the explained one.
-        counting: the target's levels in its own run beside real arithmetic on the levels that it had there.
-        claimed: the same beside the arithmetic that the target claims to count by; None: it claims none, or is that.
-        clipped_low, clipped_high: shares of fp32's numbers beyond either end of the grid.
-        ties: share of the values whose real number lies halfway between two levels.
-        gain_db: what the graph's outputs gain in SQNR when this node alone is kept in float; None: not tried.
+        cumulative: error in the whole run, with the errors of all nodes before it; None: no counterpart in fp32.
+        isolated: error of the target on fp32 inputs, rounded to the input grids: this node's own error.
+        explained: error of the fp32 operators with inputs, weights and result rounded to the grids of this node. An
+            ``isolated`` error beyond it is a fault of the graph or of the engine.
+        unexplained: difference of the isolated result from the explained one.
+        counting: the quantized values of the run compared with real arithmetic on the same quantized inputs.
+        claimed: the same, compared with the arithmetic that the target declares; None: it declares none, or is that.
+        clipped_low, clipped_high: shares of the fp32 values below and above the quantized range.
+        ties: share of the values whose real number lies halfway between two quantized values.
+        gain_db: what the graph's outputs gain in SQNR when only this node is kept in float; None: not tried.
     """
 
     node: str
@@ -83,22 +84,19 @@ class NodeErrors:
     gain_db: float | None = None
 
 
-# Where a quantized cell went wrong, why, and what repairs it: text and plain numbers, which outlive the code.
-
-
 class Cause(enum.Enum):
-    """Why a node's numbers are off; the value is how files and reports spell it."""
+    """Why the numbers of a node are wrong; the value is the spelling in files and reports."""
 
     RANGE_OUTLIER = "range outlier"
-    """A few large numbers stretch the grid: most values share few levels."""
+    """A few large numbers widen the range: most values share few quantized values."""
     CLIPPING = "clipping"
-    """The range is too narrow: many numbers lie beyond an end."""
+    """The range is too narrow: many numbers are beyond an end."""
     DEAD_RANGE = "dead range"
-    """Much of the grid is never used."""
+    """Much of the quantized range is never used."""
     CHANNELS_DIFFER = "channels differ"
-    """One grid for channels of very different ranges."""
+    """One scale for channels of very different ranges."""
     BIAS_SATURATION = "bias saturation"
-    """A bias beyond what its integers hold."""
+    """A bias beyond the range of its integers."""
     WRONG_BIAS = "wrong bias"
     """A bias that is dropped, doubled, of another channel or at another scale."""
     WRONG_SCALE = "wrong scale"
@@ -110,25 +108,25 @@ class Cause(enum.Enum):
     ROUNDING = "wrong rounding or zero point"
     """Off by a step or a constant: another rounding, a zero point that is added too early, or another one."""
     ABSORBED_CLIP = "absorbed clip"
-    """A limit that is gone, or another one."""
+    """A limit of a clip that is missing, or another one."""
     PADDING = "wrong padding"
-    """What lies beyond the edge has another value than zero, or is counted where it should not be."""
+    """Padded elements have another value than zero, or are counted where they should not be."""
     LAYOUT = "layout or axis error"
     """Channels, weights or operands in another order."""
     NOT_WRITTEN = "elements not computed"
-    """Rows, columns or channels that are skipped, or hold something older."""
+    """Rows, columns or channels that are skipped, or have older values."""
     TABLE = "table resolution"
-    """A function by a table that is too coarse, or off by an entry."""
+    """A function by a table that is too coarse, or read one entry too far."""
     NONDETERMINISM = "non-determinism"
-    """Another answer to the same input."""
+    """Different results for the same input."""
     CRASH = "engine crash"
     """The engine fails on the node alone."""
     WRONG_KERNEL = "other numbers than its arithmetic"
-    """The node computes something else than it claims, by none of the rules above."""
+    """The node differs from its declared arithmetic, by none of the causes above."""
     CALIBRATION = "calibration changed"
-    """Its range is another than the one that was accepted."""
+    """Its range differs from the accepted one."""
     GRID = "coarse grid"
-    """Nothing is wrong: the node needs more levels than it has."""
+    """No fault: the node needs more bits than it has."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -149,11 +147,11 @@ class Suspect:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repair:
-    """Nodes whose return to float restores the verdict.
+    """Nodes that, kept in float, restore the verdict.
 
     Args:
         nodes: kept in float. restores: whether the verdict was seen restored with exactly these.
-        smallest: whether every smaller set that was asked for was tried and failed.
+        smallest: whether every smaller set of candidates was tried and failed.
         macs_share: of all multiply-accumulates, those that leave integers. probes: how many sets were tried.
         overrides: a schema file (TOML) that keeps them in float.
         verdict: in words, before → after.
@@ -182,12 +180,12 @@ class Finding:
 
     Args:
         model, backend, schema: what was examined. graph: which graph of the model.
-        samples: looked at. matched: how the watched run relates to the untouched engine's, in one sentence.
+        samples: looked at. matched: how the tapped run compares with the run without taps, in one sentence.
         nodes: every aligned value in the order of the graph. unaligned: the others.
         suspects: the likeliest first; empty: nothing exceeds what its grid explains.
         repair: None: not looked for. testcase: path of the smallest failing input, where one was saved.
-        notes: what a reader should know, such as a budget that ran out. complete: whether all of it was done.
-        seconds: it took.
+        notes: remarks, such as a budget that ran out. complete: whether everything was done.
+        seconds: how long it took.
     """
 
     model: str

@@ -34,14 +34,14 @@ from qbench.judging.verdict import (
 )
 from qbench.number_text import percent, settled, short_percent
 
-# What becomes of a verdict whose result the same run takes over as accepted.
+# The verdict on a cell whose result the same run accepts.
 #
-# new or changed → ACCEPTED; beyond its rule → FAILED, though nothing is missing any more: a loss is not accepted away
+# new or changed → ACCEPTED; beyond its rule → FAILED: accepting does not make a loss green
 
 APPROVABLE = (Outcome.MISSING, Outcome.DRIFTED, Outcome.FAILED)
-"""The outcomes that accepting changes something about."""
+"""The outcomes that accepting changes."""
 NEVER_ACCEPTED = "never accepted; "
-"""How the headline of a cell begins that nobody accepted before."""
+"""The headline of a cell without an accepted result begins with this."""
 
 
 def approved(verdict: Verdict) -> Verdict:
@@ -60,17 +60,22 @@ def approved(verdict: Verdict) -> Verdict:
 
 # One measurement, what is expected of it, and the rules → one verdict.
 #
-# In this order: too little of it planned in integers → UNSUPPORTED, or DRIFTED where a result of it was accepted on
-# this class of processor; a baseline that cannot judge it → STALE or MISSING; loss, agreement or equality with another
-# backend → FAILED, the last also without a baseline; not the accepted calibration, or not the accepted result of this
-# class → DRIFTED; and last the quarantine list, which excuses these two, and is red itself when it has run out or names
-# one cell that does not fail. Whether a pattern of cells is still needed no single cell can tell.
+# In this order:
+#
+#     too little planned in integers              UNSUPPORTED, or DRIFTED where a result was accepted on this processor
+#     no baseline, or one of another model        MISSING, STALE
+#     loss, agreement, limit, equality            FAILED; equality also without a baseline
+#     other calibration or result than accepted   DRIFTED
+#     a quarantine entry                          QUARANTINED instead of FAILED or DRIFTED; EXPIRED when its date has
+#                                                 passed or its cell does not fail
+#
+# A quarantine entry with a pattern is not EXPIRED by one passing cell: other cells of the pattern may fail.
 
 _EXCUSABLE = (Outcome.FAILED, Outcome.DRIFTED, Outcome.INCONCLUSIVE)
 _LISTED = 3
 """Refusals that an unsupported cell names; its measurement has all of them."""
 NO_LONGER_FAILS = "no longer fails"
-"""How the headline of a cell begins whose quarantine entry is not needed."""
+"""The headline of a cell whose quarantine entry is not needed begins with this."""
 _NOTICED = (GateState.INCOMPARABLE, GateState.SHOWN)
 
 
@@ -90,9 +95,9 @@ def judge(
     Args:
         measurement: what was measured. expectation: what the baseline holds.
         tolerance: the one that won for this cell. rules: the suite's numbers.
-        criterion: what the cell must be beside the backend that it was compared with, if any.
+        criterion: how close the cell must be to the backend that it was compared with, if any.
         quarantine: the entry that covers the cell here, if any. today: for its last day.
-        node_id: the cell as pytest is asked for it, ``suites/smoke.qbench.toml::model::backend+schema``, for the
+        node_id: the node id of the cell in pytest, ``suites/smoke.qbench.toml::model::backend+schema``, for the
             commands in remedies.
     """
     node_id = node_id or str(measurement.cell)
@@ -100,22 +105,22 @@ def judge(
     if share is not None and share.state is GateState.BROKEN:
         return _too_little(measurement, expectation, share)
     compared = measurement.compared
-    beside = () if compared is None or criterion is None else (equality_gate(compared, criterion),)
+    equality = () if compared is None or criterion is None else (equality_gate(compared, criterion),)
     if expectation.state is not State.KNOWN:
-        verdict = _without_reference(expectation, (*([] if share is None else [share]), *beside), node_id)
-        return _unequal(verdict, measurement) if _are_broken(beside) else verdict
+        verdict = _without_reference(expectation, (*([] if share is None else [share]), *equality), node_id)
+        return _unequal(verdict, measurement) if _are_broken(equality) else verdict
     scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
     shares = [] if share is None else [share]
     moved = moves_of(measurement, expectation, rules)
     calibration = calibration_gates(measurement, expectation, rules, moved)
-    gates = (*scores, *shares, *beside, *calibration, *_memory_gates(measurement, expectation, rules))
+    gates = (*scores, *shares, *equality, *calibration, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
     verdict = replace(_by_gates(measurement, gates, rule, node_id, whole=expectation.whole), moved=moved)
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
-    if not expectation.cell_known and not _are_broken(beside):
+    if not expectation.cell_known and not _are_broken(equality):
         return _unknown_cell(verdict, measurement, node_id)
     return verdict
 
@@ -125,7 +130,7 @@ def _are_broken(gates: tuple[Gate, ...]) -> bool:
 
 
 def _unequal(verdict: Verdict, measurement: Measurement) -> Verdict:
-    """A cell without a baseline that is not what another backend is: that is known without one."""
+    """The verdict on a cell that differs from another backend, which is known without a baseline."""
     gate = next(gate for gate in verdict.gates if gate.kind == "equality")
     assert measurement.compared is not None
     return replace(
@@ -138,7 +143,7 @@ def _unequal(verdict: Verdict, measurement: Measurement) -> Verdict:
 
 
 def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
-    """Whether enough of the cell is planned in integers to call it quantized; an fp32 cell is not asked."""
+    """Whether enough of the cell is planned in integers to call it quantized; None for an fp32 cell."""
     if measurement.cell.is_fp32:
         return None
     if measurement.cell.is_given:
@@ -165,9 +170,9 @@ def _integer_gate(measurement: Measurement, rules: Rules) -> Gate | None:
 
 
 def support_lost(verdict: Verdict, cell: Cell) -> Verdict:
-    """What the UNSUPPORTED ``verdict`` is for a cell that was accepted on this class of processor: a change, and red.
+    """The UNSUPPORTED ``verdict`` for a cell that was accepted on this class of processor: DRIFTED, which is red.
 
-    A quantizer that breaks so that nothing can run any more must not end in a row of green skips.
+    Otherwise a quantizer that breaks so that no cell runs would give a green run of skipped cells.
     """
     return replace(
         verdict,
@@ -209,7 +214,7 @@ def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_i
 
 
 def _unknown_cell(verdict: Verdict, measurement: Measurement, node_id: str) -> Verdict:
-    """A cell that was never accepted: its loss is shown, but a user has to approve it first."""
+    """A cell that was never accepted: its numbers are shown, and a user has to accept them first."""
     fails = verdict.headline if verdict.outcome is Outcome.FAILED else numbers(measurement)
     return replace(
         verdict,
@@ -220,7 +225,7 @@ def _unknown_cell(verdict: Verdict, measurement: Measurement, node_id: str) -> V
 
 
 def _memory_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
-    """Drift, and for an fp32 cell before it whether the stored reference is reproduced."""
+    """The drift gates; for an fp32 cell first the gate whether it reproduces the stored reference."""
     if not expectation.stored:
         return ()
     drift = drift_gates(measurement, expectation, rules)
@@ -282,7 +287,7 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
             rule=rule,
             remedy=remedies.quarantine_over(entry.cell, entry.owner),
         )
-    # a listed cell is never accepted, so that nobody can act on "nothing accepted"
+    # a listed cell is never accepted, so the notice "nothing accepted" would not help
     unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
     notices = [notice for notice in verdict.notices if notice not in unaccepted]
     if verdict.outcome in _EXCUSABLE:
@@ -297,7 +302,7 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
             ),
             remedy="",
         )
-    if entry.is_pattern:  # others of its cells may fail: who sees all of them tells when none does
+    if entry.is_pattern:  # other cells of the pattern may fail
         return replace(verdict, notices=(*notices, f"does not fail, though '{entry.cell}' lists it as known bad"))
     return replace(
         verdict,
@@ -309,7 +314,7 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
 
 
 def _headline_listed(headline: str, reason: str) -> str:
-    """``headline`` with the reason where all of it fits on the line; the notice of the entry has it anyway."""
+    """``headline`` with the reason where both fit on the line; the notice of the entry has the reason too."""
     full = " ".join(f"{headline} (listed: {reason})".split())
     choices = (full, f"{headline} (listed)")
     return next((text for text in choices if len(text) <= WIDTH), headline)

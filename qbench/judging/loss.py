@@ -14,19 +14,17 @@ from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text,
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import counted, percent, settled, short_percent
 
-# Margin, agreement floor and limits in whole numbers: how much worse than fp32 a cell may be, and whether it is.
-#
 # margin = tolerance × reference hits, for metrics with a least margin at least least_margin × out_of; the gate holds
 # when drop ≤ margin (the point rule), or as far as the sample shows it (``decision``). A loss that the sample proves to
 # be greater than the margin is red by every rule. Both sides are exact (a tolerance of 0.005 is 1/200), so 0.76 − 0.755
 # ≤ 0.005 cannot go wrong. A distance to fp32 gates where the suite limits it, else it is shown.
 
 PROVEN = "proven by the paired test"
-"""How a rule ends whose margin is under one sample: the counts say nothing of it."""
+"""The end of a rule whose margin is under one sample, which the counts cannot decide."""
 
 
 def exact(share: float) -> Fraction:
-    """The decimal fraction that was written, not the binary one nearest to it: 0.005 is 1/200."""
+    """The decimal fraction as written, not the nearest binary one: 0.005 is 1/200."""
     return Fraction(repr(float(share)))
 
 
@@ -62,7 +60,7 @@ def least_agreement(share: float, out_of: int) -> int:
 
 
 def judge_score(score: Score, tolerance: Tolerance, rules: Rules, expectation: Expectation) -> Gate:
-    """The gate of one score: loss against fp32 where people labelled the samples, the agreement floor, or a limit."""
+    """The gate of one score: loss against fp32 where the metric uses labels, the agreement floor, or a limit."""
     if score.against is Against.LABELS:
         return loss_gate(score, tolerance, rules.decision)
     if score.has_floor:
@@ -81,11 +79,11 @@ _BY_EVIDENCE = {
 
 
 def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) -> Gate:
-    """Whether ``score`` lost more than ``tolerance`` admits, by ``decision``; what nothing is shown of, by the counts.
+    """Whether ``score`` lost more than ``tolerance`` admits, by ``decision``; without evidence, by the counts.
 
-    Where the margin of a proportion is under one sample (20 pictures, 0.5 %), the counts alone would fail the first
-    flip and mean nothing: there the paired test decides, and what it cannot tell is shown and does not gate. A
-    tolerance of 0 does mean the first flip, and an error rate counts many units: both always gate.
+    Where the margin of a proportion is under one sample (20 pictures, 0.5 %), the counts alone would fail at the
+    first flip, which means nothing: there the paired test decides, and a loss that it does not prove is shown and does
+    not gate. A tolerance of 0 does mean the first flip, and an error rate counts many units: both always gate.
     """
     margin, rule = margin_units(score, tolerance), margin_rule(score, tolerance)
     shown = shown_by(score, float(margin / score.out_of))
@@ -120,7 +118,7 @@ def _state(score: Score, margin: Fraction, shown: LossEvidence | None, decision:
 
 
 def _loss_detail(score: Score, margin: Fraction, rule: str, state: GateState) -> str:
-    """The counts in one line; a margin that is no number of samples stands in its metric's own unit."""
+    """The counts in one line; a margin that is not a number of samples is in the unit of its metric."""
     margin_text = rule if rule.startswith("least margin") else f"margin {apart(score, float(margin) / score.out_of)}"
     if state is GateState.SHOWN:
         margin_text += " is under one sample and a greater loss is not proven, so it does not gate"
@@ -140,7 +138,7 @@ def floor_gate(score: Score, rules: Rules, accepted: int | None) -> Gate:
     """Whether ``score`` still agrees with fp32 as often as was accepted, and never less than the suite's minimum.
 
     ``accepted`` is the least hits of the baseline, None when it has none. Crops of one picture are not independent, so
-    no test is made of them: a floor, no interval.
+    there is no statistical test: a floor, no interval.
     """
     least = least_agreement(rules.agreement, score.out_of)
     rule = f"agreement {short_percent(rules.agreement)} ({rules.agreement_rule})"
@@ -178,12 +176,12 @@ def limit_gate(score: Score, limit: Limit | None) -> Gate:
     )
 
 
-# A result that is better than the accepted one by more than the tolerance: news that nobody should accept by the way.
+# A result that is better than the accepted one by more than the tolerance; a user has to accept it on purpose.
 #
 # better by more than the margin in one metric against labels, and worse in none
 
 IMPROVED = "improved: "
-"""How the headline of such a verdict begins."""
+"""The beginning of the headline of such a verdict."""
 
 
 def with_improvement(
@@ -195,7 +193,7 @@ def with_improvement(
     rules: Rules,
     node_id: str,
 ) -> Verdict:
-    """``verdict``, told as an improvement where it drifted for the better beyond ``tolerance``; it stays red."""
+    """``verdict``, marked as an improvement where it drifted for the better beyond ``tolerance``; it stays red."""
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     if verdict.outcome is not Outcome.DRIFTED or name is None:
         return verdict

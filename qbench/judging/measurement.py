@@ -7,17 +7,17 @@ from qbench.judging.cell import Cell, EnvironmentClass
 from qbench.metrics import Against, Score
 from qbench.number_text import rough_percent, steps_text
 
-# What a run beside another backend counted, as text and plain numbers.
+# The comparison of a cell with another backend, as text and plain numbers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FirstNode:
-    """Where two runs of one batch part first.
+    """The first difference of two runs of one batch.
 
     Args:
         origin: the fp32 node whose integers differ; empty when no compared value of the batch does.
         elements: how many of its integers differ. steps: the largest difference of two of them.
-        note: what a reader should know about the search, such as that watching an engine changed it.
+        note: a remark on the search, such as that tapping an engine changed its results.
     """
 
     origin: str
@@ -28,7 +28,7 @@ class FirstNode:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Compared:
-    """What a run beside another backend counted, over all graph outputs of all samples.
+    """The differences from another backend, counted over all graph outputs of all samples.
 
     Args:
         backend, environment_class: the other one, and the class of its results here.
@@ -37,7 +37,7 @@ class Compared:
         steps: largest difference of the others in output steps; None: no output has a grid.
         relative: their largest |a − b| / max|b|.
         graph, sample: of the first difference; empty when there is none.
-        first: where it comes from; None: nothing to look for.
+        first: where it comes from; None: not looked for.
     """
 
     backend: str
@@ -52,18 +52,18 @@ class Compared:
     first: FirstNode | None = None
 
 
-# What rewriting did to the graphs of a cell, as text and plain numbers.
+# The effect of passes on the graphs of a cell, as text and plain numbers.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassNote:
-    """One pass that changed something.
+    """One pass that changed a graph.
 
     Args:
         name: as the pipeline spells it. effect: what it declares (``exact``, ``rounding(1)``, ``lossy``).
         removed: nodes fewer by it, over all graphs.
-        elements, differing: of the graph outputs of the first samples, compared with the same pipeline without it; 0 of
-            a pass that is exact, which is not compared. steps: their largest difference in output steps; None: no
+        elements, differing: of the graph outputs of the first samples, compared with the same pipeline without it; 0
+            for an exact pass, which is not compared. steps: their largest difference in output steps; None: no
             output has a grid. relative: the largest |a − b| / max|b|.
     """
 
@@ -88,12 +88,12 @@ class PassNote:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RewriteNote:
-    """What a pipeline did to the graphs of a cell.
+    """The effect of a pipeline on the graphs of a cell.
 
     Args:
-        policy: under which it ran. nodes: that there were before. passes: those that changed something.
-        declined: how many nodes were left alone, and passes not admitted.
-        samples: that what is not exact was compared on.
+        policy: under which it ran. nodes: their number before. passes: those that changed a graph.
+        declined: how many nodes were not rewritten, and passes not admitted.
+        samples: how many the inexact passes were compared on.
     """
 
     policy: str
@@ -104,7 +104,7 @@ class RewriteNote:
 
     @property
     def removed(self) -> int:
-        """Nodes fewer by all of it."""
+        """Nodes fewer by all passes."""
         return sum(one.removed for one in self.passes)
 
     @property
@@ -113,15 +113,12 @@ class RewriteNote:
         return tuple(f"rewritten by {one}" for one in self.passes if one.differing)
 
 
-# What one cell measured, as text and plain numbers: it outlives the code that wrote it.
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibrated:
-    """What a cell was calibrated by.
+    """The calibration of a cell.
 
-    ``key`` is ``passes[+variant]``, the canonical passes and the variant that has samples of its own. ``ranges``: value
-    of the float graph → the (least, greatest) number that was seen there, five digits of each, in the order of the
+    ``key`` is ``passes[+variant]``, the canonical passes and the variant if it has its own samples. ``ranges``: value
+    of the float graph → the (least, greatest) number that was observed, five digits of each, in the order of the
     graph; the name of a value begins with that of its graph (``decoder::x``) where there are several.
     """
 
@@ -131,15 +128,15 @@ class Calibrated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measurement:
-    """Numbers of one cell, before anyone judges them.
+    """Numbers of one cell, before they are judged.
 
     Args:
         cell, environment: what was measured, and where.
         scores: one for each metric the suite asked for, in its order.
         digests: ``model`` (float graphs), ``preprocessing``, ``quantized`` (written graphs; absent in fp32 cells),
-            ``arithmetic`` (how an integer machine counts; absent elsewhere), ``pipeline`` (of passes, where any ran),
+            ``arithmetic`` (of backends that declare one; absent elsewhere), ``pipeline`` (of passes, where any ran),
             and for each data set D: ``data:D`` (samples and labels), ``reference:D``, ``predictions:D``.
-        changed: for each data set, the ids of samples answered otherwise than by the reference (at most 20).
+        changed: for each data set, the ids of samples whose answer differs from the reference (at most 20).
         changed_count: for each data set, how many there are in all.
         ties: for each data set, samples whose best score was shared.
         macs: multiply-accumulates of one pass over the graphs. integer_macs: the planned share of them in
@@ -149,9 +146,9 @@ class Measurement:
         idle_rules: the rules of the schema that matched nothing in this model, in words.
         seconds: ``prepare`` (quantize, load) and ``inference`` (answering), wall clock; ``compared`` another backend's.
         kept: data set → its answers in one word (``metrics.packed_answers``); empty where the suite compares digests.
-        compared: what was counted beside another backend; None: the cell is compared with nobody.
-        rewritten: what passes did behind the quantizer; None: none ran.
-        calibrated: the ranges that the schema's grids come from; None: it asks for none.
+        compared: the comparison with another backend; None: the suite asks for none.
+        rewritten: the effect of passes after the quantizer; None: none ran.
+        calibrated: the ranges that the schema's qparams come from; None: it needs none.
     """
 
     cell: Cell
@@ -174,7 +171,7 @@ class Measurement:
 
     @property
     def planned_share(self) -> float:
-        """The share of multiply-accumulates that came to be as the schema's kind of quantization means."""
+        """The planned share of multiply-accumulates of the schema's kind: in integers, or by quantized weights."""
         return self.integer_macs if self.weight_macs is None else self.weight_macs
 
     @property
@@ -194,15 +191,15 @@ class Measurement:
         raise KeyError(metric)
 
 
-# A loss in two parts: what the schema costs on any backend, and what this backend's way of counting adds.
+# A loss in two parts: what the schema costs on any backend, and what the arithmetic of this backend adds (counting).
 #
 #     fp32  ──schema──→  the quantized graph in exact arithmetic  ──counting──→  the same graph on the backend
 #     value − reference = (ideal − reference) + (value − ideal)
 #
-# The middle is the same graph on ``integer-ideal``: rational multipliers, one rounding, nothing overflows.
+# The middle is the same graph on ``integer-ideal``: rational multipliers, one rounding, no overflow.
 
 IDEAL = "integer-ideal"
-"""The backend that counts exactly."""
+"""The backend with exact arithmetic."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -223,7 +220,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LossParts:
-    """One metric's change against fp32 as two steps, one behind the other; ``unit`` is the metric's: ``%`` is a share.
+    """One metric's change against fp32 as two steps, one after the other; ``unit`` is the metric's: ``%`` is a share.
 
     Raises:
         ValueError: the second does not begin where the first ends.
@@ -248,7 +245,7 @@ class LossParts:
 
 
 def parts_of_counts(metric: str, *, reference: int, ideal: int, hits: int, out_of: int, unit: str = "%") -> LossParts:
-    """The parts of counts alone, which do not tell single samples."""
+    """The parts from counts alone, without losses and gains of single samples."""
     return LossParts(
         metric=metric,
         schema=Part(before=reference, after=ideal, out_of=out_of),
@@ -261,11 +258,11 @@ def parts_of_scores(schema: Score, counting: Score) -> LossParts:
     """The parts of two scores of one metric against labels, sample by sample.
 
     Args:
-        schema: of the ideal answers beside the fp32 ones. counting: of the backend's beside the ideal ones.
+        schema: the ideal answers compared with fp32. counting: the backend's answers compared with the ideal ones.
 
     Raises:
-        ValueError: they are of two metrics, of one against the reference (whose parts do not add up), or the second is
-            not counted beside what the first counts.
+        ValueError: they are of two metrics, of a metric against the reference (whose parts do not add up), or the
+            second does not begin where the first ends.
     """
     if schema.metric != counting.metric or schema.against is not Against.LABELS:
         raise ValueError(f"'{schema.metric}' and '{counting.metric}' are not one metric against labels")

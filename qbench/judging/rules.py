@@ -14,12 +14,12 @@ from qbench.number_text import counted
 # flips: samples whose best answer is another one, whatever moved in the ranks below it
 # probabilities: |p − p_accepted| ≤ max(absolute, relative × p_accepted), for each of the best classes of every sample
 #
-# Both need the accepted answers themselves, not their digest: they are kept beside the baseline, where a suite asks so.
+# Both need the accepted answers themselves, not their digest: they are kept next to the baseline if the suite asks so.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What drift admits; ``flips_rule`` and ``moves_rule`` say who set it, e.g. ``suite smoke``.
+    """What drift admits; ``flips_rule`` and ``moves_rule`` name the places that set it, e.g. ``suite smoke``.
 
     Args:
         flips: at most that many; None: predictions must be identical, in all ranks.
@@ -40,7 +40,7 @@ class Allowance:
 
     @property
     def compares_probabilities(self) -> bool:
-        """Whether probabilities are held to anything."""
+        """Whether probabilities are compared."""
         return self.absolute is not None or self.relative is not None
 
     @property
@@ -65,8 +65,6 @@ IDENTICAL = Allowance()
 """Nothing may differ."""
 
 
-# The numbers beside the tolerance that cells are judged by, with the places where they were set.
-
 DEFAULT_INTEGER_MACS = 0.5
 DEFAULT_AGREEMENT = 0.85
 DEFAULT_RANGES = 0.01
@@ -74,7 +72,7 @@ DEFAULT_RANGES = 0.01
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """The ``value`` of a distance to fp32, in its metric's unit, that is still admitted; ``rule`` says who set it."""
+    """The largest or smallest ``value`` of a distance to fp32, in its metric's unit; ``rule`` names the place."""
 
     value: float
     rule: str = "default"
@@ -82,16 +80,16 @@ class Limit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """Shares and limits; ``rule``, ``agreement_rule`` and ``ranges_rule`` say who set the shares, e.g. ``suite smoke``.
+    """Shares and limits; ``rule``, ``agreement_rule`` and ``ranges_rule`` name what set them, e.g. ``suite smoke``.
 
     Args:
         integer_macs: planned share of multiply-accumulates in integers (of a schema of weights alone: by weights on
             grids) below which a cell is unsupported.
         agreement: share of samples that must agree with the fp32 reference, whatever was accepted for a cell.
         decision: what makes a loss red. allowance: how far answers may be from the accepted ones.
-        ranges: share of what its grid spans by which a calibrated range may be other than accepted.
-        limits: metric, as the suite writes it → the limit of that distance; what is not named is shown.
-        equivalents: groups of environment classes whose results are comparable (``environment.are_equivalent``).
+        ranges: share of its span by which a calibrated range may differ from the accepted one.
+        limits: metric, as the suite writes it → the limit of that distance; others are shown and do not gate.
+        equivalents: groups of environment classes whose results are comparable (``cell.are_equivalent``).
     """
 
     integer_macs: float = DEFAULT_INTEGER_MACS
@@ -114,16 +112,16 @@ class Rules:
 # How much loss a cell may show: one relative number, layered default < suite < model < cell.
 #
 # margin = tolerance × stored fp32 score, one-sided; for an error rate at least the metric's ``least_margin``. The
-# rule that won is carried along, so that every verdict can name where its number was set.
+# name of the layer is kept, so that every verdict can name where its number was set.
 
 DEFAULT_TOLERANCE = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """``value`` is relative to the stored fp32 score; ``rule`` says who set it, e.g. ``suite smoke``.
+    """``value`` is relative to the stored fp32 score; ``rule`` names the place that set it, e.g. ``suite smoke``.
 
-    ``by_metric``: what metrics, as the suite writes them, have in its place: 35 % more errors are not 35 % fewer hits.
+    ``by_metric``: metric, as the suite writes it → its own tolerance: 35 % more errors are not 35 % fewer hits.
     """
 
     value: float = DEFAULT_TOLERANCE
@@ -144,7 +142,7 @@ def resolve_tolerance(*layers: "Tolerance | None") -> Tolerance:
     return next((layer for layer in reversed(layers) if layer is not None), Tolerance())
 
 
-# Known-bad cells: each with what was measured, why, whose it is, and when the excuse ends.
+# Known-bad cells: each with what was measured, the reason, the owner, and the last day of the entry.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,8 +151,8 @@ class QuarantineEntry:
 
     Args:
         cell: ``model::backend+schema[+variant]``, where ``*`` matches anything.
-        measured: the numbers that were seen, in words.
-        reason, owner: why it is bad; who looks after it.
+        measured: the numbers, in words.
+        reason, owner: why it is bad; who is responsible.
         expires: the last day, ``YYYY-MM-DD``, on which the entry holds.
         when: environment classes or processors to which it applies; None: everywhere.
     """
@@ -177,7 +175,7 @@ class QuarantineEntry:
         return self.is_about(cell) and environment.matches(self.when)
 
     def is_about(self, cell: Cell) -> bool:
-        """Whether this entry is about ``cell``, on whatever machine."""
+        """Whether this entry is about ``cell``, on any machine."""
         return fnmatch.fnmatchcase(str(cell), self.cell)
 
     @property

@@ -12,7 +12,7 @@ from qbench.metrics import Direction, Score
 
 # Paired statistics of one cell against its reference on the same n samples: b losses, c gains, d = (c − b)/n.
 #
-# McNemar's mid-p asks whether there is any change; the intervals say how large it may be. Formulas: Fagerland, Lydersen
+# McNemar's mid-p tests whether there is any change; the intervals bound its size. Formulas: Fagerland, Lydersen
 # and Laake, BMC Med Res Methodol 13:91 (2013), mid-p; Tango, Stat Med 17:891 (1998), score; Bonett and Price, J Educ
 # Behav Stat 37:479 (2012), adjusted Wald; Newcombe, Stat Med 17:2635 (1998), method 10.
 
@@ -66,8 +66,8 @@ def paired_interval(
         losses, gains, n: samples right before and wrong now, the reverse, and all there are.
         confidence: in (0, 1).
         method: ``tango`` for verdicts, ``bonett-price`` for display, ``newcombe`` as a second opinion.
-        both_right: samples right both times. Only ``newcombe`` depends on it; None takes every sample that did not
-            change for right, which is near the truth for accurate models.
+        both_right: samples right both times. Only ``newcombe`` depends on it; None counts every sample that did not
+            change as right, which is close for accurate models.
 
     Raises:
         ValueError: impossible counts or confidence, or an unknown method.
@@ -155,26 +155,26 @@ def _wilson(right: int, n: int, z: float) -> Interval:
     return max(0.0, centre - half), min(1.0, centre + half)
 
 
-# Does a sample show that a loss is within its margin m, or beyond it? One half of an equivalence test, three answers.
+# Evidence: whether a sample shows that a loss is within its margin m, or beyond it; one half of an equivalence test.
 #
 #     PASS          T(−m) > z       the true change is above −m: no worse than the margin admits
 #     FAIL          T½(−m) < −z     it is below −m: worse than that
-#     INCONCLUSIVE  neither         this sample cannot tell
+#     INCONCLUSIVE  neither         too few samples to decide
 #
 # T is Tango's score statistic (``paired``), z the one-sided 5 % point of the normal distribution: PASS means that the
-# 90 % interval lies above −m. Losses are few and whole, and their number is skewed: without a correction up to 7 % of
-# the samples whose loss is just the margin would be called FAIL, so T½ has half a sample taken off its distance. Then
+# 90 % interval lies above −m. Losses are few whole numbers of a skewed distribution: without a correction, up to 7 % of
+# the samples whose loss equals the margin would be called FAIL, so T½ subtracts half a sample from the distance. Then
 # at most one such sample in eighteen is called PASS, and one in eighteen FAIL (``benchmarks/verdicts.py`` counts them
 # all; of fewer than 200 samples one in thirteen, where every sample changes sides). FAIL fails a cell by every
-# ``decision``. For what is no share of samples the interval of a paired bootstrap takes its place.
+# ``decision``. For a metric that is not a share of samples, the interval of a paired bootstrap is used.
 
 ALPHA = 0.05
-"""The share of wrong PASS, and of wrong FAIL, where the true loss is just the margin."""
+"""The share of wrong PASS, and of wrong FAIL, where the true loss equals the margin."""
 _HALF_A_SAMPLE = 0.5
 
 
 class Evidence(enum.Enum):
-    """What a sample shows about a loss and its margin."""
+    """What a sample proves about a loss and its margin."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -203,20 +203,20 @@ def margin_evidence(losses: int, gains: int, n: int, margin: float, *, alpha: fl
 
 
 def interval_evidence(low: float, high: float, margin: float) -> Evidence:
-    """What an interval of the change (negative is loss) shows, whose ends each err in ``ALPHA`` of all samples."""
+    """The evidence of an interval of the change (negative is loss) each of whose ends errs with ``ALPHA``."""
     if low > -margin:
         return Evidence.PASS
     return Evidence.FAIL if high < -margin else Evidence.INCONCLUSIVE
 
 
-# What a sample could have shown: the smallest drop that it would find, and the samples that a margin would need.
+# Power: the smallest drop that a sample would detect, and the number of samples that a margin needs.
 #
-#     found     √n d ≥ z₀.₉₇₅ √π + z₀.₈ √(π − d²)      McNemar's test, two-sided 5 %, power 80 %     (Miettinen 1968)
+#     detected  √n d ≥ z₀.₉₇₅ √π + z₀.₈ √(π − d²)      McNemar's test, two-sided 5 %, power 80 %     (Miettinen 1968)
 #     needed    n ≥ (z₀.₉₅ + z₀.₈)² π / m²             the margin test, one-sided 5 %, power 80 %, if nothing is lost
 #     deciding  n ≥ (z₀.₉₅ + z₀.₈)² π / (m − d)²       the same, if drops of d go on: PASS where d < m, else FAIL
 #
-# π is the share of samples that changed sides. A sample in which few did says little about π, so it is taken as
-# Bonett and Price take it: one loss and one gain are added, and two samples.
+# π is the share of samples that changed between right and wrong. A sample with few changes estimates π badly, so it is
+# estimated as by Bonett and Price: one loss, one gain and two samples are added.
 
 _TWO_SIDED = NormalDist().inv_cdf(0.975)
 _ONE_SIDED = NormalDist().inv_cdf(1 - ALPHA)
@@ -231,9 +231,9 @@ def changed_share(losses: int, gains: int, n: int) -> float:
 
 
 def detectable_drop(share: float, n: int) -> float:
-    """The smallest drop, a fraction, that ``n`` samples find four times in five when ``share`` of them change sides.
+    """The smallest drop, a fraction, that ``n`` samples detect four times in five when ``share`` of them change.
 
-    No more than ``share`` can be lost; a larger drop changes as many. 1 where the sample is too small for any.
+    No more than ``share`` can be lost; a larger drop needs a larger share. 1 where the sample is too small for any.
     """
     low, high = 0.0, 1.0
     for _ in range(_POWER_BISECTIONS):
@@ -248,9 +248,9 @@ def _finds(drop: float, share: float, n: int) -> bool:
 
 
 def samples_needed(share: float, margin: float) -> int | None:
-    """How many samples show four times in five that a lossless cell is within ``margin``; None: no number does.
+    """How many samples prove four times in five that a lossless cell is within ``margin``; None: no number does.
 
-    Never fewer than the test asks for when no sample changed sides at all: n > z² (1 − m) / m.
+    Never fewer than the test needs when no sample changed at all: n > z² (1 − m) / m.
     """
     if margin <= 0:
         return None
@@ -261,12 +261,12 @@ def samples_needed(share: float, margin: float) -> int | None:
 
 
 def samples_deciding(share: float, drop: float, margin: float, n: int) -> int | None:
-    """How many samples like these ``n``, which decide nothing, decide four times in five: always more than ``n``.
+    """How many samples like these ``n`` undecided ones decide four times in five: always more than ``n``.
 
     Args:
-        share: of samples that change sides. drop: what was lost of them, a fraction, negative where more was gained.
+        share: of samples that change. drop: losses minus gains, a fraction.
 
-    None: the drop is just the margin, and no number decides.
+    None: the drop equals the margin, and no number decides.
     """
     apart = margin - drop
     if abs(apart) < _SAME:
@@ -275,7 +275,7 @@ def samples_deciding(share: float, drop: float, margin: float, n: int) -> int | 
 
 
 def detectable_by_spread(spread: float) -> float:
-    """The smallest change that a metric finds four times in five whose estimate has a standard error of ``spread``."""
+    """The smallest change that is detected four times in five where the estimate has the standard error ``spread``."""
     return (_TWO_SIDED + _POWER) * spread
 
 
@@ -294,12 +294,12 @@ def spread_of(low: float, high: float) -> float:
     return (high - low) / (2 * _ONE_SIDED)
 
 
-# Many cells at once: which losses of a matrix stand out from what chance alone would show (information, no gate).
+# Many cells at once: which losses of a matrix are larger than chance alone explains (information, no gate).
 #
 # q₍ᵢ₎ = min over j ≥ i of p₍ⱼ₎ m / j, for the m values in rising order: Benjamini and Hochberg, J R Stat Soc B 57:289
-# (1995). Of the tests with q ≤ 5 %, on average at most 5 % are false alarms; the tests of one run share samples and
-# move together, which the procedure stands. A rerun on the same samples is no new evidence: never gather values over
-# runs.
+# (1995). Of the tests with q ≤ 5 %, on average at most 5 % are false alarms; the tests of one run share samples, and
+# the procedure allows such positive dependence. A rerun on the same samples is no new evidence: never collect values
+# over runs.
 
 
 def benjamini_hochberg(values: Sequence[float]) -> tuple[float, ...]:
@@ -318,10 +318,10 @@ def benjamini_hochberg(values: Sequence[float]) -> tuple[float, ...]:
     return tuple(adjusted)
 
 
-# What one score's sample shows beside the plain counts, and what a sample like it could have found at all.
+# The evidence and the power of the sample of one score.
 #
-# A share of right samples is judged by its losses and gains (``paired``, ``margin_test``), any other metric by the
-# paired bootstrap that was made when it was counted.
+# A share of right samples is judged by its losses and gains (``margin_evidence``), any other metric by the paired
+# bootstrap interval of its score.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -332,10 +332,9 @@ class LossEvidence:
         evidence: about the margin.
         low, high: the interval for display. interval: which it is, e.g. ``Bonett-Price 95 %``.
         midp: McNemar's two-sided mid-p of "no change at all"; None of what is no share of samples.
-        detectable: the smallest drop that the sample would find four times in five.
-        needed: how many samples the margin would take to be shown, were nothing lost; None: no number would do.
-        deciding: how many samples like these, which lose and gain as these do, would decide what these cannot; None:
-            these decide, or no number does.
+        detectable: the smallest drop that the sample would detect four times in five.
+        needed: how many samples without a loss would prove the margin; None: no number would.
+        deciding: how many samples that lose and gain as these do would decide; None: these decide, or no number does.
     """
 
     evidence: Evidence
@@ -348,24 +347,24 @@ class LossEvidence:
     deciding: int | None = None
 
     def text(self, score: Score) -> str:
-        """All of it in one line, of the sample of ``score``."""
+        """The evidence in one line, for the sample of ``score``."""
         midp = "" if self.midp is None else f", any change p {self.midp:.2g} (McNemar mid-p)"
-        needs = "no number of samples shows none"
+        needs = "no number of samples proves a margin of 0"
         if self.needed is not None:
-            needs = f"the margin needs {self.needed} of which nothing is lost"
+            needs = f"the margin needs {self.needed} samples without a loss"
         if self.deciding is not None:
-            needs += f", {self.deciding} like these decide"
+            needs += f", {self.deciding} samples like these decide"
         return (
             f"{self.evidence.value.upper()} ({self.interval} {_signed(score, self.low)} to {_signed(score, self.high)} "
             f"{_unit(score)}{midp}); "
-            f"{score.n} samples find a drop of {apart(score, self.detectable)}, {needs}"
+            f"{score.n} samples detect a drop of {apart(score, self.detectable)}, {needs}"
         )
 
 
 def shown_by(score: Score, margin: float) -> LossEvidence | None:
-    """What the sample of ``score`` shows about a loss of ``margin``, a fraction.
+    """The evidence of the sample of ``score`` about a loss of ``margin``, a fraction.
 
-    None where there is nothing to show it by: a metric that is no share of samples and was never resampled.
+    None for a metric that is not a share of samples and has no bootstrap interval.
     """
     if score.proportion and score.out_of == score.n:
         return _by_counts(score, margin)
@@ -414,7 +413,7 @@ def _unit(score: Score) -> str:
     return "pp" if score.unit == "%" else score.unit
 
 
-# What makes a loss red: the counts as they are, or what they show.
+# What makes a loss red: the plain counts, or what they prove.
 #
 # | decision | red where                                                            | INCONCLUSIVE is              |
 # |----------|----------------------------------------------------------------------|------------------------------|
@@ -434,7 +433,7 @@ class DecisionRule(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``by`` which way, and ``rule``: who set it, e.g. ``suite smoke``."""
+    """``by``: how a loss is decided; ``rule``: the place that set it, e.g. ``suite smoke``."""
 
     by: DecisionRule = DecisionRule.POINT
     rule: str = "default"
@@ -446,4 +445,4 @@ class Decision:
 
 
 POINT = Decision()
-"""The plain rule that nobody has to ask for."""
+"""The default rule."""

@@ -9,19 +9,17 @@ from qbench.judging.measurement import Measurement
 from qbench.judging.statistics import DecisionRule, LossEvidence
 from qbench.metrics import Against, Direction, Score
 
-# The judgement of one cell: an outcome, the rule that decided, the gates with their numbers, and what to do next.
-
 
 class Outcome(enum.Enum):
     """How a cell ended. Only the second group turns a run red."""
 
     PASSED = "passed"
-    INCONCLUSIVE = "inconclusive"  # by the decision "ci": not shown to lose more than it may, nor less
+    INCONCLUSIVE = "inconclusive"  # by the decision "ci": proven neither within its margin nor beyond it
     QUARANTINED = "quarantined"  # failed, as its quarantine entry expects
     UNSUPPORTED = "unsupported"  # skipped with a reason; never counted as passed
-    ACCEPTED = "accepted"  # the run was told to accept what it measured
+    ACCEPTED = "accepted"  # the options of the run accept what it measured
 
-    FAILED = "failed"  # loss beyond tolerance, agreement below its floor, or not what another backend is
+    FAILED = "failed"  # loss beyond tolerance, agreement below its floor, or different from another backend
     DRIFTED = "drifted"  # within tolerance, but not the accepted result of this environment class
     MISSING = "missing"  # no baseline for this model or cell
     STALE = "stale"  # the baseline is of another model, data or preprocessing
@@ -38,13 +36,13 @@ _GREEN = (Outcome.PASSED, Outcome.INCONCLUSIVE, Outcome.QUARANTINED, Outcome.UNS
 
 
 class GateState(enum.Enum):
-    """What one gate said."""
+    """The result of one gate."""
 
     HOLDS = "holds"
     BROKEN = "broken"
-    SHOWN = "shown"  # its sample cannot tell, or no rule is set: displayed, does not gate
+    SHOWN = "shown"  # too few samples to decide, or no rule is set: displayed, does not gate
     INCOMPARABLE = "incomparable"  # nothing accepted for this environment class
-    INCONCLUSIVE = "inconclusive"  # by the decision "ci": the sample cannot tell
+    INCONCLUSIVE = "inconclusive"  # by the decision "ci": too few samples to decide
 
 
 FAILING = ("loss", "floor", "limit", "equality")
@@ -53,15 +51,15 @@ FAILING = ("loss", "floor", "limit", "equality")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gate:
-    """One question asked of a measurement.
+    """One check of a measurement.
 
     ``loss`` of a metric, agreement ``floor``, ``limit`` of a distance to fp32, ``equality`` with another backend,
     ``calibration``, ``drift``, ``integer`` share.
 
-    ``detail`` is one line with the numbers; ``rule`` says which setting decided and where it was set; ``limit`` is
-    the value of the metric (a fraction) beyond which it is broken, the exact margin away from fp32; None when the gate
-    has none. A loss gate has what the sample shows, whatever decided (None: nothing to show it by), and how it was
-    decided (``ci`` too where the default rule found a loss proven under a margin of less than one sample).
+    ``detail`` is one line with the numbers; ``rule`` names the setting that decided and where it was set; ``limit`` is
+    the value of the metric (a fraction) beyond which the gate is broken, exactly the margin away from fp32, or None.
+    ``shown`` is the statistical evidence of a loss gate (None: it cannot be computed), and ``decided`` the rule that
+    decided (``ci`` also where the default rule found a proven loss under a margin of less than one sample).
     """
 
     kind: str
@@ -78,7 +76,7 @@ class Gate:
 class MovedRange:
     """A value of the float graph whose calibrated (low, high) is ``after``, and was accepted as ``before``.
 
-    ``apart``: by which share of what a grid of both spans; see ``calibrated``.
+    ``apart``: their distance as a share of the range that covers both; see ``moved_ranges``.
     """
 
     value: str
@@ -95,9 +93,9 @@ class MovedRange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verdict:
-    """``headline`` is one line for a table; ``remedy`` the command or act that comes next, empty when green.
+    """``headline`` is one line for a table; ``remedy`` is the next command or action, empty when green.
 
-    ``moved``: the values that were calibrated otherwise than accepted, in the order of the graph.
+    ``moved``: the values whose calibrated range differs from the accepted one, in the order of the graph.
     """
 
     outcome: Outcome
@@ -109,12 +107,12 @@ class Verdict:
     moved: tuple[MovedRange, ...] = ()
 
 
-# What a verdict says of numbers, one line each.
+# The lines of a verdict about numbers.
 
 WIDTH = 100
-"""Characters of a line of a terminal beside a cell's mark: what is counted up in a headline ends there."""
+"""Characters that a terminal has next to the mark of a cell: a headline lists only what fits in them."""
 LONGEST = 300
-"""Characters of a headline: who has less room (a terminal, pytest's short summary) cuts for itself."""
+"""Characters of a headline; a terminal or pytest's short summary may cut it further."""
 
 
 def drop_text(score: Score) -> str:
@@ -130,7 +128,7 @@ def listed(names: Mapping[str, tuple[str, ...]], most: int = 5) -> str:
 
 
 def one_line(text: str) -> str:
-    """``text`` on one line, cut where it is no headline any more."""
+    """``text`` on one line, cut to ``LONGEST`` characters."""
     flat = " ".join(text.split())
     return flat if len(flat) <= LONGEST else flat[: LONGEST - 1].rstrip() + "…"
 
@@ -145,12 +143,12 @@ def move(score: Score) -> str:
 
 
 def numbers(measurement: Measurement) -> str:
-    """The line of a cell that holds: its scores, as many as fit, its planned share in integers, and whom it equals."""
+    """The line of a cell that passes: the scores that fit, its planned share in integers, and the backend it equals."""
     parts = [move(score) for score in measurement.scores]
     compared = measurement.compared
-    beside = "" if compared is None else f"{'close to' if compared.differing else 'equals'} {compared.backend}"
+    equality = "" if compared is None else f"{'close to' if compared.differing else 'equals'} {compared.backend}"
     share = f"{100 * measurement.planned_share:.0f} % of MACs {measurement.planned_words}"
-    facts = [text for text in ("" if measurement.cell.is_fp32 else share, beside) if text]
+    facts = [text for text in ("" if measurement.cell.is_fp32 else share, equality) if text]
     while len(parts) > 1 and len(", ".join([*parts, *facts])) > WIDTH:
         parts.pop()
     return ", ".join([*parts, *facts])
@@ -164,28 +162,28 @@ def breach(measurement: Measurement, gate: Gate) -> str:
         side = "over" if score.direction is Direction.LOWER else "under"
         ends = f"its {gate.kind} of {valued(score, gate.limit)}"
         return f"{gate.metric} {valued(score, score.value)} is {side} {ends}: {gate.rule}"
-    return f"{_beside_margin(score, gate)}: {gate.rule}"
+    return f"{_with_margin(score, gate)}: {gate.rule}"
 
 
 def undecided(measurement: Measurement, gate: Gate) -> str:
-    """The line of a cell whose sample cannot tell whether the loss ``gate`` holds."""
-    return f"{_beside_margin(measurement.score(gate.metric), gate)}"
+    """The line of a cell with too few samples to decide the loss ``gate``."""
+    return _with_margin(measurement.score(gate.metric), gate)
 
 
 def wanting(measurement: Measurement, gate: Gate) -> str:
-    """What a larger sample would do about an INCONCLUSIVE loss ``gate``: which way it would go, did nothing change."""
+    """How many samples would decide an INCONCLUSIVE loss ``gate``, and how, if they lose and gain as these do."""
     score = measurement.score(gate.metric)
     assert gate.shown is not None
     assert gate.limit is not None
-    found = f"{score.metric}: {score.n} samples find a drop of {apart(score, gate.shown.detectable)}"
+    found = f"{score.metric}: {score.n} samples detect a drop of {apart(score, gate.shown.detectable)}"
     if gate.shown.deciding is None:
-        return f"{found}; the loss is just the margin: more samples like these decide nothing"
+        return f"{found}; the loss equals the margin, so more samples like these decide nothing"
     lost = abs(score.reference_value - gate.limit) < score.drop / score.out_of
-    return f"{found}, {gate.shown.deciding} like these would {'FAIL' if lost else 'PASS'}"
+    return f"{found}; with {gate.shown.deciding} samples like these it would {'FAIL' if lost else 'PASS'}"
 
 
-def _beside_margin(score: Score, gate: Gate) -> str:
-    """How far ``score`` moved beside its margin, and what that shows where it is what decides."""
+def _with_margin(score: Score, gate: Gate) -> str:
+    """How far ``score`` moved, its margin, and the statistical evidence where that decides."""
     assert gate.limit is not None
     margin = abs(score.reference_value - gate.limit)
     by_evidence = gate.shown is not None and gate.decided is not DecisionRule.POINT

@@ -68,7 +68,7 @@ def test_what_was_not_calibrated_or_is_not_held_to_a_baseline_has_no_gate():
 def test_a_baseline_without_ranges_is_told():
     found = verdict(Calibrated(key="default+calib16", ranges={"conv": (0.0, 9.0)}))
     assert found.outcome is Outcome.PASSED
-    assert "no ranges were accepted of the calibration 'default+calib16': accept them as new" in found.notices
+    assert "no ranges are accepted for the calibration 'default+calib16': accept them as new" in found.notices
 
 
 def test_values_that_were_never_accepted_and_those_that_are_gone_are_told():

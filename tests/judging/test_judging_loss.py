@@ -120,7 +120,8 @@ def test_the_line_has_every_number():
     assert gate.detail == (
         "top1 353/400 = 88.25 % against fp32 360/400 = 90.00 %: drop 1.75 pp, margin 0.45 pp admits 1 sample; "
         "losses 9, gains 2; INCONCLUSIVE (Bonett-Price 95 % −3.49 to +0.01 pp, any change p 0.039 (McNemar mid-p)); "
-        "400 samples find a drop of 2.51 pp, the margin needs 9874 of which nothing is lost, 1184 like these decide"
+        "400 samples detect a drop of 2.51 pp, the margin needs 9874 samples without a loss, "
+        "1184 samples like these decide"
     )
     assert gate.rule == "tolerance 0.5 % (suite smoke)"
     assert gate.limit == 0.8955  # the margin of 1.8 samples, not the one whole sample that it admits
