@@ -26,9 +26,8 @@ def bench(*, scope=None, fp32=False):
     return Bench(suite, catalogues, settings), expand(suite, catalogues)
 
 
-@pytest.fixture
-def run_file(project, qbench):
-    """A run file of a project with an fp32 reference whose one cell is known to be bad."""
+def run_with_a_known_bad_cell():
+    from qbench.cli import main
     from qbench.suite import approve_run
 
     accepting, planned = bench(fp32=True)
@@ -36,7 +35,14 @@ def run_file(project, qbench):
     Path("suites/tiny.quarantine.toml").write_text(
         f'[[cell]]\ncell = "{LISTED}"\nmeasured = "97 %"\nreason = "saturates"\nowner = "ann"\nexpires = "2999-01-01"\n'
     )
-    qbench("run", SUITE)
+    main(["run", SUITE])
+
+
+@pytest.fixture
+def run_file(project, fill_once, capsys):
+    """A run file of a project with an fp32 reference whose one cell is known to be bad."""
+    fill_once(project, run_with_a_known_bad_cell)
+    capsys.readouterr()
     (path,) = Path("reports/history").glob("*.jsonl")
     return path
 
