@@ -2,17 +2,23 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 from trend_history import CLASS, TrendHistory
 
 
+def make_commits():
+    TrendHistory(Path.cwd()).commits(16)
+
+
 @pytest.fixture
-def history(tmp_path, monkeypatch):
+def history(tmp_path, monkeypatch, fill_once):
     """A project of 16 commits whose nights are written with ``history.nights(…)``."""
     monkeypatch.chdir(tmp_path)
+    fill_once(tmp_path, make_commits)
     made = TrendHistory(tmp_path)
-    made.commits(16)
+    made.read_commits()
     return made
 
 
