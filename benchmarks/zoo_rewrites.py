@@ -19,7 +19,7 @@ from qbench.calibration import calibrate
 from qbench.graph import load_model, save_model
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes import Pipeline, Policy, canonicalize, lower_to_machines, run_pipeline, standard_pipeline
+from qbench.passes import Pipeline, Policy, canonicalize, lower_to_integers, run_pipeline, standard_pipeline
 from qbench.quantization import make_plan, quantize_model
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
@@ -78,7 +78,7 @@ def by_onnxruntime(model: ir.Model, feeds: Feeds) -> ir.Model:
 def outputs(model: ir.Model, feeds: Feeds) -> list[bytes]:
     """Every output, node by node in float and on the ideal machine, as bytes."""
     ideal = get_arithmetic("ideal")
-    runs = (Program(model, ideal), Program(lower_to_machines(model), ideal))
+    runs = (Program(model, ideal), Program(lower_to_integers(model), ideal))
     return [array.tobytes() for run in runs for _, array in sorted(run.run(feeds).items())]
 
 

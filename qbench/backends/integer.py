@@ -21,7 +21,7 @@ from qbench.errors import InputError, UnsupportedError, nearest
 from qbench.graph import Capabilities, Form, form_of
 from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program, counting_means
 from qbench.numerics import Arithmetic
-from qbench.passes import lower_to_machines
+from qbench.passes import lower_to_integers
 
 PREFIX = "integer-"
 _ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
@@ -92,7 +92,7 @@ class IntegerBackend:
                 remedy="Quantize the model by a schema that quantizes some of its operators ('qbench quantize --why' "
                 "says why slots stay float), or choose a float backend.",
             )
-        lowered = lower_to_machines(graph)
+        lowered = lower_to_integers(graph)
         _check_taps(lowered, taps)
         program = Program(lowered, self.arithmetic, taps, self.means, self.around)
         return _IntegerExecutor(program, lowered, FeedCheck.of(lowered, self.name))

@@ -34,17 +34,16 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--report",
         action="append",
         choices=(*KINDS, GITHUB),
-        help=f"write only this kind; repeatable (default: {', '.join(KINDS)}); github: annotations, and "
-        "the job's summary",
+        help=f"only this kind; repeatable (default: {', '.join(KINDS)}); github: annotations, and the job's summary",
     )
     parser.add_argument(
-        "--compare", nargs=2, metavar=("A", "B"), help="write only the page that compares these two runs"
+        "--compare", nargs=2, metavar=("A", "B"), help="draw these two runs on the site's compare page, no more"
     )
-    parser.add_argument("--runs", type=int, metavar="N", help="show the newest N runs of a suite (default: 120)")
+    parser.add_argument(
+        "--runs", type=int, metavar="N", help="look back on the newest N runs of a suite (default: 120)"
+    )
     declare_baselines(parser)
-    parser.add_argument(
-        "--annotations", metavar="FILE", help="file of annotations (default: annotations.toml in the history)"
-    )
+    parser.add_argument("--annotations", metavar="FILE", help="default: annotations.toml in the history")
     parser.add_argument("--json", action="store_true", help="print the paths of what was written as JSON")
 
 
@@ -128,7 +127,7 @@ def _tell_github(reports: "Sequence[Report]") -> None:
 
 COMMAND = Command(
     name="report",
-    summary="write the report pages from the history, without a run",
+    summary="draw the report pages from the history alone",
     example="qbench report --history reports/history -o reports",
     declare=declare,
     execute=execute,

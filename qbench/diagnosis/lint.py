@@ -13,7 +13,7 @@ from qbench.errors import InputError
 from qbench.graph import INTEGER_DOMAIN, OPERATORS, PRODUCTS, Form, IntegerForm, constant_value, form_of, node_key
 from qbench.interpreter import Summing, float_operator, sum_shape, summing
 from qbench.numerics import Arithmetic, MultiplierForm, QParams, QType, real_multiplier, scaler, short_multiplier
-from qbench.passes import lower_to_machines
+from qbench.passes import lower_to_integers
 
 # The products by constant weights in a graph of integer operators, each as the columns over which it sums:
 #
@@ -392,7 +392,7 @@ def lint_products(model: ir.Model, arithmetics: Sequence[Arithmetic] = ()) -> Mo
             expected="a quantized model",
             remedy="Name a schema to quantize it with.",
         )
-    products, unjudged = integer_products(lower_to_machines(model))
+    products, unjudged = integer_products(lower_to_integers(model))
     return ModelLint(layers=tuple(_layer(product, arithmetics) for product in products), unjudged=unjudged)
 
 

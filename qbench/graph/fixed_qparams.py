@@ -29,7 +29,7 @@ class Pin:
     Args:
         kind: which of the three.
         source: what fixed it, in words.
-        qparams: of a ``grid``.
+        qparams: of a ``qparams``.
         qtype: of a ``dynamic`` one.
     """
 
@@ -65,14 +65,14 @@ def is_pinned(value: ir.Value | None) -> bool:
 def _text(pin: Pin) -> str:
     table: dict[str, object] = {"kind": pin.kind.value, "source": pin.source}
     if pin.qparams is not None:
-        grid = pin.qparams
+        qparams = pin.qparams
         table |= {
-            "qtype": grid.qtype.name,
-            "scale": grid.scale.tolist(),
-            "zero_point": grid.zero_point.tolist(),
-            "axis": grid.axis,
-            "block_size": grid.block_size,
-            "narrow_range": grid.narrow_range,
+            "qtype": qparams.qtype.name,
+            "scale": qparams.scale.tolist(),
+            "zero_point": qparams.zero_point.tolist(),
+            "axis": qparams.axis,
+            "block_size": qparams.block_size,
+            "narrow_range": qparams.narrow_range,
         }
     elif pin.qtype is not None:
         table["qtype"] = pin.qtype.name
@@ -86,7 +86,7 @@ def _pin(table: Mapping[str, Any]) -> Pin:
     qtype = None if kind is PinKind.FLOAT else QType.parse(table["qtype"])
     if kind is not PinKind.GRID or qtype is None:
         return Pin(kind, table["source"], qtype=qtype)
-    grid = QParams(
+    qparams = QParams(
         table["scale"],
         table["zero_point"],
         qtype,
@@ -94,4 +94,4 @@ def _pin(table: Mapping[str, Any]) -> Pin:
         block_size=table["block_size"],
         narrow_range=table["narrow_range"],
     )
-    return Pin(kind, table["source"], grid)
+    return Pin(kind, table["source"], qparams)

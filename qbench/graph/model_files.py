@@ -18,7 +18,7 @@ from qbench.storage import staged_files, write_bytes
 
 # ONNX models from and to disk and bytes, with one clear sentence for every file that is none.
 #
-# A constant larger than what protobuf can hold (2 GB in one message) lives in a file beside the model; ``load_model``
+# A constant larger than what protobuf can hold (2 GB in one message) is in a file next to the model; ``load_model``
 # maps it, ``save_model`` writes it, and whatever is refused is refused before anything is computed.
 
 MESSAGE_LIMIT = 2_000_000_000
@@ -75,7 +75,7 @@ def load_tensor(path: Path | str) -> npt.NDArray[Any]:
 
 
 def save_model(model: ir.Model, path: Path | str) -> None:
-    """Write ``model`` to ``path`` whole or not at all; beyond 2 GB, constants go to ``<name>.data`` beside it.
+    """Write ``model`` to ``path`` whole or not at all; beyond 2 GB, constants go to ``<name>.data`` next to it.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -102,7 +102,7 @@ def model_bytes(model: ir.Model) -> bytes:
             f"Serializing the model '{model.graph.name}'",
             found=f"{size / 1e9:.1f} GB of constants",
             expected=f"under {MESSAGE_LIMIT / 1e9:.0f} GB, the most one message holds",
-            remedy="Save it with save_model, which puts constants into a file beside it.",
+            remedy="Save it with save_model, which puts constants into a file next to it.",
         )
     if any(isinstance(value.const_value, ir.ExternalTensor) for value in _initializers(model)):
         model = model.clone()

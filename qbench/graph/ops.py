@@ -3,7 +3,7 @@
     slots          weight, bias, moved, real        which input is what
     results        low, high, pointwise, local      what they can be, and which inputs they depend on
     weight axes    axes                             output channels, and what products are summed over
-    quantizer      data, output, one_grid, table    what may go on grids, and whose parameters the output has
+    quantizer      data, output, one_grid, table    what may be quantized, and whose parameters the output has
     lowering       lowering, dynamic, forms         the rule of ``passes.lowering``, and the operators on integers
     kernel         kernel, forms[…].kernel          the function of ``interpreter.integer_kernels``
     device         kind                             what a device limits by the sort of operator
@@ -107,14 +107,14 @@ class OpSpec(OperatorFacts):
             ``moved`` these are the movers, which work on the integers themselves.
         local: whether a result depends on values near its place, or on all alike, so that a part of a picture will do.
 
-        data: the inputs that a quantizer may put on grids; None: all but the bias; (): it stays float.
+        data: the inputs that a quantizer may quantize; None: all but the bias; (): it stays float.
         output: whose quantization parameters the output has.
         signed: of a FIXED output, whether its range is [−1, 1 − 2¹⁻ᵇ], not [0, 1 − 2⁻ᵇ].
-        one_grid: whether computed inputs and output hold elements of one another, hence share one grid.
+        one_grid: whether computed inputs and output hold elements of one another, hence share their qparams.
         why_float: why this very node has no integer form though others have; None when it has.
 
         lowering: ``module:function`` below ``qbench.passes.lowering``, the rule that writes an engine's integer form.
-        dynamic: what multiplies integers whose grid every batch has of its own: ConvInteger, MatMulInteger.
+        dynamic: multiplies integers whose qparams are computed for every batch: ConvInteger, MatMulInteger.
         kernel: of the operator itself on integers, as in ``IntegerForm``, or ``REFERENCE_KERNEL``.
         forms: the operators on integers that compute it.
     """
@@ -523,7 +523,7 @@ _ROWS = (
     _function("Softsign"),
     _function("Sqrt", low=0.0),
     _function("Tan"),
-    # The borders of integers, and the change from one grid to another, which ONNX has no operator for.
+    # The borders of integers, and the change from one set of qparams to another, which ONNX has no operator for.
     _border("QuantizeLinear", "borders:quantize_linear", local=True),
     _border("DequantizeLinear", "borders:dequantize_linear", local=True),
     _border("DynamicQuantizeLinear", "borders:dynamic_quantize_linear"),

@@ -1,8 +1,8 @@
-"""An operator from outside as one value: facts, shape rule, kernel, and what a quantizer may put on grids.
+"""An operator from outside as one value: facts, shape rule, kernel, and what a quantizer may quantize.
 
     acme::Swish(x)                 real: its kernel, wherever an engine of ours runs the graph
-    acme::QLinearSwish(x s z, s z) of one that treats every element alike: a table of its kernel over every level
-    acme::Rotate(x_q)              of one that moves values: its kernel on the levels themselves
+    acme::QLinearSwish(x s z, s z) of one that treats every element alike: a table of its kernel over every code
+    acme::Rotate(x_q)              of one that moves values: its kernel on the codes themselves
 
 Nodes know their operator by name, from the installed extensions, or carry it (``with_operators``), which outlives
 copies and passes. Who changes a kernel changes the version of its domain: that is part of the digest of a graph.
@@ -29,7 +29,7 @@ class OperatorFacts:
     Args:
         weight, bias: index of the input that holds them, in operators that have such.
         moved: indices of inputs whose values, unchanged, are all that the outputs hold (Reshape, Slice, MaxPool, …):
-            one grid serves input and output. A constant may be mixed in (Pad's value).
+            input and output share qparams. A constant may be mixed in (Pad's value).
         real: indices of inputs that carry real numbers, the others being shapes, axes or indices; None: all do.
         low, high: what the result cannot leave, whatever the inputs.
     """
@@ -57,10 +57,10 @@ class Operator:
 
     Args:
         kernel: computes it, in any precision; float32 inputs give float32 results.
-        facts: as of ONNX's own. With ``moved=(0,)`` the kernel runs on levels too, and input and output share a grid.
+        facts: as of ONNX's own. With ``moved=(0,)`` the kernel runs on codes too, and input and output share qparams.
         shape: shapes of the inputs (None where unknown) → shape of the first result; None: that of the first input.
         pointwise: whether every element is a function of the like elements of the inputs, so that a table will do.
-        data: the inputs that a quantizer may put on grids; none: it stays float.
+        data: the inputs that a quantizer may quantize; none: it stays float.
 
     Raises:
         ValueError: values that are moved and computed at once.
@@ -101,7 +101,7 @@ def operator_catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[Operat
 
 
 def outside_operator(node: ir.Node) -> Operator | None:
-    """The operator of ``node``, or what its QLinear… stands for, where an extension defines it."""
+    """The operator of ``node``, or of its QLinear… form, where an extension defines it."""
     if node.domain in _OURS:
         return None
     carried = node.meta.get(_KEY)
@@ -179,8 +179,8 @@ def _plain(attribute: ir.Attr) -> object:
 
 # Shapes through operators from outside, which onnx's inference does not know.
 #
-# One without a shape rule stands in as an Identity of its first input; the rule of one that has one is asked as soon as
-# everything before the node is known.
+# One without a shape rule is replaced by an Identity of its first input; a shape rule is called as soon as everything
+# before the node is known.
 
 
 def stood_in(light: ir.Model) -> ir.Model:

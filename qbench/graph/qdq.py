@@ -20,29 +20,29 @@ from qbench.graph.query import (
 )
 from qbench.numerics import QParams, QType
 
-# Grids of 32 bits, which QuantizeLinear does not have, written in floats, and how to tell them from other arithmetic.
+# Quantization to 32 bits, which QuantizeLinear does not have, written in float operators that are marked as such.
 #
 #     value ──Div(s)──Round──Clip(qmin − z, qmax − z)──┬──Mul(s)── consumer
 #                                                      └──Mul(s)── consumer
 #
-# Levels beyond 2²⁴ are those that float32 has: a quotient of that size is an integer before it is rounded. The four
-# nodes carry the name of the grid in their metadata, so that a network's own Round is never taken for one.
+# Codes beyond 2²⁴ are those that float32 has: a quotient of that size is an integer before it is rounded. The four
+# nodes carry the name of the type in their metadata, so that a network's own Round is never taken for one.
 
 _KEY = "qbench.levels"
 
 
 def mark_float_levels(node: ir.Node, qtype: str) -> None:
-    """Write into ``node`` that it is a part of the grid ``qtype`` in floats."""
+    """Write into ``node`` that it is part of a quantization to ``qtype`` in float operators."""
     node.metadata_props[_KEY] = qtype
 
 
 def is_float_levels(node: ir.Node) -> bool:
-    """Whether ``node`` is a part of a grid in floats."""
+    """Whether ``node`` is part of a quantization in float operators."""
     return _KEY in node.metadata_props
 
 
 def breaches_of_float_levels(node: ir.Node) -> Iterator[str]:
-    """What is wrong about the grid in floats that begins at ``node``, a marked Div; nothing for any other node."""
+    """What is wrong with the quantization in float operators that begins at ``node``, a marked Div; else nothing."""
     if not is_float_levels(node) or node.op_type != "Div":
         return
     name, scale = node_key(node), constant_value(node.inputs[1])
@@ -55,11 +55,11 @@ def breaches_of_float_levels(node: ir.Node) -> Iterator[str]:
         return
     readers = [use.node for use in clip.outputs[0].uses()]
     if not readers or clip.outputs[0].is_graph_output():
-        yield f"The levels of '{name}' leave the graph or have no reader; expected a Mul behind them."
+        yield f"The quantized values of '{name}' leave the graph or have no reader; expected a Mul behind them."
     for reader in readers:
         factor = constant_value(reader.inputs[1]) if reader.op_type == "Mul" and is_float_levels(reader) else None
         if factor is None or not np.array_equal(factor, scale):
-            yield f"The levels of '{name}' are read by '{node_key(reader)}'; expected a Mul by the very scale."
+            yield f"The quantized values of '{name}' are read by '{node_key(reader)}'; expected a Mul by its scale."
         elif len(reader.outputs[0].uses()) + reader.outputs[0].is_graph_output() != 1:
             yield f"What '{node_key(reader)}' gives has not one reader; expected one Mul a reader."
 
@@ -73,7 +73,7 @@ def _following(node: ir.Node | None, operator: str) -> ir.Node | None:
     return follower if all(constant_value(end) is not None for end in ends) else None
 
 
-# The grid that a QuantizeLinear or DequantizeLinear from anywhere stands for, or one sentence when it means nothing.
+# The qparams of a QuantizeLinear or DequantizeLinear from anywhere, or one sentence when it is invalid.
 #
 # Other tools leave the zero point out (then it is 0, and the type that of the integers, uint8 where nothing says), give
 # one scale as a list of one, repeat the zero point once for many scales, and use the domain com.microsoft.
@@ -83,11 +83,11 @@ _FLOATS = frozenset({ir.DataType.FLOAT, ir.DataType.FLOAT16, ir.DataType.BFLOAT1
 
 
 def grid_of(node: ir.Node) -> QParams | None:
-    """The grid of a Q or DQ ``node``; None where it is computed at run time, or no integer grid with float32 scales.
+    """The qparams of a Q or DQ ``node``; None if they are computed at run time, not integers or without float32 scales.
 
     Raises:
-        InputError: it means nothing: a scale that is not positive and finite, an integer tensor that is float, a zero
-            point off the grid, more scales than slices.
+        InputError: it is invalid: a scale that is not positive and finite, an integer tensor that is float, a zero
+            point outside its type, more scales than slices.
     """
     scale = constant_value(input_at(node, 1))
     point = constant_value(input_at(node, 2))
@@ -160,7 +160,7 @@ def _made(
     try:
         return QParams(scale, points, qtype, axis=along[0], block_size=along[1])
     except ValueError as error:
-        raise _meaningless(node, str(error), "parameters of one grid") from error
+        raise _meaningless(node, str(error), "parameters that fit together") from error
 
 
 def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
@@ -174,18 +174,19 @@ def _meaningless(node: ir.Node, found: str, expected: str) -> InputError:
 
 # The QDQ convention, and its checker: one QuantizeLinear per value, one DequantizeLinear per consumer.
 #
-# 1. A value is read by at most one QuantizeLinear (or DynamicQuantizeLinear). 2. What a QuantizeLinear gives is read by
-# DequantizeLinear only, and is no graph output; or one Clip with constant ends    reads it, and its result is read so:
-# a clip of levels, which stands where a Relu or Clip of the real value stood. 3. What a DequantizeLinear gives has
-# exactly one reader: one input of one node, or the graph's output. 4. A DequantizeLinear reads a constant or what a
-# QuantizeLinear gave (through its Clip), with the very scale and zero    point of that. 5. Scales are constant, finite
-# and positive; a static zero point is constant, given, of the type of the grid. 6. Per axis, there is one scale and one
-# zero point a slice.
+# 1. A value is read by at most one QuantizeLinear (or DynamicQuantizeLinear).
+# 2. The result of a QuantizeLinear is read by DequantizeLinear only, and is not a graph output; or one Clip with
+#    constant ends reads it, and its result is read so: a clip of codes, in place of a Relu or Clip of the real value.
+# 3. The result of a DequantizeLinear has exactly one reader: one input of one node, or the graph's output.
+# 4. A DequantizeLinear reads a constant or the result of a QuantizeLinear (through its Clip), with the same scale and
+#    zero point.
+# 5. Scales are constant, finite and positive; a static zero point is constant, given, of the type of the codes.
+# 6. Per axis, each slice has one scale and one zero point.
 #
-# DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not bind what it feeds. A grid of 32 bits is
-# written in floats (``float_levels``): its Div is bound as a QuantizeLinear is, its Muls as DequantizeLinear are. Grids
-# that are narrower than the type that stores them stand behind a clip: of levels, or of the value before its
-# QuantizeLinear where ONNX Runtime has no Clip for the type.
+# DynamicQuantizeLinear makes scale and zero point itself, so 5 and 6 do not apply to what it feeds. Quantization to 32
+# bits is written in float operators (see above): 1 to 5 apply to its Div as to a QuantizeLinear, to its Muls as to
+# DequantizeLinear. A range that is narrower than the type that stores it is a clip: of codes, or of the value before
+# its QuantizeLinear where ONNX Runtime has no Clip for the type.
 
 QDQ_OPSET, QDQ_IR_VERSION = 21, 10
 """The operator set that everything is written at, and the IR version that came with it: the first whose QuantizeLinear
@@ -211,7 +212,7 @@ def clip_of_levels(quantize: ir.Node) -> ir.Node | None:
 
 def _breaches(graph: ir.Graph) -> Iterator[str]:
     for value in (*graph.inputs, *graph.initializers.values(), *(v for node in graph for v in node.outputs)):
-        quantizers = [node_key(use.node) for use in value.uses() if use.idx == 0 and _puts_on_a_grid(use.node)]
+        quantizers = [node_key(use.node) for use in value.uses() if use.idx == 0 and _quantizes(use.node)]
         if len(quantizers) > 1:
             yield f"'{value.name}' is quantized {len(quantizers)} times, by {_listed(quantizers)}; expected once."
     for node in graph:
@@ -224,7 +225,7 @@ def _breaches(graph: ir.Graph) -> Iterator[str]:
         yield from breaches_of_float_levels(node)
 
 
-def _puts_on_a_grid(node: ir.Node) -> bool:
+def _quantizes(node: ir.Node) -> bool:
     return _is(node, _QUANTIZERS) or (_is(node, {"Div"}) and is_float_levels(node))
 
 
@@ -252,13 +253,13 @@ def _breaches_of_dequantize(node: ir.Node) -> Iterator[str]:
         before = maker.inputs[0].producer() if maker.inputs[0] is not None else None
         maker = before if before is not None and clip_of_levels(before) is maker else maker
     if maker is not None and _is(maker, _QUANTIZERS):
-        if not _same_grid(maker, node):
-            yield f"'{node_key(node)}' and '{node_key(maker)}' have different grids; expected one grid a value."
+        if not _same_qparams(maker, node):
+            yield f"'{node_key(node)}' and '{node_key(maker)}' have different qparams; expected the same for one value."
     elif not is_constant(source):
         yield f"'{node_key(node)}' reads '{source.name if source else ''}'; expected a constant or a quantized value."
 
 
-def _same_grid(quantize: ir.Node, dequantize: ir.Node) -> bool:
+def _same_qparams(quantize: ir.Node, dequantize: ir.Node) -> bool:
     if quantize.op_type == "DynamicQuantizeLinear":
         return list(dequantize.inputs[1:3]) == list(quantize.outputs[1:3])
     if int_attribute(quantize, "axis", 1) != int_attribute(dequantize, "axis", 1):
@@ -275,14 +276,14 @@ def _breaches_of_parameters(node: ir.Node) -> Iterator[str]:
         yield f"The scale of '{name}' is not constant, finite and positive throughout."
         return
     if zero_point is None:
-        yield f"'{name}' has no constant zero point; expected one, which says the type of the grid."
+        yield f"'{name}' has no constant zero point; expected one, which gives the integer type."
         return
     if zero_point.shape != scale.shape:
         yield f"'{name}' has scales of shape {scale.shape} and zero points of shape {zero_point.shape}; expected one."
-    grid = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
+    integers = node.outputs[0] if node.op_type == "QuantizeLinear" else node.inputs[0]
     tensor = input_at(node, 2)
-    if grid is not None and tensor is not None and grid.dtype not in (None, tensor.dtype):
-        yield f"'{name}' has integers of type {grid.dtype} and a zero point of type {tensor.dtype}; expected one type."
+    if integers is not None and tensor is not None and integers.dtype not in (None, tensor.dtype):
+        yield f"'{name}' has integers of type {integers.dtype} and a zero point of {tensor.dtype}; expected one type."
     yield from _breaches_of_axis(node, scale)
 
 
@@ -327,7 +328,7 @@ def form_of(model: ir.Model) -> Form:
     """The form of ``model``, subgraphs included: the lowest that any node of it has.
 
     Our integer operators make it integer; integer operators of ONNX or ONNX Runtime, qoperator; QuantizeLinear and its
-    kin, or a grid in floats, qdq; without any of these it is float.
+    kin, or quantization in float operators, qdq; without any of these it is float.
     """
     nodes = [node for graph in model.graphs() for node in graph]
     if any(node.domain == INTEGER_DOMAIN for node in nodes):

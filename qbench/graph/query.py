@@ -14,7 +14,7 @@ from qbench.errors import InputError
 
 
 def node_key(node: ir.Node) -> str:
-    """The name that stands for ``node`` in profiles, plans and counts: its own, else its first named output's."""
+    """The name of ``node`` in profiles, plans and counts: its own, else its first named output's."""
     return node.name or next((value.name for value in node.outputs if value.name), "")
 
 
@@ -99,8 +99,8 @@ def opset(model: ir.Model) -> int:
 # What is written into the metadata that ONNX keeps and no engine reads: where a node and a graph come from.
 #
 # ``qbench.origin`` of a node names the fp32 node its result stems from; ``qbench.lineage`` of a model lists the digests
-# of the graphs it was rewritten from, oldest first, so that a profile of an ancestor can be told from a stranger's. A
-# value has the same numbers under the same name in all of them; a pass that breaks this begins a new lineage.
+# of the graphs it was rewritten from, oldest first: so a profile of an ancestor is accepted, one of another graph not.
+# A value has the same numbers under the same name in all of them; a pass that breaks this begins a new lineage.
 
 T = TypeVar("T")
 

@@ -24,27 +24,27 @@ from qbench.interpreter.kernel import Counters, KernelContext, Means
 # Pairs of products that can saturate, and what sums lose where they do.
 #
 # Intel's vpmaddubsw sums two neighbouring raw products x · w in 16 bits before it widens. Only pairs whose weights have
-# one sign and |w₀| + |w₁| ≥ 129 can saturate, as 255 · 129 > 2¹⁵ − 1: exact sums are taken for all, and mended at
+# one sign and |w₀| + |w₁| ≥ 129 can saturate, as 255 · 129 > 2¹⁵ − 1: exact sums are taken for all, and corrected at
 # those.
 
 Places = tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]
 """(pair, column): neighbours 2 · pair and 2 · pair + 1 along K."""
-Mend = Callable[[npt.NDArray[Any], Array], int]
-"""Takes from exact sums (M, N) of levels (M, K), in place, what their pairs lose; how many pairs saturated."""
+PairCorrection = Callable[[npt.NDArray[Any], Array], int]
+"""Takes from exact sums (M, N) of codes (M, K), in place, what their pairs lose; how many pairs saturated."""
 
 PROCESSORS = 16
 """The bits in which processors with vpmaddubsw sum pairs."""
 _LARGEST = 255
-"""Of unsigned levels."""
+"""Of unsigned codes."""
 _HEAVIEST = 128
 """Of signed weights, in magnitude."""
 
 
 def risky_pairs(weight: Array, bits: int = PROCESSORS, *, compiled: bool = False) -> Places:
-    """(pair, column) of the neighbours along K whose products can exceed ``bits`` bits, for some unsigned levels.
+    """(pair, column) of the neighbours along K whose products can exceed ``bits`` bits, for some unsigned codes.
 
     Args:
-        weight: (K, N) signed levels.
+        weight: (K, N) signed codes.
         bits: to which pairs saturate.
         compiled: by numba.
     """
@@ -63,11 +63,11 @@ def risky_pairs(weight: Array, bits: int = PROCESSORS, *, compiled: bool = False
     return pair, column
 
 
-def mender(weight: Array, bits: int, *, compiled: bool) -> Mend | None:
-    """What corrects exact sums of unsigned levels times ``weight``; None where no pair can saturate.
+def pair_correction(weight: Array, bits: int, *, compiled: bool) -> PairCorrection | None:
+    """What corrects exact sums of unsigned codes times ``weight``; None where no pair can saturate.
 
     Args:
-        weight: (K, N) signed levels.
+        weight: (K, N) signed codes.
         bits: to which pairs saturate.
         compiled: by numba.
     """
@@ -77,26 +77,26 @@ def mender(weight: Array, bits: int, *, compiled: bool) -> Mend | None:
     return (_in_blocks if compiled else _pair_by_pair)(weight, places, top)
 
 
-def _in_blocks(weight: Array, places: Places, top: int) -> Mend:
-    from qbench.interpreter.compiled import mend_pairs
+def _in_blocks(weight: Array, places: Places, top: int) -> PairCorrection:
+    from qbench.interpreter.compiled import correct_pairs
 
     pair, columns = places
     pairs, starts = np.unique(pair, return_index=True)
     ends, least = np.append(starts, len(pair)), -(-(top + 1) // _HEAVIEST)
     first, second = (weight[2 * pair + side, columns].astype(np.int32) for side in (0, 1))
 
-    def mend(sums: npt.NDArray[Any], x: Array) -> int:
-        levels = np.ascontiguousarray(x)
-        return int(mend_pairs(sums, levels, pairs, ends, columns, first, second, least, np.int32(top)))
+    def correct(sums: npt.NDArray[Any], x: Array) -> int:
+        codes = np.ascontiguousarray(x)
+        return int(correct_pairs(sums, codes, pairs, ends, columns, first, second, least, np.int32(top)))
 
-    return mend
+    return correct
 
 
-def _pair_by_pair(weight: Array, places: Places, top: int) -> Mend:
+def _pair_by_pair(weight: Array, places: Places, top: int) -> PairCorrection:
     order, starts = np.unique(places[0], return_index=True)
     columns = np.split(places[1], starts[1:])
 
-    def mend(sums: npt.NDArray[Any], x: Array) -> int:
+    def correct(sums: npt.NDArray[Any], x: Array) -> int:
         lost = 0
         for pair, where in zip(order.tolist(), columns, strict=True):
             first, second = weight[2 * pair, where].astype(np.int32), weight[2 * pair + 1, where].astype(np.int32)
@@ -106,28 +106,28 @@ def _pair_by_pair(weight: Array, places: Places, top: int) -> Mend:
             sums[:, where] -= excess
         return lost
 
-    return mend
+    return correct
 
 
-# Accumulators: Σ (x − z_x)(w − z_w), and what a machine without wide dot products makes of them.
+# Accumulators: Σ (x − z_x)(w − z_w), and what an arithmetic without wide dot products makes of them.
 #
-# A machine that sums pairs in 16 bits saturates each Σ of two neighbouring raw products x · w before it widens; zero
-# points are corrected for in 32 bits afterwards. Exact sums are mended where that can happen (``saturation``), unless
-# the processor does so by itself.
+# An arithmetic that sums pairs in 16 bits saturates each Σ of two neighbouring raw products x · w before it widens;
+# zero points are corrected for in 32 bits afterwards. Exact sums are corrected where that can happen (``saturation``),
+# unless the processor does so by itself.
 
 Accumulate = Callable[[Array], npt.NDArray[Any]]
-"""(M, K) levels → (M, N) accumulators, not yet held in a register: int32, or int64 where that could overflow."""
+"""(M, K) codes → (M, N) accumulators, not yet held in a register: int32, or int64 where that could overflow."""
 
 _PART = DEEPEST // 2 * 2
 """Even, so that no pair is cut."""
 
 
 def accumulator(operands: Operands, pair_bits: int, means: Means, counters: Counters) -> Accumulate:
-    """What accumulates levels against a constant weight; deeper than an int32 holds, part by part in int64.
+    """What accumulates codes against a constant weight; deeper than an int32 holds, part by part in int64.
 
     Args:
         operands: of the product.
-        pair_bits: to which neighbouring products saturate; applies to unsigned levels times signed weights of 8 bits.
+        pair_bits: to which neighbouring products saturate; applies to unsigned codes times signed weights of 8 bits.
         means: what it is computed with.
         counters: pairs that saturated are counted here, unless the processor saturates by itself.
     """
@@ -136,7 +136,7 @@ def accumulator(operands: Operands, pair_bits: int, means: Means, counters: Coun
 
     def checked(x: Array) -> npt.NDArray[Any]:
         if x.shape[1] != depth:
-            raise BatchError(f"{x.shape[1]} levels a row where the weight has {depth}")
+            raise BatchError(f"{x.shape[1]} values per row where the weight has {depth}")
         return accumulate(x)
 
     return checked
@@ -160,10 +160,10 @@ def _any_depth(operands: Operands, pair_bits: int, means: Means, counters: Count
 
 def _shallow(operands: Operands, pair_bits: int, means: Means, counters: Counters) -> Accumulate:
     weight = operands.weight
-    if not saturates(operands.levels, weight.dtype, pair_bits):
+    if not saturates(operands.codes, weight.dtype, pair_bits):
         return means.gemm(operands)
-    mend = mender(weight, pair_bits, compiled=means.compiled)
-    if mend is None:
+    correct = pair_correction(weight, pair_bits, compiled=means.compiled)
+    if correct is None:
         return means.gemm(operands)
     if processor_saturates(means, pair_bits):
         return saturating_gemm(operands)
@@ -171,19 +171,19 @@ def _shallow(operands: Operands, pair_bits: int, means: Means, counters: Counter
 
     def accumulate(x: Array) -> npt.NDArray[Any]:
         sums = product(x)
-        counters.saturated += mend(sums, x)
+        counters.saturated += correct(sums, x)
         return sums
 
     return accumulate
 
 
 def saturates(left: "np.dtype[Any]", right: "np.dtype[Any]", pair_bits: int) -> bool:
-    """Whether pairs of such products can saturate: those of unsigned times signed levels, 8 bits each."""
+    """Whether pairs of such products can saturate: those of unsigned times signed codes, 8 bits each."""
     return bool(pair_bits) and left == np.uint8 and right == np.int8
 
 
 def processor_saturates(means: Means, pair_bits: int) -> bool:
-    """Whether what ``means`` multiply with saturates pairs here, by itself, as the machine does."""
+    """Whether what ``means`` multiply with saturates pairs on this processor, by itself, as the arithmetic does."""
     return pair_bits == PROCESSORS and means.gemm is engine_gemm and pairs_here() is Pairs.SATURATE
 
 
@@ -198,7 +198,7 @@ def summed_by_steps(
     """What such a register holds at the end; every product that it could not take whole is counted as an overflow.
 
     Args:
-        left: (…, M, K) levels less their zero points.
+        left: (…, M, K) codes less their zero points.
         right: (…, K, N) likewise; the dimensions in front broadcast.
         bits: of the register, 2 … 63 at which no sum of two wraps in int64.
         counters: of the node.
@@ -219,7 +219,7 @@ def summed_by_steps(
 #
 # By ONNX Runtime's MatMulInteger where that is there, else by BLAS, whose float products are exact while K · max|a −
 # z_a| · max|b − z_b| ≤ 2²⁴ in float32, 2⁵³ in float64; deeper ones are split. The engine's precise mode moves constant
-# weights only: where pairs would saturate, signed levels are moved to unsigned ones here.
+# weights only: where pairs would saturate, signed codes are moved to unsigned ones here.
 
 _SHALLOW = 64
 """Parts of K shorter than this are not worth a float32 product each."""
@@ -229,8 +229,8 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
     """Accumulators of ``a`` times ``b``, not yet held in a register.
 
     Args:
-        a: (…, M, K) levels of 8 or 16 bits.
-        b: (…, K, N) levels of 8 or 16 bits; the dimensions in front broadcast.
+        a: (…, M, K) codes of 8 or 16 bits.
+        b: (…, K, N) codes of 8 or 16 bits; the dimensions in front broadcast.
         zeros: z_a, and z_b as one number or one a column, (1,) or (N,).
         pair_bits: to which neighbouring products saturate; applies to unsigned ``a`` times signed ``b``.
         making: with what it is computed; saturated pairs are counted there, unless the processor does it by itself.
@@ -242,7 +242,7 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
         BatchError: shapes that are no product.
     """
     if a.shape[-1] != b.shape[-2]:
-        raise BatchError(f"{a.shape[-1]} levels a row and {b.shape[-2]} a column")
+        raise BatchError(f"{a.shape[-1]} values per row and {b.shape[-2]} per column")
     broadcast(a.shape[:-2], b.shape[:-2])
     register = making.arithmetic.accumulator
     if register.by_steps(largest_sum(a.shape[-1], a.dtype, b.dtype, zeros, 0)):
@@ -258,8 +258,8 @@ def multiplied(a: Array, b: Array, zeros: tuple[int, Array], pair_bits: int, mak
     lead = sums.shape[:-2]
     left, right = np.broadcast_to(a, (*lead, *a.shape[-2:])), np.broadcast_to(b, (*lead, *b.shape[-2:]))
     for index in np.ndindex(lead):
-        mend = mender(right[index], pair_bits, compiled=means.compiled)
-        making.counters.saturated += 0 if mend is None else mend(sums[index], left[index])
+        correct = pair_correction(right[index], pair_bits, compiled=means.compiled)
+        making.counters.saturated += 0 if correct is None else correct(sums[index], left[index])
     return sums
 
 
@@ -272,7 +272,7 @@ def largest_sum(
 
 
 def _span(dtype: "np.dtype[Any]", low: int, high: int) -> int:
-    """What no level of ``dtype`` less a zero point between the two exceeds in magnitude."""
+    """The largest magnitude of a code of ``dtype`` less a zero point between the two."""
     ends = np.iinfo(dtype)
     return max(int(ends.max) - low, high - int(ends.min))
 

@@ -4,16 +4,16 @@ from typing import Any
 
 import numpy.typing as npt
 
-# What flows between kernels: numpy arrays, of levels or of reals.
+# What flows between kernels: numpy arrays, of codes or of reals.
 
 Array = npt.NDArray[Any]
 
 
-# What kernels say of a batch that they cannot compute; anything else that they raise is a mistake of theirs.
+# What kernels raise for a batch that they cannot compute; anything else that they raise is a fault of theirs.
 
 
 class BatchError(ValueError):
-    """A batch that the graph cannot compute: in words, without the name of the node."""
+    """A batch that the graph cannot compute: the reason, without the name of the node."""
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...]:

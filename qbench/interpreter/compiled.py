@@ -46,8 +46,8 @@ def _at_once(height: int, width: int, top: int):  # type: ignore[no-untyped-def]
                         total, neighbour = start[c], np.int32(0)
                         for ky in range(height):
                             for kx in range(width):
-                                level = product_of(padded[n, y + ky * gaps[0], x + kx * gaps[1], c])
-                                product = np.int32(product_of(level * weight[ky, kx, c]))
+                                code = product_of(padded[n, y + ky * gaps[0], x + kx * gaps[1], c])
+                                product = np.int32(product_of(code * weight[ky, kx, c]))
                                 tap = ky * width + kx
                                 if top and tap % 2:
                                     total += _kept(np.int32(neighbour + product), top)
@@ -74,40 +74,40 @@ def _tap_by_tap(top: int):  # type: ignore[no-untyped-def]  # noqa: ANN202
             into[:] = start
             for tap in range(0, taps, step):
                 y, x = oy * strides[0] + tap // width * gaps[0], ox * strides[1] + tap % width * gaps[1]
-                one, levels = weight[tap // width, tap % width], padded[n, y, x]
+                one, codes = weight[tap // width, tap % width], padded[n, y, x]
                 if top and tap + 1 < taps:
                     y, x = oy * strides[0] + (tap + 1) // width * gaps[0], ox * strides[1] + (tap + 1) % width * gaps[1]
                     other, others = weight[(tap + 1) // width, (tap + 1) % width], padded[n, y, x]
                     for c in range(into.size):
-                        first = np.int32(product_of(product_of(levels[c]) * one[c]))
+                        first = np.int32(product_of(product_of(codes[c]) * one[c]))
                         second = np.int32(product_of(product_of(others[c]) * other[c]))
                         into[c] += _kept(np.int32(first + second), top)
                 else:
                     for c in range(into.size):
-                        into[c] += np.int32(product_of(product_of(levels[c]) * one[c]))
+                        into[c] += np.int32(product_of(product_of(codes[c]) * one[c]))
 
     return sums
 
 
 @numba.njit(cache=True, nogil=True)
-def looked_up(levels, table, low, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """``table`` at every one of ``levels`` (1-d)."""
-    for i in range(levels.size):
-        out[i] = table[np.int64(levels[i]) - low]
+def looked_up(codes, table, low, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """``table`` at every one of ``codes`` (1-d)."""
+    for i in range(codes.size):
+        out[i] = table[np.int64(codes[i]) - low]
 
 
 @numba.njit(cache=True, nogil=True)
 def looked_up_pair(left, right, table, lows, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
-    """``table`` (flat, 256 a row) at every pair of levels (1-d, of one length)."""
+    """``table`` (flat, 256 a row) at every pair of codes (1-d, of one length)."""
     for i in range(left.size):
         out[i] = table[((np.int64(left[i]) - lows[0]) << 8) | (np.int64(right[i]) - lows[1])]
 
 
-# From accumulators or reals to levels, compiled by numba: the same bits as ``numerics`` by numpy, in one pass.
+# From accumulators or reals to codes, compiled by numba: the same bits as ``numerics`` by numpy, in one pass.
 #
 # One loop a form of multiplier; rules and orders are closed over, registers are the dtypes of arguments. Sums are int32
 # that cannot overflow: the caller has shown it by a bound. Channels lie last. ``ends`` are what is added last, and
-# the ends of the clamp before that (``epilogue.Ends``); ``out`` has as many bits as a level, whatever its sign.
+# the ends of the clamp before that (``epilogue.Ends``); ``out`` has as many bits as a code, whatever its sign.
 
 HALF_EVEN, HALF_AWAY, HALF_UP, TRUNCATE, FLOOR = range(5)
 """In the order of ``Rounding``."""
@@ -143,7 +143,7 @@ def _rounded(value, rounding):  # type: ignore[no-untyped-def]  # noqa: ANN001, 
 def _nudged(value, shift, half, some, rounding):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
     """What, shifted by ``shift``, is ``value`` rounded; ``some`` is 1, or 0 for no shift at all, as ``half`` is then.
 
-    Half up adds half; half away one less where the value is negative; half even one less where the level below is even;
+    Half up adds half; half away one less where the value is negative; half even one less where the code below is even;
     truncating adds all but a whole step where it is negative.
     """
     if rounding == HALF_UP:
@@ -165,7 +165,7 @@ def float_levels(order: int, rounding: int):  # type: ignore[no-untyped-def]  # 
     """
 
     @numba.njit(cache=True, nogil=True, error_model="numpy")
-    def levels(acc, bias, real, first, second, multiplier, before, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    def codes(acc, bias, real, first, second, multiplier, before, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
         (rows, columns), float_of = acc.shape, multiplier.dtype.type
         behind, low, high = np.int32(ends[0]), ends[1], ends[2]
         for i in range(rows):
@@ -182,11 +182,11 @@ def float_levels(order: int, rounding: int):  # type: ignore[no-untyped-def]  # 
                 value = high if value > high else value
                 out[i, j] = np.int32(_rounded(value, rounding)) + behind
 
-    return levels
+    return codes
 
 
 @functools.cache
-def nearest_levels(rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
+def nearest_codes(rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """Levels by a rational multiplier, computed in float64 by the nearest one; and how many are doubtful.
 
     A number within ``near`` of a tie is that tie where ``exact`` is set: the multiplier's denominator is so small that
@@ -194,7 +194,7 @@ def nearest_levels(rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN2
     """
 
     @numba.njit(cache=True, nogil=True, error_model="numpy")
-    def levels(acc, bias, multiplier, exact, near, before, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+    def codes(acc, bias, multiplier, exact, near, before, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
         rows, columns = acc.shape
         behind, low, high = np.int32(ends[0]), ends[1], ends[2]
         doubtful = np.int64(0)
@@ -210,11 +210,11 @@ def nearest_levels(rounding: int):  # type: ignore[no-untyped-def]  # noqa: ANN2
                 out[i, j] = np.int32(_rounded(value, rounding)) + behind
         return doubtful
 
-    return levels
+    return codes
 
 
 @functools.cache
-def shifted_levels(roundings: tuple[int, ...]):  # type: ignore[no-untyped-def]  # noqa: ANN201
+def shifted_codes(roundings: tuple[int, ...]):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """clamp(((acc + bias) << left) · factor, shifted and rounded stage by stage) + behind.
 
     ``shift``, ``half``, ``some`` are of the first stage, (N,), in int64; those of the others, (stages − 1, N), and
@@ -223,8 +223,8 @@ def shifted_levels(roundings: tuple[int, ...]):  # type: ignore[no-untyped-def] 
     others = len(roundings) - 1
 
     @numba.njit(cache=True, nogil=True)
-    def levels(acc, bias, left, factor, shift, half, some, shifts, halves, somes, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
-        (rows, columns), register, level_of = acc.shape, shifts.dtype.type, ends.dtype.type
+    def codes(acc, bias, left, factor, shift, half, some, shifts, halves, somes, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202, PLR0917
+        (rows, columns), register, code_of = acc.shape, shifts.dtype.type, ends.dtype.type
         behind, low, high = ends[0], ends[1], ends[2]
         for i in range(rows):
             for j in range(columns):
@@ -234,38 +234,38 @@ def shifted_levels(roundings: tuple[int, ...]):  # type: ignore[no-untyped-def] 
                 for k in range(others):
                     value = register(_nudged(value, shifts[k, j], halves[k, j], somes[k, j], roundings[k + 1]))
                     value = register(value >> shifts[k, j])
-                level = level_of(value)
-                level = low if level < low else level
-                level = high if level > high else level
-                out[i, j] = level + behind
+                code = code_of(value)
+                code = low if code < low else code
+                code = high if code > high else code
+                out[i, j] = code + behind
 
-    return levels
+    return codes
 
 
 @numba.njit(cache=True, nogil=True)
-def short_levels(acc, bias, pre, factor, nudge, post, spare, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
+def short_codes(acc, bias, pre, factor, nudge, post, spare, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
     """clamp((((acc + bias) >> pre) · factor + nudge) >> post) + behind; ``spare`` bits on top are lost."""
-    (rows, columns), level_of = acc.shape, ends.dtype.type
+    (rows, columns), code_of = acc.shape, ends.dtype.type
     behind, low, high = ends[0], ends[1], ends[2]
     for i in range(rows):
         for j in range(columns):
             total = np.int64(np.int32(acc[i, j] + bias[j]) >> pre[j])
             value = ((total * factor[j] + nudge[j]) << spare) >> spare
-            level = level_of(value >> post[j])
-            level = low if level < low else level
-            level = high if level > high else level
-            out[i, j] = level + behind
+            code = code_of(value >> post[j])
+            code = low if code < low else code
+            code = high if code > high else code
+            out[i, j] = code + behind
 
 
 @functools.cache
-def quantized_levels(rounding: int, *, inverse: bool, fused: bool, highest: bool):  # type: ignore[no-untyped-def]  # noqa: ANN201
+def quantized_codes(rounding: int, *, inverse: bool, fused: bool, highest: bool):  # type: ignore[no-untyped-def]  # noqa: ANN201
     """clamp(round(x / scale + before)) + behind of float32 numbers, 1-d, by steps or (``fused``) x · scale + before.
 
     ``inverse``: ``scale`` is a factor. ``highest``: what NaN becomes, else the lowest. ``before`` is 0 or a zero point.
     """
 
     @numba.njit(cache=True, nogil=True, error_model="numpy")
-    def levels(x, scale, before, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
+    def codes(x, scale, before, ends, out):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
         behind, low, high = np.int32(ends[0]), ends[1], ends[2]
         for i in range(x.size):
             if fused:
@@ -278,13 +278,13 @@ def quantized_levels(rounding: int, *, inverse: bool, fused: bool, highest: bool
             value = value if value <= high else high
             out[i] = np.int32(_rounded(value, rounding)) + behind
 
-    return levels
+    return codes
 
 
 # What pairs of products lose by saturating, compiled by numba: the same bits as ``saturation`` without it.
 
 _BLOCK = 32
-"""Rows along which the innermost loop runs; so few that where levels are seldom high most pairs are left out."""
+"""Rows along which the innermost loop runs; so few that where codes are seldom high most pairs are left out."""
 
 
 @numba.njit(cache=True, nogil=True)
@@ -312,7 +312,7 @@ def find_pairs(weight, most, least):  # type: ignore[no-untyped-def]  # noqa: AN
 
 @numba.njit
 def _peaks(rows, peaks):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN202
-    """The largest sum of each pair of levels in ``rows``."""
+    """The largest sum of each pair of codes in ``rows``."""
     peaks[:] = 0
     for r in range(len(rows)):
         for p in range(peaks.size):
@@ -334,11 +334,11 @@ def _add_excess(count, left, right, one, other, top, excess):  # type: ignore[no
 
 
 @numba.njit(cache=True, nogil=True)
-def mend_pairs(sums, x, pairs, starts, columns, first, second, least, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
+def correct_pairs(sums, x, pairs, starts, columns, first, second, least, top):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201, PLR0917
     """Take from ``sums`` what the risky pairs of ``x`` exceed −top − 1 … top by; how many do.
 
     Places ``starts[p]`` … ``starts[p + 1]`` are those of ``pairs[p]``: a column and two weights, int32, each. A pair of
-    levels that add up to less than ``least`` cannot saturate: where none of a block reaches that, it is left out.
+    codes that add up to less than ``least`` cannot saturate: where none of a block reaches that, it is left out.
     """
     peaks, lost = np.empty(x.shape[1] // 2, np.uint16), np.int64(0)
     left, right = np.empty(_BLOCK, np.int32), np.empty(_BLOCK, np.int32)

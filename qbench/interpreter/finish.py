@@ -27,14 +27,14 @@ from qbench.numerics import (
     short_steps,
 )
 
-# What follows the sums of one node, and what of it is alike for every machine.
+# What follows the sums of one node, and what of it is the same for every arithmetic.
 #
-#     level = clamp(clamp(round(v + before), inner) + behind, limits) = clamp(round(v + before), ends) + behind
+#     code = clamp(clamp(round(v + before), inner) + behind, limits) = clamp(round(v + before), ends) + behind
 #
 # The zero point is ``before`` or ``behind``; two clamps with a sum between them are one.
 
 Finish = Callable[[npt.NDArray[Any]], Array]
-"""(M, N) accumulators → levels."""
+"""(M, N) accumulators → codes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -43,9 +43,9 @@ class Epilogue:
 
     Args:
         scales: of input, weight (a number or one a column) and output.
-        output: the grid of the result.
+        output: the qparams of the result.
         bias: one a column at s_x · s_w, or None.
-        limits: levels to clamp to.
+        limits: codes to clamp to.
         columns: N.
         largest: what no exact sum exceeds in magnitude, bias left out.
     """
@@ -108,10 +108,10 @@ class Ends:
 
 # The last step of one node as one compiled pass: the numbers that the loop of each form of multiplier is given.
 #
-# The caller has shown that no sum, bias included, leaves an int32, and that a level has up to 16 bits.
+# The caller has shown that no sum, bias included, leaves an int32, and that a code has up to 16 bits.
 
 Pass = Callable[[npt.NDArray[np.int32], npt.NDArray[Any]], int | None]
-"""Sums, and room for the bits of their levels → how many of them are in doubt (None: no level ever is)."""
+"""Sums, and room for the bits of their codes → how many of them are in doubt (None: no code ever is)."""
 
 _ROUNDINGS, _ORDERS = tuple(Rounding), tuple(FloatOrder)
 """Their places are what the loops call them by."""
@@ -119,10 +119,10 @@ _HALVES = (Rounding.HALF_EVEN, Rounding.HALF_AWAY, Rounding.HALF_UP)
 
 
 def in_one_pass(epilogue: Epilogue, scaling: Scaling, stepwise: Finish) -> Finish:
-    """The compiled twin of ``stepwise``, which is asked again where a batch has levels in doubt.
+    """The compiled twin of ``stepwise``, which computes a batch again that has codes in doubt.
 
     Raises:
-        InputError: a multiplier that the machine cannot hold.
+        InputError: a multiplier that the arithmetic cannot hold.
     """
     run = _pass(epilogue, scaling)
     if run is None:
@@ -131,9 +131,9 @@ def in_one_pass(epilogue: Epilogue, scaling: Scaling, stepwise: Finish) -> Finis
     bits = np.dtype(f"u{dtype.itemsize}")
 
     def finish(sums: npt.NDArray[Any]) -> Array:
-        levels = np.empty(sums.shape, dtype)
-        doubtful = run(np.ascontiguousarray(sums, np.int32), levels.view(bits))
-        return stepwise(sums) if doubtful else levels
+        codes = np.empty(sums.shape, dtype)
+        doubtful = run(np.ascontiguousarray(sums, np.int32), codes.view(bits))
+        return stepwise(sums) if doubtful else codes
 
     return finish
 
@@ -168,7 +168,7 @@ def _by_rationals(epilogue: Epilogue, scaling: Scaling) -> Pass:
     only with a tie so near can one round otherwise than the other. And what is no tie is 1 / 2q or more away from all,
     q being the denominator of M.
     """
-    from qbench.interpreter.compiled import nearest_levels
+    from qbench.interpreter.compiled import nearest_codes
 
     real_multiplier(epilogue.scales, scaling.precision)  # refuses what is beyond float64
     ends, rationals = Ends.of(epilogue, scaling), exact_multipliers(epilogue.scales)
@@ -176,12 +176,12 @@ def _by_rationals(epilogue: Epilogue, scaling: Scaling) -> Pass:
     certain = np.array([4 * near * one.denominator < 1 for one in rationals.reshape(-1)]).reshape(rationals.shape)
     numbers = (epilogue.each(rationals, np.float64), epilogue.each(certain, np.uint8))
     given = (epilogue.bias_of(scaling), *numbers, near, float(ends.before), ends.as_array(np.float64))
-    run = nearest_levels(_ROUNDINGS.index(scaling.stages[-1].rounding))
+    run = nearest_codes(_ROUNDINGS.index(scaling.stages[-1].rounding))
     return lambda sums, bits: int(run(sums, *given, bits))
 
 
 def _by_shifts(epilogue: Epilogue, scaling: Scaling) -> Pass:
-    from qbench.interpreter.compiled import shifted_levels
+    from qbench.interpreter.compiled import shifted_codes
 
     steps = shift_steps(epilogue.scales, scaling)
     left, factor = epilogue.each(steps.left, np.int32), epilogue.each(steps.factor, np.int32)
@@ -198,19 +198,19 @@ def _by_shifts(epilogue: Epilogue, scaling: Scaling) -> Pass:
         *numbers,
         Ends.of(epilogue, scaling).as_array(_room(epilogue, scaling)),
     )
-    run = shifted_levels(tuple(_ROUNDINGS.index(stage.rounding) for stage in scaling.stages))
+    run = shifted_codes(tuple(_ROUNDINGS.index(stage.rounding) for stage in scaling.stages))
     return lambda sums, bits: run(sums, *given, bits)
 
 
 def _by_short(epilogue: Epilogue, scaling: Scaling) -> Pass:
-    from qbench.interpreter.compiled import short_levels
+    from qbench.interpreter.compiled import short_codes
 
     steps = short_steps(epilogue.scales, scaling)
     pre, post = (epilogue.each(part, np.int32) for part in (steps.short.pre, steps.short.post))
     factor, nudge = (epilogue.each(part, np.int64) for part in (steps.short.factor, steps.nudge))
     given = (epilogue.bias_of(scaling), pre, factor, nudge, post, np.int64(64 - steps.bits))
     ends = Ends.of(epilogue, scaling).as_array(_room(epilogue, scaling))
-    return lambda sums, bits: short_levels(sums, *given, ends, bits)
+    return lambda sums, bits: short_codes(sums, *given, ends, bits)
 
 
 def _shifts(by: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
@@ -220,12 +220,12 @@ def _shifts(by: npt.NDArray[np.int64]) -> tuple[npt.NDArray[np.int64], ...]:
 
 
 def _room(epilogue: Epilogue, scaling: Scaling) -> type[np.signedinteger[Any]]:
-    """Of 32 bits, where they hold every level before it is clamped; else of 64."""
+    """Of 32 bits, where they hold every code before it is clamped; else of 64."""
     multiplier = real_multiplier(epilogue.scales, scaling.precision)
     return np.int32 if epilogue.reach * float(multiplier.max(initial=0)) < 2.0**30 else np.int64
 
 
-# From accumulators to levels, made for one node: bias, register, multiplier, rounding, zero point, clamp.
+# From accumulators to codes, made for one node: bias, register, multiplier, rounding, zero point, clamp.
 #
 # Where numba is there and no sum can leave the register, one pass over memory does all of it; else numpy does the same,
 # step by step, by ``numerics.requantization``. Both give the same bits.
@@ -233,26 +233,26 @@ def _room(epilogue: Epilogue, scaling: Scaling) -> type[np.signedinteger[Any]]:
 _SUMS = 32
 """Bits of the sums that compiled loops take."""
 _LEVELS = 2
-"""Bytes of the widest levels that they make."""
+"""Bytes of the widest codes that they make."""
 
 
-def finish(epilogue: Epilogue, machine: Arithmetic, counters: Counters, *, compiled: bool) -> Finish:
-    """What finishes accumulators under ``machine``; ``compiled`` where it can be.
+def finish(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters, *, compiled: bool) -> Finish:
+    """What finishes accumulators under ``arithmetic``; ``compiled`` where it can be.
 
     Raises:
-        InputError: a multiplier that the machine cannot hold.
+        InputError: a multiplier that the arithmetic cannot hold.
     """
-    stepwise = _stepwise(epilogue, machine, counters)
-    safe = epilogue.reach < 1 << (min(machine.accumulator.bits, _SUMS) - 1)
+    stepwise = _stepwise(epilogue, arithmetic, counters)
+    safe = epilogue.reach < 1 << (min(arithmetic.accumulator.bits, _SUMS) - 1)
     if not (compiled and safe and epilogue.output.qtype.storage_dtype.itemsize <= _LEVELS):
         return stepwise
 
-    return in_one_pass(epilogue, machine.scaling, stepwise)
+    return in_one_pass(epilogue, arithmetic.scaling, stepwise)
 
 
-def _stepwise(epilogue: Epilogue, machine: Arithmetic, counters: Counters) -> Finish:
-    real = epilogue.bias if machine.scaling.real_bias else None
-    scale = scaler(epilogue.scales, machine.scaling, int(epilogue.output.zero_point), real)
+def _stepwise(epilogue: Epilogue, arithmetic: Arithmetic, counters: Counters) -> Finish:
+    real = epilogue.bias if arithmetic.scaling.real_bias else None
+    scale = scaler(epilogue.scales, arithmetic.scaling, int(epilogue.output.zero_point), real)
     bias = epilogue.bias if real is None else None
     (low, high), dtype = epilogue.limits, epilogue.output.qtype.storage_dtype
 
@@ -260,9 +260,9 @@ def _stepwise(epilogue: Epilogue, machine: Arithmetic, counters: Counters) -> Fi
         total = sums.astype(np.int64)
         if bias is not None:
             total += bias
-        kept = held(total, machine.accumulator)
+        kept = held(total, arithmetic.accumulator)
         counters.overflowed += int(np.count_nonzero(kept != total))
-        levels = scale(kept)
-        return counters.clip(levels, low, high).astype(dtype)
+        codes = scale(kept)
+        return counters.clip(codes, low, high).astype(dtype)
 
     return run

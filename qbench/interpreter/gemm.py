@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # Its u8 × s8 sums have to be shown to be exact, or to saturate in pairs, before they are used as either.
 
 Product = Callable[[Array], npt.NDArray[Any]]
-"""(M, K) levels → (M, N) accumulators: int32, or int64 where those of 16-bit operands could leave it."""
+"""(M, K) codes → (M, N) accumulators: int32, or int64 where those of 16-bit operands could leave it."""
 
 
 class Pairs(enum.Enum):
@@ -62,14 +62,14 @@ def matmul_integer(weight: Array, weight_zero: Array, input_zero: Array) -> Prod
     """One MatMulInteger by a constant weight.
 
     Args:
-        weight: (K, N) levels of 8 bits.
+        weight: (K, N) codes of 8 bits.
         weight_zero: of its type, (N,) or (1,).
-        input_zero: (), of the type of the levels that it will multiply.
+        input_zero: (), of the type of the codes that it will multiply.
 
     Raises:
         ImportError: there is no onnxruntime here.
     """
-    import onnxruntime  # noqa: F401 - told here, before onnx is loaded for nothing
+    import onnxruntime  # noqa: F401 - reported here, before onnx is loaded in vain
     from onnx import TensorProto, helper, numpy_helper
 
     kinds = {"uint8": TensorProto.UINT8, "int8": TensorProto.INT8}
@@ -89,7 +89,7 @@ def matmul_integer(weight: Array, weight_zero: Array, input_zero: Array) -> Prod
     return lambda x: run({"x": x})
 
 
-# Sums of products of integers by the fastest means that counts as the machine does, on this very computer.
+# Sums of products of integers by the fastest means that computes as the arithmetic does, on this computer.
 #
 #     Σ_k (x[m, k] − z_x) (w[k, n] − z_w[n])
 #
@@ -109,7 +109,7 @@ class Gemm(Protocol):
     """Makes products by constant weights."""
 
     def __call__(self, operands: "Operands") -> Product:
-        """What multiplies levels, less z_x, by the weight, less z_w; every sum is exact."""
+        """What multiplies codes, less z_x, by the weight, less z_w; every sum is exact."""
         ...
 
 
@@ -118,29 +118,29 @@ class Operands:
     """What is known of a product before its first batch.
 
     Args:
-        weight: (K, N) levels of 8 or 16 bits.
+        weight: (K, N) codes of 8 or 16 bits.
         weight_zero: zero points of the columns, (N,) or (1,).
         input_zero: z_x.
-        levels: dtype of x, 8 or 16 bits.
+        codes: dtype of x, 8 or 16 bits.
     """
 
     weight: Array
     weight_zero: Ints64
     input_zero: int
-    levels: "np.dtype[Any]"
+    codes: "np.dtype[Any]"
 
     @property
     def wide(self) -> bool:
         """Whether an operand has more than 8 bits."""
-        return max(self.levels.itemsize, self.weight.dtype.itemsize) > 1
+        return max(self.codes.itemsize, self.weight.dtype.itemsize) > 1
 
 
 def float_gemm(operands: Operands) -> Product:
     """By BLAS, exactly: float32, or float64 for operands of 16 bits."""
-    weight, half = operands.weight, 1 << (8 * operands.levels.itemsize - 1)
+    weight, half = operands.weight, 1 << (8 * operands.codes.itemsize - 1)
     centred = weight.astype(np.int64) - operands.weight_zero
     sizes = np.abs(centred)
-    middle = 0 if operands.levels.kind == "i" else half  # x − 128 has half the magnitude: half as many splits
+    middle = 0 if operands.codes.kind == "i" else half  # x − 128 has half the magnitude: half as many splits
     real: Any = np.float64 if operands.wide else np.float32
     factors = [(part, np.ascontiguousarray(centred[part], real)) for part in _parts(sizes, half, EXACT[real])]
     fits = int(sizes.sum(axis=0).max(initial=0)) * (2 * half - 1) < 1 << 31
@@ -148,11 +148,11 @@ def float_gemm(operands: Operands) -> Product:
     constant = ((middle - operands.input_zero) * centred.sum(axis=0)).astype(sums)
 
     def product(x: Array) -> npt.NDArray[Any]:
-        levels = x.astype(real)
-        levels -= real(middle)
+        codes = x.astype(real)
+        codes -= real(middle)
         total = np.broadcast_to(constant, (len(x), weight.shape[1])).copy()
         for part, factor in factors:
-            total += (levels[:, part] @ factor).astype(sums)
+            total += (codes[:, part] @ factor).astype(sums)
         return total
 
     return product
@@ -166,16 +166,16 @@ def engine_gemm(operands: Operands) -> Product:
     if operands.wide:
         return float_gemm(operands)
     weight, point = operands.weight, operands.weight_zero
-    if weight.dtype == np.int8 and operands.levels == np.uint8 and pairs_here() is not Pairs.EXACT:
+    if weight.dtype == np.int8 and operands.codes == np.uint8 and pairs_here() is not Pairs.EXACT:
         weight, point = (weight.view(np.uint8) ^ np.uint8(128)), point + 128
-    return matmul_integer(weight, point.astype(weight.dtype), np.asarray(operands.input_zero, operands.levels))
+    return matmul_integer(weight, point.astype(weight.dtype), np.asarray(operands.input_zero, operands.codes))
 
 
 def saturating_gemm(operands: Operands) -> Product:
     """By MatMulInteger on a processor that saturates pairs: what its u8 × s8 products are."""
     weight = operands.weight
     return matmul_integer(
-        weight, operands.weight_zero.astype(weight.dtype), np.asarray(operands.input_zero, operands.levels)
+        weight, operands.weight_zero.astype(weight.dtype), np.asarray(operands.input_zero, operands.codes)
     )
 
 

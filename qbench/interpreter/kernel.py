@@ -18,7 +18,7 @@ KernelFunction = Callable[[Sequence[Array | None]], Sequence[Array]]
 """Inputs of the node in order (None where left out) → its outputs."""
 
 KernelWrapper = Callable[[ir.Node, KernelFunction], KernelFunction]
-"""What stands around a node's kernel; gives the kernel itself where it has nothing to do."""
+"""Wraps a node's kernel; returns the kernel itself where it has nothing to do."""
 
 _GRIDS = frozenset({"int8", "uint8", "int16", "uint16", "int32", "int4", "uint4"})
 _BORDERS = frozenset({"QuantizeLinear", "DequantizeLinear"})
@@ -32,8 +32,8 @@ class Counters:
     Complete under ``counting_means``; compiled loops, and engines that saturate by themselves, do not count.
 
     Args:
-        levels: results that were looked at. clipped_low, clipped_high: those below and above the ends they are clamped
-            to; where a Relu is part of the node, the lower one is its own.
+        levels: quantized results that were counted. clipped_low, clipped_high: those below and above the ends they are
+            clamped to; where a Relu is part of the node, the lower one is its own.
         overflowed: sums that left the accumulator, which wraps or saturates (products, where it saturates at each);
             quotients by zero.
         saturated: pairs of products that did.
@@ -50,12 +50,12 @@ class Counters:
         """At either end."""
         return self.clipped_low + self.clipped_high
 
-    def clip(self, levels: npt.NDArray[Any], low: int, high: int) -> npt.NDArray[Any]:
-        """``levels`` clamped to ``low`` … ``high``, with those beyond counted."""
-        self.levels += levels.size
-        self.clipped_low += int(np.count_nonzero(levels < low))
-        self.clipped_high += int(np.count_nonzero(levels > high))
-        return np.asarray(np.clip(levels, low, high))
+    def clip(self, codes: npt.NDArray[Any], low: int, high: int) -> npt.NDArray[Any]:
+        """``codes`` clamped to ``low`` … ``high``, with those beyond counted."""
+        self.levels += codes.size
+        self.clipped_low += int(np.count_nonzero(codes < low))
+        self.clipped_high += int(np.count_nonzero(codes > high))
+        return np.asarray(np.clip(codes, low, high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class KernelContext:
 
     Args:
         node: what it computes.
-        arithmetic: how the machine counts at this node.
+        arithmetic: the rules at this node.
         means: what it is computed with.
         counters: where its events are counted.
     """
@@ -116,7 +116,7 @@ class KernelContext:
         """
         found = self.needed(index)
         if found.dtype != np.float32:
-            raise ValueError(f"scales of {found.dtype}: how machines count is known of float32")
+            raise ValueError(f"scales of {found.dtype}: arithmetics are known for float32")
         good = np.isfinite(found) & (found > 0)
         if not good.all():
             raise InputError(
@@ -127,19 +127,19 @@ class KernelContext:
             )
         return found
 
-    def grid(self, scale: int, zero_point: int, *, axis: int | None = None) -> QParams:
-        """The grid whose scale and zero point stand at these inputs; a zero point that is left out is 0.
+    def qparams(self, scale: int, zero_point: int, *, axis: int | None = None) -> QParams:
+        """The qparams whose scale and zero point are these inputs; a zero point that is left out is 0.
 
         It then has the type that ONNX gives it: of a Q or DQ, of its integers (``graph.grid_dtype``); of any other
         operator, of its data.
 
         Raises:
-            ValueError: they are computed, scales are no float32, or no grid has the type.
+            ValueError: they are computed, scales are not float32, or the type is not a quantized one.
         """
         scales = self.scales(scale)
         points = np.zeros(scales.shape, self._left_out()) if self.absent(zero_point) else self.needed(zero_point)
         if points.dtype.name not in _GRIDS:
-            raise ValueError(f"a zero point of type {points.dtype} is of no grid")
+            raise ValueError(f"a zero point of type {points.dtype}, which is not a quantized type")
         qtype = QType.parse(points.dtype.name)
         if scales.size == 1:
             return QParams(float(scales.reshape(-1)[0]), int(points.reshape(-1)[0]), qtype)
@@ -152,9 +152,9 @@ class KernelContext:
         found = [value.dtype for value in self.node.inputs if value is not None and value.dtype is not None]
         known = {dtype for dtype in found if dtype in _LEVELS}
         if len(known) != 1:
-            raise ValueError("a zero point is left out, and nothing says which type it would have")
+            raise ValueError("a zero point is left out, and its type is unknown")
         return known.pop().numpy()
 
 
 Maker = Callable[[KernelContext], KernelFunction]
-"""Makes the kernel of a node; a ValueError says in words why this node has none."""
+"""Makes the kernel of a node; a ValueError gives the reason why this node has none."""

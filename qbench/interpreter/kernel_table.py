@@ -29,7 +29,7 @@ KERNELS: Mapping[tuple[str, str], Maker] = MappingProxyType(
     {("", row.name): _maker(row.kernel) for row in OPERATORS.values() if row.kernel}
     | {key: _maker(form.kernel) for key, form in INTEGER_FORMS.items() if form.kernel}
 )
-"""(domain, operator) → maker, as the rows of operators say."""
+"""(domain, operator) → maker, from the rows of operators."""
 
 
 def float_operator(node: ir.Node) -> str:
@@ -57,9 +57,9 @@ def _operators() -> frozenset[str]:
 
 
 def _of_others(node: ir.Node) -> Maker:
-    """A table for the function of an extension on levels; for anything else what computes it as it is."""
-    on_levels = node.op_type.startswith(QLINEAR) and outside_operator(node) is not None
-    return functions.function if on_levels else reference_kernel
+    """A table for the function of an extension on codes; for anything else what computes it as it is."""
+    on_codes = node.op_type.startswith(QLINEAR) and outside_operator(node) is not None
+    return functions.function if on_codes else reference_kernel
 
 
 def make_kernel(making: KernelContext) -> KernelFunction:
@@ -85,6 +85,6 @@ def make_kernel(making: KernelContext) -> KernelFunction:
         raise UnsupportedError(
             doing,
             found=str(error),
-            expected="an operator that the interpreter counts",
+            expected="an operator that the interpreter has",
             remedy="Keep the node in float, or choose another backend.",
         ) from error

@@ -17,7 +17,7 @@ from qbench.numerics import Arithmetic
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Step:
-    """One kernel: its node, the places it reads and writes, and those nobody reads behind it."""
+    """One kernel: its node, the places it reads and writes, and those that nothing reads later."""
 
     node: str
     run: KernelFunction
@@ -31,14 +31,14 @@ class Program:
 
     Args:
         model: a graph in operator form (what is left in QDQ or float runs as that).
-        arithmetic: how its integer operators count.
+        arithmetic: how its integer operators compute.
         taps: names of further values to give back.
         means: what kernels compute with; None: the fastest that there are here.
-        around: stands around every kernel; None: nothing does. How faults are put into one.
+        around: wraps every kernel; None: nothing does. Faults are put into kernels by it.
 
     Raises:
         UnsupportedError: a node that has no kernel.
-        InputError: scales that the arithmetic cannot hold, or an override of an operator that nobody has.
+        InputError: scales that the arithmetic cannot hold, or an override of an unknown operator.
     """
 
     def __init__(

@@ -172,7 +172,7 @@ def _halved(windows: Windows) -> bool:
     return pads == halves * 2 and all(gap == 1 for gap in windows.dilations)
 
 
-# How a machine sums a product by constant weights: which operand is on the left, and in what order.
+# How an arithmetic sums a product by constant weights: which operand is on the left, and in what order.
 #
 #     acc[n] = Σ_k left[k] · right[k]        pairs are k = 0 and 1, 2 and 3, …, and saturate where left is unsigned
 #
@@ -206,9 +206,9 @@ class Summing:
         rows = weight if self.weights_left else np.moveaxis(weight, 1, -1)
         return rows.reshape(len(weight), -1).T
 
-    def in_pairs(self, levels: str, weights: str) -> bool:
-        """Whether products of data and weights of these types are summed in pairs where a machine has such sums."""
-        left, right = (weights, levels) if self.weights_left else (levels, weights)
+    def in_pairs(self, codes: str, weights: str) -> bool:
+        """Whether products of data and weights of these types are summed in pairs where an arithmetic has such sums."""
+        left, right = (weights, codes) if self.weights_left else (codes, weights)
         return (left, right) == (_UNSIGNED, _SIGNED)
 
 

@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from qbench.passes.effect_check.verdicts import OutputChange as OutputChange
     from qbench.passes.effect_check.verdicts import PassVerdict as PassVerdict
     from qbench.passes.effect_check.verdicts import RegionVerdict as RegionVerdict
-    from qbench.passes.integer_form import lower_to_machines as lower_to_machines
+    from qbench.passes.integer_form import lower_to_integers as lower_to_integers
     from qbench.passes.lowering.qoperator import LowerToQOperator as LowerToQOperator
     from qbench.passes.lowering.qoperator import lower_to_qoperator as lower_to_qoperator
-    from qbench.passes.lowering.site import INTEGER_MACHINES as INTEGER_MACHINES
+    from qbench.passes.lowering.site import INTEGER_INTERPRETER as INTEGER_INTERPRETER
     from qbench.passes.lowering.site import ONNX_RUNTIME as ONNX_RUNTIME
     from qbench.passes.lowering.site import Target as Target
     from qbench.passes.partition.device import Device as Device
@@ -115,7 +115,7 @@ else:
                 "RegionVerdict",
             ),
             "lowering.site": (
-                "INTEGER_MACHINES",
+                "INTEGER_INTERPRETER",
                 "ONNX_RUNTIME",
                 "Target",
             ),
@@ -123,7 +123,7 @@ else:
                 "LowerToQOperator",
                 "lower_to_qoperator",
             ),
-            "integer_form": ("lower_to_machines",),
+            "integer_form": ("lower_to_integers",),
             "registry": ("catalogue",),
             "editing": ("NameScope",),
             "partition.partitioning": (

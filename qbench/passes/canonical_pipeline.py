@@ -104,14 +104,14 @@ def plannable(model: ir.Model, pipeline: str = DEFAULT, *, is_canonical: bool = 
     profile is taken with them in place, so that what lies behind a pair is profiled as the pair lets it through.
 
     The result is marked with its digest: given again, it is known for what it is, no pass runs, and it is given back
-    itself. So who plans and writes many times over calls this once and hands the result on; nothing of it stays with
+    itself. A caller that plans and writes many times calls this once and keeps the result; nothing is stored in
     ``model``, which is not touched.
 
     Args:
         is_canonical: ``model`` is what ``canonicalize`` gave, whose passes need not run again.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
         What ``canonicalize`` raises.
     """
     chosen = _named(pipeline)

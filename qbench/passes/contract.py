@@ -7,7 +7,7 @@ import onnx_ir as ir
 from qbench.graph import node_key
 from qbench.passes.effect import Effect
 
-# What a pass is: a small frozen value that changes a model in place and says honestly whether it did.
+# What a pass is: a small frozen value that changes a model in place and returns whether it did.
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ _KEY = "qbench.declined"
 def decline(node: ir.Node, reason: str, by: str = "") -> bool:
     """Write ``reason`` into ``node``, as that of the pass called ``by``; True when it was not there already.
 
-    Of lowering, which is the last pass, nobody needs the name.
+    Lowering is the last pass; its reasons need no name.
     """
     key = f"{_KEY}.{by}" if by else _KEY
     if node.metadata_props.get(key) == reason:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 
 from qbench.graph import input_at
 
-# Fresh names: a pass that adds a value or a node asks here for an unused one.
+# Fresh names: a pass that adds a value or a node takes an unused name from here.
 
 
 class NameScope:

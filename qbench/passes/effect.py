@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 QDQ = "qdq"
 """Not an arithmetic: the QDQ graph in float32, node by node."""
-MACHINES = (QDQ, "ideal")
-"""What a promise is about unless it says otherwise."""
+ARITHMETICS = (QDQ, "ideal")
+"""The arithmetics under which an effect holds unless it names others."""
 
 
 class EffectKind(enum.Enum):
@@ -22,21 +22,25 @@ _ORDER = tuple(EffectKind)
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A declared effect; ``steps`` belongs to ROUNDING alone.
+    """A declared effect.
+
+    Args:
+        kind: how much may change. steps: of ROUNDING alone: by how many steps a code may move.
+        machines: the arithmetics under which the effect holds.
 
     Raises:
-        ValueError: steps where there can be none, or none where there must be some; no machine.
+        ValueError: steps of an effect that is not ROUNDING, a ROUNDING without steps, or no arithmetic.
     """
 
     kind: EffectKind
     steps: int = 0
-    machines: tuple[str, ...] = MACHINES
+    machines: tuple[str, ...] = ARITHMETICS
 
     def __post_init__(self) -> None:
         if (self.kind is EffectKind.ROUNDING) != (self.steps > 0):
             raise ValueError(f"an effect that is {self.kind.value} with {self.steps} steps")
         if not self.machines:
-            raise ValueError("an effect under no machine promises nothing")
+            raise ValueError("an effect needs at least one arithmetic")
 
     def __str__(self) -> str:
         return f"{self.kind.value}({self.steps})" if self.steps else self.kind.value
@@ -64,7 +68,7 @@ class Policy(enum.Enum):
 
     @property
     def steps(self) -> int:
-        """By how many steps of an output the standard pipeline's passes may move a level."""
+        """By how many steps the standard pipeline's passes may move a code of an output."""
         return {Policy.EXACT: 0, Policy.ROUNDING: 1, Policy.FAST: _ANY_OF_8_BITS}[self]
 
 

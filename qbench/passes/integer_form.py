@@ -6,19 +6,19 @@ from onnx_ir.passes.common import RemoveInitializersFromInputsPass
 from qbench.graph import Form, form_of, own_copy
 from qbench.passes.canonical.cleanup import RemoveDead
 from qbench.passes.lowering.qoperator import LowerToQOperator
-from qbench.passes.lowering.site import INTEGER_MACHINES
+from qbench.passes.lowering.site import INTEGER_INTERPRETER
 from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
 from qbench.passes.run import rewrite
 
 
-def lower_to_machines(model: ir.Model) -> ir.Model:
-    """``model``, QDQ or in operator form, as integer machines count it; ``model`` is not changed.
+def lower_to_integers(model: ir.Model) -> ir.Model:
+    """``model``, QDQ or in operator form, as the integer interpreter computes it; ``model`` is not changed.
 
     Initializers that old exporters list among the graph inputs leave them, as they do before profiling: a kernel is
     made for the one weight that is known.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
     graph = model.graph
     if any(value.name in graph.initializers for value in graph.inputs):
@@ -26,4 +26,4 @@ def lower_to_machines(model: ir.Model) -> ir.Model:
         RemoveInitializersFromInputsPass()(model)
     if form_of(model) is not Form.QDQ:
         return model
-    return rewrite(model, (RemoveDead(), AbsorbClip(), ClipLevels(), LowerToQOperator(INTEGER_MACHINES)))
+    return rewrite(model, (RemoveDead(), AbsorbClip(), ClipLevels(), LowerToQOperator(INTEGER_INTERPRETER)))

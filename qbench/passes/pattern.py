@@ -26,8 +26,8 @@ def rewrite_rule(
 
     Args:
         pattern: builds what is looked for from ``op`` and values named as its parameters; inner values and attributes
-            are named by ``_outputs=["y"]`` and by parameters that stand for attributes.
-        replacement: builds what stands there instead, from ``op`` and the same names, and inner ones.
+            are named by ``_outputs=["y"]`` and by parameters that are attributes.
+        replacement: builds the replacement, from ``op`` and the same names, and inner ones.
         refusal: of the same names as ``replacement``, without ``op``: why a match is left alone, or None.
 
     Raises:
@@ -59,7 +59,7 @@ def apply_rules(model: ir.Model, rules: "Sequence[RewriteRule]", by: str) -> boo
         if rule.as_function:
             raise _useless(by, "a rule that makes functions", "Let the rule build nodes.")
     if any(value.dtype is None for node in model.graph for value in node.outputs):
-        infer_shapes(model)  # files say little about inner values, and rules ask
+        infer_shapes(model)  # files give few types of inner values, and rules need them
     place = _Place(model.graph, NameScope.of_values(model), NameScope.of_nodes(model), by)
     tracer = _tracer(by)
     for sweep in range(_SWEEPS):
@@ -145,7 +145,7 @@ def _swept(model: ir.Model, rules: "Sequence[RewriteRule]", place: _Place, trace
 
 
 def _tracer(by: str) -> "MatchingTracer":
-    """Writes why a match was refused into the node, as onnxscript tells it."""
+    """Writes into the node why a match was refused, as onnxscript reports it."""
     matching = _rewriter()
     refused = (matching.MatchStatus.CONDITION_FAILED, matching.MatchStatus.REPLACEMENT_FAILED)
 

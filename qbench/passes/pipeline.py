@@ -20,7 +20,7 @@ class Pipeline:
     """Passes in the order they run.
 
     Raises:
-        InputError: a pass stands in it twice.
+        InputError: a pass is in it twice.
     """
 
     passes: tuple[Pass, ...]
@@ -33,7 +33,7 @@ class Pipeline:
                 "Making a pipeline",
                 found=f"the pass '{twice}' {names.count(twice)} times",
                 expected="every pass once: a pipeline runs until nothing changes",
-                remedy="Leave it out but once.",
+                remedy="List it once.",
             )
 
     def __str__(self) -> str:
@@ -57,10 +57,10 @@ def spelled(one: Pass) -> str:
 
 
 def parse_pipeline(text: str, passes: Catalogue[Pass]) -> Pipeline:
-    """The pipeline that ``text`` spells, of passes that can be asked for by name; an empty text is an empty pipeline.
+    """The pipeline that ``text`` spells, of passes that have a name; an empty text is an empty pipeline.
 
     Raises:
-        InputError: a pass or a setting that is not known, one that stands there twice, or what is no such text.
+        InputError: an unknown pass or setting, one that is there twice, or a text that is not a pipeline.
     """
     found, place = [], 0
     while text[place:].strip():
@@ -76,7 +76,7 @@ def placed(standard: Iterable[Pass], outside: Iterable[Pass]) -> Pipeline:
     """The ``standard`` passes in their order, and those from ``outside`` where they want to be.
 
     Raises:
-        InputError: a place behind or before a pass that there is not, or places that form a circle.
+        InputError: a place behind or before an unknown pass, or places that form a circle.
     """
     own, added = tuple(standard), tuple(outside)
     by_name = {one.name: one for one in (*own, *added)}
@@ -113,7 +113,7 @@ def _pass(default: Pass, table: str | None, text: str) -> Pass:
         _ = made.effect  # follows from the settings, and need not make sense with these
     except ValueError as error:
         raise InputError(
-            f"Reading {where}", found=str(error), expected="settings that make sense", remedy="Mend the pipeline."
+            f"Reading {where}", found=str(error), expected="valid settings", remedy="Correct the pipeline."
         ) from error
     return made
 
@@ -136,7 +136,7 @@ def _unreadable(text: str, found: str) -> InputError:
         f"Reading the pipeline '{text}'",
         found=found,
         expected="names of passes with commas between them, settings as in 'merge-requantize{steps = 1}'",
-        remedy="Mend the text; 'qbench list passes' names the passes.",
+        remedy="Correct the text; 'qbench list passes' lists the passes.",
     )
 
 
@@ -144,6 +144,6 @@ def _misplaced(one: Pass, found: str) -> InputError:
     return InputError(
         f"Placing the pass '{one.name}' in the pipeline",
         found=found,
-        expected="places before and behind passes that there are, in one possible order",
-        remedy=f"Mend 'after' and 'before' of '{one.name}'.",
+        expected="places before and behind known passes, in a possible order",
+        remedy=f"Correct 'after' and 'before' of '{one.name}'.",
     )

@@ -43,11 +43,11 @@ _CLASSES: Mapping[str, tuple[str, str]] = MappingProxyType(
         "remove-dead": ("canonical.cleanup", "RemoveDead"),
     }
 )
-"""Name → (file below this room, class)."""
+"""Name → (module below ``qbench.passes``, class)."""
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Pass]":
-    """Our own passes and those of ``extensions``; what is no pass is refused when it is made (``InputError``)."""
+    """The passes of qbench and of ``extensions``; what is not a pass is refused when it is made (``InputError``)."""
     return Catalogue("pass", _own()).extended(map(_requiring_passes, extensions))
 
 
@@ -73,17 +73,17 @@ def _from_outside(owner: str, name: str, make: "Callable[[], Pass]") -> "Pass":
             f"Making the pass '{name}' of '{owner}'",
             found=fault,
             expected="a frozen dataclass with that 'name', an 'effect' and a 'run'",
-            remedy="Mend the extension.",
+            remedy="Correct the extension.",
         )
     return made
 
 
 def _fault(made: object, name: str) -> str | None:
-    """Why ``made`` is no pass called ``name``."""
+    """Why ``made`` is not a pass called ``name``."""
     from qbench.passes.effect import Effect
 
     if not is_dataclass(made) or isinstance(made, type) or not callable(getattr(made, "run", None)):
-        return f"something of type {type(made).__name__}, which is no pass"
+        return f"something of type {type(made).__name__}, which is not a pass"
     try:
         effect, own = getattr(made, "effect", None), getattr(made, "name", None)
     except ValueError as error:

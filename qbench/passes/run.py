@@ -18,8 +18,8 @@ from qbench.passes.soundness import Interface, fault_of
 # the last sound graph in hand.
 
 Watch = Callable[[Pass, ir.Model, ir.Model, bool], None]
-"""Told of a pass that changed a graph, or says so: the pass, the graph before it (its own), the graph after it (to be
-let be), and whether the pass says that it changed it."""
+"""Called after a pass that changed a graph or returned that it did: with the pass, a copy of the graph before it, the
+graph after it (not to be changed), and what the pass returned."""
 ROUNDS = 24
 """Times that a pipeline runs at most: passes sweep whole graphs, so that few are ever needed."""
 
@@ -75,8 +75,8 @@ def run_pipeline(
     """``model`` after what ``policy`` admits of ``pipeline``, again and again until nothing changes; it is not touched.
 
     Args:
-        watch: told of every change; what it raises ends the run. With it graphs are compared, so that a change that a
-            pass keeps to itself is one, too; without it passes are taken at their word.
+        watch: called after every change; what it raises ends the run. With it graphs are compared, so that a change
+            that a pass does not report is found, too; without it the value that a pass returns is trusted.
 
     Raises:
         PassError: a pass left an unsound graph, lost an output, broke down, or had not settled after 24 rounds.
@@ -115,7 +115,7 @@ def run_pipeline(
 
 
 def _run(one: Pass, model: ir.Model) -> bool | str:
-    """Whether the pass says that it changed ``model``, or how it broke down."""
+    """Whether the pass returned that it changed ``model``, or the exception that it raised, as text."""
     try:
         return bool(one.run(model))
     except QbenchError:
@@ -130,7 +130,7 @@ def _stopped(model: ir.Model, pipeline: Pipeline, steps: int, one: Pass, found: 
         f"Rewriting '{model.graph.name}' with the pass '{one.name}'",
         found=found,
         expected="a sound graph with the same inputs and outputs, that settles",
-        remedy="Leave the pass out, or mend it; the last graph that was sound is kept.",
+        remedy="Leave the pass out, or correct it; the last sound graph is kept.",
     )
     error.last_good = own_copy(model)
     for index in range(steps):
@@ -164,7 +164,7 @@ def rewrite(model: ir.Model, passes: Sequence[Pass]) -> ir.Model:
     """
     copy = own_copy(model)
     if not lineage_of(copy):
-        copy.metadata_props.pop(LINEAGE, None)  # so that one forgotten from here on can be told
+        copy.metadata_props.pop(LINEAGE, None)  # so that a lineage that is forgotten from here on is noticed
     operators, modified = carried_operators(model), False
     for step in passes:
         try:
@@ -190,7 +190,7 @@ def _check_names(model: ir.Model) -> None:
     """Two values under one name would be merged silently when the model is written.
 
     Raises:
-        ValueError: the name that two values of the main graph bear.
+        ValueError: the name that two values of the main graph have.
     """
     seen: set[str] = set()
     graph = model.graph

@@ -25,7 +25,7 @@ class _Schema:
 
     Args:
         inputs, outputs: least and most. needed: places of inputs that cannot be left out.
-        takes, gives: the letter of the type at each place, "" where there is none; the last stands for all behind it.
+        takes, gives: the letter of the type at each place, "" where it has none; the last applies to all behind it.
     """
 
     inputs: tuple[int, int]
@@ -64,7 +64,7 @@ def _mistyped(node: ir.Node, schema: _Schema, types: dict[ir.Value, ir.DataType]
     for letter, value in (*_lettered(node.inputs, schema.takes), *_lettered(node.outputs, schema.gives)):
         dtype = _dtype(value, types)
         if dtype is not None and bound.setdefault(letter, dtype) != dtype:
-            return f"'{value.name}' of {dtype.name.lower()} beside {bound[letter].name.lower()} in '{node.op_type}'"
+            return f"'{value.name}' of {dtype.name.lower()} with {bound[letter].name.lower()} in '{node.op_type}'"
     types.update((value, bound[letter]) for letter, value in _lettered(node.outputs, schema.gives) if letter in bound)
     return None
 
@@ -132,7 +132,7 @@ class Interface:
 
 
 def fault_of(model: ir.Model, interface: Interface) -> str | None:
-    """What is wrong with the main graph of ``model``, in words; None: it is sound and has ``interface``."""
+    """What is wrong with the main graph of ``model``; None: it is sound and has ``interface``."""
     return (
         _lost(Interface(*_ends(model.graph)), interface)
         or _unsound(model.graph)

@@ -19,7 +19,7 @@ from qbench.passes.rewrites.sink_requantize import SinkRequantize
 
 
 def standard_passes(steps: int) -> tuple[Pass, ...]:
-    """Our own passes of the standard pipeline in order, where levels may move by ``steps`` steps."""
+    """The passes of qbench in the standard pipeline, in order; codes may move by ``steps`` steps."""
     return (
         FoldQuantizedConstants(),
         AbsorbClip(),
@@ -37,13 +37,13 @@ def standard_passes(steps: int) -> tuple[Pass, ...]:
 
 
 def standard_pipeline(policy: Policy, passes: Catalogue[Pass] | None = None) -> Pipeline:
-    """What runs when nobody names passes: ours, and those of extensions where these want to be.
+    """What runs when no passes are named: qbench's own, and those of extensions at the places that these declare.
 
     Args:
-        policy: by how much levels may move. passes: all that there are; None: ours and those that are installed.
+        policy: by how much codes may move. passes: all known passes; None: qbench's own and installed ones.
 
     Raises:
-        InputError: places that there are not, or that form a circle.
+        InputError: unknown places, or places that form a circle.
     """
     known = catalogue(installed_extensions()) if passes is None else passes
     return placed(standard_passes(policy.steps), (known.get(one) for one in known.names() if known.owner(one) != OWN))

@@ -43,7 +43,7 @@ class StorageCost:
         return sum(self.recomputed.values())
 
     def __str__(self) -> str:
-        size = f"{self.bytes_written} bytes written" + (f" beside {self.unsized} of unknown size" * (self.unsized > 0))
+        size = f"{self.bytes_written} bytes written" + (f" and {self.unsized} of unknown size" * (self.unsized > 0))
         return f"{self.intermediates} intermediates, {size}, {self.recomputed_nodes} nodes computed again"
 
 
@@ -70,10 +70,10 @@ def storage_cost(model: ir.Model, shared: Shared = Shared.STORED) -> StorageCost
 def _is_kept(node: ir.Node) -> bool:
     """Whether what ``node`` gives may ever be stored."""
     leaves = any(value.is_graph_output() for value in node.outputs)
-    return leaves or not (_reads_levels(node) or all(is_constant(value) for value in node.inputs))
+    return leaves or not (_is_dequantize(node) or all(is_constant(value) for value in node.inputs))
 
 
-def _reads_levels(node: ir.Node) -> bool:
+def _is_dequantize(node: ir.Node) -> bool:
     return not node.domain and node.op_type == "DequantizeLinear"
 
 
@@ -87,9 +87,9 @@ def _is_stored(value: ir.Value, shared: Shared) -> bool:
 def _readers(value: ir.Value) -> Iterator[ir.Node]:
     """Who reads ``value``, whether as it is or dequantized; a DQ whose result leaves the graph reads it, too."""
     for use in value.uses():
-        if not _reads_levels(use.node) or use.node.outputs[0].is_graph_output():
+        if not _is_dequantize(use.node) or use.node.outputs[0].is_graph_output():
             yield use.node
-        if _reads_levels(use.node):
+        if _is_dequantize(use.node):
             yield from _readers(use.node.outputs[0])
 
 
@@ -114,7 +114,7 @@ def _kernel(value: ir.Value, stored: Mapping[ir.Value, None]) -> Iterator[ir.Nod
         if node is None or node in seen:
             continue
         seen.add(node)
-        if not _reads_levels(node):
+        if not _is_dequantize(node):
             yield node
         waiting += [v.producer() for v in node.inputs if v is not None and v not in stored and not is_constant(v)]
 

@@ -3,7 +3,6 @@
 import datetime
 import json
 import re
-from pathlib import Path
 
 import pytest
 from test_cli_merge import END, RUN, put
@@ -89,7 +88,7 @@ def test_an_interrupted_run_ends_with_4_and_is_named(compared, cut):
     code, out, err = compared(old, new)
     name = "one" if cut == "old" else "two"
     assert code == 4
-    assert err == f"qbench: the run {name} was interrupted: the cells that it did not measure are not compared\n"
+    assert err == f"qbench: the run {name} was interrupted: what it did not measure is not compared\n"
     assert ("only in the old run" in out) is (cut == "new")
     assert json.loads(compared(old, new, "--json")[1])["incomplete"] == [err.removeprefix("qbench: ").strip()]
 
@@ -127,10 +126,8 @@ def test_latest_is_the_last_night_with_all_its_shards_and_one_file_is_read_for_e
     shards = ({**night, "shard": f"{share}/2", "started": f"2026-11-21T0{share}:00:00Z"} for share in (1, 2))
     put_nights(project / "reports/history", {"started": "2026-11-20T00:00:00Z"}, *shards)
     read = []
-    original = history._parsed
-    monkeypatch.setattr(
-        history, "_parsed", lambda lines, name, keep: read.append(Path(name).name) or original(lines, name, keep)
-    )
+    original = history.read_run
+    monkeypatch.setattr(history, "read_run", lambda path, keep: read.append(path.name) or original(path, keep))
     code, out, err = qbench("compare", "run-0", "latest", "--json")
     assert (code, json.loads(out)["new"], err) == (1, "run-1 run-2", "")
     assert sorted(cell["cell"]["model"] for cell in json.loads(out)["cells"]) == ["m1", "m2"]

@@ -55,15 +55,11 @@ def accept_all():
     approve_run(bench, [(planned, bench.measure(planned)) for planned in expand(suite, catalogues)])
 
 
-def write_and_accept():
+@pytest.fixture
+def accepted(project):
     Path(SUITE).write_text(TEXT)
     write_machine()
     accept_all()
-
-
-@pytest.fixture
-def accepted(project, fill_once):
-    fill_once(project, write_and_accept)
     return project
 
 

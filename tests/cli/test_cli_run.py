@@ -15,7 +15,9 @@ SUITE = "suites/tiny.qbench.toml"
 CELLS = 6
 
 
-def accept_all():
+@pytest.fixture
+def accepted(project, qbench):
+    """The project with a baseline, made of its own first run."""
     from qbench.host import utc_today
     from qbench.storage import Cache
     from qbench.suite import Bench, Settings, approve_run, expand, gather, load_suite
@@ -32,12 +34,6 @@ def accept_all():
     )
     bench = Bench(suite, catalogues, settings)
     approve_run(bench, [(planned, bench.measure(planned)) for planned in expand(suite, catalogues)])
-
-
-@pytest.fixture
-def accepted(project, fill_once):
-    """The project with a baseline, made of its own first run."""
-    fill_once(project, accept_all)
     return project
 
 

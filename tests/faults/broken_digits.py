@@ -10,7 +10,7 @@ from qbench.evaluation import SubjectArtifacts, build_subject
 from qbench.faults import Stage, draw_sites, edited, many_operators, with_fault
 from qbench.faults.fault import GraphEdit
 from qbench.graph import node_key
-from qbench.passes import lower_to_machines
+from qbench.passes import lower_to_integers
 from qbench.quantization import Rule, Schema, Spec, get_schema
 from qbench.subjects.digits import digits_arrays
 
@@ -43,7 +43,7 @@ class Ground:
     @cached_property
     def lowered(self):
         return [
-            (node_key(node), value.name) for node in lower_to_machines(self.quantized).graph for value in node.outputs
+            (node_key(node), value.name) for node in lower_to_integers(self.quantized).graph for value in node.outputs
         ]
 
     @cached_property
@@ -58,7 +58,7 @@ class Ground:
         else:
             backend = with_fault(backend, placed)
         shown = edited(self.quantized, placed) if isinstance(placed.fault.injection, GraphEdit) else self.quantized
-        there = {value.name for node in lower_to_machines(shown).graph for value in node.outputs}
+        there = {value.name for node in lower_to_integers(shown).graph for value in node.outputs}
         return run_twice(backend.prepare(graph, taps=[value for _, value in self.lowered if value in there]))
 
     def changed(self, found):

@@ -24,7 +24,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 import numpy as np, onnx, onnx.parser, onnx_ir as ir
 from qbench import calibrate, get_backend, make_plan, quantize_model
-from qbench.passes import INTEGER_MACHINES, lower_to_qoperator
+from qbench.passes import INTEGER_INTERPRETER, lower_to_qoperator
 
 random = np.random.default_rng(0)
 graph = onnx.parser.parse_graph(
@@ -43,7 +43,7 @@ for name in ("onnx-reference", "integer-ideal"):
     with get_backend(name).prepare(quantized) as executor:
         results.append(executor.run({"x": x})["y"])
 print(json.dumps({
-    "operators": [node.op_type for node in lower_to_qoperator(quantized, INTEGER_MACHINES).graph],
+    "operators": [node.op_type for node in lower_to_qoperator(quantized, INTEGER_INTERPRETER).graph],
     "difference": float(np.abs(results[0] - results[1]).max()),
 }))
 """

@@ -22,7 +22,7 @@ from qbench.graph import (
 )
 from qbench.interpreter import Program
 from qbench.numerics import QParams, QType, dequantize, get_arithmetic, quantize
-from qbench.passes import assert_effect, canonicalize, declined, lower_to_machines
+from qbench.passes import assert_effect, canonicalize, declined, lower_to_integers
 from qbench.passes.rewrites.requantize import MergeRequantize, RequantizeIntoProducer
 from qbench.quantization import make_plan, quantize_model
 
@@ -140,7 +140,7 @@ def test_an_operator_that_gives_no_data_stays_float():
 
 def test_levels_are_looked_up_and_moved_and_the_rest_is_real_between_grids():
     _, pairs = quantized(model())
-    lowered = lower_to_machines(pairs)
+    lowered = lower_to_integers(pairs)
     made = [(node.domain, node.op_type) for node in lowered.graph]
     assert [one for one in made if one[0] == "acme"] == [
         ("acme", "QLinearSwish"),
@@ -163,7 +163,7 @@ def test_every_level_of_a_table_is_the_kernel_of_that_level(qtype):
     text = f"""<ir_version: 10, opset_import: ["" : 21, "acme" : 1]> net ({qtype}[N] x) => ({qtype}[N] y)
     <float s = {{0.05}}, {qtype} z = {{3}}, float t = {{0.03}}, {qtype} o = {{{target.zero_point}}}>
     {{ r = DequantizeLinear(x, s, z) a = acme.Swish<beta = 2.0>(r) y = QuantizeLinear(a, t, o) }}"""
-    lowered = lower_to_machines(model(text=text))
+    lowered = lower_to_integers(model(text=text))
     assert [node.op_type for node in lowered.graph] == ["QLinearSwish"]
     levels = np.arange(source.qtype.qmin, source.qtype.qmax + 1).astype(source.qtype.storage_dtype)
     found = Program(lowered, get_arithmetic("ideal")).run({"x": levels})["y"]

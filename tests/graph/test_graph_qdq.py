@@ -43,7 +43,7 @@ def test_the_convention_is_kept():
          "'x' is quantized 2 times, by 'q', 'q2'"),
         ("Add(m, d2)", "Add(m, d)", "What 'd' gives has 2 readers"),
         ("[d2] d2 = DequantizeLinear(q, s, z)", "[d2] d2 = DequantizeLinear(q, s2, z)",
-         "'d2' and 'q' have different grids"),
+         "'d2' and 'q' have different qparams"),
         ("[d2] d2 = DequantizeLinear(q, s, z)", "[d2] d2 = Cast <to = 1> (q)", "The integers of 'q' are read by 'd2'"),
         ("y = DequantizeLinear(qy, s2, z)", "dead = DequantizeLinear(qy, s2, z) y = Relu(a)", "has 0 readers"),
         ("(wq, ws, wz)", "(wq, three, zthree)", "3 scales for 2 slices of axis 1"),
@@ -70,7 +70,7 @@ def test_dynamic_quantization_keeps_the_convention_and_its_own_parameters():
     """
     assert check_convention(model(body)) == ()
     other = body.replace("(q, ds, dz)", "(q, s, z)")
-    assert any("different grids" in sentence for sentence in check_convention(model(other)))
+    assert any("different qparams" in sentence for sentence in check_convention(model(other)))
 
 
 def test_integers_may_not_leave_the_graph():
@@ -132,7 +132,7 @@ def test_a_grid_in_floats_is_a_quantized_form():
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("[two] e = Mul(c, s)", "[two] e = Mul(c, t)", "read by 'two'; expected a Mul by the very scale"),
+        ("[two] e = Mul(c, s)", "[two] e = Mul(c, t)", "read by 'two'; expected a Mul by its scale"),
         ("[two] e = Mul(c, s)", "[two] e = Neg(c)", "read by 'two'"),
         ("Add(d, e)", "Add(d, d)", "What 'one' gives has not one reader"),
         ("c = Clip(b, low, high)", "c = Clip(b, x)", "no Round and Clip of their own"),

@@ -70,7 +70,7 @@ def test_an_operator_has_the_type_of_its_data() -> None:
 
 def test_a_zero_point_of_no_known_type_is_refused() -> None:
     proto = model_of(SIGMOID.replace("{ y", "{ a = Abs(x)  y").replace("(x, s, z, t)", "(a, s, , t)"))
-    with pytest.raises(UnsupportedError, match="nothing says which type"):
+    with pytest.raises(UnsupportedError, match="its type is unknown"):
         ours(proto, {})
 
 

@@ -26,7 +26,7 @@ from qbench.numerics import (
     rescale_quantized,
     subtract_quantized,
 )
-from qbench.passes import INTEGER_MACHINES, lower_to_qoperator
+from qbench.passes import INTEGER_INTERPRETER, lower_to_qoperator
 
 INT8, UINT8 = QType.parse("int8"), QType.parse("uint8")
 BYTES, LEVELS = np.arange(256).astype(np.uint8), np.arange(-128, 128).astype(np.int8)
@@ -54,7 +54,7 @@ def net(
 
 
 def lowered(proto: onnx.ModelProto) -> ir.Model:
-    model = lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES)
+    model = lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
     assert not [node.op_type for node in model.graph if node.op_type.endswith("uantizeLinear")]
     return model
 
@@ -382,8 +382,8 @@ def test_a_requantize_node_is_one_operator() -> None:
     identity = next(node for node in model.graph if node.op_type == "Identity")
     identity.outputs[0].replace_all_uses_with(identity.inputs[0])
     model.graph.remove(identity, safe=True)
-    assert [node.op_type for node in lower_to_qoperator(model, INTEGER_MACHINES).graph] == ["QLinearRequantize"]
-    found = Program(lower_to_qoperator(model, INTEGER_MACHINES), get_arithmetic("gemmlowp")).run({"q0": LEVELS})["r"]
+    assert [node.op_type for node in lower_to_qoperator(model, INTEGER_INTERPRETER).graph] == ["QLinearRequantize"]
+    found = Program(lower_to_qoperator(model, INTEGER_INTERPRETER), get_arithmetic("gemmlowp")).run({"q0": LEVELS})["r"]
     x, y = QParams(0.0307, 5, INT8), QParams(0.0213, 2, INT8)
     np.testing.assert_array_equal(found, rescale_quantized(LEVELS, x, y, "gemmlowp"))
 

@@ -18,7 +18,7 @@ from qbench.numerics import (
     rescale_quantized,
     subtract_quantized,
 )
-from qbench.passes import INTEGER_MACHINES, lower_to_qoperator
+from qbench.passes import INTEGER_INTERPRETER, lower_to_qoperator
 
 FACES: dict[str, Callable[..., Any]] = {"Add": add_quantized, "Sub": subtract_quantized, "Div": divide_quantized}
 LEVELS = np.arange(-128, 128).astype(np.int8)
@@ -35,7 +35,7 @@ def counted(operator: str, machine: str) -> Any:
         "{ x = DequantizeLinear(a, sa, za) w = DequantizeLinear(b, sb, zb) "
         f"y = {operator}(x, w) r = QuantizeLinear(y, sy, zy) }}"
     )
-    model = lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES)
+    model = lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
     assert [node.op_type for node in model.graph] == [f"QLinear{operator}"]
     left, right = PAIRS
     return Program(model, get_arithmetic(machine)).run({"a": left, "b": right})["r"]

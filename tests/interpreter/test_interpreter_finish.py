@@ -188,7 +188,7 @@ def test_machines_of_ones_own_are_compiled_too(scaling: Scaling, case: Case) -> 
 
 
 def test_numbers_for_all_columns_or_for_each_are_compiled_once() -> None:
-    from qbench.interpreter.compiled import shifted_levels
+    from qbench.interpreter.compiled import shifted_codes
 
     machine = get_arithmetic("gemmlowp").at("Conv", "any")
     sums, grid = np.zeros((2, 3), np.int32), QParams(1.0, 0, QType.parse("int8"))
@@ -199,7 +199,7 @@ def test_numbers_for_all_columns_or_for_each_are_compiled_once() -> None:
                 sums
             )
             places = tuple(tuple(Rounding).index(stage.rounding) for stage in machine.scaling.stages)
-            compiled.add(len(shifted_levels(places).signatures))
+            compiled.add(len(shifted_codes(places).signatures))
     assert len(compiled) == 1
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes import INTEGER_MACHINES, lower_to_qoperator
+from qbench.passes import INTEGER_INTERPRETER, lower_to_qoperator
 
 Array = np.ndarray[Any, Any]
 F = np.float32
@@ -24,7 +24,7 @@ RANDOM = np.random.default_rng(11)
 
 def counted(text: str, machine: str, **feeds: Array) -> Array:
     model = ir.from_proto(onnx.parser.parse_model(f'<ir_version: 10, opset_import: ["" : 21]> g {text}'))
-    return Program(lower_to_qoperator(model, INTEGER_MACHINES), get_arithmetic(machine)).run(feeds)["y"]
+    return Program(lower_to_qoperator(model, INTEGER_INTERPRETER), get_arithmetic(machine)).run(feeds)["y"]
 
 
 def rh(value: np.floating[Any]) -> int:

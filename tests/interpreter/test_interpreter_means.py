@@ -20,7 +20,7 @@ from qbench.errors import InputError, UnsupportedError
 from qbench.interpreter import Program, counting_means
 from qbench.numerics import Accumulator, Averaging, QParams, QType, averager, get_arithmetic
 from qbench.numerics.arithmetic import Overflow
-from qbench.passes import INTEGER_MACHINES, lower_to_qoperator
+from qbench.passes import INTEGER_INTERPRETER, lower_to_qoperator
 
 INT8 = QType.parse("int8")
 RANDOM = np.random.default_rng(3)
@@ -107,7 +107,7 @@ def reduction(operator: str, attributes: str, axes: str | None, *, opset: int = 
 
 
 def counted(proto: onnx.ModelProto, machine: str, levels: Any) -> Any:
-    lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES)
+    lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
     assert not [node.op_type for node in lowered.graph if node.op_type.endswith("uantizeLinear")]
     return Program(lowered, get_arithmetic(machine)).run({"q": levels})["y"]
 
@@ -231,7 +231,7 @@ def test_an_averager_is_made_once_for_each_size(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr("qbench.interpreter.integer_kernels.pooling.averager", counting)
     proto = pooled("AveragePool", "<kernel_shape = [3, 3]>", "H")
-    program = Program(lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES), get_arithmetic("gemmlowp"))
+    program = Program(lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER), get_arithmetic("gemmlowp"))
     for height in (6, 8, 6, 8):
         program.run({"q": np.zeros((1, 2, height, 6), np.int8)})
     assert len(made) == 2 * 2
@@ -239,7 +239,7 @@ def test_an_averager_is_made_once_for_each_size(monkeypatch: pytest.MonkeyPatch)
 
 def test_what_leaves_the_accumulator_is_counted() -> None:
     proto = reduction("ReduceSum", "<keepdims = 0>", "2, 3")
-    lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES)
+    lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
     machine = replace(get_arithmetic("ideal"), accumulator=Accumulator(bits=8, overflow=Overflow.SATURATE))
     program = Program(lowered, machine, means=counting_means())
     levels = np.full((3, 4, 5, 6), 117, np.uint8)
@@ -261,7 +261,7 @@ def test_windows_are_folded_by_their_own_count(machine: str) -> None:
         "y = QuantizeLinear(r, sy, zy) }"
     )
     levels = RANDOM.integers(-128, 128, (1, 2, 5, 5)).astype(np.int8)
-    lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES)
+    lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
     folding = replace(get_arithmetic(machine), averaging=Averaging.FOLDED)
     found = Program(lowered, folding).run({"q": levels})["y"]
     grids = QParams(0.0371, 17, INT8), QParams(0.0123, -3, INT8)

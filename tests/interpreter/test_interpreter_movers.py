@@ -13,7 +13,7 @@ from onnx.reference import ReferenceEvaluator
 from qbench.backends import get_backend
 from qbench.interpreter import Program
 from qbench.numerics import QParams, QType, get_arithmetic, rescale_quantized
-from qbench.passes import INTEGER_MACHINES, declined, lower_to_qoperator
+from qbench.passes import INTEGER_INTERPRETER, declined, lower_to_qoperator
 
 RANDOM = np.random.default_rng(17)
 SHAPE = (2, 4, 6, 8)
@@ -71,7 +71,7 @@ MOVERS: dict[str, tuple[str, dict[str, Any]]] = {
 
 
 def lowered(proto: onnx.ModelProto) -> ir.Model:
-    return lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES)
+    return lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int16"])

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbench.interpreter import risky_pairs
-from qbench.interpreter.accumulate import mender
+from qbench.interpreter.accumulate import pair_correction
 
 Array = np.ndarray[Any, Any]
 
@@ -31,7 +31,7 @@ def saturated(x: Array, weight: Array, bits: int) -> tuple[Array, int]:
     rows=st.sampled_from([1, 5, 64, 67]), depth=st.integers(1, 9), columns=st.integers(1, 5),
     bits=st.sampled_from([12, 16]), spread=st.sampled_from([40, 90, 300]), seed=st.integers(0, 2**32 - 1),
 )  # fmt: skip
-def test_mended_sums_are_those_of_pairs_that_saturate(
+def test_corrected_sums_are_those_of_pairs_that_saturate(
     rows: int, depth: int, columns: int, bits: int, spread: int, seed: int
 ) -> None:
     random = np.random.default_rng(seed)
@@ -39,8 +39,8 @@ def test_mended_sums_are_those_of_pairs_that_saturate(
     x = np.clip(random.normal(180, 90, (rows, depth)), 0, 255).astype(np.uint8)
     exact, (expected, lost) = x.astype(np.int32) @ weight.astype(np.int32), saturated(x, weight, bits)
     for compiled in (False, True):
-        sums, mend = exact.copy(), mender(weight, bits, compiled=compiled)
-        assert (0 if mend is None else mend(sums, x)) == lost
+        sums, correct = exact.copy(), pair_correction(weight, bits, compiled=compiled)
+        assert (0 if correct is None else correct(sums, x)) == lost
         np.testing.assert_array_equal(sums, expected)
 
 

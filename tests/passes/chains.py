@@ -9,7 +9,7 @@ import onnx_ir as ir
 from qbench.backends import get_backend
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes import lower_to_machines
+from qbench.passes import lower_to_integers
 
 
 @dataclass(frozen=True)
@@ -73,4 +73,4 @@ def run_qdq(model: ir.Model, **feeds: np.ndarray) -> dict[str, np.ndarray]:
 
 def run_machine(model: ir.Model, machine: str = "ideal", **feeds: np.ndarray) -> dict[str, np.ndarray]:
     """The lowered graph as ``machine`` counts it."""
-    return Program(lower_to_machines(model), get_arithmetic(machine)).run(feeds)
+    return Program(lower_to_integers(model), get_arithmetic(machine)).run(feeds)

@@ -278,7 +278,7 @@ def test_lineage_names_the_ancestor_once():
     assert lineage_of(canonicalize(result)) == lineage_of(result)
 
 
-def test_every_pass_is_honest_and_idempotent():
+def test_every_pass_returns_whether_it_changed_and_is_idempotent():
     body = """c = Constant <value_floats = [2.0]> () a = Identity(x) p = Pad(a, pads) h = Conv(p, w) j = Conv(p, w)
               n = BatchNormalization(h, g, be, m, v) s = Add(n, j) d = Add(c, c) y = Mul(s, d) dead = Exp(y)"""
     constants = arrays(11, w=(8, 4, 3, 3), g=8, be=8, m=8, v=8) | {"pads": np.array([0, 0, 1, 1, 0, 0, 1, 1])}

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qbench.graph import clip_of_levels, constant_value, grid_of
-from qbench.passes import Pipeline, lower_to_machines, run_pipeline
-from qbench.passes.levels.tables import critical_reals
+from qbench.passes import Pipeline, lower_to_integers, run_pipeline
+from qbench.passes.requantization.tables import critical_reals
 from qbench.passes.rewrites.clips import AbsorbClip, ClipLevels
 
 ABSORB, LEVELS = Pipeline((AbsorbClip(),)), Pipeline((ClipLevels(),))
@@ -131,7 +131,7 @@ def test_clips_of_levels_are_limits_or_nothing(clip: str, expected: list[tuple[i
 def test_an_end_between_two_levels_stays() -> None:
     done = run_pipeline(behind("Clip(d, a, b)"), LEVELS)
     assert "Clip" in operators(done.model)
-    assert "between two levels" in done.declined[0].reason
+    assert "between two quantized values" in done.declined[0].reason
 
 
 def test_a_clip_past_all_levels_makes_one_level_of_them() -> None:
@@ -217,4 +217,4 @@ def test_what_nothing_reads_keeps_no_operator_in_floats() -> None:
     lines = ["a = DequantizeLinear(x, s, z)", "p = Add(a, a)", "gone = Exp(p)", "q = QuantizeLinear(p, t, z)",
              "y = DequantizeLinear(q, t, z)"]  # fmt: skip
     model = text("uint8[256] x", "float[256] y", constants, lines)
-    assert "QLinearAdd" in operators(lower_to_machines(model))
+    assert "QLinearAdd" in operators(lower_to_integers(model))

@@ -53,7 +53,7 @@ def test_an_output_keeps_its_name() -> None:
     [
         (
             ["u = DequantizeLinear(v, s, z)", "r = Add(x, u)", *PAIR, "y = Cos(d)"],
-            "what is quantized was made from levels",
+            "what is quantized was computed from quantized values",
         ),
         (["r = Cos(x)", *PAIR, "t = Relu(d)", "p = QuantizeLinear(t, s, z)", "y = DequantizeLinear(p, s, z)"], None),
         (
@@ -67,7 +67,7 @@ def test_an_output_keeps_its_name() -> None:
 def test_pairs_around_what_counts_in_integers_stay(lines: list[str], reason: str | None) -> None:
     after, reasons = fast(lines)
     assert "QuantizeLinear" in operators(after)
-    assert (reason or "what reads it counts in integers") in reasons
+    assert (reason or "what reads it computes in integers") in reasons
 
 
 def test_integers_that_leave_the_graph_stay_beside_the_reals() -> None:

@@ -153,7 +153,7 @@ def test_a_counterexample_is_one_element_and_runs() -> None:
     assert example is not None
     assert example.elements == ()
     assert (example.before, example.after) == (0.0, pytest.approx(0.4))
-    assert (example.output, example.steps, example.machine) == ("y", 1, "qdq")
+    assert (example.output, example.steps, example.arithmetic) == ("y", 1, "qdq")
     pair = check_pass(moved(1), pairs()).counterexample
     assert pair is not None
     assert [(name, value) for name, _, value in pair.elements] == [("x", 0.0), ("v", 0.0)]
@@ -236,8 +236,8 @@ def break_down(_: ir.Model) -> bool:
     ("edit", "fault"),
     [
         (lose_output, "it leaves the output"),
-        (lambda _: True, "says that it changed something, and the graph is the same"),
-        (lambda model: rename_for_ever(model) and False, "says that it changed nothing, and the graph is another"),
+        (lambda _: True, "returned True, and the graph is the same"),
+        (lambda model: rename_for_ever(model) and False, "returned False, and the graph is another"),
         (rename_for_ever, "run on its own result it changes that once more"),
         (break_down, "breaks down (KeyError: 'what')"),
     ],

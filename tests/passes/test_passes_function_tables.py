@@ -74,7 +74,7 @@ def test_where_machines_have_functions_of_their_own_it_is_declined_with_the_coun
     model = squashed(["r = LeakyRelu(a)"], scale=0.1)
     found = run_pipeline(model, Pipeline((FunctionTables(machines=("qdq", "litert-x64")),)))
     assert operators(found.model) == operators(model)
-    assert "levels are others under 'litert-x64' than under 'qdq'" in found.declined[0].reason
+    assert "differ between 'litert-x64' and 'qdq'" in found.declined[0].reason
     alone = run_pipeline(model, Pipeline((FunctionTables(machines=("litert-x64",)),))).model
     for machine in ("litert-x64", "ideal"):
         after = run_machine(alone, machine, x=every("int8"))["y"]
@@ -105,7 +105,7 @@ def test_a_target_without_tables_refuses_them() -> None:
         (["r = Mul(a, a)"], None),
         (["b = Sigmoid(a)", "r = Mul(a, b)"], None),
         (["b = Sigmoid(a)", "c = Cos(b)", "r = Mul(c, b)"], None),
-        (["d = QuantizeLinear(a, u, v)", "e = DequantizeLinear(d, u, v)", "r = Sigmoid(e)"], "not 8 bits"),
+        (["d = QuantizeLinear(a, u, v)", "e = DequantizeLinear(d, u, v)", "r = Sigmoid(e)"], "does not have 8 bits"),
     ],
     ids=["rows", "twice", "two ways", "shared", "16 bits"],
 )

@@ -96,7 +96,7 @@ def test_a_fused_bias_is_counted_in_the_accumulator() -> None:
     [
         ({"between": "cd"}, None),
         ({"grid": "b", "per_channel": True}, "wider than one of the result"),
-        ({"added": "e = Relu(f)"}, "no constant a channel"),
+        ({"added": "e = Relu(f)"}, "not a constant per channel"),
     ],
     ids=["a grid of its own", "a result finer than the product", "computed"],
 )

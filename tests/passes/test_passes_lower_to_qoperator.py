@@ -301,7 +301,7 @@ def test_only_a_bias_on_the_grid_of_the_product_is_added_inside(qtype: str, scal
     model = ir.from_onnx_text(text)
     result = lowered(model)
     assert kinds(result).get("QLinearConv", 0) == taken
-    assert declined(result) == ({} if taken else {"conv": "its bias is not on the grid of the product"})
+    assert declined(result) == ({} if taken else {"conv": "its bias does not have the scale of the product"})
     feeds = feeds_of(model, rows=3)
     np.testing.assert_array_equal(run(result, feeds, "ort-cpu")["y"], run(model, feeds, "ort-cpu-noopt")["y"])
 

@@ -78,7 +78,7 @@ def test_a_bias_with_a_scale_a_channel_over_a_weight_with_one_is_no_bias_of_the_
         y = DequantizeLinear(r, s, z)""",
     )
     result = lower_to_qoperator(model)
-    assert declined(result) == {"conv": "its bias is not on the grid of the product"}
+    assert declined(result) == {"conv": "its bias does not have the scale of the product"}
     feeds = feeds_of(2, 2, 5, 5)
     np.testing.assert_array_equal(run(result, feeds), run(model, feeds))
 

@@ -11,7 +11,7 @@ import pytest
 
 from qbench.graph import INTEGER_DOMAIN, POINTWISE, Form, constant_value, form_of, graph_digest, origin_of
 from qbench.interpreter import float_operator
-from qbench.passes import INTEGER_MACHINES, declined, lower_to_qoperator
+from qbench.passes import INTEGER_INTERPRETER, declined, lower_to_qoperator
 
 
 def net(
@@ -60,7 +60,7 @@ def test_operands_are_triples_and_the_result_has_its_grid_behind_them(operator: 
     body, expected, constants = OWN[operator]
     model = net(body, ("uint8", "uint8") if "x1" in body else ("uint8",), **constants)
     before = graph_digest(model)
-    lowered = lower_to_qoperator(model, INTEGER_MACHINES)
+    lowered = lower_to_qoperator(model, INTEGER_INTERPRETER)
     node = only_node(lowered)
     assert (node.domain, node.op_type) == (INTEGER_DOMAIN, f"QLinear{operator}")
     assert names(node) == expected
@@ -68,7 +68,7 @@ def test_operands_are_triples_and_the_result_has_its_grid_behind_them(operator: 
     assert float_operator(node) == operator
     assert form_of(lowered) is Form.INTEGER
     assert graph_digest(model) == before
-    assert graph_digest(lower_to_qoperator(lowered, INTEGER_MACHINES)) == graph_digest(lowered)
+    assert graph_digest(lower_to_qoperator(lowered, INTEGER_INTERPRETER)) == graph_digest(lowered)
 
 
 @pytest.mark.parametrize("operator", [*sorted(POINTWISE), "Max", "Min", "ReduceMean", "ReduceSum", "Resize", "TopK"])
@@ -95,9 +95,9 @@ def test_onnx_runtime_gets_none_of_them(operator: str) -> None:
 
 def test_the_engines_operator_comes_first() -> None:
     for operator in ("Sigmoid", "LeakyRelu", "GlobalAveragePool", "Softmax"):
-        assert only_node(lower_to_qoperator(net(f"y = {operator}(x0)"), INTEGER_MACHINES)).domain == "com.microsoft"
+        assert only_node(lower_to_qoperator(net(f"y = {operator}(x0)"), INTEGER_INTERPRETER)).domain == "com.microsoft"
     assert (
-        only_node(lower_to_qoperator(net("y = Add(x0, x1)", ("int8", "int8"), "int8"), INTEGER_MACHINES)).domain
+        only_node(lower_to_qoperator(net("y = Add(x0, x1)", ("int8", "int8"), "int8"), INTEGER_INTERPRETER)).domain
         != INTEGER_DOMAIN
     )
 
@@ -106,7 +106,7 @@ def test_the_engines_operator_comes_first() -> None:
 def test_ours_takes_any_two_types(operator: str) -> None:
     operands = "(x0, x1)" if operator == "Add" else "(x0)"
     model = net(f"y = {operator}{operands}", ("int8", "uint8") if operator == "Add" else ("int8",), "uint8")
-    assert only_node(lower_to_qoperator(model, INTEGER_MACHINES)).domain == INTEGER_DOMAIN
+    assert only_node(lower_to_qoperator(model, INTEGER_INTERPRETER)).domain == INTEGER_DOMAIN
     (reason,) = declined(lower_to_qoperator(model)).values()
     assert "one type of 8 bits" in reason
 
@@ -121,7 +121,7 @@ def test_ours_takes_any_two_types(operator: str) -> None:
     ],
 )
 def test_what_is_declined_says_why(body: str, types: Sequence[str], constants: dict[str, Any], reason: str) -> None:
-    lowered = lower_to_qoperator(net(body, types, types[0], **constants), INTEGER_MACHINES)
+    lowered = lower_to_qoperator(net(body, types, types[0], **constants), INTEGER_INTERPRETER)
     assert declined(lowered)["it"] == reason
     assert not [node for node in lowered.graph if node.domain == INTEGER_DOMAIN and node.name == "it"]
 
@@ -132,7 +132,7 @@ def test_grids_per_channel_are_declined() -> None:
         "<float[3] s = {0.1, 0.2, 0.3}, uint8[3] z = {1, 2, 3}, float sy = {0.1}, uint8 zy = {0}>"
         "{ x = DequantizeLinear(q, s, z) [it] y = Tanh(x) r = QuantizeLinear(y, sy, zy) }"
     )
-    lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES)
+    lowered = lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER)
     assert declined(lowered) == {"it": "its kernel has one static scale for each operand"}
 
 
@@ -143,7 +143,7 @@ def test_from_grid_to_grid(kind: str) -> None:
         f"<float s = {{0.1}}, {kind} z = {{0}}, float sy = {{0.3}}, uint8 zy = {{9}}>"
         "{ x = DequantizeLinear(q, s, z) [it] r = QuantizeLinear(x, sy, zy) }"
     )
-    node = only_node(lower_to_qoperator(ir.from_proto(proto), INTEGER_MACHINES))
+    node = only_node(lower_to_qoperator(ir.from_proto(proto), INTEGER_INTERPRETER))
     assert (node.op_type, names(node)) == ("QLinearRequantize", ["q", "s", "z", "sy", "zy"])
     plain = lower_to_qoperator(ir.from_proto(proto))
     assert [one.op_type for one in plain.graph] == ["DequantizeLinear", "QuantizeLinear"]
@@ -158,9 +158,9 @@ def test_a_softmax_keeps_the_meaning_of_its_opset(opset: int, axis: int) -> None
 
 
 def test_attributes_and_constants_are_kept() -> None:
-    node = only_node(lower_to_qoperator(net("y = HardSigmoid<alpha = 0.4, beta = 0.1>(x0)"), INTEGER_MACHINES))
+    node = only_node(lower_to_qoperator(net("y = HardSigmoid<alpha = 0.4, beta = 0.1>(x0)"), INTEGER_INTERPRETER))
     assert {name: round(one.as_float(), 6) for name, one in node.attributes.items()} == {"alpha": 0.4, "beta": 0.1}
-    node = only_node(lower_to_qoperator(net("y = Pow(x0, c)", c=np.int64(3)), INTEGER_MACHINES))
+    node = only_node(lower_to_qoperator(net("y = Pow(x0, c)", c=np.int64(3)), INTEGER_INTERPRETER))
     exponent = constant_value(node.inputs[3])
     assert exponent is not None
     assert exponent.dtype == np.int64
@@ -169,6 +169,8 @@ def test_attributes_and_constants_are_kept() -> None:
 def test_a_constant_that_was_quantized_keeps_its_grid() -> None:
     body = "c = DequantizeLinear(k, sc, zc) y = Div(x0, c)"
     node = only_node(
-        lower_to_qoperator(net(body, k=np.array([3, 9, 1, 2], np.uint8), sc=NUMBER, zc=np.uint8(0)), INTEGER_MACHINES)
+        lower_to_qoperator(
+            net(body, k=np.array([3, 9, 1, 2], np.uint8), sc=NUMBER, zc=np.uint8(0)), INTEGER_INTERPRETER
+        )
     )
     assert names(node)[3:6] == ["k", "sc", "zc"]

@@ -13,7 +13,7 @@ from qbench.backends import get_backend
 from qbench.calibration import calibrate
 from qbench.graph import model_bytes
 from qbench.host import DotProduct, probe_dot_product
-from qbench.passes import INTEGER_MACHINES, ONNX_RUNTIME, LowerToQOperator, declined, lower_to_qoperator
+from qbench.passes import INTEGER_INTERPRETER, ONNX_RUNTIME, LowerToQOperator, declined, lower_to_qoperator
 from qbench.quantization import make_plan, quantize_model
 
 Array = np.ndarray[Any, Any]
@@ -87,11 +87,11 @@ def transposed(**weight: Array) -> ir.Model:
 def test_a_transposed_convolution_is_an_operator_of_ours_where_the_target_has_it(channels: tuple[int, ...]) -> None:
     scales = np.asarray(np.random.default_rng(2).uniform(0.01, 0.02, channels), np.float32)
     model = transposed(wq=levels(0, "int8", 3, 4, 3, 3), t=scales, wz=np.zeros(channels, np.int8))
-    ours, theirs = lower_to_qoperator(model, INTEGER_MACHINES), lower_to_qoperator(model, ONNX_RUNTIME)
+    ours, theirs = lower_to_qoperator(model, INTEGER_INTERPRETER), lower_to_qoperator(model, ONNX_RUNTIME)
     assert kinds(ours) == {"QuantizeLinear": 1, "QLinearConvTranspose": 1, "DequantizeLinear": 1}
     assert next(node for node in ours.graph if node.name == "up").domain == "qbench.integer"
     assert declined(theirs) == {"up": "the target has no QLinearConvTranspose"}
-    assert not LowerToQOperator(INTEGER_MACHINES).run(ours)
+    assert not LowerToQOperator(INTEGER_INTERPRETER).run(ours)
     feeds = {"x": reals(5, 2, 3, 5, 4, size=3)}
     found, expected = run(model, feeds, "integer-ideal"), run(model, feeds, "ort-cpu-noopt")
     assert found.shape == expected.shape
@@ -141,9 +141,12 @@ def test_computed_operands_of_these_types(left: str, right: str, result: str, en
     a, b = levels(0, left, 5, 9), levels(1, right, 9, 4)
     model = product(a, b, result)
     assert kinds(lower_to_qoperator(model, ONNX_RUNTIME)).get("QLinearMatMul", 0) == engines
-    assert kinds(lower_to_qoperator(model, INTEGER_MACHINES)).get("QLinearMatMul", 0) == machines
+    assert kinds(lower_to_qoperator(model, INTEGER_INTERPRETER)).get("QLinearMatMul", 0) == machines
     if not machines:
-        assert "machines up to 16 bits by 8" in declined(lower_to_qoperator(model, INTEGER_MACHINES))["product"]
+        assert (
+            "the interpreter multiplies up to 16 by 8 bits"
+            in declined(lower_to_qoperator(model, INTEGER_INTERPRETER))["product"]
+        )
     zeros = [int(model.graph.initializers[name].const_value.numpy()) for name in ("pz", "qz")]  # type: ignore[union-attr]
     exact = (a.astype(np.int64) - zeros[0]) @ (b.astype(np.int64) - zeros[1])
     ends = np.iinfo(result)
@@ -168,7 +171,7 @@ def test_a_stack_of_constant_weights_with_scales_a_column() -> None:
         t=np.array([0.01, 0.02, 0.03, 0.04], np.float32),
         wz=np.array([0, 5, -3, 2], np.int8),
     )
-    assert kinds(lower_to_qoperator(model, INTEGER_MACHINES))["QLinearMatMul"] == 1
+    assert kinds(lower_to_qoperator(model, INTEGER_INTERPRETER))["QLinearMatMul"] == 1
     assert declined(lower_to_qoperator(model))["product"] == "its weight has scales that are not one a column"
     feeds = {"x": reals(2, 2, 5, 9, size=3)}
     steps = np.abs(run(model, feeds, "integer-ort-x64") - run(model, feeds, "ort-cpu-noopt")) / GRIDS["o"]
@@ -196,7 +199,7 @@ def test_a_convolution_with_a_zero_point_a_channel() -> None:
     )  # fmt: skip
     feeds = {"x": reals(2, 2, 3, 6, 6)}
     for model, operator in ((static, "QLinearConv"), (dynamic, "ConvInteger")):
-        assert kinds(lower_to_qoperator(model, INTEGER_MACHINES))[operator] == 1
+        assert kinds(lower_to_qoperator(model, INTEGER_INTERPRETER))[operator] == 1
         assert declined(lower_to_qoperator(model))["conv"] == f"{operator} has one zero point for all channels"
         np.testing.assert_allclose(
             run(model, feeds, "integer-ideal"),
@@ -237,7 +240,7 @@ def test_a_net_on_dynamic_grids_counts_as_the_engine_does(operator: str, product
     feeds = {"x": reals(9, *(int(d) for d in model.graph.inputs[0].shape or ()))}
     plan = make_plan(model, calibrate(model, [feeds]), schema, capabilities="integer-ort-x64")
     quantized = quantize_model(model, plan)
-    ours, theirs = lower_to_qoperator(quantized, INTEGER_MACHINES), lower_to_qoperator(quantized)
+    ours, theirs = lower_to_qoperator(quantized, INTEGER_INTERPRETER), lower_to_qoperator(quantized)
     assert kinds(ours) == kinds(theirs)
     assert kinds(ours)["ConvInteger"] + kinds(ours)["MatMulInteger"] == products
     np.testing.assert_array_equal(run(quantized, feeds, f"integer-{HERE}"), engine(theirs, feeds))
@@ -277,14 +280,14 @@ def test_a_product_with_a_bias_on_a_grid_of_its_own_is_what_the_engine_makes_of_
     wanted = run(model, feeds, "ort-cpu-noopt")
     for backend in ("integer-ideal", "integer-ort-x64", "integer-ort-x64-avx2", "ort-cpu-precise"):
         np.testing.assert_array_equal(run(model, feeds, backend), wanted, backend)
-    assert "grid of the product" in " ".join(declined(lower_to_qoperator(model, INTEGER_MACHINES)).values())
+    assert "scale of the product" in " ".join(declined(lower_to_qoperator(model, INTEGER_INTERPRETER)).values())
 
 
 def test_pairs_saturate_in_no_transposed_convolution_of_the_engine() -> None:
     model, feeds = with_bias("ConvTranspose", "int8", 0.02)
     product = next(node for node in model.graph if node.op_type == "ConvTranspose")
     product.replace_input_with(2, None)
-    assert kinds(lower_to_qoperator(model, INTEGER_MACHINES))["QLinearConvTranspose"] == 1
+    assert kinds(lower_to_qoperator(model, INTEGER_INTERPRETER))["QLinearConvTranspose"] == 1
     wanted = run(model, feeds, "ort-cpu")
     np.testing.assert_array_equal(run(model, feeds, "integer-ort-x64-avx2"), wanted)
     np.testing.assert_array_equal(run(model, feeds, "integer-ort-x64"), wanted)

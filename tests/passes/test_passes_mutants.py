@@ -314,7 +314,7 @@ def test_every_mutant_is_caught_with_a_small_counterexample(name: str) -> None:
     assert len([one for one in example.elements if one[2] or len(example.elements) == 1]) <= max(mutant.elements, 1)
     assert example.before != example.after
     assert "slip" in str(found)
-    assert example.machine in str(found)
+    assert example.arithmetic in str(found)
 
 
 def test_there_are_enough_of_them() -> None:

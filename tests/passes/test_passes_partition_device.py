@@ -55,13 +55,17 @@ def convolution(
 @pytest.mark.parametrize(
     ("model", "limits", "reason"),
     [
-        (convolution(levels="int16", point=0), Limits(), "levels of int16, where the device has int8, uint8"),
+        (convolution(levels="int16", point=0), Limits(), "activations of int16, where the device has int8, uint8"),
         (convolution(), Limits(weights=("uint8",)), "weights of int8, where the device has uint8"),
-        (convolution(channels=True), Limits(weight_per_channel=False), "weights with a scale a channel"),
-        (convolution(), Limits(zero_points=ZeroPoints.ZERO), "a zero point of 120, where the device counts with zero"),
+        (convolution(channels=True), Limits(weight_per_channel=False), "weights with one scale per channel"),
+        (convolution(), Limits(zero_points=ZeroPoints.ZERO), "a zero point of 120, where the device has zero"),
         (convolution(side=5), Limits(largest_kernel=3), "a window of 5×5, where the device has sides up to 3"),
-        (convolution(dilations="[2, 2]"), Limits(dilations=False), "a window with gaps, which the device has not"),
-        (convolution(group=2), Limits(groups=False), "a convolution in groups, which the device has not"),
+        (
+            convolution(dilations="[2, 2]"),
+            Limits(dilations=False),
+            "a window with dilations, which the device does not have",
+        ),
+        (convolution(group=2), Limits(groups=False), "a convolution with groups, which the device does not have"),
     ],
     ids=["levels", "weights", "channels", "zero points", "kernel", "dilations", "groups"],
 )
@@ -115,8 +119,8 @@ def test_another_description_has_another_digest() -> None:
         (FILE.replace('"Relu"', '"LSTM"'), "unknown operator on integers 'LSTM'"),
         (FILE.replace("gemmlowp", "gemlowp"), "unknown arithmetic 'gemlowp'.* Did you mean 'gemmlowp'"),
         (FILE.replace('["Conv", "Relu"]', "[]"), "no operators, so that it takes nothing"),
-        (FILE.replace('["int8"]', "[]"), "no grid of activations, so that it takes nothing"),
-        (FILE.replace('["int8"]', '["int32"]'), "activations on 'int32'"),
+        (FILE.replace('["int8"]', "[]"), "no types of activations, so that it takes nothing"),
+        (FILE.replace('["int8"]', '["int32"]'), "activations of type 'int32'"),
         (FILE.replace("= 3", "= 0"), "a largest kernel of 0"),
         (FILE.replace("zero or qmin", "any one"), "expected one of 'any', 'zero', 'zero or qmin'"),
         (FILE.replace("arithmetic =", "# arithmetic ="), "no key 'arithmetic'"),

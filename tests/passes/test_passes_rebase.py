@@ -131,13 +131,13 @@ def test_a_zero_point_that_was_left_out_is_written() -> None:
 @pytest.mark.parametrize(
     ("inputs", "outputs", "lines", "why"),
     [
-        ("uint8[4] x", "float[4] y", ["y = DequantizeLinear(x, s, z)"], "enter or leave the graph"),
-        ("float[4] x", "uint8[4] y", ["y = QuantizeLinear(x, s, z)"], "enter or leave the graph"),
+        ("uint8[4] x", "float[4] y", ["y = DequantizeLinear(x, s, z)"], "enters or leaves the graph"),
+        ("float[4] x", "uint8[4] y", ["y = QuantizeLinear(x, s, z)"], "enters or leaves the graph"),
         (
             "float[4] x",
             "float[2,2] y",
             ["a = QuantizeLinear(x, s, z)", "b = Reshape(a, n)", "y = DequantizeLinear(b, s, z)"],
-            "'b' reads its levels as they are",
+            "'b' reads its integers as they are",
         ),
         (
             "float[4] x",

@@ -62,7 +62,7 @@ def test_the_same_reals_are_exact_for_any_operator(name: str, brought: Grid) -> 
     after = rewritten(model, EXACT)
     if name in {"Concat", "AveragePool"}:  # integer machines count them in one type alone, else in floats
         assert operators(after) == operators(model)
-        assert why(model) == "one of its readers counts integers of one type alone"
+        assert why(model) == "one of its readers takes integers of one type alone"
     elif brought.low is None:
         assert operators(after).count("QuantizeLinear") == 1
         assert_same(model, after, **PAIRS)
@@ -75,7 +75,7 @@ def test_the_same_reals_are_exact_for_any_operator(name: str, brought: Grid) -> 
 def test_what_rounds_is_left_whoever_reads_it(name: str) -> None:
     model = site(CALLS.get(name, f"{name}(e)"), Grid(0.3), Grid(0.6), Grid(0.5, 3))
     assert operators(rewritten(model, EXACT)) == operators(model)
-    assert "levels mean another real, by up to 0.5 steps" in why(model)
+    assert "values mean another real, by up to 0.5 steps" in why(model)
 
 
 @pytest.mark.parametrize("policy", Policy)
@@ -110,7 +110,7 @@ def test_a_product_goes_past_one_scale_alone_since_its_bias_stands_on_it() -> No
     for brought in (Grid(0.25, qtype="int8"), Grid(0.6)):
         other = convolution(brought)
         assert operators(rewritten(other, EXACT)) == operators(other)
-        assert why(other) == "a product behind it counts in steps of its scale, its bias too"
+        assert why(other) == "a product behind it and its bias are in steps of its scale"
 
 
 def test_integers_of_another_width_are_left() -> None:

@@ -29,7 +29,7 @@ def test_glow_would_let_out_what_the_requantize_held_back() -> None:
     lines = ["y = DequantizeLinear(x, s, z)"]
     without = text("int8[256] x", "float[256] y", ["float s = {0.5}", "int8 z = {0}"], lines)
     assert operators(rewritten(model, EXACT, policy=Policy.FAST)) == operators(model)
-    assert why(model) == ["it saturates: 128 of 256 levels mean another real behind it"]
+    assert why(model) == ["it saturates: 128 of 256 values mean another real behind it"]
     assert run_qdq(model, **LEVELS)["y"].max() == np.float32(31.75)
     assert run_qdq(without, **LEVELS)["y"].max() == np.float32(63.5)
 
@@ -62,7 +62,7 @@ def test_what_rounds_is_left() -> None:
     model = chain(Grid(0.7), integers_in=Grid(0.3), size=256)
     assert operators(rewritten(model, EXACT)) == operators(model)
     (reason,) = why(model)
-    assert "levels mean another real, by up to 0.429 steps" in reason
+    assert "values mean another real, by up to 0.429 steps" in reason
 
 
 def test_products_round_otherwise_by_another_mantissa() -> None:
@@ -153,7 +153,7 @@ def test_a_product_counts_in_steps_of_its_scale(moved: str) -> None:
     lines = [*BEFORE, moved, "w = DequantizeLinear(v, s, z)", "y = MatMul(m, w)"]
     model = text("int8[16,16] x", "float[16,2] y", GIVEN, lines)
     assert len(rewritten(model, EXACT).graph) == len(model.graph)
-    assert why(model) == ["a product behind it counts in steps of its scale, its bias too"]
+    assert why(model) == ["a product behind it and its bias are in steps of its scale"]
 
 
 def test_a_product_of_the_same_scale_counts_the_same() -> None:

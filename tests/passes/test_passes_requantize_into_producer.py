@@ -115,7 +115,7 @@ def test_producers_of_one_type_keep_it(body: str) -> None:
         model = text("int8[1,2,16,16] x", "float[1,A,B,C] y", constants, [line.format(point) for line in lines])
         found = run_pipeline(model, Pipeline((EXACT,)))
         assert operators(found.model).count("QuantizeLinear") == 2 - removed
-        assert ["its producer counts integers of one type alone"][removed:] == [one.reason for one in found.declined]
+        assert ["its producer takes integers of one type alone"][removed:] == [one.reason for one in found.declined]
         assert_same(model, found.model, x=x)
 
 
@@ -129,7 +129,7 @@ def test_what_others_read_stays(other: str) -> None:
     model = text("float[9] x", "float[9] y, float[9] e", OTHERS, [*BEFORE, other, *BEHIND])
     found = run_pipeline(model, Pipeline((EXACT,)))
     assert operators(found.model) == operators(model)
-    assert [one.reason for one in found.declined] == ["others read the levels between the two"]
+    assert [one.reason for one in found.declined] == ["others read the values between the two"]
 
 
 def test_integers_that_leave_the_graph_stay() -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from chains import operators, run_machine, run_qdq, text
 
-from qbench.passes import Pipeline, lower_to_machines, run_pipeline
+from qbench.passes import Pipeline, lower_to_integers, run_pipeline
 from qbench.passes.rewrites.pairs import ShareQuantize
 
 SHARE = Pipeline((ShareQuantize(),))
@@ -67,7 +67,7 @@ def test_levels_that_leave_the_graph_keep_their_name() -> None:
     lines = ["a = QuantizeLinear(x, s, z)", "y = DequantizeLinear(a, s, z)", "b = QuantizeLinear(x, s, z)"]
     done = run_pipeline(text("float[6] x", "float[6] y, int8[6] b", CONSTANTS, lines), SHARE)
     assert operators(done.model).count("QuantizeLinear") == 2
-    assert "leave the graph" in done.declined[0].reason
+    assert "leaves the graph" in done.declined[0].reason
 
 
 def test_a_product_with_a_pair_for_every_reader_counts_in_integers_before_and_after() -> None:
@@ -83,7 +83,7 @@ def test_a_product_with_a_pair_for_every_reader_counts_in_integers_before_and_af
         "b = QuantizeLinear(c, t, z)", "bd = DequantizeLinear(b, t, z)", "y = Add(n, bd)",
     ]  # fmt: skip
     model = text("float[64,8] x", "float[64,8] y", constants, lines)
-    assert [node.op_type for node in lower_to_machines(model).graph].count("QLinearMatMul") == 1
+    assert [node.op_type for node in lower_to_integers(model).graph].count("QLinearMatMul") == 1
     numbers = rng.normal(size=(64, 8)).astype(np.float32)
     after = run_pipeline(model, SHARE)
     assert after.removed == 1

@@ -6,7 +6,7 @@ import pytest
 from chains import operators, run_qdq, text
 
 from qbench.passes import Pipeline, Policy, run_pipeline, standard_pipeline
-from qbench.passes.levels.requantize import Requantize, requantize_of
+from qbench.passes.requantization.requantize import Requantize, requantize_of
 from qbench.passes.rewrites import sink_requantize
 from qbench.passes.rewrites.sink_requantize import SinkRequantize
 

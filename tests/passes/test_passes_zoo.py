@@ -11,7 +11,7 @@ from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantTy
 from qbench.graph import load_model, save_model
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
-from qbench.passes import Pipeline, Policy, canonicalize, lower_to_machines, run_pipeline, standard_pipeline
+from qbench.passes import Pipeline, Policy, canonicalize, lower_to_integers, run_pipeline, standard_pipeline
 from qbench.storage import Cache
 from qbench.subjects import get_dataset, get_model, prepare_samples
 
@@ -51,7 +51,7 @@ def quantized(name: str, data: str, folder: Path) -> tuple[ir.Model, dict[str, n
 def bits(model: ir.Model, feeds: dict[str, np.ndarray]) -> list[bytes]:
     """Every output node by node in float, and as the ideal machine counts it."""
     ideal = get_arithmetic("ideal")
-    runs = (Program(model, ideal), Program(lower_to_machines(model), ideal))
+    runs = (Program(model, ideal), Program(lower_to_integers(model), ideal))
     return [array.tobytes() for run in runs for _, array in sorted(run.run(feeds).items())]
 
 

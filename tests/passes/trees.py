@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from qbench.numerics import QParams
 from qbench.passes import Pipeline, Policy, run_pipeline
-from qbench.passes.levels.tables import critical_reals
+from qbench.passes.requantization.tables import critical_reals
 
 SCALES = (0.25, 0.5, 0.75, 1.0, 0.1, 0.2, 0.3)
 SIZE = 4096

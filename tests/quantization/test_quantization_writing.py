@@ -195,7 +195,7 @@ def test_a_grid_in_floats_is_one_division_and_a_product_a_reader() -> None:
     broken = written.clone()
     mul = next(node for node in broken.graph if node.op_type == "Mul")
     mul.replace_input_with(1, broken.graph.initializers["x_low"])
-    assert any("a Mul by the very scale" in sentence for sentence in check_convention(broken))
+    assert any("a Mul by its scale" in sentence for sentence in check_convention(broken))
 
 
 def test_a_rounding_of_the_network_itself_is_no_grid() -> None:

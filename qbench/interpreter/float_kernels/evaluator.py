@@ -2,7 +2,7 @@
 
 Everything that runs a float operator by the evaluator (the interpreter, the backend ``onnx-reference``, the folding of
 constants) goes through here. The sweep in ``tests/interpreter/test_interpreter_float_sweep.py`` compares all of it with
-ONNX Runtime; ``docs/findings/onnx-reference-evaluator.md`` says what is wrong in the evaluator.
+ONNX Runtime; ``docs/findings/onnx-reference-evaluator.md`` lists what is wrong in the evaluator.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -266,7 +266,7 @@ _REFUSED = (
 
 
 def refusal(node: ir.Node, opset: int) -> str | None:
-    """Why a node of ONNX's own domain is not computed, in words that name operator and version; None where it is."""
+    """Why a node of ONNX's own domain is not computed, naming operator and version; None where it is."""
     if node.domain:
         return None
     for row in _REFUSED:

@@ -45,7 +45,7 @@ def slices(call: Call, inputs: Inputs) -> Results:
 
 def _cut(start: int, end: int, step: int, size: int) -> slice:
     if step < 0 and end >= 2**31 - 1:
-        raise ValueError("Slice backwards to an end that stands for the last element: engines differ in what it means")
+        raise ValueError("Slice backwards to an end that is the last element: engines differ in what it means")
     start, end = (place + size if place < 0 else place for place in (start, end))
     if step > 0:
         return slice(min(max(start, 0), size), min(max(end, 0), size), step)

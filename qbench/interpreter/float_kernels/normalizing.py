@@ -129,7 +129,7 @@ def dropout(call: Call, inputs: Inputs) -> Results:
 def quantize_linear(call: Call, inputs: Inputs) -> Results:
     """QuantizeLinear of the evaluator, which saturates beyond 2³¹ steps and at infinity too, where an int32 wraps.
 
-    2²⁴ steps lie beyond every grid, wherever its zero point is, so that nothing else changes.
+    2²⁴ steps lie beyond every type, wherever its zero point is, so that nothing else changes.
     """
     x, scale = needed(inputs, 0), needed(inputs, 1)
     if x.dtype.kind != "f" or not _is_whole(call, inputs):

@@ -67,16 +67,16 @@ def _from_outside(operator: Operator, node: ir.Node) -> KernelFunction:
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         try:
             return operator.run(inputs, node.attributes.values())
-        except Exception as error:  # it is their code: whatever it raises is about their kernel
+        except Exception as error:  # code of an extension: whatever it raises is about its kernel
             raise BatchError(f"{type(error).__name__}: {error}") from error
 
     return run
 
 
 _NOTHING = np.empty(0)
-"""Stands where an output is left out; nobody reads it."""
+"""The place of an output that is left out; nothing reads it."""
 
 
 def _type(value: ir.Value) -> onnx.TypeProto:
-    """The element type alone, where it is known: functions that depend on it (GroupNormalization) ask."""
+    """The element type alone, where it is known: functions that depend on it (GroupNormalization) read it."""
     return onnx.TypeProto() if value.dtype is None else onnx.helper.make_tensor_type_proto(value.dtype, None)

@@ -12,7 +12,8 @@ from qbench.interpreter.float_kernels.reference import reference
 from qbench.interpreter.kernel import KernelContext, KernelFunction
 from qbench.numerics import Arithmetic, NotANumber, QParams, Rounding, ZeroPoint, dequantize, quantize
 
-# Reals to the levels of one grid, made once: in one compiled pass where it is per tensor and of up to 16 bits.
+# Reals to codes of one set of qparams, made once: in one compiled pass where it is per tensor and of up to 16
+# bits.
 #
 #     q = clamp(round(x / s + before)) + behind           the zero point is ``before`` or ``behind`` what is rounded
 #
@@ -25,16 +26,16 @@ _ROUNDINGS = tuple(Rounding)
 _WIDEST = 16
 
 
-def quantizer(grid: QParams, machine: Arithmetic, *, compiled: bool) -> Quantize:
-    """What quantizes float32 arrays of any shape, as ``machine`` does; ``compiled`` where it can be."""
-    if not compiled or grid.axis is not None or grid.qtype.bits > _WIDEST:
-        return lambda x: quantize(x, grid, machine)
-    from qbench.interpreter.compiled import quantized_levels
+def quantizer(qparams: QParams, arithmetic: Arithmetic, *, compiled: bool) -> Quantize:
+    """What quantizes float32 arrays of any shape, as ``arithmetic`` does; ``compiled`` where it can be."""
+    if not compiled or qparams.axis is not None or qparams.qtype.bits > _WIDEST:
+        return lambda x: quantize(x, qparams, arithmetic)
+    from qbench.interpreter.compiled import quantized_codes
 
-    rule, scale, zero = machine.quantizing, np.float32(grid.scale), int(grid.zero_point)
+    rule, scale, zero = arithmetic.quantizing, np.float32(qparams.scale), int(qparams.zero_point)
     before = zero if rule.zero_point is ZeroPoint.BEFORE else 0
-    ends = np.array([zero - before, *(end - (zero - before) for end in machine.limits(grid))], np.float32)
-    run = quantized_levels(
+    ends = np.array([zero - before, *(end - (zero - before) for end in arithmetic.limits(qparams))], np.float32)
+    run = quantized_codes(
         _ROUNDINGS.index(rule.rounding),
         inverse=rule.reciprocal,
         fused=rule.reciprocal and rule.zero_point is ZeroPoint.BEFORE,
@@ -42,10 +43,10 @@ def quantizer(grid: QParams, machine: Arithmetic, *, compiled: bool) -> Quantize
     )
     with np.errstate(over="ignore"):
         factor = np.divide(np.float32(1), scale) if rule.reciprocal else scale
-    dtype = grid.qtype.storage_dtype
+    dtype = qparams.qtype.storage_dtype
     bits = np.dtype(f"u{dtype.itemsize}")
 
-    def levels(x: Array) -> Array:
+    def codes(x: Array) -> Array:
         flat = x.ravel(order="K")
         if not np.may_share_memory(x, flat):
             x = np.ascontiguousarray(x)
@@ -54,10 +55,10 @@ def quantizer(grid: QParams, machine: Arithmetic, *, compiled: bool) -> Quantize
         run(flat, factor, np.float32(before), ends, found.ravel(order="K").view(bits))
         return found
 
-    return levels
+    return codes
 
 
-# Where integers begin and end: QuantizeLinear, DynamicQuantizeLinear, DequantizeLinear, and a Clip of levels.
+# Where integers begin and end: QuantizeLinear, DynamicQuantizeLinear, DequantizeLinear, and a Clip of codes.
 
 _ENDS_ARE_INPUTS = 11
 """The opset since which a Clip has its ends as inputs."""
@@ -65,30 +66,30 @@ _OTHER_REALS = frozenset({ir.DataType.FLOAT16, ir.DataType.BFLOAT16, ir.DataType
 
 
 def quantize_linear(making: KernelContext) -> KernelFunction:
-    """Reals to levels by the machine's own rule.
+    """Reals to codes by the arithmetic's own rule.
 
     Raises:
         ValueError: scales of blocks, or reals that are no float32.
     """
     _check(making, making.node.inputs[0])
-    grid = making.grid(1, 2, axis=int_attribute(making.node, "axis", 1))
-    levels = quantizer(grid, making.arithmetic, compiled=making.means.compiled)
+    qparams = making.qparams(1, 2, axis=int_attribute(making.node, "axis", 1))
+    codes = quantizer(qparams, making.arithmetic, compiled=making.means.compiled)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
-        return (levels(inputs[0]),)
+        return (codes(inputs[0]),)
 
     return run
 
 
 def dynamic_quantize_linear(making: KernelContext) -> KernelFunction:
-    """Reals to uint8 levels, their scale and their zero point; the parameters by ONNX, the levels by the machine.
+    """Reals to uint8 codes, their scale and their zero point; the parameters by ONNX, the codes by the arithmetic.
 
     s = (max(x, 0) − min(x, 0)) / 255 in float32, 1 where that is 0;   z = clamp(round(−min(x, 0) / s))
 
-    NaN has no part in the range and becomes the lowest level, as in ONNX Runtime.
+    NaN is left out of the range and becomes the lowest code, as in ONNX Runtime.
     """
-    machine, compiled = making.arithmetic, making.means.compiled
+    arithmetic, compiled = making.arithmetic, making.means.compiled
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         x = inputs[0]
@@ -99,8 +100,8 @@ def dynamic_quantize_linear(making: KernelContext) -> KernelFunction:
         if not np.isfinite(scale):
             raise BatchError(f"a range of {low:.6g} … {high:.6g} has no scale in float32")
         point = np.clip(np.rint(-low / scale), 0, 255).astype(np.uint8)
-        levels = quantizer(QParams(scale, int(point), "uint8"), machine, compiled=compiled)
-        return levels(x), np.asarray(scale), np.asarray(point)
+        codes = quantizer(QParams(scale, int(point), "uint8"), arithmetic, compiled=compiled)
+        return codes(x), np.asarray(scale), np.asarray(point)
 
     return run
 
@@ -124,17 +125,17 @@ def dequantize_linear(making: KernelContext) -> KernelFunction:
     data = making.node.inputs[0]
     if making.absent(2) and (data is None or data.dtype is None):
         return _dequantizing_any(making.scales(1), axis)
-    grid = making.grid(1, 2, axis=axis)
+    qparams = making.qparams(1, 2, axis=axis)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
-        return (dequantize(inputs[0], grid),)
+        return (dequantize(inputs[0], qparams),)
 
     return run
 
 
 def clip(making: KernelContext) -> KernelFunction:
-    """Clip with constant ends, of levels or of reals; with computed ends, or ends in attributes, ONNX's own."""
+    """Clip with constant ends, of codes or of reals; with computed ends, or ends in attributes, ONNX's own."""
     ends = [making.constant(index) for index in (1, 2)]
     if making.opset < _ENDS_ARE_INPUTS or any(
         end is None and not making.absent(index) for index, end in zip((1, 2), ends, strict=True)
@@ -165,11 +166,11 @@ def _dequantizing_any(scales: npt.NDArray[np.float32], axis: int) -> KernelFunct
     single = scales.size == 1
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[0]
-        assert levels is not None
-        name = levels.dtype.name
-        grid = QParams(scales.reshape(()), 0, name) if single else QParams(scales, 0, name, axis=axis)
-        return (dequantize(levels, grid),)
+        codes = inputs[0]
+        assert codes is not None
+        name = codes.dtype.name
+        qparams = QParams(scales.reshape(()), 0, name) if single else QParams(scales, 0, name, axis=axis)
+        return (dequantize(codes, qparams),)
 
     return run
 
@@ -194,4 +195,4 @@ def _check_reals(making: KernelContext, real: ir.Value | None) -> None:
     written = int_attribute(making.node, "output_dtype", 0) if making.node.op_type == "DequantizeLinear" else 0
     found = ir.DataType(written) if written else None if real is None else real.dtype
     if found in _OTHER_REALS:
-        raise ValueError(f"reals of {found.name.lower()}: how machines count is known of float32")
+        raise ValueError(f"reals of {found.name.lower()}: arithmetics are known for float32")

@@ -42,15 +42,15 @@ _SUMS_AT_ONCE = 1 << 18
 
 def conv(making: KernelContext) -> KernelFunction:
     """QLinearConv with any groups, strides, dilations and pads."""
-    weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.grid(1, 2), making.grid(6, 7)
-    levels, zero = x.qtype.storage_dtype, int(x.zero_point)
+    weight, zeros, x, y = making.needed(3), zero_points(making, 5), making.qparams(1, 2), making.qparams(6, 7)
+    codes, zero = x.qtype.storage_dtype, int(x.zero_point)
     order = summing(making.node, weight.shape)
-    pairs = making.arithmetic.accumulator.pairs(order.shape) if order.in_pairs(levels.name, weight.dtype.name) else 0
-    largest = reach(order.columns(weight), zeros, levels, pairs)
+    pairs = making.arithmetic.accumulator.pairs(order.shape) if order.in_pairs(codes.name, weight.dtype.name) else 0
+    largest = reach(order.columns(weight), zeros, codes, pairs)
     if _is_depthwise(making, weight, largest) and not (pairs and zeros.any()):
-        sums = _depthwise(making, weight, zeros, levels, pairs)
+        sums = _depthwise(making, weight, zeros, codes, pairs)
     else:
-        sums = _grouped(making, weight, zeros, _data_first(making, (levels, zero), pairs))
+        sums = _grouped(making, weight, zeros, _data_first(making, (codes, zero), pairs))
     scales = (x, making.scales(4), y)
     finished = finishing(making, scales, optional(making, 8), columns=len(weight), largest=largest)
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
@@ -58,22 +58,22 @@ def conv(making: KernelContext) -> KernelFunction:
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         assert inputs[0] is not None
         _check_channels(making, weight, inputs[0])
-        return (channels_first(_part_by_part(inputs[0], levels_of, windows, len(weight))),)
+        return (channels_first(_part_by_part(inputs[0], codes_of, windows, len(weight))),)
 
-    def levels_of(samples: Array) -> Array:
+    def codes_of(samples: Array) -> Array:
         total = sums(samples, zero)
         return finished(total.reshape(-1, len(weight))).reshape(total.shape)
 
     return run
 
 
-def _part_by_part(x: Array, levels_of: Callable[[Array], Array], windows: Windows, filters: int) -> Array:
-    """``levels_of`` all samples of ``x``, of as many at once as have sums that stay in the cache."""
+def _part_by_part(x: Array, codes_of: Callable[[Array], Array], windows: Windows, filters: int) -> Array:
+    """``codes_of`` all samples of ``x``, of as many at once as have sums that stay in the cache."""
     each = math.prod(windows.outputs_for(x.shape[2:])) * filters
     step = max(_SUMS_AT_ONCE // max(each, 1), 1)
     if step >= len(x):
-        return levels_of(x)
-    return np.concatenate([levels_of(x[start : start + step]) for start in range(0, len(x), step)])
+        return codes_of(x)
+    return np.concatenate([codes_of(x[start : start + step]) for start in range(0, len(x), step)])
 
 
 def conv_integer(making: KernelContext) -> KernelFunction:
@@ -87,14 +87,14 @@ def conv_integer(making: KernelContext) -> KernelFunction:
     bits = making.arithmetic.accumulator.pairs(order.shape)
 
     @functools.cache
-    def made(levels: "np.dtype[Any]") -> tuple[Sums, int]:
-        pairs = bits if order.in_pairs(levels.name, weight.dtype.name) else 0
-        largest = reach(order.columns(weight), zeros, levels, pairs)
+    def made(codes: "np.dtype[Any]") -> tuple[Sums, int]:
+        pairs = bits if order.in_pairs(codes.name, weight.dtype.name) else 0
+        largest = reach(order.columns(weight), zeros, codes, pairs)
         if pairs:
             return _less_zero(weight, zeros, _grouped(making, weight, zeros, _weights_first(making, pairs))), largest
         if _is_depthwise(making, weight, largest):
-            return _depthwise(making, weight, zeros, levels, 0), largest
-        raw = _grouped(making, weight, zeros, _data_first(making, (levels, 0), 0))
+            return _depthwise(making, weight, zeros, codes, 0), largest
+        raw = _grouped(making, weight, zeros, _data_first(making, (codes, 0), 0))
         return _less_zero(weight, zeros, raw), largest
 
     data = making.node.inputs[0]
@@ -102,12 +102,12 @@ def conv_integer(making: KernelContext) -> KernelFunction:
         made(data.dtype.numpy())
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels, point = inputs[0], inputs[2] if len(inputs) > 2 else None
-        assert levels is not None
-        _check_channels(making, weight, levels)
-        sums, largest = made(levels.dtype)
+        codes, point = inputs[0], inputs[2] if len(inputs) > 2 else None
+        assert codes is not None
+        _check_channels(making, weight, codes)
+        sums, largest = made(codes.dtype)
         zero = 0 if point is None else int(point.reshape(-1)[0])
-        return (channels_first(in_register(making, sums(levels, zero), largest)),)
+        return (channels_first(in_register(making, sums(codes, zero), largest)),)
 
     return run
 
@@ -116,15 +116,15 @@ def _groups(making: KernelContext) -> int:
     return int_attribute(making.node, "group", 1)
 
 
-def _check_channels(making: KernelContext, weight: Array, levels: Array) -> None:
+def _check_channels(making: KernelContext, weight: Array, codes: Array) -> None:
     """What a loop over channels would not notice.
 
     Raises:
-        BatchError: ``levels`` have other channels than the filters.
+        BatchError: ``codes`` have other channels than the filters.
     """
     wanted = weight.shape[1] * _groups(making)
-    if levels.shape[1] != wanted:
-        raise BatchError(f"{levels.shape[1]} channels where the filters have {wanted}")
+    if codes.shape[1] != wanted:
+        raise BatchError(f"{codes.shape[1]} channels where the filters have {wanted}")
 
 
 def _one_each(making: KernelContext, weight: Array) -> bool:
@@ -138,14 +138,14 @@ def _is_depthwise(making: KernelContext, weight: Array, largest: int) -> bool:
     return _one_each(making, weight) and weight.ndim == 4 and making.means.compiled and whole
 
 
-def _depthwise(making: KernelContext, weight: Array, zeros: Ints64, levels: "np.dtype[Any]", pairs: int) -> Sums:
+def _depthwise(making: KernelContext, weight: Array, zeros: Ints64, codes: "np.dtype[Any]", pairs: int) -> Sums:
     """One filter a channel, in one compiled pass; those that saturate pairs have weights without a zero point."""
     from qbench.interpreter.compiled import depthwise
 
     windows = Windows.of(making.node, tuple(weight.shape[2:]))
     centred = weight.astype(np.int32) - zeros.astype(np.int32).reshape(-1, 1, 1, 1)
     taps = np.ascontiguousarray(np.moveaxis(centred[:, 0], 0, -1))
-    if levels.itemsize == 1 and np.abs(taps).max(initial=0) <= 128:
+    if codes.itemsize == 1 and np.abs(taps).max(initial=0) <= 128:
         taps = taps.astype(np.int16)  # which holds 255 · 128, and is faster
     (height, width, _), total = taps.shape, taps.sum(axis=(0, 1), dtype=np.int32)
     run = depthwise(height, width, pairs)
@@ -167,8 +167,8 @@ def _grouped(making: KernelContext, weight: Array, zeros: Ints64, make: Callable
     parts = [slice(start, start + each) for start in range(0, len(weight), each)]
     accumulates = [make(weight[part], zeros if zeros.size == 1 else zeros[part]) for part in parts]
 
-    def sums(levels: Array, zero: int) -> npt.NDArray[Any]:
-        last, found = channels_last(levels), []
+    def sums(codes: Array, zero: int) -> npt.NDArray[Any]:
+        last, found = channels_last(codes), []
         counts: tuple[int, ...] = ()
         for index, accumulate in enumerate(accumulates):
             rows, counts = windows.rows(last[..., index * depth : (index + 1) * depth], zero)
@@ -183,8 +183,8 @@ def _less_zero(weight: Array, zeros: Ints64, raw: Sums) -> Sums:
     """Σ x (w − z_w), less z_x · Σ (w − z_w)."""
     totals = (weight.reshape(len(weight), -1).astype(np.int64) - zeros.reshape(-1, 1)).sum(axis=1)
 
-    def sums(levels: Array, zero: int) -> npt.NDArray[Any]:
-        found = raw(levels, zero)
+    def sums(codes: Array, zero: int) -> npt.NDArray[Any]:
+        found = raw(codes, zero)
         found -= (zero * totals).astype(found.dtype)
         return found
 
@@ -280,8 +280,8 @@ class Spread:
 
 def conv_transpose(making: KernelContext) -> KernelFunction:
     """QLinearConvTranspose with any groups."""
-    weight, x = making.needed(3), making.grid(1, 2)
-    levels, zero = x.qtype.storage_dtype, int(x.zero_point)
+    weight, x = making.needed(3), making.qparams(1, 2)
+    codes, zero = x.qtype.storage_dtype, int(x.zero_point)
     groups, (depth, each), window = int_attribute(making.node, "group", 1), weight.shape[:2], tuple(weight.shape[2:])
     spread, taps = Spread.of(making.node, window), [tuple(int(i) for i in tap) for tap in np.ndindex(*window)]
     depth //= groups
@@ -290,17 +290,17 @@ def conv_transpose(making: KernelContext) -> KernelFunction:
     parts = [channels_last(weight[g * depth : (g + 1) * depth]).reshape(depth, -1, each) for g in range(groups)]
     points = np.broadcast_to(zeros, (groups * each,)).reshape(groups, each)
     whole = np.concatenate([part.reshape(-1, each) for part in parts], axis=1)
-    largest = reach(whole, zeros, levels, pairs)
+    largest = reach(whole, zeros, codes, pairs)
     if making.arithmetic.accumulator.by_steps(largest):
         raise ValueError(
             "a transposed convolution, whose taps meet in no one order, and sums that saturate at each step"
         )
     accumulates = [
-        accumulating(making, part.reshape(depth, -1), np.tile(own, len(taps)), (levels, zero), pairs)
+        accumulating(making, part.reshape(depth, -1), np.tile(own, len(taps)), (codes, zero), pairs)
         for part, own in zip(parts, points, strict=True)
     ]
-    grids = (x, scales, making.grid(6, 7))
-    finished = finishing(making, grids, optional(making, 8), columns=groups * each, largest=largest)
+    all_qparams = (x, scales, making.qparams(6, 7))
+    finished = finishing(making, all_qparams, optional(making, 8), columns=groups * each, largest=largest)
     kind = np.int32 if largest < 1 << 31 else np.int64
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:

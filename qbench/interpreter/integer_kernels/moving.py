@@ -11,7 +11,7 @@ import numpy.typing as npt
 from qbench.graph import int_attribute, ints_attribute, word_attribute
 from qbench.interpreter.arrays import Array, BatchError, broadcast
 from qbench.interpreter.float_kernels.reference import reference
-from qbench.interpreter.integer_kernels.functions import all_levels, lookup
+from qbench.interpreter.integer_kernels.functions import all_codes, lookup
 from qbench.interpreter.integer_kernels.operands import given_operands
 from qbench.interpreter.kernel import KernelContext, KernelFunction
 from qbench.numerics import QParams, quantize, rescaler
@@ -121,7 +121,7 @@ _PICKS: Mapping[str, Callable[[Single], Single]] = MappingProxyType(
 )
 
 
-# Operands brought to the grid of the result, then combined there: Concat, Max, Min, Where.
+# Operands requantized to the qparams of the result, then combined: Concat, Max, Min, Where.
 #
 #     y = combine(round((x_i − z_i) · s_i / s_y) + z_y, …)
 #
@@ -130,9 +130,11 @@ _PICKS: Mapping[str, Callable[[Single], Single]] = MappingProxyType(
 
 def concat(making: KernelContext) -> KernelFunction:
     """QLinearConcat: s_y z_y, then x s_x z_x of every part."""
-    node, y = making.node, making.grid(0, 1)
+    node, y = making.node, making.qparams(0, 1)
     axis = int_attribute(node, "axis", 0)
-    parts = [_bringing(making, place, making.grid(place + 1, place + 2), y) for place in range(2, len(node.inputs), 3)]
+    parts = [
+        _bringing(making, place, making.qparams(place + 1, place + 2), y) for place in range(2, len(node.inputs), 3)
+    ]
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         found = [part(inputs)[0] for part in parts]
@@ -157,7 +159,7 @@ def smallest(making: KernelContext) -> KernelFunction:
 def where(making: KernelContext) -> KernelFunction:
     """QLinearWhere: the condition in the place of a first operand, then as QLinearMax."""
     end = len(making.node.inputs)
-    y = making.grid(end - 2, end - 1)
+    y = making.qparams(end - 2, end - 1)
     yes, no = (_operand(making, place, y) for place in (3, 6))
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
@@ -170,8 +172,8 @@ def where(making: KernelContext) -> KernelFunction:
 
 
 def requantize(making: KernelContext) -> KernelFunction:
-    """QLinearRequantize: x s z s_y z_y, levels from grid to grid and nothing else; x of up to 32 bits."""
-    return _bringing(making, 0, making.grid(1, 2), making.grid(3, 4))
+    """QLinearRequantize: x s z s_y z_y, codes of one set of qparams to codes of another; x of up to 32 bits."""
+    return _bringing(making, 0, making.qparams(1, 2), making.qparams(3, 4))
 
 
 def _reduced(making: KernelContext, combine: "np.ufunc") -> KernelFunction:
@@ -188,20 +190,20 @@ def _reduced(making: KernelContext, combine: "np.ufunc") -> KernelFunction:
 
 def _operand(making: KernelContext, place: int, y: QParams) -> KernelFunction:
     if not making.absent(place + 1):
-        return _bringing(making, place, making.grid(place + 1, place + 2), y)
-    levels = quantize(making.needed(place), y, making.arithmetic)
-    return lambda _: (levels,)
+        return _bringing(making, place, making.qparams(place + 1, place + 2), y)
+    codes = quantize(making.needed(place), y, making.arithmetic)
+    return lambda _: (codes,)
 
 
 def _bringing(making: KernelContext, place: int, x: QParams, y: QParams) -> KernelFunction:
-    """What brings the operand at ``place`` to ``y``: nothing where it is there, a table where it has few levels."""
+    """Requantizes the operand at ``place`` to ``y``: nothing where it has ``y``, a table where it has few codes."""
     bring = rescaler(x, y, making.arithmetic)
     if x.qtype.bits <= 16 and (x.scale, x.zero_point, x.qtype) != (y.scale, y.zero_point, y.qtype):
-        return lookup(bring(all_levels(x)), x.qtype.qmin, compiled=making.means.compiled, place=place)
+        return lookup(bring(all_codes(x)), x.qtype.qmin, compiled=making.means.compiled, place=place)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[place]
-        assert levels is not None
-        return (bring(levels),)
+        codes = inputs[place]
+        assert codes is not None
+        return (bring(codes),)
 
     return run

@@ -16,12 +16,12 @@ class Given:
 
     Args:
         place: of its values among the inputs.
-        grid: of its levels; None: it is real.
-        known: its values, or levels, where they are constant.
+        qparams: of its codes; None: it is real.
+        known: its values, or codes, where they are constant.
     """
 
     place: int
-    grid: QParams | None
+    qparams: QParams | None
     known: Array | None
 
     @property
@@ -38,11 +38,11 @@ class Given:
         """
         if self.known is None:
             raise ValueError("an operand that is computed where a constant has to be")
-        return self.known if self.grid is None else dequantize(self.known, self.grid)
+        return self.known if self.qparams is None else dequantize(self.known, self.qparams)
 
 
 def given_operands(making: KernelContext) -> tuple[list[Given], QParams]:
-    """The operands of a node in order, those left out not among them, and the grid of its result.
+    """The operands of a node in order, those left out not among them, and the qparams of its result.
 
     Raises:
         ValueError: a scale that is computed, or a real operand that is.
@@ -52,9 +52,9 @@ def given_operands(making: KernelContext) -> tuple[list[Given], QParams]:
     for place in range(0, end, _EACH):
         if making.absent(place):
             continue
-        grid = None if making.absent(place + 1) else making.grid(place + 1, place + 2)
+        qparams = None if making.absent(place + 1) else making.qparams(place + 1, place + 2)
         known = making.constant(place)
-        if known is None and grid is None:
+        if known is None and qparams is None:
             raise ValueError(f"input {place} of {making.node.op_type} is real and computed")
-        found.append(Given(place, grid, known))
-    return found, making.grid(end, end + 1)
+        found.append(Given(place, qparams, known))
+    return found, making.qparams(end, end + 1)

@@ -17,12 +17,12 @@ from qbench.numerics import Averaging, QParams, averager, dequantize, held, quan
 
 # What makes means of sums, once for every number of elements: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
 #
-# A machine may hold the multiplier between two grids and not that over n: shifts alone do not where n is no power of
-# two.
+# An arithmetic may hold the multiplier between two scales and not that over n: shifts alone do not where n is no power
+# of two.
 
 Ints64 = npt.NDArray[np.int64]
 Averager = Callable[[Ints64], Ints64]
-"""Σ (x − z_x) → levels, not yet clamped."""
+"""Σ (x − z_x) → codes, not yet clamped."""
 
 
 class Averagers:
@@ -30,10 +30,10 @@ class Averagers:
 
     Args:
         making: of the node.
-        x, y: grids of the data and of the result.
+        x, y: qparams of the data and of the result.
 
     Raises:
-        InputError: a multiplier between the grids that the machine cannot hold.
+        InputError: a multiplier between the scales that the arithmetic cannot hold.
     """
 
     def __init__(self, making: KernelContext, x: QParams, y: QParams) -> None:
@@ -44,7 +44,7 @@ class Averagers:
         """By ``scheme`` over ``counts`` elements each, broadcast against the sums.
 
         Raises:
-            UnsupportedError: a multiplier over so many elements that the machine cannot hold.
+            UnsupportedError: a multiplier over so many elements that the arithmetic cannot hold.
         """
         key = scheme, counts.shape, counts.tobytes()
         if key not in self._made:
@@ -52,14 +52,14 @@ class Averagers:
         return self._made[key]
 
     def _new(self, scheme: Averaging, counts: Ints64) -> Averager:
-        machine = self._making.arithmetic
-        averager(scheme, self._x, self._y, counts * 0 + 1, machine)
+        arithmetic = self._making.arithmetic
+        averager(scheme, self._x, self._y, counts * 0 + 1, arithmetic)
         try:
-            return averager(scheme, self._x, self._y, counts, machine)
+            return averager(scheme, self._x, self._y, counts, arithmetic)
         except InputError as error:
             least, most = int(counts.min()), int(counts.max())
             raise UnsupportedError(
-                f"Averaging at '{node_key(self._making.node)}' by the arithmetic '{machine.name}'",
+                f"Averaging at '{node_key(self._making.node)}' by the arithmetic '{arithmetic.name}'",
                 found=f"{error.found}, over {least if least == most else f'{least} to {most}'} elements",
                 expected=error.expected,
                 remedy="Keep the node in float, or choose another backend.",
@@ -70,9 +70,9 @@ class Averagers:
 
 
 def max_pool(making: KernelContext) -> KernelFunction:
-    """MaxPool of levels, or of floats: padding never wins. One with indices is a float kernel's.
+    """MaxPool of codes, or of floats: padding never wins. One with indices is a float kernel's.
 
-    NaN wins wherever it stands, as in PyTorch; ONNX Runtime 1.31 on x64 keeps one that is last in its window, no other.
+    NaN wins wherever it is, as in PyTorch; ONNX Runtime 1.31 on x64 keeps one that is last in its window, no other.
     """
     window = ints_attribute(making.node, "kernel_shape")
     if not window or len(making.node.outputs) > 1:
@@ -96,7 +96,7 @@ def max_pool(making: KernelContext) -> KernelFunction:
 
 def average_pool(making: KernelContext) -> KernelFunction:
     """QLinearAveragePool: x s_x z_x s_y z_y."""
-    x, y, machine = making.grid(1, 2), making.grid(3, 4), making.arithmetic
+    x, y, arithmetic = making.qparams(1, 2), making.qparams(3, 4), making.arithmetic
     window = ints_attribute(making.node, "kernel_shape")
     if not window or int_attribute(making.node, "channels_last", 0):
         raise ValueError("an average pool without a kernel shape, or with channels last")
@@ -107,24 +107,24 @@ def average_pool(making: KernelContext) -> KernelFunction:
     @functools.cache
     def scheme_and_sizes(spatial: tuple[int, ...]) -> tuple[Averaging, Array]:
         sizes = _sizes(windows, spatial, padding_counts=padding_counts)
-        # ONNX Runtime hands a window that is the whole input to its global average, which sums integers.
+        # ONNX Runtime computes a window that is the whole input by its global average, which sums integers.
         of_all = windows.sizes == spatial and not np.any(windows.pads_for(spatial))
-        scaled = (machine.averaging is Averaging.REAL and of_all) or (
-            machine.averaging is Averaging.DIVIDED and padding_counts
+        scaled = (arithmetic.averaging is Averaging.REAL and of_all) or (
+            arithmetic.averaging is Averaging.DIVIDED and padding_counts
         )
-        return Averaging.SCALED if scaled else machine.averaging, sizes
+        return Averaging.SCALED if scaled else arithmetic.averaging, sizes
 
     data = making.node.inputs[0]
     known = [size for size in data.shape[2:] if isinstance(size, int)] if data is not None and data.shape else []
     if len(known) == len(windows.sizes):
         scheme, sizes = scheme_and_sizes(tuple(known))
         if scheme is not Averaging.REAL:
-            averagers.of(scheme, sizes)  # a multiplier that the machine cannot hold is told now
+            averagers.of(scheme, sizes)  # a multiplier that the arithmetic cannot hold is reported now
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[0]
-        assert levels is not None
-        last = channels_last(levels)
+        codes = inputs[0]
+        assert codes is not None
+        last = channels_last(codes)
         spatial = last.shape[1:-1]
         counts, padded = windows.outputs_for(spatial), windows.padded(last, int(x.zero_point))
         taps = [windows.tap(padded, offset, counts) for offset in windows.offsets()]
@@ -135,7 +135,7 @@ def average_pool(making: KernelContext) -> KernelFunction:
             # Padding is at the zero point, so that it adds nothing.
             sums = np.asarray(sum(tap.astype(np.int64) - int(x.zero_point) for tap in taps))
             rounded = averagers.of(scheme, sizes)(sums)
-        clipped = making.counters.clip(rounded, *machine.limits(y))
+        clipped = making.counters.clip(rounded, *arithmetic.limits(y))
         return (channels_first(clipped.astype(y.qtype.storage_dtype)),)
 
     return run
@@ -161,11 +161,11 @@ def _real_mean(taps: list[Array], sizes: Array, x: QParams, y: QParams) -> Array
     return np.rint(total / sizes.astype(np.float32) / y.scale + np.float32(y.zero_point)).astype(np.int64)
 
 
-# Sums and means of levels along axes, by the machine's scheme for means: GlobalAveragePool, ReduceMean, ReduceSum.
+# Sums and means of codes along axes, by the arithmetic's scheme for means: GlobalAveragePool, ReduceMean, ReduceSum.
 #
 #     y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y),      n = 1 for a sum
 #
-# The scheme of floats dequantizes, takes ONNX's mean or sum, and quantizes by the machine's own rule.
+# The scheme of floats dequantizes, takes ONNX's mean or sum, and quantizes by the arithmetic's own rule.
 
 _AXES = 3
 """The place of the axes, where they are an input."""
@@ -174,16 +174,16 @@ _AXES = 3
 def global_average(making: KernelContext) -> KernelFunction:
     """QLinearGlobalAveragePool: x s z s_y z_y, over all axes but the batch and the channels."""
     last = bool(int_attribute(making.node, "channels_last", 0))
-    mean = _Reduction(making, making.grid(3, 4), mean=True)
+    mean = _Reduction(making, making.qparams(3, 4), mean=True)
     known = _known_shape(making)
     if known is not None:
         mean.prepare([known[axis] for axis in (range(1, len(known) - 1) if last else range(2, len(known)))])
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[0]
-        assert levels is not None
-        axes = tuple(range(1, levels.ndim - 1)) if last else tuple(range(2, levels.ndim))
-        return (mean(levels, axes, keep=True),)
+        codes = inputs[0]
+        assert codes is not None
+        axes = tuple(range(1, codes.ndim - 1)) if last else tuple(range(2, codes.ndim))
+        return (mean(codes, axes, keep=True),)
 
     return run
 
@@ -200,7 +200,7 @@ def reduce_sum(making: KernelContext) -> KernelFunction:
 
 def _reduced(making: KernelContext, *, mean: bool) -> KernelFunction:
     node, end = making.node, len(making.node.inputs)
-    reduction = _Reduction(making, making.grid(end - 2, end - 1), mean=mean)
+    reduction = _Reduction(making, making.qparams(end - 2, end - 1), mean=mean)
     keep = bool(int_attribute(node, "keepdims", 1))
     given = ints_attribute(node, "axes")
     if end > _AXES + 2 and not making.absent(_AXES):
@@ -211,10 +211,10 @@ def _reduced(making: KernelContext, *, mean: bool) -> KernelFunction:
         reduction.prepare([known[axis] for axis in given or (range(len(known)) if everything else ())])
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[0]
-        assert levels is not None
-        axes = given or (tuple(range(levels.ndim)) if everything else ())
-        return (reduction(levels, tuple(axis % levels.ndim for axis in axes), keep=keep),)
+        codes = inputs[0]
+        assert codes is not None
+        axes = given or (tuple(range(codes.ndim)) if everything else ())
+        return (reduction(codes, tuple(axis % codes.ndim for axis in axes), keep=keep),)
 
     return run
 
@@ -231,31 +231,31 @@ class _Reduction:
     """The sums or means of a node; what depends on the number of elements is made once for each number."""
 
     def __init__(self, making: KernelContext, y: QParams, *, mean: bool) -> None:
-        self._x, self._y, self._mean = making.grid(1, 2), y, mean
-        self._machine, self._counters = making.arithmetic, making.counters
+        self._x, self._y, self._mean = making.qparams(1, 2), y, mean
+        self._arithmetic, self._counters = making.arithmetic, making.counters
         self._averagers = Averagers(making, self._x, y)
         self.prepare([])
 
     def prepare(self, sizes: Sequence[int | None]) -> None:
-        """Make now what averages over axes of these ``sizes``, so that what cannot be done is told at once."""
+        """Make now what averages over axes of these ``sizes``, so that what cannot be done is reported at once."""
         known = [size for size in sizes if size is not None]
-        if self._machine.mean is not Averaging.REAL and len(known) == len(sizes):
+        if self._arithmetic.mean is not Averaging.REAL and len(known) == len(sizes):
             self._over(math.prod(known))
 
-    def __call__(self, levels: Array, axes: tuple[int, ...], *, keep: bool) -> Array:
-        if self._machine.mean is Averaging.REAL:
-            real = dequantize(levels, self._x)
+    def __call__(self, codes: Array, axes: tuple[int, ...], *, keep: bool) -> Array:
+        if self._arithmetic.mean is Averaging.REAL:
+            real = dequantize(codes, self._x)
             reduced = real.mean(axes, np.float32, keepdims=keep) if self._mean else real.sum(axes, keepdims=keep)
-            return quantize(reduced, self._y, self._machine)
-        count = int(np.prod([levels.shape[axis] for axis in axes], dtype=np.int64))
-        totals = np.asarray(levels.sum(axis=axes, keepdims=keep, dtype=np.int64)) - count * int(self._x.zero_point)
+            return quantize(reduced, self._y, self._arithmetic)
+        count = int(np.prod([codes.shape[axis] for axis in axes], dtype=np.int64))
+        totals = np.asarray(codes.sum(axis=axes, keepdims=keep, dtype=np.int64)) - count * int(self._x.zero_point)
         sums = np.asarray(totals).reshape(-1)  # one number too is an array
-        kept = held(sums, self._machine.accumulator)
-        rounded, (low, high) = self._over(count)(kept), self._machine.limits(self._y)
+        kept = held(sums, self._arithmetic.accumulator)
+        rounded, (low, high) = self._over(count)(kept), self._arithmetic.limits(self._y)
         self._counters.overflowed += int(np.count_nonzero(kept != sums))
         return np.asarray(self._counters.clip(rounded, low, high).astype(self._y.qtype.storage_dtype)).reshape(
             totals.shape
         )
 
     def _over(self, count: int) -> Averager:
-        return self._averagers.of(self._machine.mean, np.asarray(max(count, 1) if self._mean else 1, np.int64))
+        return self._averagers.of(self._arithmetic.mean, np.asarray(max(count, 1) if self._mean else 1, np.int64))

@@ -16,7 +16,7 @@ from qbench.interpreter.gemm import Operands
 from qbench.interpreter.kernel import KernelContext, KernelFunction
 from qbench.numerics import QParams, SumShape, held
 
-# What every product of integers does around its sums: its bias, how large they can be, a register of int32, levels.
+# What every product of integers does around its sums: its bias, how large they can be, a register of int32, codes.
 #
 # reach = max_n Σ_k |w[k, n] − z_w[n]| · (qmax − qmin of x)
 
@@ -48,36 +48,36 @@ def zero_points(making: KernelContext, index: int) -> Ints64:
 def accumulating(
     making: KernelContext, weight: Array, zeros: Ints64, data: tuple["np.dtype[Any]", int], pairs: int
 ) -> Accumulate:
-    """What accumulates levels against a constant ``weight``, (K, N), less ``zeros``.
+    """What accumulates codes against a constant ``weight``, (K, N), less ``zeros``.
 
     Args:
         making: of the node.
-        weight: levels.
+        weight: codes.
         zeros: (N,) or (1,).
-        data: dtype and zero point of the levels.
+        data: dtype and zero point of the codes.
         pairs: bits to which neighbouring products saturate, or 0.
     """
-    levels, zero = data
+    codes, zero = data
     register = making.arithmetic.accumulator
-    if register.by_steps(reach(weight, zeros, levels, 0)):
+    if register.by_steps(reach(weight, zeros, codes, 0)):
         centred = weight.astype(np.int64) - zeros
 
         def by_steps(x: Array) -> npt.NDArray[Any]:
             if x.shape[1] != len(centred):
-                raise BatchError(f"{x.shape[1]} levels a row where the weight has {len(centred)}")
+                raise BatchError(f"{x.shape[1]} values per row where the weight has {len(centred)}")
             return summed_by_steps(x.astype(np.int64) - zero, centred, register.bits, making.counters)
 
         return by_steps
-    operands = Operands(np.ascontiguousarray(weight), zeros, zero, levels)
+    operands = Operands(np.ascontiguousarray(weight), zeros, zero, codes)
     return accumulator(operands, pairs, making.means, making.counters)
 
 
-def reach(weight: Array, zeros: Ints64, levels: "np.dtype[Any]", pairs: int) -> int:
-    """What no sum of ``levels`` less a zero point against ``weight``, (K, N), less ``zeros`` exceeds in magnitude.
+def reach(weight: Array, zeros: Ints64, codes: "np.dtype[Any]", pairs: int) -> int:
+    """The largest magnitude of a sum of ``codes`` less a zero point times ``weight``, (K, N), less ``zeros``.
 
     Pairs that saturate take up to 2^``pairs`` each from an exact sum.
     """
-    ends = np.iinfo(levels)
+    ends = np.iinfo(codes)
     sizes = np.abs(weight.astype(np.int64) - zeros).sum(axis=0)
     lost = (len(weight) // 2) << pairs if pairs else 0
     return int(sizes.max(initial=0)) * (int(ends.max) - int(ends.min)) + lost
@@ -86,11 +86,11 @@ def reach(weight: Array, zeros: Ints64, levels: "np.dtype[Any]", pairs: int) -> 
 def finishing(
     making: KernelContext, scales: tuple[QParams, Array, QParams], bias: Array | None, *, columns: int, largest: int
 ) -> Finish:
-    """What makes levels of sums.
+    """What makes codes of sums.
 
     Args:
         making: of the node.
-        scales: the grid of the data, the scale or scales of the weight, the grid of the result.
+        scales: the qparams of the data, the scale or scales of the weight, the qparams of the result.
         bias: a number or one a column, int32 at s_x · s_w.
         columns: N.
         largest: what no exact sum exceeds in magnitude.
@@ -120,14 +120,14 @@ def in_register(making: KernelContext, sums: npt.NDArray[Any], largest: int) -> 
     return kept.astype(np.int32)
 
 
-# Matrix products on static grids: accumulate, add the bias, requantize.
+# Matrix products with static qparams: accumulate, add the bias, requantize.
 #
 #     QLinearMatMul   a s_a z_a b s_b z_b s_y z_y        QGemm   a s_a z_a b s_b z_b [bias] [s_y z_y]   (com.microsoft)
 #
 # The second operand is a constant matrix, prepared once, or anything else: computed, or a stack of constant matrices.
 # Its parameters are those of the tensor, or one pair a column; the bias is int32 at s_x · s_w.
 
-Grids = tuple[QParams, QParams | None]
+QParamsPair = tuple[QParams, QParams | None]
 """Of the data and of the result; None: the result is real."""
 
 
@@ -136,24 +136,24 @@ def matmul(making: KernelContext) -> KernelFunction:
     weight = making.constant(3)
     if weight is None or weight.ndim != 2:
         return _computed_matmul(making)
-    a, zeros = making.grid(1, 2), zero_points(making, 5)
-    finished, accumulate = _prepared(making, weight, zeros, (a, making.grid(6, 7)), None)
+    a, zeros = making.qparams(1, 2), zero_points(making, 5)
+    finished, accumulate = _prepared(making, weight, zeros, (a, making.qparams(6, 7)), None)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[0]
-        assert levels is not None
-        sums = accumulate(levels.reshape(-1, levels.shape[-1]))
-        return (finished(sums).reshape(*levels.shape[:-1], weight.shape[1]),)
+        codes = inputs[0]
+        assert codes is not None
+        sums = accumulate(codes.reshape(-1, codes.shape[-1]))
+        return (finished(sums).reshape(*codes.shape[:-1], weight.shape[1]),)
 
     return run
 
 
 def gemm(making: KernelContext) -> KernelFunction:
-    """QGemm, α = 1, with levels or (without an output's grid) reals as its result."""
+    """QGemm, α = 1, with codes or (without an output's qparams) reals as its result."""
     if float_attribute(making.node, "alpha", 1.0) != 1.0:
         raise ValueError("a QGemm with alpha")
     left, right = (bool(int_attribute(making.node, name, 0)) for name in ("transA", "transB"))
-    a, y = making.grid(1, 2), None if making.absent(7) else making.grid(7, 8)
+    a, y = making.qparams(1, 2), None if making.absent(7) else making.qparams(7, 8)
     bias, weight = optional(making, 6), making.constant(3)
     if weight is None:
         return _computed_gemm(making, a, y, bias, (left, right))
@@ -161,33 +161,35 @@ def gemm(making: KernelContext) -> KernelFunction:
     finished, accumulate = _prepared(making, weight, zeros, (a, y), bias)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
-        levels = inputs[0]
-        assert levels is not None
-        return (finished(accumulate(levels.T if left else levels)),)
+        codes = inputs[0]
+        assert codes is not None
+        return (finished(accumulate(codes.T if left else codes)),)
 
     return run
 
 
 def _prepared(
-    making: KernelContext, weight: Array, zeros: Ints64, grids: Grids, bias: Array | None
+    making: KernelContext, weight: Array, zeros: Ints64, all_qparams: QParamsPair, bias: Array | None
 ) -> tuple[Finish, Accumulate]:
-    """What finishes and what accumulates levels against a constant ``weight``, (K, N)."""
-    a, pairs = grids[0], making.arithmetic.accumulator.pairs(SumShape())
-    levels = a.qtype.storage_dtype
-    largest = reach(weight, zeros, levels, pairs)
-    accumulate = accumulating(making, weight, zeros, (levels, int(a.zero_point)), pairs)
-    return _finished(making, grids, bias, weight.shape[1], largest), accumulate
+    """What finishes and what accumulates codes against a constant ``weight``, (K, N)."""
+    a, pairs = all_qparams[0], making.arithmetic.accumulator.pairs(SumShape())
+    codes = a.qtype.storage_dtype
+    largest = reach(weight, zeros, codes, pairs)
+    accumulate = accumulating(making, weight, zeros, (codes, int(a.zero_point)), pairs)
+    return _finished(making, all_qparams, bias, weight.shape[1], largest), accumulate
 
 
-def _finished(making: KernelContext, grids: Grids, bias: Array | None, columns: int, largest: int) -> Finish:
-    """From sums to levels of y, or to reals; a ``bias`` that differs from row to row is added to the sums."""
-    a, y = grids
+def _finished(
+    making: KernelContext, all_qparams: QParamsPair, bias: Array | None, columns: int, largest: int
+) -> Finish:
+    """From sums to codes of y, or to reals; a ``bias`` that differs from row to row is added to the sums."""
+    a, y = all_qparams
     if y is None:
         return _as_reals(making, a, bias, largest)
     if bias is None or bias.ndim < 2 or len(bias) == 1:
         return finishing(making, (a, making.scales(4), y), bias, columns=columns, largest=largest)
     if making.arithmetic.scaling.real_bias:
-        raise ValueError("a bias that differs from row to row, and a machine that adds biases as reals")
+        raise ValueError("a bias that differs from row to row, and an arithmetic that adds biases as reals")
     added = bias.astype(np.int64)
     largest += int(np.abs(added).max())
     finished = finishing(making, (a, making.scales(4), y), None, columns=columns, largest=largest)
@@ -196,9 +198,9 @@ def _finished(making: KernelContext, grids: Grids, bias: Array | None, columns: 
 
 
 def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: int) -> Finish:
-    """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here, out of the machine's register.
+    """f32(acc + bias) · f32(s_x · s_w): sums that leave the integers here, out of the arithmetic's register.
 
-    A bias that a machine adds as reals is added behind the register.
+    A bias that an arithmetic adds as reals is added behind the register.
     """
     scale = np.asarray(x.scale * making.scales(4).reshape(-1).astype(np.float32), np.float32)
     register, added = making.arithmetic.accumulator, np.int32(0) if bias is None else bias
@@ -219,18 +221,18 @@ def _as_reals(making: KernelContext, x: QParams, bias: Array | None, largest: in
 def _computed(
     making: KernelContext, a: QParams, y: QParams | None, bias: Array | None
 ) -> Callable[[Array, Array], Array]:
-    """(…, M, K) and (…, K, N) levels → the result, (…, M, N), finished by what each K and N need."""
+    """(…, M, K) and (…, K, N) codes → the result, (…, M, N), finished by what each K and N need."""
     points, pairs = optional(making, 5), making.arithmetic.accumulator.pairs(SumShape())
-    right_levels = np.dtype(np.uint8) if points is None else points.dtype
+    right_codes = np.dtype(np.uint8) if points is None else points.dtype
     operands = int(a.zero_point), zero_points(making, 5)
 
     @functools.cache
     def finished(depth: int, columns: int) -> Finish:
-        largest = largest_sum(depth, a.qtype.storage_dtype, right_levels, operands, pairs)
+        largest = largest_sum(depth, a.qtype.storage_dtype, right_codes, operands, pairs)
         return _finished(making, (a, y), bias, columns, largest)
 
     width = max(making.scales(4).size, 1 if bias is None or not bias.ndim else bias.shape[-1])
-    finished(1, width)  # a multiplier that the machine cannot hold is told now
+    finished(1, width)  # a multiplier that the arithmetic cannot hold is reported now
 
     def product(left: Array, right: Array) -> Array:
         sums = multiplied(left, right, operands, pairs, making)
@@ -241,7 +243,7 @@ def _computed(
 
 
 def _computed_matmul(making: KernelContext) -> KernelFunction:
-    product = _computed(making, making.grid(1, 2), making.grid(6, 7), None)
+    product = _computed(making, making.qparams(1, 2), making.qparams(6, 7), None)
 
     def run(inputs: Sequence[Array | None]) -> tuple[Array, ...]:
         left, right = inputs[0], inputs[3]
@@ -314,7 +316,7 @@ def matmul_integer_to_float(making: KernelContext) -> KernelFunction:
 
 
 def _integer_sums(making: KernelContext, right: int) -> Sums:
-    """The accumulators of a node whose second zero point stands at input ``right``, held in int32."""
+    """The accumulators of a node whose second zero point is input ``right``, held in int32."""
     weight = making.constant(1)
     if weight is None or weight.ndim != 2 or not (making.absent(right) or making.constant(right) is not None):
         return _by_computed(making)
@@ -327,8 +329,8 @@ def _by_constant(making: KernelContext, weight: Array, zeros: Ints64) -> Sums:
     totals = (weight.astype(np.int64) - zeros).sum(axis=0)
 
     @functools.cache
-    def made(levels: "np.dtype[Any]") -> tuple[Accumulate, int]:
-        return accumulating(making, weight, zeros, (levels, 0), pairs), reach(weight, zeros, levels, pairs)
+    def made(codes: "np.dtype[Any]") -> tuple[Accumulate, int]:
+        return accumulating(making, weight, zeros, (codes, 0), pairs), reach(weight, zeros, codes, pairs)
 
     data = making.node.inputs[0]
     if data is not None and data.dtype is not None:

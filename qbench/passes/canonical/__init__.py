@@ -1,1 +1,1 @@
-"""Float → float: one pass a file."""
+"""Float → float: one pass per file."""

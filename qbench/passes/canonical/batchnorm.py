@@ -21,7 +21,7 @@ from qbench.graph import (
 from qbench.passes.editing import NameScope, add_constant, set_constant_operand
 from qbench.passes.effect import LOSSY, Effect
 
-# Batch normalization outside training as what it is, one factor and one shift a channel.
+# Batch normalization outside training as what it is, one factor and one shift per channel.
 #
 # BN(y) = s·y + t,    s = γ / √(σ² + ε),    t = β − μ·s
 
@@ -82,7 +82,7 @@ def _folded(norm: ir.Node, names: NameScope) -> bool:
     if linear.domain or op_spec(linear).bias is None or only_consumer(product) is not norm:
         return False
     if is_pinned(product):
-        return False  # it has a grid of its own
+        return False  # it has qparams of its own
     bias = input_at(linear, 2)
     weight = None if is_pinned(linear.inputs[1]) else constant_value(linear.inputs[1])
     if weight is None or (bias is not None and (not is_constant(bias) or is_pinned(bias))):
@@ -123,7 +123,7 @@ def _scaled(linear: ir.Node, weight: Doubles, scale: Doubles) -> Doubles:
 
 
 def _take_place(linear: ir.Node, norm: ir.Node) -> None:
-    """The result of ``linear`` stands where the result of ``norm`` stood, under its name."""
+    """The result of ``linear`` replaces the result of ``norm``, under its name."""
     product, result = linear.outputs[0], norm.outputs[0]
     name = result.name
     result.replace_all_uses_with(product, replace_graph_outputs=True)
@@ -139,7 +139,7 @@ def _take_place(linear: ir.Node, norm: ir.Node) -> None:
 #
 # A residual network that normalizes before its convolutions reads each sum twice: the shortcut needs it as it is, so
 # that nothing can be folded into what made it. As a convolution it is counted in integers like any other, its factor a
-# weight with one scale a channel and its shift a bias. Factors and shifts are computed in float64 and rounded once.
+# weight with one scale per channel and its shift a bias. Factors and shifts are computed in float64 and rounded once.
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ def _replaced(norm: ir.Node, names: NameScope) -> bool:
     name = old.name
     new.type, new.shape = old.type, old.shape
     old.replace_all_uses_with(new, replace_graph_outputs=True)
-    old.name = None  # two values may not bear one name, not even for a moment
+    old.name = None  # two values may not have one name, not even for a moment
     new.name = name
     graph.remove(norm, safe=True)
     return True

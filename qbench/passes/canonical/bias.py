@@ -19,7 +19,7 @@ from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import LOSSY, Effect
 
 SPLIT = "qbench.split"
-"""Metadata key of operators whose bias stands behind them (``product``) and of the Adds that hold it (``bias``)."""
+"""Metadata key of operators whose bias is added behind them (``product``) and of the Adds that hold it (``bias``)."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,7 +35,7 @@ class RemoveDead:
 
 @dataclass(frozen=True, slots=True)
 class RemoveIdentity:
-    """Requires nothing. Ensures: no Identity and no idle Dropout stays but where it parts two names or grids."""
+    """Requires nothing. Ensures: no idle Dropout stays, and only an Identity between two names or sets of qparams."""
 
     name: str = "remove-identity"
     effect: ClassVar[Effect] = EXACT
@@ -61,7 +61,7 @@ def _idle(node: ir.Node) -> bool:
 
 def _removed(node: ir.Node) -> bool:
     source, result, graph = node.inputs[0], node.outputs[0], node.graph
-    if source is None or graph is None or is_pinned(source) or is_pinned(result):  # it keeps two grids apart
+    if source is None or graph is None or is_pinned(source) or is_pinned(result):  # it separates two sets of qparams
         return False
     if result.is_graph_output():
         maker = source.producer()
@@ -69,7 +69,7 @@ def _removed(node: ir.Node) -> bool:
             return False
         name = result.name
         result.replace_all_uses_with(source, replace_graph_outputs=True)
-        result.name = None  # two values may not bear one name, not even for a moment
+        result.name = None  # two values may not have one name, not even for a moment
         source.name = name
     else:
         result.replace_all_uses_with(source)
@@ -113,8 +113,9 @@ class NameNodes:
 
 # A weight or bias that several nodes share becomes one initializer a node.
 #
-# Each use gets its own grid: the scale of a bias is the product of its node's input and weight scales, and per-channel
-# scales run along an axis that depends on the operator. The copies share memory; only a file holds them twice.
+# Each use gets its own qparams: the scale of a bias is the product of its node's input and weight scales, and
+# per-channel scales run along an axis that depends on the operator. The copies share memory; only a file holds them
+# twice.
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +170,7 @@ class InferShapes:
         return infer_shapes(model)
 
 
-# Model-local functions become the nodes they stand for: what is profiled must lie in the graph.
+# Model-local functions are replaced by their nodes: what is profiled must lie in the graph.
 
 
 @dataclass(frozen=True, slots=True)

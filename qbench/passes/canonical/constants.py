@@ -24,7 +24,7 @@ from qbench.passes.effect import EXACT, LOSSY, Effect
 # than what they are made from (a tile, an expansion).
 
 _GROWING: Mapping[str, int] = MappingProxyType({"ConstantOfShape": 0, "Expand": 1, "Tile": 1})
-"""Operators that can make a gigabyte out of a shape, with the input that says so."""
+"""Operators that can make a gigabyte out of a shape, with the input that holds the size."""
 
 _GROWTH = 4
 _SMALL = 1 << 16
@@ -74,7 +74,7 @@ def _foldable(node: ir.Node, version: int) -> bool:
 
 
 def _announced_size(node: ir.Node) -> int:
-    """How many values ``node`` says it will make out of few; 0 for operators that do not make more of them."""
+    """How many values ``node`` will make out of few; 0 for operators that do not make more of them."""
     if node.op_type not in _GROWING:
         return 0
     counts = constant_value(node.inputs[_GROWING[node.op_type]])
@@ -146,14 +146,14 @@ class LiftConstants:
 #     Y = α·A·B + β·C        →        Y = A·(α·B) + (β·C)
 #
 # A constant operand of the product takes α, the weight first; a constant C takes β. Computed in float64, rounded to the
-# constant's type once; an integer machine then has a weight and a bias like any other.
+# constant's type once; an integer arithmetic then has a weight and a bias like any other.
 
 
 @dataclass(frozen=True, slots=True)
 class FoldGemmFactors:
     """Requires: constants are initializers. Ensures: α and β are 1 wherever a constant could take them.
 
-    Left alone: a factor whose operands are all computed, a constant that came with a grid of its own, a product that
+    Left alone: a factor whose operands are all computed, a constant that came with qparams of its own, a product that
     leaves the range of its type. A β without C is dropped.
     """
 

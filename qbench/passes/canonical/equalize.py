@@ -43,7 +43,7 @@ _MATTERS = 1e-3
 
 _SWEEPS = 1000
 _DEAD = 2.0**-20
-"""Channels whose weights are that small beside the operator's largest: they never reach a level of 16 bits."""
+"""Channels whose weights are this small compared with the operator's largest: they reach no 16-bit code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ def weight_of_blocks(node: ir.Node, blocks: _Array, shape: tuple[int, ...]) -> _
     return (blocks if node.op_type == "Conv" else np.swapaxes(blocks, 1, 2)).reshape(shape)
 
 
-# Pairs of linear operators between which a factor a channel can be moved, because all between them lets it through.
+# Pairs of linear operators between which a factor per channel can be moved, because all between them lets it through.
 #
 #     B(f(A(x)))  =  B(S · f(S⁻¹ · A(x)))        where f(s·x) = s·f(x) for s > 0, channel by channel
 #
@@ -166,7 +166,7 @@ class LinearPair:
 
 
 def linear_pairs(graph: ir.Graph, *, through: frozenset[str] = frozenset()) -> tuple[LinearPair, ...]:
-    """The pairs of ``graph`` in its order; ``through`` names operators that may stand between as well."""
+    """The pairs of ``graph`` in its order; ``through`` names operators that may be between as well."""
     return tuple(_pairs(graph, _HOMOGENEOUS | through))
 
 
@@ -186,7 +186,7 @@ def _pairs(graph: ir.Graph, passing: frozenset[str]) -> Iterator[LinearPair]:
 
 
 def _reader(value: ir.Value) -> ir.Node | None:
-    """The only reader of ``value``, where it reads it as data and the value has no grid of its own."""
+    """The only reader of ``value``, where it reads it as data and the value has no qparams of its own."""
     reader = None if is_pinned(value) else only_consumer(value)
     return reader if reader is not None and reader.inputs[0] is value and not reader.domain else None
 
@@ -228,8 +228,9 @@ def _columns(first: ir.Node, second: ir.Node, between: list[ir.Node]) -> int | N
 #
 #     y = B·f(A·x + a) + b    =    (B·S) · f((S⁻¹·A)·x + S⁻¹·a) + b        f positively homogeneous, S diagonal, > 0
 #
-# A weight on one grid a tensor loses those channels that are small beside the largest; afterwards none is smaller than
-# need be. The function is the same but for rounding; the values between are not: a profile is taken behind this pass.
+# A weight with one scale per tensor loses channels that are small compared with the largest; afterwards no channel is
+# smaller than need be. The function is the same but for rounding; the values between are not: a profile is taken
+# behind this pass.
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +239,7 @@ class Equalize:
 
     Ensures: in every pair of linear operators that ``linear_pairs`` finds, both weights have the same range in every
     channel that they share, to a thousandth. Left alone: pairs with a Clip between them, weights of other types than
-    float32, weights and values that came with a grid. Begins a new lineage, as values change under their names.
+    float32, weights and values that came with qparams. Begins a new lineage, as values change under their names.
 
     Raises (from ``run``):
         UnsupportedError: a chain of operators is so long that its factors do not settle.
@@ -305,7 +306,7 @@ def _scale(node: ir.Node, factors: _Factors, names: NameScope) -> None:
 
 @dataclass(frozen=True, slots=True)
 class OpenClips:
-    """Requires: constants are initializers. Ensures: no Clip(0, h) alone stands in the way of an equalized pair.
+    """Requires: constants are initializers. Ensures: no pair is left unequalized because of a Clip(0, h) alone.
 
     Nodes and results keep their names. Left alone: every other Clip, such as one before a sum. Begins a new lineage.
     """
@@ -347,6 +348,6 @@ def _replace(clip: ir.Node) -> None:
     new, name = relu.outputs[0], old.name
     new.type, new.shape = old.type, old.shape
     old.replace_all_uses_with(new)
-    old.name = None  # two values may not bear one name, not even for a moment
+    old.name = None  # two values may not have one name, not even for a moment
     new.name = name
     graph.remove(clip, safe=True)

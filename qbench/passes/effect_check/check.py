@@ -10,27 +10,27 @@ from qbench.errors import QbenchError
 from qbench.graph import graph_digest, own_copy, shapes_alone
 from qbench.interpreter import BatchError
 from qbench.passes.contract import Pass
-from qbench.passes.effect import LOSSY, MACHINES, QDQ, Effect, EffectKind
+from qbench.passes.effect import ARITHMETICS, LOSSY, QDQ, Effect, EffectKind
 from qbench.passes.effect_check.regions import Region, Side, changed_regions, step_of
 from qbench.passes.effect_check.trials import KERNEL_ERRORS, Question, Trials, at_zero, judged, trials_of
 from qbench.passes.effect_check.verdicts import (
+    AnyArithmetic,
     Array,
     Checked,
     Feeds,
-    Machine,
     OutputChange,
     PassVerdict,
     RegionVerdict,
     Yardstick,
+    arithmetic_name,
     common_reach,
     different,
-    machine_name,
     reach_of,
     running,
 )
 from qbench.passes.soundness import Interface, fault_of
 
-# A pass run on a graph and held to its word: numbers, soundness, honesty, a fixed point.
+# A pass run on a graph and checked: numbers, soundness, what it returns, a fixed point.
 #
 # for every value computed otherwise:  before(inputs) against after(inputs), all inputs or the telling ones
 # returned bool = the graph differs        run again on its result: False, and nothing differs
@@ -45,7 +45,7 @@ def check_pass(
     pass_: Pass,
     model: ir.Model,
     *,
-    machines: Sequence[Machine] | None = None,
+    machines: Sequence[AnyArithmetic] | None = None,
     samples: Iterable[Feeds] = (),
     seed: int = 0,
 ) -> Checked:
@@ -58,14 +58,14 @@ def check_pass(
         seed: of the random inputs.
 
     Raises:
-        QbenchError: the pass refused the model; an unknown machine.
+        QbenchError: the pass refused the model; an unknown arithmetic.
     """
     after = own_copy(model)
     try:
         changed = pass_.run(after)
     except QbenchError:
         raise
-    except Exception as error:  # whatever breaks in a pass is what is to be told
+    except Exception as error:  # whatever breaks in a pass is reported
         fault = f"it breaks down ({type(error).__name__}: {error})"
         return Checked(pass_.name, pass_.effect, _names(pass_.effect, machines), False, (), (fault,))
     return check_run(pass_, model, after, changed=changed, machines=machines, samples=samples, seed=seed)
@@ -77,14 +77,14 @@ def check_run(
     after: ir.Model,
     *,
     changed: bool,
-    machines: Sequence[Machine] | None = None,
+    machines: Sequence[AnyArithmetic] | None = None,
     samples: Iterable[Feeds] = (),
     seed: int = 0,
 ) -> Checked:
-    """``check_pass`` of a run that there was: ``pass_`` made ``after`` of ``before`` and returned ``changed``."""
+    """``check_pass`` of a finished run: ``pass_`` made ``after`` of ``before`` and returned ``changed``."""
     effect, chosen = pass_.effect, tuple(machines or pass_.effect.machines)
     fault = fault_of(after, Interface.of(before))
-    faults = (f"it leaves {fault}",) if fault else tuple(_dishonest(pass_, before, after, changed=changed))
+    faults = (f"it leaves {fault}",) if fault else tuple(_wrong_returns(pass_, before, after, changed=changed))
     regions: tuple[RegionVerdict, ...] = ()
     if not fault:
         trying, side = _Trying(effect, chosen, tuple(samples), seed), Side.of(before)
@@ -101,7 +101,7 @@ def assert_effect(
     pass_: Pass,
     model: ir.Model,
     *,
-    machines: Sequence[Machine] | None = None,
+    machines: Sequence[AnyArithmetic] | None = None,
     samples: Iterable[Feeds] = (),
     seed: int = 0,
 ) -> Checked:
@@ -118,7 +118,7 @@ def assert_effect(
 
 
 def output_changes(
-    before: ir.Model, after: ir.Model, samples: Sequence[Feeds], arithmetics: Sequence[Machine] = MACHINES
+    before: ir.Model, after: ir.Model, samples: Sequence[Feeds], arithmetics: Sequence[AnyArithmetic] = ARITHMETICS
 ) -> tuple[OutputChange, ...]:
     """What a whole pipeline did to the outputs of a graph, measured on ``samples``; one row per arithmetic and output.
 
@@ -139,24 +139,24 @@ def output_changes(
             moved = sum(int(np.count_nonzero(different(one, other) & (one != other))) for one, other in pairs)
             of = sum(one.size for one, _ in pairs)
             steps = int(farthest) if np.isfinite(farthest) else None
-            found.append(OutputChange(name, machine_name(arithmetic), moved, of, steps))
+            found.append(OutputChange(name, arithmetic_name(arithmetic), moved, of, steps))
     return tuple(found)
 
 
-def _names(effect: Effect, machines: Sequence[Machine] | None) -> tuple[str, ...]:
-    return tuple(map(machine_name, machines or effect.machines))
+def _names(effect: Effect, machines: Sequence[AnyArithmetic] | None) -> tuple[str, ...]:
+    return tuple(map(arithmetic_name, machines or effect.machines))
 
 
-def _dishonest(pass_: Pass, before: ir.Model, after: ir.Model, *, changed: bool) -> Iterator[str]:
+def _wrong_returns(pass_: Pass, before: ir.Model, after: ir.Model, *, changed: bool) -> Iterator[str]:
     digest = graph_digest(after)
     differs = graph_digest(before) != digest
     if differs != changed:
-        said, found = ("something", "the same") if changed else ("nothing", "another")
-        yield f"it says that it changed {said}, and the graph is {found}"
+        returned, found = ("True", "the same") if changed else ("False", "another")
+        yield f"it returned {returned}, and the graph is {found}"
     again = after.clone()
     try:
         more = pass_.run(again)
-    except Exception as error:  # whatever breaks in a pass is what is to be told
+    except Exception as error:  # whatever breaks in a pass is reported
         yield f"run on its own result it breaks down ({type(error).__name__}: {error})"
         return
     if more or graph_digest(again) != digest:
@@ -168,15 +168,15 @@ class _Trying:
     """How a promise is tried."""
 
     effect: Effect
-    machines: tuple[Machine, ...]
+    machines: tuple[AnyArithmetic, ...]
     samples: tuple[Feeds, ...]
     seed: int
 
     def regions(self, *sides: *tuple[Side, Side]) -> Iterator[RegionVerdict]:
         """The verdicts on all that differs.
 
-        Levels inside may move as long as what reads them does not, as when limits wander: a border that is refuted is
-        taken inside, and what reads it is asked instead, up to an output.
+        Codes inside a region may move as long as what reads them does not, as when limits move to another border: a
+        border that is refuted is taken inside, and what reads it is checked instead, up to an output.
         """
         before, inside = sides[0].model, frozenset[str]()
         outputs = {value.name for value in before.graph.outputs}
@@ -204,9 +204,7 @@ class _Trying:
             if shapes is None and occurring:
                 shapes = {name: array.shape for name, array in occurring[0].items()}
             if shapes is None:
-                yield RegionVerdict(
-                    region.output, PassVerdict.TRIED, 0, note="nothing says the shapes of what it reads"
-                )
+                yield RegionVerdict(region.output, PassVerdict.TRIED, 0, note="the shapes of what it reads are unknown")
             else:
                 yield self._region(sides, region, occurring, shapes)
 
@@ -261,25 +259,25 @@ def _inside(side: Side, regions: Sequence[Region], samples: tuple[Feeds, ...]) -
         run = running(side.model, QDQ, wanted)
         return [run(feeds) | dict(feeds) for feeds in samples]
     except (QbenchError, BatchError):
-        return []  # then nothing runs the graph, and every region says so for itself
+        return []  # then nothing runs the graph, and every region reports that itself
 
 
-# A promise held to what occurs: what a pass changed, run before and after on the levels that stood in front of it.
+# An effect checked on what occurs: what a pass changed, run before and after on the codes that it read in a run.
 #
-#     for every value computed otherwise:  before(levels) against after(levels), as `check_run`, on no other inputs
+#     for every value computed otherwise:  before(codes) against after(codes), as `check_run`, on no other inputs
 #
-# A level that moves is no broken promise where what reads it makes good for it, as when a limit wanders: of several
+# A code that moves does not break an effect where what reads it compensates, as when a limit moves on: of several
 # values that moved those count whose region is wrong still when the earlier ones are taken inside.
 
 Occurring = Callable[[tuple[str, ...]], Mapping[str, Array]]
-"""Names of inputs and levels of the graph before → what they are on some samples."""
+"""Names of inputs and codes of the graph before → what they are on some samples."""
 _MOST = 16
 """Values that moved, of which more than the first are not looked at."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BrokenRegion:
-    """A value that a pass makes other than it promised: the ways to compute it, and the levels that show it."""
+    """A value that a pass makes other than its effect allows: both ways to compute it, and the codes that show it."""
 
     region: Region
     feeds: Mapping[str, Array]
@@ -288,10 +286,10 @@ class BrokenRegion:
 def broken_regions(effect: Effect, before: ir.Model, after: ir.Model, occurring: Occurring) -> tuple[BrokenRegion, ...]:
     """Where ``after`` is not what ``effect`` promises of ``before``, in graph order; neither is touched.
 
-    What a machine of the promise does not run shows nothing.
+    A region that an arithmetic of the effect cannot run is taken as unchanged.
 
     Args:
-        occurring: gives what the inputs of regions are; asked once, and not where nothing changed.
+        occurring: returns the values of inputs of regions; called once, and not where nothing changed.
 
     Raises:
         QbenchError: ``occurring`` fails.
@@ -336,12 +334,12 @@ def _is_broken(region: Region, effect: Effect, side: Side, known: Mapping[str, A
     end = side.end(region.output)
     yardstick = Yardstick(effect, reach_of(end), step_of(end))
     feeds = {name: known[name] for name in region.inputs}
-    return any(_is_wrong(region, machine, feeds, yardstick) for machine in effect.machines)
+    return any(_is_wrong(region, arithmetic, feeds, yardstick) for arithmetic in effect.machines)
 
 
-def _is_wrong(region: Region, machine: str, feeds: Mapping[str, Array], yardstick: Yardstick) -> bool:
+def _is_wrong(region: Region, arithmetic: str, feeds: Mapping[str, Array], yardstick: Yardstick) -> bool:
     try:
-        before, after = (running(one, machine)(feeds)[region.output] for one in (region.before, region.after))
+        before, after = (running(one, arithmetic)(feeds)[region.output] for one in (region.before, region.after))
     except (QbenchError, *KERNEL_ERRORS):
         return False
     if (before.shape, before.dtype) != (after.shape, after.dtype):

@@ -26,7 +26,7 @@ from qbench.passes.partition.sections import values_read
 
 # What of a graph a pass changed, cut out: for every value that is computed otherwise, the two ways to compute it.
 #
-# Borders are the values that both graphs know by one name: inputs, outputs, and levels (integers of 8 and 16 bits).
+# Borders are the values that both graphs know by one name: inputs, outputs, and codes (integers of 8 and 16 bits).
 # Each is defined by the nodes between it and the next borders before it. Where the two definitions differ, they become
 # two small models of the same inputs and the same output. Where they read different borders, what these are computed of
 # is taken instead, step by step: values that stem from one another must not be taken for independent ones.
@@ -85,7 +85,7 @@ class Side:
             return None
         maker = value.producer()
         if maker is not None and clip_of_levels(maker) is not None:
-            return None  # levels are known behind their Clip: what lies before it is nobody's range
+            return None  # codes are known behind their Clip: what is before it has another range
         return value.dtype
 
 
@@ -194,7 +194,7 @@ def _digest(*parts: str | bytes) -> str:
     return found.hexdigest()
 
 
-# Whether a region treats every element alike, so that its cases can stand side by side in one array.
+# Whether a region treats every element alike, so that its cases fit into one array.
 #
 # A constant with channels needs their dimension in every case; everything else shrinks to one element.
 
@@ -252,7 +252,7 @@ def _is_table(node: ir.Node, fixed: list[tuple[int, ir.Value]]) -> bool:
 
 
 def _along(node: ir.Node, index: int, value: ir.Value, ranks: AbstractSet[int]) -> tuple[int, ...] | None:
-    """The dimensions of a fixed operand, as they lie along those of a case; None: it cannot be said."""
+    """The dimensions of a fixed operand, as they lie along those of a case; None: unknown."""
     constant = constant_value(value)
     shape = constant.shape if constant is not None else value.shape
     if shape is None or not all(isinstance(dim, int) for dim in shape):
@@ -269,12 +269,12 @@ def _along(node: ir.Node, index: int, value: ir.Value, ranks: AbstractSet[int]) 
     return (dims[0], *(1 for _ in range(behind)))
 
 
-# One step of a value: how far it moves at most when everything that it is made of moves by one step of its grid.
+# One step of a value: how far it moves at most when everything that it is made of moves by one step of its qparams.
 #
-#     levels: 1     DQ: its scale, the largest of several     moved, Concat, Neg, Relu, Clip, Max, …: the largest of all
+#     codes: 1     DQ: its scale, the largest of several     moved, Concat, Neg, Relu, Clip, Max, …: the largest of all
 #     Add, Sub, Sum: the sum of all      constants, inputs: 0, for they do not move      anything else: it has none
 #
-# Grids are those of the graph before: a requantize that a pass drops gave the step that it may be off by.
+# The qparams are those of the graph before: a requantize that a pass drops gave the step that it may be off by.
 
 _HOPS = 40
 """Nodes looked back at."""

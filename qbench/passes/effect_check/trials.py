@@ -13,24 +13,24 @@ from qbench.interpreter import BatchError
 from qbench.numerics import QParams
 from qbench.passes.effect_check.regions import BORDERS, Region, dims_of_a_case
 from qbench.passes.effect_check.verdicts import (
+    AnyArithmetic,
     Array,
     Counterexample,
-    Machine,
     PassVerdict,
     Reach,
     RegionVerdict,
     Running,
     Yardstick,
-    machine_name,
+    arithmetic_name,
     running,
 )
-from qbench.passes.levels.tables import critical_reals
+from qbench.passes.requantization.tables import critical_reals
 
 # Which inputs a region is tried on: all of them where they can be counted, else those on which mistakes show.
 #
-# A region that treats every element alike is tried on elements: along the first axis stands one case beside the other.
-#     every level of one input, every pair of two, as long as there are 65,536        → proof
-#     both sides of every step of every grid, of one real input of monotone nodes    → proof, where Q is ONNX's own rule
+# A region that treats every element alike is tried on elements: its cases are stacked along the first axis.
+#     every code of one input, every pair of two, as long as there are 65,536        → proof
+#     both sides of every step of a quantizer, of one real input of monotone nodes    → proof, where Q is ONNX's rule
 # Any other takes whole tensors: ends, zeros, ends of everything in it, thresholds, random numbers, calibration samples.
 
 _MONOTONE = BORDERS | {"Identity", "Relu", "Clip"}
@@ -41,7 +41,7 @@ _WORK = 20_000_000
 _FEWEST, _MOST, _SWEEPS = 4, 24, 64
 _WIDEST = 16
 _LARGEST = 64
-"""Beyond it, reals of a graph without any grid are not tried."""
+"""Beyond it, reals of a graph without quantizers are not tried."""
 _MOST_GRIDS = 64
 """Whose steps are all tried; a weight has more channels."""
 
@@ -52,7 +52,7 @@ class Trials:
 
     Args:
         batches: its feeds. inputs: how many, in elements where ``alike``, else in batches.
-        complete: whether there are no others, if levels come; ``of_steps``: if reals come and Q is ONNX's own rule.
+        complete: whether there are no others, if codes come; ``of_steps``: if reals come and Q is ONNX's own rule.
         alike: whether every element is a case of its own, along the first axis.
     """
 
@@ -84,7 +84,7 @@ def trials_of(region: Region, reaches: Mapping[str, Reach], shapes: Mapping[str,
             cases = dict(zip(inputs, (axis.reshape(-1) for axis in np.meshgrid(*ranges)), strict=True))
             return _of_cases(inputs, cases, inner, complete=True)
     elif len(inputs) == 1 and all(node.op_type in _MONOTONE for node in _nodes(region)):
-        known = _tensor_grids(region) is not None
+        known = _tensor_qparams(region) is not None
         return _of_cases(inputs, {one: _steps(region, reaches[one])}, inner, of_steps=known)
     count = max(1, min(_CASES, _ELEMENTS // math.prod(inner)))
     pools = {name: _pool(region, dtype, reaches[name]) for name, dtype in inputs.items()}
@@ -93,7 +93,7 @@ def trials_of(region: Region, reaches: Mapping[str, Reach], shapes: Mapping[str,
 
 
 def at_zero(region: Region, reaches: Mapping[str, Reach], name: str) -> float:
-    """What counts as nothing at the input ``name``: the zero of its grid, or the end that is nearest to it."""
+    """What counts as nothing at the input ``name``: the zero of its qparams, or the end that is nearest to it."""
     found = reaches[name]
     return float(np.clip(found.zero, found.low, found.high)) if _dtype(region, name).kind in "iuf" else 0.0
 
@@ -145,7 +145,7 @@ def _of_tensors(
 
 
 def _sweep(dtype: np.dtype[np.generic], reach: Reach, pool: Array, elements: int) -> Array:
-    """(batches, elements): one level after the other, of 8 bits every one, else of ``pool``, all at least once."""
+    """(batches, elements): one code after the other, of 8 bits every one, else of ``pool``, all at least once."""
     every = np.arange(reach.low, reach.high + 1) if dtype.kind in "iu" and dtype.itemsize == 1 else pool
     batches = min(-(-len(every) // max(elements, 1)), _SWEEPS)
     return every[np.arange(batches * elements).reshape(batches, elements) % len(every)]
@@ -165,44 +165,44 @@ def _random(dtype: np.dtype[np.generic], reach: Reach, pool: Array, count: int, 
 
 
 def _pool(region: Region, dtype: np.dtype[np.generic], reach: Reach) -> Array:
-    """Where mistakes show: ends, zeros and what lies beside them; of reals, both sides of steps."""
+    """Where mistakes show: ends, zeros and their neighbours; of reals, both sides of steps."""
     if dtype.kind == "f":
         steps = _steps(region, reach)
-        return steps[np.isfinite(steps)]  # infinities less infinities are nobody's numbers
+        return steps[np.isfinite(steps)]  # infinity less infinity is not a number
     if dtype.itemsize > _WIDEST // 8:
         return np.array([0, 1])
     ends = {reach.low, reach.high, reach.zero, *_limits(region)}
-    beside = np.array(sorted({end + step for end in ends for step in (-1, 0, 1)}))
-    return beside[(beside >= reach.low) & (beside <= reach.high)]
+    near = np.array(sorted({end + step for end in ends for step in (-1, 0, 1)}))
+    return near[(near >= reach.low) & (near <= reach.high)]
 
 
 def _steps(region: Region, reach: Reach) -> Array:
-    """Float32 within ``reach``: both sides of every step of every grid in the region, limits, zeros."""
+    """Float32 within ``reach``: both sides of every step of the quantizers in the region, limits, zeros."""
     found = [np.array([0.0, -0.0, reach.low, reach.high], np.float32)]
-    grids = _tensor_grids(region) or ()
-    found += [critical_reals(grid) for grid in grids]
+    all_qparams = _tensor_qparams(region) or ()
+    found += [critical_reals(qparams) for qparams in all_qparams]
     ends = np.array(list(_limits(region)), np.float32)
     found += [ends, np.nextafter(ends, np.float32(np.inf)), np.nextafter(ends, np.float32(-np.inf))]
-    if not grids:
+    if not all_qparams:
         found.append(np.linspace(-_LARGEST, _LARGEST, _LARGEST * 2 + 1, dtype=np.float32))
     reals = np.concatenate(found)
     return reals[(reals >= np.float32(reach.low)) & (reals <= np.float32(reach.high))]
 
 
-def _tensor_grids(region: Region) -> tuple[QParams, ...] | None:
-    """The grids of all quantizers in ``region``, one of each channel; None where the steps of one are not known.
+def _tensor_qparams(region: Region) -> tuple[QParams, ...] | None:
+    """The qparams of all quantizers in ``region``, one per channel; None where the steps of one are not known.
 
-    That is so of a grid that is computed, of one wider than 16 bits, and of many channels.
+    They are unknown of computed qparams, of types wider than 16 bits, and of many channels.
     """
     found: dict[QParams, None] = {}
     for node in _nodes(region):
         if node.op_type != "QuantizeLinear":
             continue
-        grid = grid_of(node)
-        if grid is None or grid.qtype.bits > _WIDEST or grid.block_size is not None:
+        qparams = grid_of(node)
+        if qparams is None or qparams.qtype.bits > _WIDEST or qparams.block_size is not None:
             return None
-        pairs = zip(grid.scale.reshape(-1).tolist(), grid.zero_point.reshape(-1).tolist(), strict=True)
-        found.update(dict.fromkeys(QParams(scale, point, grid.qtype) for scale, point in pairs))
+        pairs = zip(qparams.scale.reshape(-1).tolist(), qparams.zero_point.reshape(-1).tolist(), strict=True)
+        found.update(dict.fromkeys(QParams(scale, point, qparams.qtype) for scale, point in pairs))
         if len(found) > _MOST_GRIDS:
             return None
     return tuple(found)
@@ -324,10 +324,10 @@ def _with(feeds: Mapping[str, Array], name: str, index: int, number: float) -> d
     return {**feeds, name: copy}
 
 
-# One region, run before and after on every trial under every machine, and what becomes of its promise.
+# One region, run before and after on every trial under every arithmetic, and the verdict on its effect.
 
 _BY_ONNX = frozenset({"qdq", "ideal"})
-"""Machines that quantize reals by ONNX's own rule."""
+"""Arithmetics that quantize reals by ONNX's own rule."""
 _Feeds = Mapping[str, Array]
 KERNEL_ERRORS = (BatchError, ValueError, TypeError, ArithmeticError, LookupError, NotImplementedError)
 """What kernels raise for what they cannot compute."""
@@ -335,9 +335,9 @@ KERNEL_ERRORS = (BatchError, ValueError, TypeError, ArithmeticError, LookupError
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pair:
-    """A region on one machine."""
+    """A region under one arithmetic."""
 
-    machine: Machine
+    arithmetic: AnyArithmetic
     output: str
     before: Running
     after: Running
@@ -352,8 +352,8 @@ class _Seen:
     def __init__(self) -> None:
         self.moved, self.steps, self.ran = 0, 0.0, set[str]()
 
-    def add(self, machine: str, apart: Array) -> None:
-        self.ran.add(machine)
+    def add(self, arithmetic: str, apart: Array) -> None:
+        self.ran.add(arithmetic)
         self.moved += int(np.count_nonzero(apart))
         self.steps = max(self.steps, float(apart.max(initial=0.0)))
 
@@ -383,45 +383,45 @@ class Question:
         return self.trials.batches if self.trials.complete else (*self.trials.batches, *self.samples)
 
 
-def judged(asked: Question, machines: tuple[Machine, ...]) -> RegionVerdict:
+def judged(asked: Question, machines: tuple[AnyArithmetic, ...]) -> RegionVerdict:
     """The verdict, under all ``machines``.
 
     Raises:
-        InputError: an unknown machine.
+        InputError: an unknown arithmetic.
     """
     region, trials = asked.region, asked.trials
     seen, notes = _Seen(), list[str]()
-    for machine in machines:
+    for arithmetic in machines:
         try:
-            before = running(region.before, machine)
+            before = running(region.before, arithmetic)
             before(trials.batches[0])
         except (UnsupportedError, *KERNEL_ERRORS) as error:
-            notes.append(f"{machine_name(machine)} cannot run it ({error})")
+            notes.append(f"{arithmetic_name(arithmetic)} cannot run it ({error})")
             continue
         try:
-            found = _on_one(asked, _Pair(machine, region.output, before, running(region.after, machine)), seen)
+            found = _on_one(asked, _Pair(arithmetic, region.output, before, running(region.after, arithmetic)), seen)
         except (QbenchError, *KERNEL_ERRORS) as error:
             words = str(error) if isinstance(error, (QbenchError, BatchError)) else f"{type(error).__name__}: {error}"
-            note = f"the graph after it does not run: '{region.output}' ({machine_name(machine)}): {words}"
+            note = f"the graph after it does not run: '{region.output}' ({arithmetic_name(arithmetic)}): {words}"
             return RegionVerdict(region.output, PassVerdict.REFUTED, 0, note=note)
         if found is not None:
             return found
     inputs = trials.inputs + len(asked.batches) - len(trials.batches) if seen.ran else 0
-    by_onnx = all(machine_name(machine) in _BY_ONNX for machine in machines)
+    by_onnx = all(arithmetic_name(arithmetic) in _BY_ONNX for arithmetic in machines)
     whole = len(seen.ran) == len(machines) and (trials.complete or (trials.of_steps and by_onnx))
     verdict = PassVerdict.PROVEN if whole else PassVerdict.TRIED
     return RegionVerdict(region.output, verdict, inputs, seen.moved, seen.whole_steps, note="; ".join(notes))
 
 
 def _on_one(asked: Question, pair: _Pair, seen: _Seen) -> RegionVerdict | None:
-    """Every batch on one machine; a verdict where one refutes the promise."""
+    """Every batch under one arithmetic; a verdict where one refutes the effect."""
     region, trials, yardstick = asked.region, asked.trials, asked.yardstick
     for index, feeds in enumerate(asked.batches):
         before, after = pair.run(feeds)
         if (before.shape, before.dtype) != (after.shape, after.dtype):
             note = f"'{region.output}' is {_said(before)} before and {_said(after)} after"
             return RegionVerdict(region.output, PassVerdict.REFUTED, 1, note=note)
-        seen.add(machine_name(pair.machine), yardstick.steps(before, after))
+        seen.add(arithmetic_name(pair.arithmetic), yardstick.steps(before, after))
         wrong = yardstick.wrong(before, after)
         if wrong.any():
             alike = trials.alike and index < len(trials.batches)
@@ -454,7 +454,7 @@ def _counterexample(asked: Question, pair: _Pair, feeds: _Feeds) -> Counterexamp
     where = tuple(map(int, np.unravel_index(int(wrong.argmax()), wrong.shape)))
     apart = float(steps[where])
     return Counterexample(
-        machine_name(pair.machine),
+        arithmetic_name(pair.arithmetic),
         pair.output,
         where if before.size > 1 else (),
         dict(feeds),

@@ -14,9 +14,9 @@ from qbench.graph import constant_value, grid_of, op_spec
 from qbench.interpreter import Program
 from qbench.numerics import Arithmetic, QParams, dequantize, get_arithmetic, quantize
 from qbench.passes.effect import QDQ, Effect, EffectKind
-from qbench.passes.integer_form import lower_to_machines
+from qbench.passes.integer_form import lower_to_integers
 
-# What checking a pass found: a verdict a region, the smallest counterexample of a refuted one, faults of the pass.
+# What checking a pass found: a verdict per region, the smallest counterexample of a refuted one, faults of the pass.
 
 Array = npt.NDArray[Any]
 
@@ -39,13 +39,13 @@ class Counterexample:
     """An input on which a region does not do what its pass declares, made as small as it would go.
 
     Args:
-        machine: that shows it. output: the value, and ``index`` the place in it, that is wrong.
+        arithmetic: that shows it. output: the value, and ``index`` the place in it, that is wrong.
         feeds: of the region; everything is at its zero but ``elements``: (input, place, number).
-        before, after: the two results there. steps: of the output's grid between them; None where it has none.
+        before, after: the two results there. steps: of the output's scale between them; None where it has none.
         nodes_before, nodes_after: names of the nodes of the region.
     """
 
-    machine: str
+    arithmetic: str
     output: str
     index: tuple[int, ...]
     feeds: Mapping[str, Array]
@@ -63,7 +63,7 @@ class Counterexample:
         apart = "" if self.steps is None else f", {self.steps} step{'s' * (self.steps != 1)} apart"
         return (
             f"at {', '.join(given[:_SHOWN]) or 'zeros alone'}{more} '{where}' is {self.before:.9g} before and "
-            f"{self.after:.9g} after{apart} ({self.machine}); {named(self.nodes_before)} became "
+            f"{self.after:.9g} after{apart} ({self.arithmetic}); {named(self.nodes_before)} became "
             f"{named(self.nodes_after)}"
         )
 
@@ -74,7 +74,7 @@ class RegionVerdict:
 
     Args:
         inputs: how many were looked at; of a region that treats every element alike, elements, else whole batches.
-        steps: the farthest that a level moved; None: not measured, or beyond any grid. moved: elements that did.
+        steps: the farthest that a code moved; None: not measured, or without qparams. moved: elements that did.
         note: why nothing could be tried; empty where something was.
     """
 
@@ -102,7 +102,8 @@ class OutputChange:
 
     Args:
         moved, of: elements that differ, of how many.
-        steps: the farthest, in whole steps of the output's grid; None: it has no grid, or an element is not a number.
+        steps: the farthest, in whole steps of the output's scale; None: it has none, or an element is not a
+            number.
     """
 
     output: str
@@ -127,7 +128,7 @@ class Checked:
     Args:
         name, effect: of the pass. machines: under which its promise was tried.
         changed: whether it changed the graph. regions: the values that are computed otherwise since, in graph order.
-        faults: what is wrong with it whatever the numbers, in words: an unsound graph, dishonesty, no fixed point.
+        faults: what is wrong with it whatever the numbers: an unsound graph, a wrong return value, no fixed point.
     """
 
     name: str
@@ -187,7 +188,7 @@ def _size(one: Counterexample) -> tuple[int, float]:
     return len(one.elements), float(np.sum([abs(value) for _, _, value in one.elements]))
 
 
-# Between which ends a value of a graph lies, as far as borders, clips and operators say it: what inputs can be.
+# Between which ends a value of a graph lies, as it follows from borders, clips and operators: what inputs can be.
 #
 #     Q: both ends quantized     DQ: dequantized      Clip, Relu: cut off      what moves values: the ends of its source
 #
@@ -200,7 +201,7 @@ _WIDEST = 16
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Lowest and highest number, levels or reals; both are taken. ``zero`` is what counts as nothing."""
+    """Lowest and highest number, codes or reals; both are taken. ``zero`` is what counts as nothing."""
 
     low: float
     high: float
@@ -213,10 +214,10 @@ class Reach:
 
 
 def common_reach(before: ir.Value, after: ir.Value) -> Reach:
-    """Of a value that two graphs agree on: it lies within what either of them says.
+    """Of a value that two graphs agree on: it lies within the range that follows from either.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
     one, other = reach_of(before), reach_of(after)
     low, high = max(one.low, other.low), min(one.high, other.high)
@@ -224,10 +225,10 @@ def common_reach(before: ir.Value, after: ir.Value) -> Reach:
 
 
 def reach_of(value: ir.Value, hops: int = _HOPS) -> Reach:
-    """Of a value of a main graph; of channels with grids of their own, the whole type.
+    """Of a value of a main graph; of channels with qparams of their own, the whole type.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
     constant = constant_value(value)
     if constant is not None and constant.size and constant.dtype.kind in "iuf":
@@ -248,15 +249,15 @@ def reach_of(value: ir.Value, hops: int = _HOPS) -> Reach:
 
 
 def _over_border(node: ir.Node, source: ir.Value, hops: int) -> Reach | None:
-    grid = _static(node)
-    if grid is None:
+    qparams = _static(node)
+    if qparams is None:
         return None
     found = reach_of(source, hops - 1)
     if node.op_type == "QuantizeLinear":
-        low, high = quantize(np.array([found.low, found.high], np.float32), grid).astype(float)
-        return Reach(low, high, float(grid.zero_point))
-    ends = np.clip([found.low, found.high], grid.qmin, grid.qmax).astype(grid.qtype.storage_dtype)
-    return Reach(*map(float, dequantize(ends, grid)))
+        low, high = quantize(np.array([found.low, found.high], np.float32), qparams).astype(float)
+        return Reach(low, high, float(qparams.zero_point))
+    ends = np.clip([found.low, found.high], qparams.qmin, qparams.qmax).astype(qparams.qtype.storage_dtype)
+    return Reach(*map(float, dequantize(ends, qparams)))
 
 
 def _of_operator(node: ir.Node, source: ir.Value, hops: int) -> Reach:
@@ -281,23 +282,23 @@ def _joined(found: list[Reach]) -> Reach:
 
 
 def _of_type(value: ir.Value) -> Reach:
-    """All that its type holds; its zero is that of the grid by which its levels are read."""
+    """All that its type holds; its zero is the zero point of the DequantizeLinear that reads its codes."""
     dtype = value.dtype
     if dtype is None or not dtype.is_integer():
         return Reach(-math.inf, math.inf)
     low = -(2 ** (dtype.bitwidth - 1)) if dtype.is_signed() else 0
     reader = next((use.node for use in value.uses() if use.node.op_type == "DequantizeLinear"), None)
     read = reader is not None and not reader.domain and reader.inputs[0] is value
-    grid = _static(reader) if read and reader is not None else None
-    return Reach(low, low + 2**dtype.bitwidth - 1, 0.0 if grid is None else float(grid.zero_point))
+    qparams = _static(reader) if read and reader is not None else None
+    return Reach(low, low + 2**dtype.bitwidth - 1, 0.0 if qparams is None else float(qparams.zero_point))
 
 
 def _static(node: ir.Node) -> QParams | None:
-    grid = grid_of(node)
-    return None if grid is None or grid.axis is not None or grid.qtype.bits > _WIDEST else grid
+    qparams = grid_of(node)
+    return None if qparams is None or qparams.axis is not None or qparams.qtype.bits > _WIDEST else qparams
 
 
-# What two results differ, and whether an effect admits it: bits, steps of the output's grid, and its ends.
+# What two results differ, and whether an effect admits it: bits, steps of the output's scale, and its ends.
 #
 # exact      every bit; one NaN is as good as another
 # rounding   |after − before| ≤ n steps, and nothing leaves the ends that everything lay within
@@ -309,7 +310,7 @@ class Yardstick:
 
     Args:
         effect: what is declared. reach: the ends of the output before.
-        step: one step of its grid, as ``step_of`` has it; None: it has no grid.
+        step: one step of it, as ``step_of`` has it; None: it has no qparams.
     """
 
     effect: Effect
@@ -317,7 +318,7 @@ class Yardstick:
     step: float | None
 
     def steps(self, before: Array, after: Array) -> Array:
-        """Whole steps between results of one shape; infinite where they differ and there is no grid."""
+        """Whole steps between results of one shape; infinite where they differ and there are no qparams."""
         differ = different(before, after)
         with np.errstate(invalid="ignore"):
             apart = np.abs(after.astype(np.float64) - before.astype(np.float64)) / (self.step or 1.0)
@@ -343,36 +344,36 @@ def different(before: Array, after: Array) -> Array:
     return np.asarray(~same)
 
 
-# A graph run as one machine of a promise runs it: the float graph node by node, or lowered and counted.
+# A graph run as one arithmetic of an effect runs it: the float graph node by node, or lowered and counted.
 
-Machine = str | Arithmetic
-"""``qdq``, the name of an arithmetic, or one."""
+AnyArithmetic = str | Arithmetic
+"""``qdq``, the name of an arithmetic, or an arithmetic."""
 Feeds = Mapping[str, Array]
 Running = Callable[[Feeds], dict[str, Array]]
 
 
-def machine_name(machine: Machine) -> str:
-    """How messages call it."""
-    return machine if isinstance(machine, str) else machine.name
+def arithmetic_name(arithmetic: AnyArithmetic) -> str:
+    """Its name in messages."""
+    return arithmetic if isinstance(arithmetic, str) else arithmetic.name
 
 
-def running(model: ir.Model, machine: Machine, taps: tuple[str, ...] = ()) -> Running:
-    """What runs ``model`` on a batch; feeds that it does not take are passed over.
+def running(model: ir.Model, arithmetic: AnyArithmetic, taps: tuple[str, ...] = ()) -> Running:
+    """What runs ``model`` on a batch; feeds that it does not take are ignored.
 
     Args:
-        machine: ``qdq`` runs the graph as it is, Q by ONNX's own rule and everything else by ONNX's reference; any
+        arithmetic: ``qdq`` runs the graph as it is, Q by ONNX's own rule and everything else by ONNX's reference; any
             other lowers it to operators on integers first.
         taps: names of further values, of the graph as it is run.
 
     Raises:
-        InputError: an unknown machine, or a scale that it cannot hold.
+        InputError: an unknown arithmetic, or a scale that it cannot hold.
         UnsupportedError: a node that has no kernel.
     """
-    if machine == QDQ:
+    if arithmetic == QDQ:
         program = Program(model, get_arithmetic("ideal"), taps)  # whose rule at a border is ONNX's
     else:
-        arithmetic = get_arithmetic(machine) if isinstance(machine, str) else machine
-        program = Program(lower_to_machines(model), arithmetic, taps)
+        arithmetic = get_arithmetic(arithmetic) if isinstance(arithmetic, str) else arithmetic
+        program = Program(lower_to_integers(model), arithmetic, taps)
 
     def run(feeds: Feeds) -> dict[str, Array]:
         with np.errstate(all="ignore"):  # what overflows in a kernel is a result

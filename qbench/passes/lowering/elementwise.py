@@ -42,7 +42,7 @@ _ONE_AXIS = 13
 
 
 def lower_pointwise(site: Site, node: ir.Node) -> str | None:
-    """Add, Mul, pools, Sigmoid, LeakyRelu and Softmax → QLinear…: every operand, then the grid of the result."""
+    """Add, Mul, pools, Sigmoid, LeakyRelu and Softmax → QLinear…: every operand, then the qparams of the result."""
     found = _window_problem(node) or _surroundings(site, node)
     if isinstance(found, str):
         return found
@@ -57,7 +57,7 @@ def lower_pointwise(site: Site, node: ir.Node) -> str | None:
 
 
 def lower_concat(site: Site, node: ir.Node) -> str | None:
-    """Concat → QLinearConcat, which has the grid of the result first; of equal grids it is a copy."""
+    """Concat → QLinearConcat, which has the qparams of the result first; of equal qparams it is a copy."""
     found = _surroundings(site, node)
     if isinstance(found, str):
         return found
@@ -113,11 +113,11 @@ _ATTRIBUTES: Mapping[str, Callable[[ir.Node], list[ir.Attr]]] = MappingProxyType
 )
 
 
-# What ONNX Runtime has no operator on integers for, as operators of our own that integer machines count.
+# What ONNX Runtime has no operator on integers for, as operators of our own that the integer interpreter computes.
 #
 #     qbench.integer::QLinear<Op>      inputs x s z for every operand, then s_y z_y; attributes as they were
 #
-# An operand without s and z is real and constant: the ends of a Clip, a number to multiply by, axes. Grids have one
+# An operand without s and z is real and constant: the ends of a Clip, a number to multiply by, axes. Qparams have one
 # static scale and 8 or 16 bits, of any type each. Each rule returns why it declines, or None when it lowered.
 
 _ONE_SCALE = "its kernel has one static scale for each operand"
@@ -151,7 +151,7 @@ def lower_counted(site: Site, node: ir.Node) -> str | None:
     quantizer, output = result
     triples = [_triple(node, index, value) for index, value in enumerate(node.inputs)]
     refused = [problem for problem in triples if isinstance(problem, str)]
-    if problem := (*refused, *_grid_problems([output])):
+    if problem := (*refused, *_qparams_problems([output])):
         return problem[0]
     given: list[Triple] = [triple for triple in triples if not isinstance(triple, str)]
     if op_spec(node).pointwise and (reason := _too_many(given)):
@@ -169,40 +169,40 @@ def lower_counted(site: Site, node: ir.Node) -> str | None:
 
 
 def lower_requantize(site: Site, quantizer: ir.Node, data: Operand | None = None) -> str | None:
-    """A QuantizeLinear of what was dequantized → QLinearRequantize, from grid to grid.
+    """A QuantizeLinear of what was dequantized → QLinearRequantize, from one set of qparams to another.
 
     Args:
         site: the graph.
         quantizer: the node.
-        data: the integers and their grid; None: those of the DequantizeLinear before it.
+        data: the integers and their qparams; None: those of the DequantizeLinear before it.
     """
     data = data or operand_of(quantizer.inputs[0])
     output = quantized_by(quantizer)
     if data is None or output is None or not is_requantized(site, data, output):
-        return "no kernel brings integers from such a grid to such a grid"
+        return "no kernel requantizes integers from these qparams to these"
     inputs = [data.integers, data.scale, data.point, output.scale, output.point]
     site.replace([quantizer], "QLinearRequantize", inputs, domain=INTEGER_DOMAIN)
     return None
 
 
 def is_requantized(site: Site, data: Operand, output: Operand) -> bool:
-    """Whether the target brings integers of the one grid to the other."""
+    """Whether the target requantizes integers of ``data`` to the qparams of ``output``."""
     lacking = site.target.lacks("QLinearRequantize", INTEGER_DOMAIN) is not None
-    return not lacking and not _grid_problems([output]) and not _grid_problems([data], _REQUANTIZED)
+    return not lacking and not _qparams_problems([output]) and not _qparams_problems([data], _REQUANTIZED)
 
 
 def _triple(node: ir.Node, index: int, value: ir.Value | None) -> Triple | str:
-    """An operand with its grid, a constant without, or why neither."""
+    """An operand with its qparams, a constant without, or why neither."""
     if value is None or (index == 0 and node.op_type in _CHOICES):
         return value, None, None
     operand = operand_of(value)
     if operand is None:
         return "an operand is real" if constant_value(value) is None else (value, None, None)
-    problems = _grid_problems([operand])
+    problems = _qparams_problems([operand])
     return problems[0] if problems else (operand.integers, operand.scale, operand.point)
 
 
-def _grid_problems(operands: Sequence[Operand], types: frozenset[ir.DataType] = UP_TO_16_BITS) -> tuple[str, ...]:
+def _qparams_problems(operands: Sequence[Operand], types: frozenset[ir.DataType] = UP_TO_16_BITS) -> tuple[str, ...]:
     for operand in operands:
         if operand.axis is not None or operand.block or operand.is_dynamic:
             return (_ONE_SCALE,)
@@ -231,14 +231,15 @@ def _varies(value: ir.Value) -> bool:
     return known is None or known.size > 1
 
 
-# Operators that only move or pick values work on the integers themselves, when both sides have one grid.
+# Operators that only move or pick values work on the integers themselves, when both sides have the same qparams.
 #
-# Between two grids they do so where the target brings integers from grid to grid, and that is done behind the move.
+# Between two sets of qparams they do so where the target requantizes from one to the other, and that is done
+# behind the move.
 #
 #     v_q ──DQ(s, z)── move ──Q(s, z)── w_q      →      v_q ── move ── w_q
 #
 # Where no Q follows, the DQ goes behind the move, so that movers and products further on read integers. Whatever is
-# moved is on the grid already: no number changes. A Pad with zeros pads with the zero point; with others it is
+# moved has the qparams already: no number changes. A Pad with zeros pads with the zero point; with others it is
 # declined. A constant behind its DQ is moved at once, and its scales with it.
 #
 #     v_q ──DQ── move ── reader           →      v_q ── move ──DQ── reader
@@ -259,7 +260,7 @@ def lower_mover(site: Site, node: ir.Node) -> str | None:
     data = operand_of(node.inputs[0])
     if data is None:
         return "what it moves is real"
-    types = UP_TO_16_BITS if site.target.any_grids else EIGHT_BITS
+    types = UP_TO_16_BITS if site.target.any_qparams else EIGHT_BITS
     if data.dtype not in types or data.axis is not None or data.block:
         return "only integers of 8 bits with one scale are moved"
     if node.op_type in _WITHOUT_KERNEL and site.target.lacks(node.op_type):
@@ -267,7 +268,7 @@ def lower_mover(site: Site, node: ir.Node) -> str | None:
     read = [value for value in node.outputs if value.dtype == ir.DataType.FLOAT and _is_read(value)]
     results = [found for value in read if (found := result_of(value)) is not None]
     if not all(_reachable(site, data, output) for _, output in results):
-        return "what it moves and what it gives have not one grid"
+        return "what it moves and what it gives have different qparams"
     if not any(value.uses() for value in read):
         return "its result leaves the graph as reals"
     inputs = list(node.inputs)
@@ -287,8 +288,8 @@ def move_constant(site: Site, node: ir.Node) -> bool:
     if data is None or not data.is_constant or data.is_dynamic or result_of(node.outputs[0]) is not None:
         return False
     fed = node.inputs[0].producer() if node.inputs[0] is not None else None
-    integers, grid = constant_value(data.integers), None if fed is None else grid_of(fed)
-    moved = None if integers is None or grid is None else moved_constant(node, integers, grid)
+    integers, qparams = constant_value(data.integers), None if fed is None else grid_of(fed)
+    moved = None if integers is None or qparams is None else moved_constant(node, integers, qparams)
     if moved is None:
         return False
     stored, at = moved
@@ -321,8 +322,8 @@ def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operan
             if _is_read(value):
                 site.dequantize_behind(node, value, data)
             continue
-        quantizer, grid = output
-        if not data.same_grid(grid):
+        quantizer, qparams = output
+        if not data.same_qparams(qparams):
             lower_requantize(site, quantizer, replace(data, integers=value))
             continue
         old = quantizer.outputs[0]
@@ -334,8 +335,8 @@ def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operan
 
 
 def _reachable(site: Site, data: Operand, output: Operand) -> bool:
-    """Whether moved integers have the grid that is wanted, or the target brings them to it."""
-    return data.same_grid(output) or is_requantized(site, data, output)
+    """Whether moved integers have the qparams of ``output``, or the target requantizes them to it."""
+    return data.same_qparams(output) or is_requantized(site, data, output)
 
 
 def _is_read(value: ir.Value) -> bool:
@@ -349,6 +350,6 @@ def _pads_with_zeros(node: ir.Node) -> bool:
     known = constant_value(filler)
     stored = operand_of(filler)
     if stored is not None and stored.is_constant and not stored.is_dynamic:
-        levels = constant_value(stored.integers)
-        return levels is not None and not np.any(levels.astype(np.int64) - stored.points.astype(np.int64))
+        codes = constant_value(stored.integers)
+        return codes is not None and not np.any(codes.astype(np.int64) - stored.points.astype(np.int64))
     return known is not None and not np.any(known)

@@ -53,12 +53,12 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
         return problem
     if not weight.is_constant:
         return "its weight is computed"
-    if not site.target.any_grids and np.unique(weight.points).size != 1:
+    if not site.target.any_qparams and np.unique(weight.points).size != 1:
         return f"{operator} has one zero point for all channels"
     bias = input_at(node, 2)
     added = operand_of(bias)
     if bias is not None and (added is None or not on_the_product(added, data, weight)):
-        return "its bias is not on the grid of the product"
+        return "its bias does not have the scale of the product"
     if result is None:
         return "its result is real: no QuantizeLinear alone reads it"
     quantizer, output = result
@@ -70,7 +70,7 @@ def lower_convolution(site: Site, node: ir.Node) -> str | None:
 
 
 def lower_gemm(site: Site, node: ir.Node) -> str | None:
-    """Gemm → QGemm, its result on a grid or real."""
+    """Gemm → QGemm, its result quantized or real."""
     pair = _data_and_weight(node)
     if isinstance(pair, str):
         return pair
@@ -91,7 +91,7 @@ def lower_matrix_product(site: Site, node: ir.Node) -> str | None:
     if behind is not None:
         added = operand_of(behind[1])
         if added is None or not on_the_product(added, data, weight):
-            return "the bias behind it is not on the grid of the product"
+            return "the bias behind it does not have the scale of the product"
         if data.rank == weight.rank == 2:
             return _gemm(site, [node, behind[0]], pair, behind[1], transposed=False)
     result = result_of(node.outputs[0])
@@ -120,7 +120,7 @@ def _gemm(
         return problem
     added = operand_of(bias)
     if bias is not None and (added is None or not on_the_product(added, data, weight)):
-        return "its bias is not on the grid of the product"
+        return "its bias does not have the scale of the product"
     if added is not None and not bias_per_column(added, _size(weight, columns)):
         return "its bias is not one a column"
     weight = site.widened(weight)
@@ -166,19 +166,19 @@ def _types(site: Site, data: Operand, weight: Operand, result: tuple[ir.Node, Op
     """Why no kernel takes these types; 4-bit constants count as 8-bit ones."""
     known = {ir.DataType.INT4: ir.DataType.INT8, ir.DataType.UINT4: ir.DataType.UINT8}
     kind = known.get(weight.dtype, weight.dtype) if weight.dtype and weight.is_constant else weight.dtype
-    if site.target.any_grids:
+    if site.target.any_qparams:
         if not {data.dtype, kind} <= UP_TO_16_BITS or not {data.dtype, kind} & EIGHT_BITS:
-            return f"it multiplies {_name(data)} and {_name(weight)}, machines up to 16 bits by 8"
-        grid = None if result is None else result[1]
-        if grid is not None and (grid.dtype not in UP_TO_16_BITS or grid.axis is not None or grid.block):
-            return f"its result is on {_name(grid)}, machines give up to 16 bits on one grid"
+            return f"it multiplies {_name(data)} and {_name(weight)}; the interpreter multiplies up to 16 by 8 bits"
+        qparams = None if result is None else result[1]
+        if qparams is not None and (qparams.dtype not in UP_TO_16_BITS or qparams.axis is not None or qparams.block):
+            return f"its result is {_name(qparams)}; the interpreter gives up to 16 bits with one scale"
         return None
     if data.dtype not in EIGHT_BITS or kind not in EIGHT_BITS:
         return f"it multiplies {_name(data)} and {_name(weight)}, kernels 8 bits"
     if data.dtype is ir.DataType.INT8 and kind is ir.DataType.UINT8:
         return "no kernel multiplies int8 data and uint8 weights"
     if result is not None and (result[1].dtype != data.dtype or result[1].axis is not None):
-        return f"kernels give the type of their data, {_name(data)}, on one grid"
+        return f"kernels give the type of their data, {_name(data)}, with one scale"
     return None
 
 
@@ -193,7 +193,7 @@ def _columns(site: Site, weight: Operand) -> str | None:
         return "its weight has blocks"
     if weight.axis is None:
         return None
-    matrix = weight.rank == 2 or (site.target.any_grids and weight.rank is not None and weight.rank > 1)
+    matrix = weight.rank == 2 or (site.target.any_qparams and weight.rank is not None and weight.rank > 1)
     return (
         None if matrix and weight.axis == (weight.rank or 0) - 1 else "its weight has scales that are not one a column"
     )
@@ -282,13 +282,13 @@ def _problem(site: Site, node: ir.Node, data: Operand, weight: Operand) -> str |
         return "its weight is computed"
     if weight.axis not in (None, 0):
         return f"its weight has scales along axis {weight.axis}"
-    single = site.target.any_grids or np.unique(weight.points).size == 1
+    single = site.target.any_qparams or np.unique(weight.points).size == 1
     return None if single else "ConvInteger has one zero point for all channels"
 
 
 def _transposed(site: Site, weight: Operand) -> Operand:
-    levels = constant_value(weight.integers)
-    assert levels is not None
-    integers = site.constant(f"{weight.integers.name}_transposed", np.ascontiguousarray(levels.T))
+    codes = constant_value(weight.integers)
+    assert codes is not None
+    integers = site.constant(f"{weight.integers.name}_transposed", np.ascontiguousarray(codes.T))
     axis = None if weight.axis is None else 1 - weight.axis
     return Operand(integers, weight.scale, weight.point, axis, weight.block)

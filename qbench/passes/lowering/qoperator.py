@@ -29,14 +29,15 @@ from qbench.passes.lowering.site import ONNX_RUNTIME, Site, Target, is_quantize,
 from qbench.passes.qdq.folding import fold_quantizer
 from qbench.passes.run import rewrite
 
-# Quantizers of one value on one grid are one quantizer to a machine, however many pairs a graph was written with.
+# Quantizers of one value with the same qparams are one quantizer to the interpreter, however many pairs a graph was
+# written with.
 #
 # An operator counts in integers when one QuantizeLinear alone reads its result: a pair for every reader, as some tools
-# write them, would leave it in floats. What stands behind the levels (a Clip for some readers) stays where it is.
+# write them, would leave it in floats. What reads the codes (a Clip for some readers) stays where it is.
 
 
 def share_quantizers(graph: ir.Graph) -> bool:
-    """Let the readers of a later quantizer read the first of its value and grid; True when there were two."""
+    """Let the readers of a later quantizer read the first of its value and qparams; True when there were two."""
     first: dict[Hashable, ir.Node] = {}
     changed = False
     for node in list(graph):
@@ -52,8 +53,8 @@ def share_quantizers(graph: ir.Graph) -> bool:
 
 
 def _key(node: ir.Node) -> Hashable:
-    grid = tuple(_content(value) for value in node.inputs[1:])
-    return (node.inputs[0], node.outputs[0].dtype, int_attribute(node, "axis", 1), *grid)
+    qparams = tuple(_content(value) for value in node.inputs[1:])
+    return (node.inputs[0], node.outputs[0].dtype, int_attribute(node, "axis", 1), *qparams)
 
 
 def _content(value: ir.Value | None) -> Hashable:
@@ -98,11 +99,11 @@ def _shape(scale: ir.Value | None) -> tuple[int, ...] | None:
 # QDQ → the operator-oriented form: QLinearConv and its kin of ONNX and ONNX Runtime, and movers on integers.
 #
 # What has no such operator, or none on the ``Target``, stays float between DequantizeLinear and QuantizeLinear, with
-# its reason (``declined``). Clips of levels stay. On u8 data ONNX Runtime gives for this form, bit for bit, what it
+# its reason (``declined``). Clips of codes stay. On u8 data ONNX Runtime gives for this form, bit for bit, what it
 # makes of the QDQ form itself.
 
 Rule = Callable[[Site, ir.Node], str | None]
-"""Lowers a node and returns None, or says why it does not."""
+"""Lowers a node and returns None, or returns why it does not."""
 
 
 def _rule_named(reference: str) -> Rule:
@@ -124,7 +125,7 @@ class LowerToQOperator:
     Nodes that read integers through a DequantizeLinear and stay float carry the reason.
 
     Raises (from ``run``):
-        InputError: a Q or DQ that means nothing: a scale that is not positive and finite, parameters of no one grid.
+        InputError: an invalid Q or DQ: a scale that is not positive and finite, parameters that do not fit together.
 
     Args:
         target: the integer operators that may be brought in; others are declined, and their Q and DQ stay.
@@ -138,20 +139,20 @@ class LowerToQOperator:
     def run(self, model: ir.Model) -> bool:
         """Lower the main graph in order; True when anything changed, reasons included."""
         if any(value.dtype is None for node in model.graph for value in node.outputs):
-            infer_shapes(model)  # files of others say less about inner values than ours
+            infer_shapes(model)  # files of other tools give fewer types of inner values
         for node in model.graph:
             if is_quantize(node) and node.op_type != "DynamicQuantizeLinear":
-                grid_of(node)  # what means nothing is told before anything is lowered
+                grid_of(node)  # an invalid Q or DQ is reported before anything is lowered
         quantized = _quantize_constants(model)
         site = Site(model, self.target)
         changed = write_zero_points(site) or quantized
-        if self.target.any_grids:  # ONNX Runtime has a way of its own with such graphs
+        if self.target.any_qparams:  # ONNX Runtime has a way of its own with such graphs
             changed |= share_quantizers(site.graph)
         for node in list(model.graph):
             if node.graph is not None and move_constant(site, node):
                 changed = True
                 continue
-            if node.graph is None or not _reads_integers(node) or (is_quantize(node) and not site.target.any_grids):
+            if node.graph is None or not _reads_integers(node) or (is_quantize(node) and not site.target.any_qparams):
                 continue
             reason = _lowered(site, node)
             changed |= True if reason is None else decline(node, reason)
@@ -161,14 +162,14 @@ class LowerToQOperator:
 
 
 def lower_to_qoperator(model: ir.Model, target: Target = ONNX_RUNTIME) -> ir.Model:
-    """The operator-oriented form of a QDQ ``model``, as a new model; what was left, and why, says ``declined``.
+    """The operator-oriented form of a QDQ ``model``, as a new model; ``declined`` gives what was left, and why.
 
     Args:
         model: not changed.
         target: the integer operators that there are where it will run.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
     return rewrite(model, (LowerToQOperator(target),))
 
@@ -179,7 +180,7 @@ def _quantize_constants(model: ir.Model) -> bool:
     By ONNX's rule, whatever the machine: the converter of a model quantizes its constants, not the engine.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
     names = NameScope.of_values(model)
     quantizers = [node for node in model.graph if not node.domain and node.op_type == "QuantizeLinear"]

@@ -23,9 +23,9 @@ from qbench.graph import (
 from qbench.interpreter import KERNELS
 from qbench.passes.editing import NameScope, add_constant
 
-# What the machine that a graph is lowered for has: operators on integers, by domain and name.
+# What a graph is lowered for: the engine or interpreter that runs it, as its operators on integers by domain and name.
 #
-# Only operators that lowering brings in are asked for. Those that merely move integers (``movers``) are the graph's
+# Only operators that lowering makes are looked up. Those that merely move integers (``movers``) are the graph's
 # own.
 
 __all__ = ["ENGINE_DOMAIN", "INTEGER_DOMAIN", "ONNX_RUNTIME", "Target"]
@@ -33,21 +33,21 @@ __all__ = ["ENGINE_DOMAIN", "INTEGER_DOMAIN", "ONNX_RUNTIME", "Target"]
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The integer operators of one machine.
+    """The integer operators of one engine, device or interpreter.
 
     Args:
         operators: (domain, operator), as in ``("", "QLinearConv")``.
-        any_grids: whether its products take any integers of 8 bits or 16 by 8, give any of 8 or 16, and take a zero
+        any_qparams: whether its products take any integers of 8 bits or 16 by 8, give any of 8 or 16, and take a zero
             point a channel, or only what ONNX Runtime has kernels of.
         outside: whether it looks up functions that extensions define.
     """
 
     operators: frozenset[tuple[str, str]]
-    any_grids: bool = False
+    any_qparams: bool = False
     outside: bool = False
 
     def lacks(self, operator: str, domain: str = "") -> str | None:
-        """Why ``operator`` cannot stand in its graphs; None when it can."""
+        """Why ``operator`` cannot be in its graphs; None when it can."""
         return None if (domain, operator) in self.operators else f"the target has no {operator}"
 
 
@@ -57,7 +57,7 @@ ONNX_RUNTIME = Target(
 """ONNX Runtime 1.31 on the CPU: whatever lowering knows."""
 
 
-# Integers with their grid around one float operator: what its DequantizeLinear read, what its QuantizeLinear gave.
+# Integers with their qparams around one float operator: what its DequantizeLinear read, what its QuantizeLinear gave.
 
 EIGHT_BITS = frozenset({ir.DataType.INT8, ir.DataType.UINT8})
 UP_TO_16_BITS = EIGHT_BITS | {ir.DataType.INT16, ir.DataType.UINT16}
@@ -100,16 +100,16 @@ class Operand:
 
     @property
     def scales(self) -> npt.NDArray[np.float32]:
-        """The scale or scales of a grid that is not dynamic."""
+        """The scale or scales; not of dynamic ones."""
         return _array(self.scale)
 
     @property
     def points(self) -> npt.NDArray[Any]:
-        """The zero point or points of a grid that is not dynamic."""
+        """The zero point or points; not of dynamic ones."""
         return _array(self.point)
 
-    def same_grid(self, other: "Operand") -> bool:
-        """Whether both count by the same numbers."""
+    def same_qparams(self, other: "Operand") -> bool:
+        """Whether both have the same qparams."""
         if self.dtype != other.dtype or self.axis != other.axis or self.block or other.block:
             return False
         if self.is_dynamic or other.is_dynamic:
@@ -119,7 +119,7 @@ class Operand:
 
 
 def operand_of(value: ir.Value | None) -> Operand | None:
-    """What the DequantizeLinear that made ``value`` read, with the grid; None when nothing such did."""
+    """What the DequantizeLinear that made ``value`` read, with its qparams; None of any other value."""
     node = None if value is None else value.producer()
     return None if node is None or not _is(node, "DequantizeLinear") else _operand(node, node.inputs[0])
 
@@ -134,7 +134,7 @@ def result_of(value: ir.Value) -> tuple[ir.Node, Operand] | None:
 
 
 def quantized_by(quantizer: ir.Node) -> Operand | None:
-    """What a QuantizeLinear gives; None where its grid is not written out."""
+    """What a QuantizeLinear gives; None where its qparams are not all given."""
     return _operand(quantizer, quantizer.outputs[0])
 
 
@@ -179,11 +179,11 @@ def _is(node: ir.Node, operator: str) -> bool:
     return node.domain == "" and node.op_type == operator
 
 
-# The graph that is being lowered: putting an integer operator where a float one stood between its Q and DQ.
+# The graph that is being lowered: an integer operator replaces a float one and its Q and DQ.
 
 
 class Site:
-    """One model in the making, the names taken in it, and the machine it is made for."""
+    """A model that is being lowered, the names taken in it, and its target."""
 
     def __init__(self, model: ir.Model, target: Target) -> None:
         self.graph, self.target = model.graph, target
@@ -230,9 +230,9 @@ class Site:
         self.graph.insert_before(at, node)
         return node.outputs[0]
 
-    def dequantize_behind(self, at: ir.Node, value: ir.Value, grid: Operand) -> None:
+    def dequantize_behind(self, at: ir.Node, value: ir.Value, qparams: Operand) -> None:
         """Readers of ``value``, a result of ``at`` that is integers now, read its DequantizeLinear, under its name."""
-        node = self._made("DequantizeLinear", [None, grid.scale, grid.point], [], "")
+        node = self._made("DequantizeLinear", [None, qparams.scale, qparams.point], [], "")
         real = node.outputs[0]
         real.dtype, real.shape = ir.DataType.FLOAT, value.shape
         value.replace_all_uses_with(real, replace_graph_outputs=True)
@@ -258,13 +258,13 @@ class Site:
                     self.graph.remove(maker, safe=True)
 
     def widened(self, operand: Operand) -> Operand:
-        """A constant of 4 bits in 8, at the very levels; anything else as it is."""
+        """A constant of 4 bits in 8, with the same codes; anything else as it is."""
         if operand.dtype not in (ir.DataType.INT4, ir.DataType.UINT4) or not operand.is_constant:
             return operand
-        levels = constant_value(operand.integers)
-        assert levels is not None
+        codes = constant_value(operand.integers)
+        assert codes is not None
         narrow = np.int8 if operand.dtype is ir.DataType.INT4 else np.uint8
-        integers = self.constant(f"{operand.integers.name}_in_8_bits", levels.astype(narrow))
+        integers = self.constant(f"{operand.integers.name}_in_8_bits", codes.astype(narrow))
         point = self.constant(f"{operand.point.name}_in_8_bits", operand.points.astype(narrow))
         return Operand(integers, operand.scale, point, operand.axis, operand.block)
 
@@ -287,7 +287,7 @@ def has_unit_factors(gemm: ir.Node) -> bool:
     return all(f is None or f.as_float() == 1.0 for f in factors) and not int_attribute(gemm, "transA", 0)
 
 
-# What the integer machines of the interpreter have operators for.
+# What the integer interpreter has operators for.
 
-INTEGER_MACHINES = Target(frozenset(KERNELS), any_grids=True, outside=True)
+INTEGER_INTERPRETER = Target(frozenset(KERNELS), any_qparams=True, outside=True)
 """Whatever the interpreter counts: engines have no more."""

@@ -13,10 +13,10 @@ from qbench.errors import InputError, unknown_name
 from qbench.graph import INTEGER_DOMAIN, INTEGER_FORMS, OPERATORS, Capabilities, Form, Kind, ZeroPoints
 from qbench.graph import float_name as float_name_of
 from qbench.numerics import Arithmetic, get_arithmetic
-from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_MACHINES, Target
+from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_INTERPRETER, Target
 from qbench.storage import digest_plain, plain, read_toml, value_from_table
 
-# The operators that can be counted on integers, as float graphs call them, and what stands for them once lowered.
+# The operators that can be computed on integers, by their names in float graphs, and what they are lowered to.
 #
 # Conv → QLinearConv      Add → com.microsoft::QLinearAdd, qbench.integer::QLinearAdd      MaxPool → MaxPool
 
@@ -24,7 +24,7 @@ _WITH_REALS = frozenset(form.name for form in INTEGER_FORMS.values() if form.is_
 _BORDERS = frozenset(row.name for row in OPERATORS.values() if row.kind is Kind.BORDER)
 
 TABLES = frozenset(row.name for row in OPERATORS.values() if row.table)
-"""Functions of one level that a machine looks up."""
+"""Functions of one code that are computed by a table."""
 
 
 def float_name(node: ir.Node) -> str:
@@ -42,14 +42,14 @@ def operators_on_integers() -> frozenset[str]:
 def target_of(operators: Iterable[str]) -> Target:
     """What lowering may bring in where there are ``operators`` alone."""
     known = _spellings()
-    return Target(frozenset(spelled for name in operators for spelled in known[name]), any_grids=True)
+    return Target(frozenset(spelled for name in operators for spelled in known[name]), any_qparams=True)
 
 
 @functools.cache
 def _spellings() -> Mapping[str, frozenset[tuple[str, str]]]:
-    """Float name → (domain, operator) of all that counts it; movers stand for themselves."""
+    """Float name → (domain, operator) of all that computes it; movers are lowered to themselves."""
     found: dict[str, set[tuple[str, str]]] = {row.name: {("", row.name)} for row in OPERATORS.values() if row.is_mover}
-    for domain, operator in INTEGER_MACHINES.operators:
+    for domain, operator in INTEGER_INTERPRETER.operators:
         if operator not in _BORDERS | _WITH_REALS:
             found.setdefault(_float_name(operator), set()).add((domain, operator))
     return MappingProxyType({name: frozenset(found[name]) for name in sorted(found)})
@@ -59,9 +59,9 @@ def _float_name(operator: str) -> str:
     return operator if operator in _WITH_REALS else float_name_of(operator)
 
 
-# A device as one value: which operators it counts on integers, within which limits, and by which arithmetic.
+# A device as one value: which operators it computes on integers, within which limits, and by which arithmetic.
 #
-# It is no code: what it computes is what the integer interpreter computes under its arithmetic.
+# It is data: what it computes is what the integer interpreter computes under its arithmetic.
 
 _ACTIVATIONS = ("int8", "uint8", "int16", "uint16")
 _WEIGHTS = ("int4", "uint4", "int8", "uint8")
@@ -72,15 +72,15 @@ class Limits:
     """What a device's operators take.
 
     Args:
-        activations, weights: the grids it has, by name.
-        weight_per_channel: whether weights may carry one scale a channel.
-        zero_points: the zero points of activations that it counts with.
+        activations, weights: the integer types it has, by name.
+        weight_per_channel: whether weights may carry one scale per channel.
+        zero_points: the zero points of activations that it computes with.
         largest_kernel: the longest side of a window, in places before dilation; None: any.
         dilations: whether windows may have gaps.
         groups: whether convolutions may have groups (depthwise ones do).
 
     Raises:
-        ValueError: no grid at all, one that no machine counts, or windows of no size.
+        ValueError: no type at all, one that the interpreter does not have, or windows of no size.
     """
 
     activations: tuple[str, ...] = ("int8", "uint8")
@@ -97,9 +97,9 @@ class Limits:
             ("weights", self.weights, _WEIGHTS),
         ):
             if not given:
-                raise ValueError(f"no grid of {kind}, so that it takes nothing")
+                raise ValueError(f"no types of {kind}, so that it takes nothing")
             if foreign := [name for name in given if name not in known]:
-                raise ValueError(f"{kind} on '{foreign[0]}', where integer machines count {', '.join(known)}")
+                raise ValueError(f"{kind} of type '{foreign[0]}', where the integer interpreter has {', '.join(known)}")
         if self.largest_kernel is not None and self.largest_kernel < 1:
             raise ValueError(f"a largest kernel of {self.largest_kernel}")
 
@@ -111,12 +111,12 @@ class Device:
     Args:
         name: how backends call it, behind ``partitioned-``.
         source: what it follows, for people.
-        arithmetic: how it counts; the conversions at its borders too.
-        operators: those that it has on integers, as float graphs call them; ``Requantize`` is the change of a grid.
+        arithmetic: how it computes; the conversions at its borders too.
+        operators: those that it has on integers, as float graphs call them; ``Requantize`` is a change of qparams.
         limits: of all of them.
 
     Raises:
-        InputError: an operator that nothing counts on integers.
+        InputError: an operator that nothing computes on integers.
         ValueError: no operator at all.
     """
 
@@ -141,7 +141,7 @@ class Device:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Its limits in the planner's words: what it cannot have on a grid stays real, and runs elsewhere."""
+        """Its limits as the planner takes them: what it cannot have quantized stays float, and runs elsewhere."""
         return Capabilities(
             forms=frozenset({Form.QDQ}),
             activation_qtypes=frozenset(self.limits.activations),
@@ -187,11 +187,11 @@ def load_device(path: Path | str, arithmetics: Callable[[str], Arithmetic] = get
 
     Args:
         path: of the file.
-        arithmetics: what knows the arithmetics by name; those of a suite are not installed.
+        arithmetics: finds an arithmetic by name; those of a suite are not installed.
 
     Raises:
-        InputError: no such file, an unknown key, an operator that nothing counts on integers, an unknown arithmetic, or
-            limits that no device has.
+        InputError: no such file, an unknown key, an operator that nothing computes on integers, an unknown
+            arithmetic, or limits that no device has.
     """
     file = Path(path)
     where, name = f"device '{file.name}'", file.name.removesuffix(SUFFIX)
@@ -204,11 +204,11 @@ def load_device(path: Path | str, arithmetics: Callable[[str], Arithmetic] = get
             operators=written.operators,
             limits=written.limits,
         )
-    except InputError as error:  # about a word in the file: say which file
+    except InputError as error:  # about a word in the file: name the file
         raise InputError(f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy) from error
     except ValueError as error:
         raise InputError(
-            f"Reading {where}", found=str(error), expected="something that it can count", remedy="Mend the file."
+            f"Reading {where}", found=str(error), expected="something that it can compute", remedy="Correct the file."
         ) from error
 
 

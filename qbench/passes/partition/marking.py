@@ -31,36 +31,36 @@ from qbench.passes.partition.device import Device, float_name
 
 # Which nodes of a QDQ graph a device refuses, and why; what it does not refuse, lowering may still decline.
 #
-# Asked in graph order, because what moves levels hands their grid on:
+# In graph order, because what moves codes passes their qparams on:
 #
-#     DQ ── Reshape ── Transpose ── Q          the Transpose reads the levels that the DQ read
+#     DQ ── Reshape ── Transpose ── Q          the Transpose reads the codes that the DQ read
 
 _WINDOWS = frozenset({Kind.CONVOLUTION, Kind.POOL})
 
 
 def refusals(graph: ir.Graph, device: Device) -> dict[ir.Node, str]:
-    """Node → why ``device`` does not take it, of those that read levels and of which this can be told beforehand."""
-    grids: dict[ir.Value, Operand] = {}
+    """Node → why ``device`` does not take it, of nodes that read codes, as far as it is known before lowering."""
+    all_qparams: dict[ir.Value, Operand] = {}
     refused: dict[ir.Node, str] = {}
     for node in graph:
         if node.op_type == "DequantizeLinear" and not node.domain:
             found = operand_of(node.outputs[0])
             if found is not None:
-                grids[node.outputs[0]] = found
+                all_qparams[node.outputs[0]] = found
             continue
-        operands = [(index, grids[value]) for index, value in enumerate(node.inputs) if value in grids]
+        operands = [(index, all_qparams[value]) for index, value in enumerate(node.inputs) if value in all_qparams]
         if all(operand.is_constant for _, operand in operands):
             continue
         reason = next(_problems(node, operands, device), None)
         if reason is not None:
             refused[node] = reason
         elif is_mover(node):
-            grids.update((value, operands[0][1]) for value in node.outputs)
+            all_qparams.update((value, operands[0][1]) for value in node.outputs)
     return refused
 
 
 def _problems(node: ir.Node, operands: list[tuple[int, Operand]], device: Device) -> Iterator[str]:
-    """Every reason to refuse ``node``, the plainest first."""
+    """Every reason to refuse ``node``, the simplest first."""
     name = REQUANTIZE if is_quantize(node) else node.op_type
     row = op_spec(node)
     if node.domain or name not in device.operators:
@@ -77,31 +77,31 @@ def _problems(node: ir.Node, operands: list[tuple[int, Operand]], device: Device
         if row.weight == index and operand.is_constant:
             yield from _weight_problems(operand, device)
         elif row.bias != index and not _is_bias(operand):
-            yield from _level_problems(operand, device)
+            yield from _value_problems(operand, device)
     if is_quantize(node):
         given = quantized_by(node)
-        yield from () if given is None else _level_problems(given, device)
+        yield from () if given is None else _value_problems(given, device)
         return
     result = _result(node)
     if result is not None:
-        yield from _level_problems(result, device)
+        yield from _value_problems(result, device)
     elif row.kind is Kind.MATRIX_PRODUCT:
         yield "its result is real: no QuantizeLinear alone reads it"
 
 
-def _level_problems(operand: Operand, device: Device) -> Iterator[str]:
-    """Why the device does not have levels on that grid."""
+def _value_problems(operand: Operand, device: Device) -> Iterator[str]:
+    """Why the device does not take these codes."""
     limits = device.limits
     if operand.is_dynamic:
-        yield "every batch computes a grid of its own"
+        yield "its qparams are computed for every batch"
         return
     if _type_name(operand) not in limits.activations:
-        yield f"levels of {_type_name(operand)}, where the device has {', '.join(limits.activations)}"
+        yield f"activations of {_type_name(operand)}, where the device has {', '.join(limits.activations)}"
     if operand.axis is not None or operand.block:
-        yield "levels with more than one scale"
+        yield "activations with more than one scale"
     elif not _zero_point_fits(operand, limits.zero_points):
         point, taken = operand.points.reshape(-1)[0], limits.zero_points.value
-        yield f"a zero point of {point}, where the device counts with {taken}"
+        yield f"a zero point of {point}, where the device has {taken}"
 
 
 def _weight_problems(weight: Operand, device: Device) -> Iterator[str]:
@@ -109,7 +109,7 @@ def _weight_problems(weight: Operand, device: Device) -> Iterator[str]:
     if _type_name(weight) not in limits.weights:
         yield f"weights of {_type_name(weight)}, where the device has {', '.join(limits.weights)}"
     if weight.axis is not None and not limits.weight_per_channel:
-        yield "weights with a scale a channel"
+        yield "weights with one scale per channel"
 
 
 def _window_problems(node: ir.Node, device: Device) -> Iterator[str]:
@@ -118,9 +118,9 @@ def _window_problems(node: ir.Node, device: Device) -> Iterator[str]:
         shape = "×".join(str(side) for side in window)
         yield f"a window of {shape}, where the device has sides up to {limits.largest_kernel}"
     if not limits.dilations and any(gap != 1 for gap in ints_attribute(node, "dilations")):
-        yield "a window with gaps, which the device has not"
+        yield "a window with dilations, which the device does not have"
     if not limits.groups and "group" in node.attributes and node.attributes["group"].as_int() != 1:
-        yield "a convolution in groups, which the device has not"
+        yield "a convolution with groups, which the device does not have"
 
 
 def _window(node: ir.Node) -> tuple[int, ...]:
@@ -129,12 +129,12 @@ def _window(node: ir.Node) -> tuple[int, ...]:
     if written or op_spec(node).kind is not Kind.CONVOLUTION:
         return written
     weight = operand_of(node.inputs[1])
-    levels = None if weight is None else constant_value(weight.integers)
-    return () if levels is None else levels.shape[2:]
+    codes = None if weight is None else constant_value(weight.integers)
+    return () if codes is None else codes.shape[2:]
 
 
 def _result(node: ir.Node) -> Operand | None:
-    """The grid of what ``node`` gives, behind the bias that alone reads a matrix product; None: it is real."""
+    """The qparams of what ``node`` gives, behind the bias that alone reads a matrix product; None: it is real."""
     value = node.outputs[0]
     found = result_of(value)
     follower = only_consumer(value)
@@ -198,13 +198,13 @@ def marked(model: ir.Model, device: Device) -> Marked:
     """``model`` lowered where ``device`` takes it, every node with its place; ``model`` is not changed.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
     named = own_copy(model)
     LiftConstants().run(named)
     NameNodes().run(named)
     if any(value.dtype is None for node in named.graph for value in node.outputs):
-        infer_shapes(named)  # files of others say less about inner values than ours
+        infer_shapes(named)  # files of other tools give fewer types of inner values
     lowered = named.clone()
     reasons = _lower(lowered, device)
     places = _places(lowered.graph, device)
@@ -278,7 +278,7 @@ def _counted(node: ir.Node, target: frozenset[tuple[str, str]], device: Device) 
     computed = [value for value in node.inputs if value is not None and not is_constant(value)]
     if not all(value.dtype is not None and value.dtype.is_integer() for value in computed):
         return False
-    if float_name(node) != node.op_type:  # it stands between grids of its own, which admission has seen
+    if float_name(node) != node.op_type:  # it is between quantizers, which ``refusals`` has seen
         return True
     first = node.inputs[0]
     if first is None or first.dtype is None or first.dtype.name.lower() not in device.limits.activations:
@@ -296,7 +296,7 @@ def _is_stored(node: ir.Node, stored: set[ir.Value | None]) -> bool:
 
 
 def _why_off(node: ir.Node) -> str:
-    """Why nothing was ever asked about ``node``."""
+    """Why ``node`` was never considered."""
     if any(value.dtype is not None and value.dtype.is_integer() for value in node.outputs):
         return f"the device has no {float_name(node)} of such integers"
     return "what it reads is real"

@@ -14,14 +14,14 @@ from qbench.passes.partition.device import Device
 from qbench.passes.partition.marking import Place, marked
 from qbench.passes.partition.sections import Section, sections_of
 
-# Cutting a QDQ model into islands on a device and the rest, and what can be said about the cut.
+# Cutting a QDQ model into islands on a device and the rest, and what is known of the cut.
 #
 # quantized model ── lowered where the device takes it ── islands, conversions, host ── each a model of its own
 
 
 @dataclass(frozen=True, slots=True)
 class Conversions:
-    """What is converted at the borders of a device: reals to levels, levels to reals, levels from grid to grid."""
+    """What is converted at the borders of a device: reals to codes, codes to reals, codes to codes of other qparams."""
 
     quantize: int
     dequantize: int
@@ -58,7 +58,7 @@ class Partition:
 
     @property
     def conversions(self) -> Conversions:
-        """What is converted at the borders; levels that several read are dequantized once."""
+        """What is converted at the borders; codes that several read are dequantized once."""
         borders = {node for section in self.sections if section.place is Place.BORDER for node in section.nodes}
         quantizers = [node for node in borders if node.op_type == "QuantizeLinear"]
         changed = sum(_maker(node) in borders for node in quantizers)
@@ -70,7 +70,7 @@ def partition_model(model: ir.Model, device: Device) -> Partition:
     """``model`` cut into islands on ``device`` and the rest; ``model`` is not changed.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
         UnsupportedError: the model is in another form than QDQ, or the device takes nothing of it.
     """
     doing = f"Partitioning '{model.graph.name}' for the device '{device.name}'"
@@ -169,7 +169,7 @@ def _bytes_of_values(before: ir.Model, lowered: ir.Model) -> dict[str, int]:
 
     Args:
         before: the graph before it was lowered: shapes are inferred of operators that onnx knows.
-        lowered: its values are asked about; those that lowering made have the shape that it gave them.
+        lowered: its values are listed; those that lowering made have the shape that it gave them.
     """
     shaped = shapes_alone(before, free_dims=1).graph
     shapes = {value.name: value.shape for value in (*shaped.inputs, *(v for node in shaped for v in node.outputs))}

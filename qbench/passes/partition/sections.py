@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from qbench.passes.partition.marking import Place
 
-# Groups of nodes that can run one after the other, by counting how often the road to a node changes sides.
+# Groups of nodes that can run one after the other, by counting how often a path to a node changes sides.
 #
 #     stage(n) = max over what n reads of stage,  one more where that is not n's side       outside even, inside odd
 #
@@ -63,11 +63,12 @@ def _subgraphs(node: ir.Node) -> Iterator[ir.Graph]:
             yield from attribute.as_graphs()
 
 
-# Islands: the largest groups of the device's nodes that hang together and can run at a stretch, by a greedy rule.
+# Islands: the largest groups of the device's nodes that are connected and can run without a break, by a greedy rule.
 #
-# 1. Every node of the device is as early as what it reads allows (``stages``); those of one stage that hang together
-# are    one island. 2. From the last to the first, an island that nobody outside needs sooner waits for the first
-# island that reads it, and    becomes part of that.
+# 1. Every node of the device is as early as what it reads allows (``stages``); connected nodes of one stage are one
+#    island.
+# 2. From the last to the first, an island that no node outside needs sooner waits for the first island that reads it,
+#    and becomes part of that.
 #
 # No path leaves an island and comes back, and no two islands wait for each other: stages never fall along an edge.
 
@@ -135,7 +136,7 @@ class Islands:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """Nodes that run at a stretch in one place.
+    """Nodes that run one after the other in one place.
 
     Args:
         place: where; never STORED.

@@ -18,8 +18,8 @@ from qbench.passes.effect import QDQ
 _Array = npt.NDArray[Any]
 
 
-def moved_constant(node: ir.Node, integers: _Array, grid: QParams) -> tuple[_Array, QParams] | None:
-    """What ``node`` makes of constant ``integers`` on ``grid``; None where it does more than move them.
+def moved_constant(node: ir.Node, integers: _Array, qparams: QParams) -> tuple[_Array, QParams] | None:
+    """What ``node`` makes of constant ``integers`` on ``qparams``; None where it does more than move them.
 
     A Reshape moves scales only where there is a single one.
     """
@@ -27,50 +27,52 @@ def moved_constant(node: ir.Node, integers: _Array, grid: QParams) -> tuple[_Arr
         return None
     match node.op_type:
         case "Transpose":
-            return _transposed(node, integers, grid)
-        case "Reshape" if grid.axis is None:
+            return _transposed(node, integers, qparams)
+        case "Reshape" if qparams.axis is None:
             shape = constant_value(node.inputs[1])
-            return None if shape is None or not shape.all() else (integers.reshape(shape.tolist()), grid)
+            return None if shape is None or not shape.all() else (integers.reshape(shape.tolist()), qparams)
         case "Identity":
-            return integers, grid
+            return integers, qparams
         case _:
             return None
 
 
-def _transposed(node: ir.Node, integers: _Array, grid: QParams) -> tuple[_Array, QParams]:
+def _transposed(node: ir.Node, integers: _Array, qparams: QParams) -> tuple[_Array, QParams]:
     attribute = node.attributes.get("perm")
     order = list(range(integers.ndim))[::-1] if attribute is None else list(attribute.as_ints())
     moved = integers.transpose(order)
-    if grid.axis is None:
-        return moved, grid
-    axis = order.index(grid.axis % integers.ndim)
-    if grid.block_size is None:
-        return moved, _along(grid, axis, grid.scale, grid.zero_point)
-    return moved, _along(grid, axis, grid.scale.transpose(order), grid.zero_point.transpose(order))
+    if qparams.axis is None:
+        return moved, qparams
+    axis = order.index(qparams.axis % integers.ndim)
+    if qparams.block_size is None:
+        return moved, _along(qparams, axis, qparams.scale, qparams.zero_point)
+    return moved, _along(qparams, axis, qparams.scale.transpose(order), qparams.zero_point.transpose(order))
 
 
-def _along(grid: QParams, axis: int, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.int64]) -> QParams:
-    return QParams(scale, zero_point, grid.qtype, axis=axis, block_size=grid.block_size, narrow_range=grid.narrow_range)
+def _along(qparams: QParams, axis: int, scale: npt.NDArray[np.float32], zero_point: npt.NDArray[np.int64]) -> QParams:
+    return QParams(
+        scale, zero_point, qparams.qtype, axis=axis, block_size=qparams.block_size, narrow_range=qparams.narrow_range
+    )
 
 
-# Quantizers of constants, and what only moves quantized constants, done once and for all; integers stay integers.
+# Quantizers of constants, and what only moves quantized constants, done before the graph runs; integers stay integers.
 #
-#     real constant ─Q─[l,h]─                levels constant ─DQ₁─Q₂─[l,h]─            →   levels constant
-#     levels constant ─DQ(axis)─ Transpose ─                           →   levels constant, transposed ─DQ(its axis)─
+#     real constant ─Q─[l,h]─                codes constant ─DQ₁─Q₂─[l,h]─            →   codes constant
+#     codes constant ─DQ(axis)─ Transpose ─                           →   codes constant, transposed ─DQ(its axis)─
 #
-# A DequantizeLinear of a constant is never folded: weights would be floats again, four times as large, and no machine
-# would count with them. A Q is folded where every machine that is asked gives the same levels.
+# A DequantizeLinear of a constant is never folded: weights would be floats again, four times as large, and no
+# arithmetic would compute with them. A Q is folded where every given arithmetic makes the same codes.
 
 
 def fold_quantizer(node: ir.Node, names: NameScope, machines: tuple[str, ...]) -> bool | str:
     """Make what a QuantizeLinear of a constant and its Clip give a constant; False: nothing to do; text: why not.
 
     Args:
-        node: in a graph that is changed in place; the levels keep their name.
-        machines: that must all give the same levels.
+        node: in a graph that is changed in place; the codes keep their name.
+        machines: that must all give the same codes.
 
     Raises:
-        InputError: a Q or DQ that means nothing, an unknown machine.
+        InputError: an invalid Q or DQ, an unknown arithmetic.
     """
     if node.domain or node.op_type != "QuantizeLinear":
         return False
@@ -79,15 +81,15 @@ def fold_quantizer(node: ir.Node, names: NameScope, machines: tuple[str, ...]) -
     real = constant_value(node.inputs[0]) if stored is None else None
     if stored is None and real is None:
         return False
-    grid, levels = grid_of(node), (clip_of_levels(node) or node).outputs[0]
-    if grid is None or (real is not None and real.dtype != np.float32):
+    qparams, codes = grid_of(node), (clip_of_levels(node) or node).outputs[0]
+    if qparams is None or (real is not None and real.dtype != np.float32):
         return "its scales are computed, or it quantizes no float32"
-    if levels.is_graph_output():
-        return "its levels leave the graph"
-    found = _by_machines(real, stored, grid, machines)
+    if codes.is_graph_output():
+        return "its codes leave the graph"
+    found = _codes_under_all(real, stored, qparams, machines)
     if isinstance(found, str):
         return found
-    _take_place(node, levels, found.astype(grid_dtype(node).numpy()), names)
+    _take_place(node, codes, found.astype(grid_dtype(node).numpy()), names)
     return True
 
 
@@ -95,7 +97,7 @@ def fold_mover(node: ir.Node, names: NameScope) -> bool | str:
     """Move a quantized constant that ``node`` alone moves; False: nothing to do; text: why not.
 
     Raises:
-        InputError: a DQ that means nothing.
+        InputError: an invalid DQ.
     """
     real = node.inputs[0] if node.inputs else None
     fed = None if real is None else real.producer()
@@ -107,15 +109,15 @@ def fold_mover(node: ir.Node, names: NameScope) -> bool | str:
         return "others read it as it is, and it would be stored twice"
     graph, result = node.graph, node.outputs[0]
     assert isinstance(graph, ir.Graph)
-    integers, grid = moved
+    integers, qparams = moved
     name = f"{result.name}_quantized"
     fed.replace_input_with(0, add_constant(graph, name, integers, names))
-    if grid.axis is not None:
-        fed.attributes["axis"] = ir.AttrInt64("axis", grid.axis)
-    if grid.block_size is not None:
-        fed.replace_input_with(1, add_constant(graph, f"{name}_scale", grid.scale, names))
+    if qparams.axis is not None:
+        fed.attributes["axis"] = ir.AttrInt64("axis", qparams.axis)
+    if qparams.block_size is not None:
+        fed.replace_input_with(1, add_constant(graph, f"{name}_scale", qparams.scale, names))
         if len(fed.inputs) > 2:
-            points = grid.zero_point.astype(integers.dtype)
+            points = qparams.zero_point.astype(integers.dtype)
             fed.replace_input_with(2, add_constant(graph, f"{name}_zero_point", points, names))
     result.replace_all_uses_with(real, replace_graph_outputs=True)
     real.type, real.shape = result.type or real.type, ir.Shape(integers.shape)
@@ -125,44 +127,44 @@ def fold_mover(node: ir.Node, names: NameScope) -> bool | str:
 
 
 def _dequantized(node: ir.Node | None) -> tuple[_Array, QParams] | None:
-    """The constant integers that ``node`` dequantizes, and by which grid."""
+    """The constant integers that ``node`` dequantizes, and with which qparams."""
     if node is None or node.domain or node.op_type != "DequantizeLinear":
         return None
     integers = constant_value(node.inputs[0])
-    grid = None if integers is None else grid_of(node)
-    return None if integers is None or grid is None else (integers, grid)
+    qparams = None if integers is None else grid_of(node)
+    return None if integers is None or qparams is None else (integers, qparams)
 
 
-def _by_machines(
-    real: _Array | None, stored: tuple[_Array, QParams] | None, grid: QParams, machines: tuple[str, ...]
+def _codes_under_all(
+    real: _Array | None, stored: tuple[_Array, QParams] | None, qparams: QParams, machines: tuple[str, ...]
 ) -> _Array | str:
     found = []
-    for machine in machines:
-        arithmetic = None if machine == QDQ else get_arithmetic(machine)
+    for name in machines:
+        arithmetic = None if name == QDQ else get_arithmetic(name)
         if stored is not None:
             integers, source = stored
             real = dequantize(integers.astype(source.qtype.storage_dtype), source, arithmetic)
         assert real is not None
         if np.isnan(real).any():
-            return "it holds NaN, which every machine quantizes by a rule of its own"
-        found.append(quantize(real, grid, arithmetic))
-    for machine, levels in zip(machines, found, strict=True):
-        if moved := int((levels != found[0]).sum()):
-            return f"{moved} of {levels.size} levels are others under '{machine}' than under '{machines[0]}'"
+            return "it holds NaN, which every arithmetic quantizes by a rule of its own"
+        found.append(quantize(real, qparams, arithmetic))
+    for name, codes in zip(machines, found, strict=True):
+        if moved := int((codes != found[0]).sum()):
+            return f"{moved} of {codes.size} quantized values differ between '{name}' and '{machines[0]}'"
     return found[0]
 
 
-def _take_place(node: ir.Node, levels: ir.Value, array: _Array, names: NameScope) -> None:
-    graph, real, clip = node.graph, node.inputs[0], levels.producer()
+def _take_place(node: ir.Node, codes: ir.Value, array: _Array, names: NameScope) -> None:
+    graph, real, clip = node.graph, node.inputs[0], codes.producer()
     assert isinstance(graph, ir.Graph)
     assert real is not None
     if clip is not None and clip is not node:
         ends = [constant_value(value) for value in clip.inputs[1:]]
         for end, pick in zip(ends, (np.maximum, np.minimum), strict=False):
             array = array if end is None else pick(array, end)
-    name, levels.name = levels.name or f"{node.name}_levels", None
+    name, codes.name = codes.name or f"{node.name}_levels", None
     names.release(name)
-    levels.replace_all_uses_with(add_constant(graph, name, array, names))
+    codes.replace_all_uses_with(add_constant(graph, name, array, names))
     if clip is not None and clip is not node:
         graph.remove(clip, safe=True)
     graph.remove(node, safe=True)

@@ -37,12 +37,12 @@ from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.qdq.folding import moved_constant
 
-# Q/DQ pairs leave the graph and are written down at the values they stand behind (``graph.pinned``).
+# Q/DQ pairs leave the graph and are recorded at the values that they quantize (``graph.pinned``).
 #
 #     v ─Q(s,z)─ q ─DQ(s,z)─ d ─ reader       →   v (pinned: s, z) ─ reader
 #     integers ─DQ(s,z)─ d ─ reader           →   constant s·(integers − z) (pinned: s, z) ─ reader
 #     v ─Q─ q ─Reshape─ r ─DQ─ d ─ reader     →   v (pinned) ─Reshape─ (pinned) ─ reader
-#     v ─Q─ q ─Clip of levels─ r ─DQ─ reader  →   v ─Clip of real ends─ (pinned) ─ reader
+#     v ─Q─ q ─Clip of codes─ r ─DQ─ reader  →   v ─Clip of real ends─ (pinned) ─ reader
 #
 # Quantizing v, or the constant, again with what is pinned gives the very integers that were there.
 
@@ -56,11 +56,12 @@ class LiftPairs:
     """Requires: canonical passes. Ensures: no pair is left whose parameters can be kept at a value instead.
 
     A pair that guards a graph output leaves an Identity behind, so that the output stays rounded. Left in the graph are
-    a Q whose integers something else reads or that leave the graph, a DQ of integers that are computed or fed, grids
-    that are no integers, and two different grids met as one pair; the values around them are pinned all the same.
+    a Q whose integers something else reads or that leave the graph, a DQ of integers that are computed or fed, types
+    that are not integers, and a Q and a DQ of different qparams; the values around them
+    are pinned all the same.
 
     Raises (from ``run``):
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
 
     name: str = "lift-pairs"
@@ -89,7 +90,7 @@ def _is(node: ir.Node | None, *operators: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Twin:
-    """The real value that some integers stand for, and what is pinned to it."""
+    """The real value that some integers represent, and what is pinned to it."""
 
     value: ir.Value
     pin: Pin
@@ -104,7 +105,7 @@ class _Lifting:
         self._values = NameScope.of_values(model)
         self._nodes = NameScope.of_nodes(model)
         self._twins: dict[ir.Value, _Twin] = {}
-        self._parallel = {value for value in _quantized_values(model.graph) if _asks_for_two_grids(value)}
+        self._parallel = {value for value in _quantized_values(model.graph) if _has_two_qparams(value)}
         self._copies: list[tuple[ir.Node, str]] = []
 
     def visit(self, node: ir.Node) -> None:
@@ -127,31 +128,31 @@ class _Lifting:
                 copy.name = name
 
     def _quantize(self, node: ir.Node) -> None:
-        grid, source = grid_of(node), node.inputs[0]
-        if grid is None or source is None:
+        qparams, source = grid_of(node), node.inputs[0]
+        if qparams is None or source is None:
             return
-        pin = Pin(PinKind.GRID, f"the QuantizeLinear '{node_key(node)}'", grid)
-        clip = clip_of_levels(node) if grid.axis is None else None
+        pin = Pin(PinKind.GRID, f"the QuantizeLinear '{node_key(node)}'", qparams)
+        clip = clip_of_levels(node) if qparams.axis is None else None
         if clip is None or source in self._parallel:
             self._twins[node.outputs[0]] = _Twin(self._pinned(source, pin, node), pin)
             return
-        ends = [self._constant(end, grid) for end in clip.inputs[1:]]
+        ends = [self._constant(end, qparams) for end in clip.inputs[1:]]
         real = self._copied(clip, [source, *ends])
         pin_value(real, pin)
         self._twins[clip.outputs[0]] = _Twin(real, pin)
 
     def _dequantize(self, node: ir.Node) -> None:
-        source, grid = node.inputs[0], grid_of(node)
+        source, qparams = node.inputs[0], grid_of(node)
         twin = None if source is None else self._twins.get(source)
-        if twin is not None and (_same_dynamic(node, twin) or (grid is not None and grid == twin.pin.qparams)):
+        if twin is not None and (_same_dynamic(node, twin) or (qparams is not None and qparams == twin.pin.qparams)):
             self._give(node, twin.value)
-        elif grid is not None and source is not None and is_constant(source):
+        elif qparams is not None and source is not None and is_constant(source):
             integers = constant_value(source)
             assert integers is not None
             stem = (source.name or "constant").removesuffix("_quantized")
-            self._give_constant(node, node.outputs[0], (integers, grid), stem)
-        elif grid is not None:
-            pin = Pin(PinKind.GRID, f"the DequantizeLinear '{node_key(node)}'", grid)
+            self._give_constant(node, node.outputs[0], (integers, qparams), stem)
+        elif qparams is not None:
+            pin = Pin(PinKind.GRID, f"the DequantizeLinear '{node_key(node)}'", qparams)
             self.changed |= pin_value(node.outputs[0], pin)
 
     def _give(self, node: ir.Node, real: ir.Value) -> None:
@@ -172,31 +173,31 @@ class _Lifting:
         bridge.name = name
 
     def _give_constant(
-        self, node: ir.Node, result: ir.Value, levels: tuple[npt.NDArray[Any], QParams], stem: str
+        self, node: ir.Node, result: ir.Value, codes: tuple[npt.NDArray[Any], QParams], stem: str
     ) -> None:
         """Every reader of ``result``, which ``node`` gives, reads a pinned constant of its own; movers move it."""
-        integers, grid = levels
+        integers, qparams = codes
         for use in tuple(result.uses()):
-            moved = moved_constant(use.node, integers, grid) if use.idx == 0 else None
+            moved = moved_constant(use.node, integers, qparams) if use.idx == 0 else None
             if moved is not None and not use.node.outputs[0].is_graph_output():
                 self._give_constant(node, use.node.outputs[0], moved, stem)
             else:
-                use.node.replace_input_with(use.idx, self._real_constant(node, levels, stem))
+                use.node.replace_input_with(use.idx, self._real_constant(node, codes, stem))
         if result.is_graph_output():
-            self._give_output(node, self._real_constant(node, levels, stem))
+            self._give_output(node, self._real_constant(node, codes, stem))
         self.changed = True
 
-    def _real_constant(self, node: ir.Node, levels: tuple[npt.NDArray[Any], QParams], stem: str) -> ir.Value:
-        integers, grid = levels
-        real = add_constant(self._graph, stem, dequantize(integers, grid), self._values)
-        pin_value(real, Pin(PinKind.GRID, f"the DequantizeLinear '{node_key(node)}'", grid))
+    def _real_constant(self, node: ir.Node, codes: tuple[npt.NDArray[Any], QParams], stem: str) -> ir.Value:
+        integers, qparams = codes
+        real = add_constant(self._graph, stem, dequantize(integers, qparams), self._values)
+        pin_value(real, Pin(PinKind.GRID, f"the DequantizeLinear '{node_key(node)}'", qparams))
         return real
 
-    def _constant(self, end: ir.Value | None, grid: QParams) -> ir.Value | None:
+    def _constant(self, end: ir.Value | None, qparams: QParams) -> ir.Value | None:
         array = constant_value(end)
         if end is None or array is None:
             return None
-        return add_constant(self._graph, f"{end.name}_real", dequantize(array, grid), self._values)
+        return add_constant(self._graph, f"{end.name}_real", dequantize(array, qparams), self._values)
 
     def _pinned(self, value: ir.Value, pin: Pin, quantizer: ir.Node) -> ir.Value:
         """``value`` with ``pin``, or an Identity of it where it has another one."""
@@ -211,7 +212,7 @@ class _Lifting:
     def _dynamic(self, value: ir.Value, pin: Pin, quantizer: ir.Node) -> ir.Value:
         """``value`` with ``pin``, or an Identity of it where others read the value as it is.
 
-        A grid known beforehand is that of a value, for all its readers; one of a batch serves the product behind it.
+        Qparams known beforehand are those of a value for all its readers; those of a batch serve the product behind.
         """
         others = [use for use in value.uses() if not _is(use.node, *_QUANTIZERS)]
         if others and not is_pinned(value):
@@ -261,12 +262,12 @@ def _quantized_values(graph: ir.Graph) -> dict[ir.Value, None]:
     return {node.inputs[0]: None for node in graph if _is(node, *_QUANTIZERS) and node.inputs[0] is not None}
 
 
-def _asks_for_two_grids(value: ir.Value) -> bool:
+def _has_two_qparams(value: ir.Value) -> bool:
     quantizers = [use.node for use in value.uses() if use.idx == 0 and _is(use.node, *_QUANTIZERS)]
     if len(quantizers) < 2:
         return False
-    grids = [None if node.op_type == "DynamicQuantizeLinear" else grid_of(node) for node in quantizers]
-    return any(grid != grids[0] for grid in grids)
+    all_qparams = [None if node.op_type == "DynamicQuantizeLinear" else grid_of(node) for node in quantizers]
+    return any(qparams != all_qparams[0] for qparams in all_qparams)
 
 
 def _same(known: Pin, pin: Pin) -> bool:
@@ -353,7 +354,7 @@ class PairWriter:
         *,
         name: str,
     ) -> ir.Node:
-        """A new node before ``at``, with one result of float; it may bear the very name of ``at``, which is to go."""
+        """A new node before ``at``, with one result of float; it may have the name of ``at``, which is to go."""
         origin = origin_of(at)
         if name == at.name:
             at.name = None
@@ -366,7 +367,7 @@ class PairWriter:
         return node
 
     def take_place(self, old: ir.Node, new: ir.Node) -> None:
-        """The result of ``new`` stands where that of ``old`` stood, under its name; ``old`` goes."""
+        """The result of ``new`` replaces that of ``old``, under its name; ``old`` goes."""
         before, after = old.outputs[0], new.outputs[0]
         name = before.name
         before.replace_all_uses_with(after, replace_graph_outputs=True)
@@ -402,8 +403,8 @@ _ENGINE_ATTRIBUTES = ("channels_last", "opset")
 class RaiseOperators:
     """Requires: constants are initializers. Ensures: of the operators above only those are left that cannot be raised.
 
-    Left alone: parameters that are computed, layouts with channels last, a scale a row. The float operator keeps the
-    name of the integer one, the integer result its own.
+    Left alone: parameters that are computed, layouts with channels last, one scale per row. The float operator keeps
+    the name of the integer one, the integer result its own.
     """
 
     name: str = "raise-operators"
@@ -553,10 +554,10 @@ def _raised_product(node: ir.Node, writer: PairWriter) -> bool:
         return False
     flat = scales[1] if scale.ndim < 2 else _flattened(scales[1], scale, writer)
     data = writer.dequantized(multiply, [node.inputs[0], scales[0], input_at(node, 2)], None, f"{node_key(node)}.0")
-    grid = writer.dequantized(multiply, [weight, flat, input_at(node, 3)], axis, f"{node_key(node)}.1")
+    qparams = writer.dequantized(multiply, [weight, flat, input_at(node, 3)], axis, f"{node_key(node)}.1")
     operator, name = float_name(node.op_type), node_key(node)
     node.name = f"{name}_of_integers"
-    real = writer.before(multiply, operator, [data, grid], list(node.attributes.values()), name=name)
+    real = writer.before(multiply, operator, [data, qparams], list(node.attributes.values()), name=name)
     writer.take_place(multiply, real)
     return True
 
@@ -576,8 +577,8 @@ def _raised_fused(node: ir.Node, writer: PairWriter) -> bool:
         else [node.inputs[0], input_at(node, 2), input_at(node, 4)]
     )
     data = writer.dequantized(node, operand, None, f"{name}.0")
-    grid = writer.dequantized(node, [weight, scale_of_weight, point_of_weight], axis, f"{name}.1")
-    real = writer.before(node, "MatMul", [data, grid], [], name=name)
+    qparams = writer.dequantized(node, [weight, scale_of_weight, point_of_weight], axis, f"{name}.1")
+    real = writer.before(node, "MatMul", [data, qparams], [], name=name)
     if bias is not None:
         real = writer.before(node, "Add", [real.outputs[0], bias], [], name=f"{name}_bias")
     writer.take_place(node, real)

@@ -11,32 +11,32 @@ from qbench.numerics import dequantize
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope
 from qbench.passes.effect import EXACT, Effect
-from qbench.passes.levels.border import (
-    Levels,
+from qbench.passes.requantization.border import (
+    Codes,
     RealClip,
     border_of,
     can_limit,
-    levels_of,
+    codes_of,
     limits_behind,
     real_clip_of,
     set_limits,
 )
-from qbench.passes.levels.tables import Stop, brought
+from qbench.passes.requantization.tables import Stop, brought
 
-# A Relu or Clip in front of a quantizer becomes limits behind it: the activation is fused into the grid.
+# A Relu or Clip in front of a quantizer becomes limits behind it: the activation is fused into the quantizer.
 #
 #     x ─Clip(a, b)─Q─[l, h]─   →   x ─Q─[clip(Q(a), l, h), clip(Q(b), l, h)]─
 #
-# A quantizer is monotone, so that this holds for every number x. Where the new limits are the grid's ends, nothing is
-# left of the clip; else it stays as limits on integers, as TFLite keeps it. Glow removes a Relu when the zero point is
-# the lowest level and forgets the other case; a Relu that is simply dropped lets negative values through.
+# A quantizer is monotone, so that this holds for every number x. Where the new limits are the ends of the type, nothing
+# is left of the clip; else it stays as limits on integers, as TFLite keeps it. Glow removes a Relu when the zero point
+# is the lowest code and forgets the other case; a Relu that is simply dropped lets negative values through.
 
 
 @dataclass(frozen=True, slots=True)
 class AbsorbClip:
-    """Requires: QDQ. Ensures: no Relu or Clip with constant ends alone feeds a quantizer of a static grid a tensor.
+    """Requires: QDQ. Ensures: no Relu or Clip with constant ends alone feeds a quantizer of static qparams per tensor.
 
-    A NaN, which is no number, comes out as the lowest limit, as before; only that this may be another level.
+    A NaN comes out as the lowest limit, as before; only that this may be another code.
     """
 
     name: str = "absorb-clip"
@@ -61,7 +61,7 @@ class AbsorbClip:
                 decline(node, f"others read what '{clip.node.name}' clips, too", self.name)
                 break
             if not can_limit(border, low, high):
-                decline(node, f"no engine clips {border.grid.qtype} levels", self.name)
+                decline(node, f"no engine clips {border.qparams.qtype} values", self.name)
                 break
             node.replace_input_with(0, clip.source)
             assert isinstance(node.graph, ir.Graph)
@@ -71,17 +71,17 @@ class AbsorbClip:
         return changed
 
 
-# A Relu or Clip of dequantized levels becomes limits of the levels, or goes where it lets all of them through.
+# A Relu or Clip of dequantized codes becomes limits of the codes, or goes where it lets all of them through.
 #
-#     levels ─DQ─Clip(a, b)─   →   levels ─[q_a, q_b]─DQ─       where DQ(q_a) = a and DQ(q_b) = b, or no level is beyond
+#     codes ─DQ─Clip(a, b)─   →   codes ─[q_a, q_b]─DQ─       where DQ(q_a) = a and DQ(q_b) = b, or no code is beyond
 #
-# DQ is monotone: clipping its result is clipping its levels, if the ends are levels. Zero always is one, so that a Relu
-# always becomes a limit; an end between two levels stays where it is.
+# DQ is monotone: clipping its result is clipping its codes, if the ends are codes. Zero always is one, so that a Relu
+# always becomes a limit; an end between two codes stays where it is.
 
 
 @dataclass(frozen=True, slots=True)
 class ClipLevels:
-    """Requires: QDQ. Ensures: no Relu or Clip reads dequantized levels of its own whose ends are levels too."""
+    """Requires: QDQ. Ensures: no Relu or Clip reads dequantized codes of its own whose ends are codes too."""
 
     name: str = "clip-levels"
     effect: ClassVar[Effect] = EXACT
@@ -93,39 +93,39 @@ class ClipLevels:
 
     def _moved(self, node: ir.Node, names: NameScope) -> bool:
         clip = real_clip_of(node)
-        levels = None if clip is None else levels_of(clip.source.producer())
-        if clip is None or levels is None or node.graph is None or only_consumer(clip.source) is not node:
+        codes = None if clip is None else codes_of(clip.source.producer())
+        if clip is None or codes is None or node.graph is None or only_consumer(clip.source) is not node:
             return False
-        reals = _reals(levels)
+        reals = _reals(codes)
         kept = np.clip(reals, np.float32(clip.low), np.float32(clip.high))
-        low, high = _ends(levels, reals, clip)
+        low, high = _ends(codes, reals, clip)
         limited = np.clip(reals, reals[low], reals[high])
         if kept.tobytes() != limited.tobytes():  # bits, not numbers: −0 is not 0
-            decline(node, "an end of it lies between two levels", self.name)
+            decline(node, "an end of it lies between two quantized values", self.name)
             return False
-        if not _same_behind(clip, levels, (levels.low + low, levels.low + high), self.effect.machines):
-            decline(node, "the quantizer behind it would saturate at other levels", self.name)
+        if not _same_behind(clip, codes, (codes.low + low, codes.low + high), self.effect.machines):
+            decline(node, "the quantizer behind it would saturate at other values", self.name)
             return False
         if kept.tobytes() == reals.tobytes():
             return _removed(clip)
-        border = levels.border
-        if border is None or len(border.levels.uses()) > 1 or border.levels.is_graph_output():
-            decline(node, "its levels are not quantized for it alone", self.name)
+        border = codes.border
+        if border is None or len(border.codes.uses()) > 1 or border.codes.is_graph_output():
+            decline(node, "what it clips is not quantized for it alone", self.name)
             return False
-        low, high = levels.low + low, levels.low + high
+        low, high = codes.low + low, codes.low + high
         if not can_limit(border, low, high):
-            decline(node, f"no engine clips {border.grid.qtype} levels", self.name)
+            decline(node, f"no engine clips {border.qparams.qtype} values", self.name)
             return False
         _removed(clip)
         set_limits(border, low, high, names)
         return True
 
 
-def _same_behind(clip: RealClip, levels: Levels, ends: tuple[int, int], machines: tuple[str, ...]) -> bool:
-    """Whether a quantizer that would absorb ``clip`` gives the same of ``levels`` if they are limited to ``ends``.
+def _same_behind(clip: RealClip, codes: Codes, ends: tuple[int, int], machines: tuple[str, ...]) -> bool:
+    """Whether a quantizer that would absorb ``clip`` gives the same of ``codes`` if they are limited to ``ends``.
 
-    An integer machine absorbs the clip (``absorb-clip``), whose ends are reals; it brings the ends of levels to the
-    grid behind by its own rule, which may round a tie otherwise.
+    An integer arithmetic absorbs the clip (``absorb-clip``), whose ends are reals; it brings the ends of codes to the
+    qparams behind by its own rule, which may round a tie otherwise.
     """
     reader = only_consumer(clip.node.outputs[0])
     while (next_clip := real_clip_of(reader)) is not None:
@@ -133,26 +133,26 @@ def _same_behind(clip: RealClip, levels: Levels, ends: tuple[int, int], machines
     border = None if reader is None else border_of(reader)
     if border is None or border.quantizer.graph is not clip.node.graph:
         return True
-    stops, every = (Stop(border.grid, border.low, border.high),), np.arange(levels.low, levels.high + 1)
+    stops, every = (Stop(border.qparams, border.low, border.high),), np.arange(codes.low, codes.high + 1)
     limits = limits_behind(clip, border)
     return all(
         np.array_equal(
-            np.clip(brought(every, levels.grid, stops, one), *limits),
-            brought(np.clip(every, *ends), levels.grid, stops, one),
+            np.clip(brought(every, codes.qparams, stops, one), *limits),
+            brought(np.clip(every, *ends), codes.qparams, stops, one),
         )
         for one in machines
     )
 
 
-def _reals(levels: Levels) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
-    """All that the levels stand for, ascending."""
-    every = np.arange(levels.low, levels.high + 1).astype(levels.grid.qtype.storage_dtype)
-    return dequantize(every, levels.grid)
+def _reals(codes: Codes) -> np.ndarray[tuple[int], np.dtype[np.float32]]:
+    """The reals of all codes, ascending."""
+    every = np.arange(codes.low, codes.high + 1).astype(codes.qparams.qtype.storage_dtype)
+    return dequantize(every, codes.qparams)
 
 
-def _ends(levels: Levels, reals: np.ndarray[tuple[int], np.dtype[np.float32]], clip: RealClip) -> tuple[int, int]:
-    """The places of the levels that the ends of ``clip`` are, or are nearest to from inside."""
-    last = levels.high - levels.low
+def _ends(codes: Codes, reals: np.ndarray[tuple[int], np.dtype[np.float32]], clip: RealClip) -> tuple[int, int]:
+    """The places of the codes at the ends of ``clip``, or of the nearest ones inside."""
+    last = codes.high - codes.low
     low = min(int(np.searchsorted(reals, np.float32(clip.low), side="left")), last)
     high = max(int(np.searchsorted(reals, np.float32(clip.high), side="right")) - 1, 0)
     return (low, high) if low <= high else (high, high)

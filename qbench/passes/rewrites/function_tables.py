@@ -11,11 +11,11 @@ from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope, add_constant
-from qbench.passes.effect import MACHINES, QDQ, Effect, EffectKind
-from qbench.passes.levels.border import Border, Levels, border_of, levels_of, readers_of, real_clip_of
-from qbench.passes.levels.tables import Array
+from qbench.passes.effect import ARITHMETICS, QDQ, Effect, EffectKind
 from qbench.passes.lowering.qoperator import lower_to_qoperator
-from qbench.passes.lowering.site import INTEGER_MACHINES
+from qbench.passes.lowering.site import INTEGER_INTERPRETER
+from qbench.passes.requantization.border import Border, Codes, border_of, codes_of, readers_of, real_clip_of
+from qbench.passes.requantization.tables import Array
 
 _BITS, _LEVELS = 8, 256
 _FED = "levels"
@@ -23,7 +23,7 @@ _FED = "levels"
 
 @dataclass(frozen=True, slots=True)
 class FunctionTables:
-    """Requires: QDQ. Ensures: no function of one 8-bit value stands between grids, where the machines agree on it.
+    """Requires: QDQ. Ensures: no function of one 8-bit value is between quantizers, where the arithmetics agree on it.
 
     Args:
         tables: whether the target computes tables; see ``under``.
@@ -32,7 +32,7 @@ class FunctionTables:
     """
 
     tables: bool = True
-    machines: tuple[str, ...] = MACHINES
+    machines: tuple[str, ...] = ARITHMETICS
     name: str = "function-tables"
 
     @classmethod
@@ -42,7 +42,7 @@ class FunctionTables:
 
     @property
     def effect(self) -> Effect:
-        """Exact under the machines."""
+        """Exact under the arithmetics."""
         return Effect(EffectKind.EXACT, machines=self.machines)
 
     def run(self, model: ir.Model) -> bool:
@@ -65,24 +65,23 @@ class FunctionTables:
         self, model: ir.Model, chain: Sequence[ir.Node], border: Border, names: tuple[NameScope, NameScope]
     ) -> str | None:
         """Why there is no table, or None when there is one now."""
-        levels = levels_of(chain[0])
-        if levels is None or levels.grid.qtype.bits != _BITS:
-            return "the levels before it are not 8 bits of one static grid"
+        codes = codes_of(chain[0])
+        if codes is None or codes.qparams.qtype.bits != _BITS:
+            return "its input does not have 8 bits and static qparams per tensor"
         if not self.tables:
             return "the target has no tables"
         if any(real_clip_of(use.node) is not None for one in readers_of(border) for use in one.outputs[0].uses()):
-            return "a clip behind it is one of its levels, whose limits a table does not say"
+            return "a clip behind it has limits that a table does not have"
         alone = _alone(model, chain, border)
-        occurring = np.arange(levels.low, levels.high + 1) % _LEVELS
+        occurring = np.arange(codes.low, codes.high + 1) % _LEVELS
         if np.isnan(_reals(alone, len(chain))[occurring]).any():
-            return "it gives NaN, which every machine quantizes by a rule of its own"
-        tables = [_table(alone, machine) for machine in self.machines]
-        for machine, table in zip(self.machines, tables, strict=True):
+            return "it gives NaN, which every arithmetic quantizes by a rule of its own"
+        tables = [_table(alone, arithmetic) for arithmetic in self.machines]
+        for arithmetic, table in zip(self.machines, tables, strict=True):
             if moved := int((table != tables[0])[occurring].sum()):
-                return (
-                    f"{moved} of {len(occurring)} levels are others under '{machine}' than under '{self.machines[0]}'"
-                )
-        _write(levels, chain, border, tables[0], names)
+                first = self.machines[0]
+                return f"{moved} of {len(occurring)} quantized values differ between '{arithmetic}' and '{first}'"
+        _write(codes, chain, border, tables[0], names)
         return None
 
 
@@ -115,13 +114,13 @@ def _operand(node: ir.Node) -> ir.Value | None:
 
 
 def _alone(model: ir.Model, chain: Sequence[ir.Node], border: Border) -> ir.Model:
-    """From all levels in the order of a table to what ``border`` gives, as a model of its own."""
-    source, grid = chain[0].inputs[0], levels_of(chain[0])
+    """From all codes in the order of a table to what ``border`` gives, as a model of its own."""
+    source, qparams = chain[0].inputs[0], codes_of(chain[0])
     assert source is not None
-    assert grid is not None
-    levels = ir.val(_FED, ir.DataType.from_numpy(grid.grid.qtype.storage_dtype), ir.Shape([_LEVELS]))
-    known: dict[ir.Value | None, ir.Value | None] = {None: None, source: levels}
-    graph = ir.Graph([levels], [], nodes=[], opset_imports=model.opset_imports, name="table")
+    assert qparams is not None
+    codes = ir.val(_FED, ir.DataType.from_numpy(qparams.qparams.qtype.storage_dtype), ir.Shape([_LEVELS]))
+    known: dict[ir.Value | None, ir.Value | None] = {None: None, source: codes}
+    graph = ir.Graph([codes], [], nodes=[], opset_imports=model.opset_imports, name="table")
     names = NameScope([_FED])
     for node in (*chain, border.quantizer, *([] if border.clip is None else [border.clip])):
         for value in node.inputs:
@@ -138,14 +137,16 @@ def _alone(model: ir.Model, chain: Sequence[ir.Node], border: Border) -> ir.Mode
     return ir.Model(graph, ir_version=model.ir_version)
 
 
-def _table(alone: ir.Model, machine: str) -> Array:
-    """(256,) of the border's type: what ``machine`` gives for the levels 0 … 127, then 128 … 255 or −128 … −1."""
-    lowered, rules = (alone, "ideal") if machine == QDQ else (lower_to_qoperator(alone, INTEGER_MACHINES), machine)
+def _table(alone: ir.Model, arithmetic: str) -> Array:
+    """(256,) of the border's type: what ``arithmetic`` gives for the codes 0 … 127, then 128 … 255 or −128 … −1."""
+    lowered, rules = (
+        (alone, "ideal") if arithmetic == QDQ else (lower_to_qoperator(alone, INTEGER_INTERPRETER), arithmetic)
+    )
     return _run(Program(lowered, get_arithmetic(rules)), alone)[str(alone.graph.outputs[0].name)].reshape(-1)
 
 
 def _reals(alone: ir.Model, steps: int) -> Array:
-    """(256,) float32: what the first ``steps`` nodes give, of every level."""
+    """(256,) float32: what the first ``steps`` nodes give, of every code."""
     name = str(alone.graph[steps - 1].outputs[0].name)
     return _run(Program(alone, get_arithmetic("ideal"), (name,)), alone)[name].reshape(-1)
 
@@ -158,13 +159,13 @@ def _run(program: Program, alone: ir.Model) -> dict[str, Array]:
 
 
 def _write(
-    levels: Levels, chain: Sequence[ir.Node], border: Border, table: Array, names: tuple[NameScope, NameScope]
+    codes: Codes, chain: Sequence[ir.Node], border: Border, table: Array, names: tuple[NameScope, NameScope]
 ) -> None:
     values, nodes = names
-    graph, result, function = border.quantizer.graph, border.levels, chain[1]
+    graph, result, function = border.quantizer.graph, border.codes, chain[1]
     assert isinstance(graph, ir.Graph)
     origin, stem = origin_of(function), function.name or result.name
-    index = ir.Node("", "Cast", [levels.dequantizer.inputs[0]], [ir.AttrInt64("to", ir.DataType.INT32)], num_outputs=1)
+    index = ir.Node("", "Cast", [codes.dequantizer.inputs[0]], [ir.AttrInt64("to", ir.DataType.INT32)], num_outputs=1)
     entries = add_constant(graph, f"{stem}_table", table, values)
     looked_up = ir.Node("", "Gather", [entries, index.outputs[0]], num_outputs=1)
     for node, word in ((index, "index"), (looked_up, "lookup")):
@@ -179,6 +180,6 @@ def _write(
     for gone in (border.clip, border.quantizer, *reversed(chain[1:])):
         if gone is not None:
             graph.remove(gone, safe=True)
-    real = levels.dequantizer.outputs[0]
+    real = codes.dequantizer.outputs[0]
     if not real.uses() and not real.is_graph_output():
-        graph.remove(levels.dequantizer, safe=True)
+        graph.remove(codes.dequantizer, safe=True)

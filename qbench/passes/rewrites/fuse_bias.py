@@ -21,20 +21,20 @@ from qbench.graph import (
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import Effect, within
-from qbench.passes.levels.border import border_of
+from qbench.passes.requantization.border import border_of
 
 _LIMIT = 2.0**30
-"""Of a bias in an accumulator of 32 bits, so that the products have room beside it."""
+"""Of a bias in an accumulator of 32 bits, so that there is room for the products."""
 
 Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)
 class FuseBias:
-    """Requires: QDQ. Ensures: no Add of a constant a channel alone reads a Conv, ConvTranspose or Gemm of levels.
+    """Requires: QDQ. Ensures: no Add of a constant per channel alone reads a Conv, ConvTranspose or Gemm of codes.
 
-    Left alone: a product with a bias already, with a grid of its own, with other factors than 1, or on grids that are
-    computed; a sum that no border a tensor reads, whose steps nothing would bound.
+    Left alone: a product with a bias already, with qparams of its own, with other factors than 1, or with computed
+    qparams; a sum that no border per tensor reads, whose steps nothing would bound.
     """
 
     name: str = "fuse-bias"
@@ -61,14 +61,14 @@ class FuseBias:
 
 
 def _bias(product: ir.Node, added: ir.Node, other: ir.Value | None) -> tuple[Array, Array] | str:
-    """The int32 levels of the bias and their scales, one a channel; or why there is none."""
+    """The int32 codes of the bias and their scales, one per channel; or why there is none."""
     scales, axis = _scales(product)
     reader = only_consumer(added.outputs[0])
     border = None if reader is None else border_of(reader)
     if scales is None or axis is None:
-        return "the product is not of levels on grids that are known"
+        return "the operands of the product are not quantized with known qparams"
     if border is None:
-        return "no border with one grid a tensor reads the sum alone"
+        return "no quantizer with qparams per tensor alone reads the sum"
     real = _constant(other)
     weight = product.inputs[1]
     channels = None if weight is None or weight.shape is None else weight.shape[axis]
@@ -76,24 +76,30 @@ def _bias(product: ir.Node, added: ir.Node, other: ir.Value | None) -> tuple[Arr
         group = product.attributes.get("group")
         channels *= 1 if group is None else group.as_int()
     if real is None or not isinstance(channels, int) or not _a_channel(real, channels, product):
-        return "what is added is no constant a channel"
-    if scales.size not in (1, channels) or scales.max() > float(border.grid.scale):
+        return "what is added is not a constant per channel"
+    if scales.size not in (1, channels) or scales.max() > float(border.qparams.scale):
         return "a step of the product is wider than one of the result"
-    levels = np.rint(np.broadcast_to(real.reshape(-1), (channels,)).astype(np.float64) / scales)
-    if not np.abs(levels).max(initial=0) <= _LIMIT:  # nor may it be no number
+    codes = np.rint(np.broadcast_to(real.reshape(-1), (channels,)).astype(np.float64) / scales)
+    if not np.abs(codes).max(initial=0) <= _LIMIT:  # NaN does not fit either
         return "the bias does not fit an accumulator of 32 bits"
-    return levels.astype(np.int32), np.asarray(scales, np.float32).reshape(() if scales.size == 1 else -1)
+    return codes.astype(np.int32), np.asarray(scales, np.float32).reshape(() if scales.size == 1 else -1)
 
 
 def _scales(product: ir.Node) -> tuple[Array | None, int | None]:
     """float32 products of the scales of data and weight, and the weight's axis of channels."""
     factors = [float_attribute(product, name, 1.0) for name in ("alpha", "beta")]
-    grids = [_grid(value) for value in product.inputs[:2]]
+    all_qparams = [_qparams(value) for value in product.inputs[:2]]
     weight = product.inputs[1]
-    if factors != [1.0, 1.0] or grids[0] is None or grids[1] is None or weight is None or weight.shape is None:
+    if (
+        factors != [1.0, 1.0]
+        or all_qparams[0] is None
+        or all_qparams[1] is None
+        or weight is None
+        or weight.shape is None
+    ):
         return None, None
     axis = weight_channel_axis(product, len(weight.shape))
-    data, weights = grids
+    data, weights = all_qparams
     if data.axis is not None or weights.block_size or (weights.axis is not None and weights.axis != axis):
         return None, None
     if product.op_type == "ConvTranspose" and weights.axis is not None:
@@ -101,22 +107,22 @@ def _scales(product: ir.Node) -> tuple[Array | None, int | None]:
     return np.asarray(data.scale * weights.scale, np.float32), axis
 
 
-def _grid(value: ir.Value | None) -> Any:  # noqa: ANN401 - a QParams or None
+def _qparams(value: ir.Value | None) -> Any:  # noqa: ANN401 - a QParams or None
     maker = None if value is None else value.producer()
     return None if maker is None or maker.op_type != "DequantizeLinear" else grid_of(maker)
 
 
 def _constant(value: ir.Value | None) -> Array | None:
-    """The reals of a constant, or of dequantized constant levels."""
+    """The reals of a constant, or of dequantized constant codes."""
     known = constant_value(value)
     maker = None if value is None else value.producer()
     if known is not None or maker is None or maker.op_type != "DequantizeLinear":
         return known
-    levels, grid = constant_value(maker.inputs[0]), grid_of(maker)
-    if levels is None or grid is None:
+    codes, qparams = constant_value(maker.inputs[0]), grid_of(maker)
+    if codes is None or qparams is None:
         return None
-    scale, point = grid.expanded(levels.shape)
-    return np.asarray((levels.astype(np.int64) - point) * scale.astype(np.float64))
+    scale, point = qparams.expanded(codes.shape)
+    return np.asarray((codes.astype(np.int64) - point) * scale.astype(np.float64))
 
 
 def _a_channel(real: Array, channels: int, product: ir.Node) -> bool:
@@ -131,19 +137,19 @@ def _a_channel(real: Array, channels: int, product: ir.Node) -> bool:
 
 
 def _write(
-    product: ir.Node, added: ir.Node, bias_levels: tuple[Array, Array], names: tuple[NameScope, NameScope]
+    product: ir.Node, added: ir.Node, bias_codes: tuple[Array, Array], names: tuple[NameScope, NameScope]
 ) -> None:
-    graph, (levels, scales), (values, nodes) = product.graph, bias_levels, names
+    graph, (codes, scales), (values, nodes) = product.graph, bias_codes, names
     assert isinstance(graph, ir.Graph)
     stem = f"{product.name}.bias"
     operands = [
         add_constant(graph, f"{stem}_{word}", array, values)
-        for word, array in (("quantized", levels), ("scale", scales), ("point", np.zeros(scales.shape, np.int32)))
+        for word, array in (("quantized", codes), ("scale", scales), ("point", np.zeros(scales.shape, np.int32)))
     ]
     axis = [] if scales.ndim == 0 else [ir.AttrInt64("axis", 0)]
     bias = ir.Node("", "DequantizeLinear", operands, axis, num_outputs=1, name=nodes.fresh(stem))
     bias.outputs[0].name = values.fresh(stem)
-    bias.outputs[0].dtype, bias.outputs[0].shape = ir.DataType.FLOAT, ir.Shape(levels.shape)
+    bias.outputs[0].dtype, bias.outputs[0].shape = ir.DataType.FLOAT, ir.Shape(codes.shape)
     set_origin(bias, origin_of(product))
     graph.insert_before(product, bias)
     product.resize_inputs(3)

@@ -11,7 +11,7 @@ from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, is
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import EXACT, Effect
-from qbench.passes.levels.requantize import readers_behind
+from qbench.passes.requantization.requantize import readers_behind
 
 _HALF = 128
 _OTHER = {ir.DataType.INT8: ir.DataType.UINT8, ir.DataType.UINT8: ir.DataType.INT8}
@@ -19,7 +19,7 @@ _OTHER = {ir.DataType.INT8: ir.DataType.UINT8, ir.DataType.UINT8: ir.DataType.IN
 
 @dataclass(frozen=True, slots=True)
 class RebaseInt8:
-    """Requires: QDQ. Ensures: activations have int8 levels where they had uint8 ones, but for what the module names."""
+    """Requires: QDQ. Ensures: activations are int8 where they were uint8; inputs, outputs and dynamic values stay."""
 
     name: str = "rebase-int8"
     effect: ClassVar[Effect] = EXACT
@@ -31,7 +31,7 @@ class RebaseInt8:
 
 @dataclass(frozen=True, slots=True)
 class RebaseUint8:
-    """Requires: QDQ. Ensures: activations have uint8 levels where they had int8 ones, but for what the module names."""
+    """Requires: QDQ. Ensures: activations are uint8 where they were int8; inputs, outputs and dynamic values stay."""
 
     name: str = "rebase-uint8"
     effect: ClassVar[Effect] = EXACT
@@ -51,14 +51,14 @@ class _Constants:
     replaced: dict[ir.Value, ir.Value] = field(default_factory=dict)
 
     def moved(self, node: ir.Node, index: int) -> None:
-        """Let ``node`` read its constant operand ``index`` on the other levels."""
+        """Let ``node`` read its constant operand ``index`` in the other type."""
         old = node.inputs[index]
         assert old is not None
         if old not in self.replaced:
             array = constant_value(old)
             assert array is not None
-            levels = array.astype(np.int64) + (_HALF if self.to == ir.DataType.UINT8 else -_HALF)
-            self.replaced[old] = add_constant(self.graph, f"{old.name}", levels.astype(self.to.numpy()), self.names)
+            codes = array.astype(np.int64) + (_HALF if self.to == ir.DataType.UINT8 else -_HALF)
+            self.replaced[old] = add_constant(self.graph, f"{old.name}", codes.astype(self.to.numpy()), self.names)
         node.replace_input_with(index, self.replaced[old])
 
     def settle(self) -> None:
@@ -75,22 +75,22 @@ def _rebased(model: ir.Model, to: ir.DataType, by: str) -> bool:
     start, graph = _OTHER[to], model.graph
     constants = _Constants(graph, to, NameScope.of_values(model))
     changed = False
-    for node, levels in list(_places(graph, start)):
-        reason = _problem(node, levels)
+    for node, codes in list(_places(graph, start)):
+        reason = _problem(node, codes)
         if reason is not None:
             decline(node, reason, by)
-        elif not (is_constant(levels) and _of_a_product(levels)):
-            _move(node, levels, constants)
+        elif not (is_constant(codes) and _of_a_product(codes)):
+            _move(node, codes, constants)
             changed = True
     constants.settle()
     return changed
 
 
 def _places(graph: ir.Graph, start: ir.DataType) -> Iterator[tuple[ir.Node, ir.Value]]:
-    """Where levels of the type ``start`` come from: a quantizer and what it gives; else the first DQ and what it reads.
+    """Where codes of the type ``start`` come from: a quantizer and what it gives; else the first DQ and what it reads.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
     seen = set[ir.Value]()
     for node in graph:
@@ -107,14 +107,14 @@ def _places(graph: ir.Graph, start: ir.DataType) -> Iterator[tuple[ir.Node, ir.V
                 yield node, source
 
 
-def _problem(node: ir.Node, levels: ir.Value) -> str | None:
+def _problem(node: ir.Node, codes: ir.Value) -> str | None:
     if node.op_type == "DynamicQuantizeLinear":
         return "its parameters are computed, of uint8"
-    if levels.is_graph_input() or levels.is_graph_output():
-        return "its levels enter or leave the graph, which keeps its types"
-    for reader in (node, *(use.node for use in levels.uses())):
+    if codes.is_graph_input() or codes.is_graph_output():
+        return "it enters or leaves the graph, which keeps its types"
+    for reader in (node, *(use.node for use in codes.uses())):
         if reader is not node and (reader.domain or reader.op_type != "DequantizeLinear"):
-            return f"'{reader.name}' reads its levels as they are"
+            return f"'{reader.name}' reads its integers as they are"
         if grid_of(reader) is None:
             return f"the parameters of '{reader.name}' are computed, or no float32"
     return None
@@ -124,8 +124,8 @@ def _of_a_product(constant: ir.Value) -> bool:
     return any(reader.is_product for use in constant.uses() for reader in readers_behind(use.node))
 
 
-def _move(node: ir.Node, levels: ir.Value, constants: _Constants) -> None:
-    readers = [use.node for use in levels.uses()]
+def _move(node: ir.Node, codes: ir.Value, constants: _Constants) -> None:
+    readers = [use.node for use in codes.uses()]
     if node.op_type == "QuantizeLinear":
         _point_moved(node, constants)
         clip = clip_of_levels(node)

@@ -9,8 +9,16 @@ from qbench.graph import only_consumer
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope
 from qbench.passes.effect import EXACT, Effect, within
-from qbench.passes.levels.border import Border, Levels, border_of, can_limit, readers_of, requantized_at, set_limits
-from qbench.passes.levels.requantize import (
+from qbench.passes.requantization.border import (
+    Border,
+    Codes,
+    border_of,
+    can_limit,
+    readers_of,
+    requantized_at,
+    set_limits,
+)
+from qbench.passes.requantization.requantize import (
     GoingPast,
     Reads,
     Requantize,
@@ -21,23 +29,23 @@ from qbench.passes.levels.requantize import (
     requantize_of,
     stand_in,
 )
-from qbench.passes.levels.tables import Stop, admits, chain_against, merged_limits
+from qbench.passes.requantization.tables import Stop, admits, chain_against, merged_limits
 
-# A requantize to the grid that its levels are on already is no requantize: Q(DQ(levels)) are the levels.
+# A requantize to the qparams that its codes have already does nothing: Q(DQ(codes)) are the codes.
 #
-#     levels ─DQ(g)─Q(g)─[l₂,h₂]─   →   levels ─[l₂,h₂]─
+#     codes ─DQ(p)─Q(p)─[l₂,h₂]─   →   codes ─[l₂,h₂]─
 #
-#     round(s·(q − z) / s) + z = q        float32 errs by less than 2⁻⁶ of a step on grids of up to 16 bits
+#     round(s·(q − z) / s) + z = q        float32 errs by less than 2⁻⁶ of a step on types of up to 16 bits
 #
-# Beyond 2²⁴ that is no longer so: levels of 32 bits are left alone. Limits that hold nothing back go. Others move into
-# the border that made the levels where nobody else reads them, else they stay as the Clip of levels that they are:
+# Beyond 2²⁴ that is no longer so: codes of 32 bits are left alone. Limits that hold nothing back go. Others move into
+# the border that made the codes where nothing else reads them, else they stay as a Clip of codes:
 #
 #     Q₁─[l₁,h₁]─DQ─Q─[l₂,h₂]─   →   Q₁─[l,h]─       [l, h] = [T(l₁), T(h₁)], T(q) = min(max(q, l₂), h₂)
 
 
 @dataclass(frozen=True, slots=True)
 class DropIdentityRequantize:
-    """Requires: QDQ. Ensures: no requantize brings levels to the grid they are on, but where its limits must stay.
+    """Requires: QDQ. Ensures: no requantize brings codes to the qparams they have, unless its limits must stay.
 
     Args:
         name: of the pass.
@@ -57,52 +65,53 @@ class DropIdentityRequantize:
             return False
         if isinstance(site, str):
             return decline(node, site, self.name) and False
-        if site.source.grid != site.border.grid:
+        if site.source.qparams != site.border.qparams:
             return False
-        levels = site.source.dequantizer.inputs[0]
-        assert levels is not None
+        codes = site.source.dequantizer.inputs[0]
+        assert codes is not None
         if not site.border.low <= site.source.low <= site.source.high <= site.border.high:
-            return self._limited(site, levels, names)
-        stand_in(site.border.levels, levels, names)
+            return self._limited(site, codes, names)
+        stand_in(site.border.codes, codes, names)
         remove_border(site.border)
         return True
 
-    def _limited(self, site: Requantize, levels: ir.Value, names: NameScope) -> bool:
+    def _limited(self, site: Requantize, codes: ir.Value, names: NameScope) -> bool:
         """The requantize goes, its limits stay."""
         before, border = site.source.border, site.border
         if before is None:
             assert border.clip is not None
-            border.clip.replace_input_with(0, levels)
+            border.clip.replace_input_with(0, codes)
             remove_border(replace(border, clip=None))
             return True
-        if only_consumer(levels) is not site.source.dequantizer or only_consumer(border.source) is None:
-            return decline(border.quantizer, "others read the levels with wider limits", self.name) and False
+        if only_consumer(codes) is not site.source.dequantizer or only_consumer(border.source) is None:
+            return decline(border.quantizer, "others read its input with wider limits", self.name) and False
         low, high = (min(max(end, border.low), border.high) for end in (site.source.low, site.source.high))
         if not can_limit(before, low, high):
-            return decline(border.quantizer, f"no engine clips {before.grid.qtype} levels", self.name) and False
-        stand_in(border.levels, levels, names)
+            return decline(border.quantizer, f"no engine clips {before.qparams.qtype} values", self.name) and False
+        stand_in(border.codes, codes, names)
         remove_border(border)
         return set_limits(before, low, high, names)
 
 
 # Two requantizations in a row become one, with the intersection of their limits.
 #
-#     levels(g₀) ─DQ₀─Q₁─[l₁,h₁]─DQ₁─Q₂─[l₂,h₂]─   →   levels(g₀) ─DQ₀─Q₂─[l,h]─
+#     codes(p₀) ─DQ₀─Q₁─[l₁,h₁]─DQ₁─Q₂─[l₂,h₂]─   →   codes(p₀) ─DQ₀─Q₂─[l,h]─
 #
-#     T = what the chain makes of a level of g₀       [l, h] = [T(low₀), T(high₀)]     a chain is monotone
+#     T = what the chain makes of a code of p₀       [l, h] = [T(low₀), T(high₀)]     a chain is monotone
 #
-# The last limits alone would be wrong: [1,3], [0,4], [2,4] on one grid let nothing above 3 through, so that [2,3]
-# stays. Dropping the middle grid drops a rounding: a level moves by up to ½·s₁/s₂ + 1 steps. Every level of g₀ is tried
-# both ways, under every machine of the effect, and the site is left alone where one moves further than is admitted. A
-# border that was moved once is moved no further, so that one border keeps to ``steps``; those of a graph add up.
+# The last limits alone would be wrong: [1,3], [0,4], [2,4] of the same qparams let nothing above 3 through, so that
+# [2,3] stays. Dropping the middle qparams drops a rounding: a code moves by up to ½·s₁/s₂ + 1 steps. Every code of p₀
+# is tried both ways, under every arithmetic of the effect, and the site is left alone where one moves further than is
+# admitted. A border that was moved once is moved no further, so that one border keeps to ``steps``; those of a graph
+# add up.
 
 
 @dataclass(frozen=True, slots=True)
 class MergeRequantize:
-    """Requires: QDQ. Ensures: no requantize reads another alone, where merging moves no level by more than ``steps``.
+    """Requires: QDQ. Ensures: no requantize reads another alone, where merging moves no code by more than ``steps``.
 
     Args:
-        steps: of the last grid, that a level may move by; 0: not one may move.
+        steps: of the last scale, that a code may move by; 0: no code may move.
         name: of the pass.
     """
 
@@ -126,27 +135,30 @@ class MergeRequantize:
         first = None if middle is None else requantized_at(middle)
         if last is None or between is None or middle is None or first is None:
             return False
-        if len(readers_of(middle)) > 1 or middle.levels.is_graph_output():
-            return decline(node, "others read the levels between the two", self.name) and False
-        if between.grid != middle.grid:
-            return decline(node, "its integers are read by another grid than they were written by", self.name) and False
+        if len(readers_of(middle)) > 1 or middle.codes.is_graph_output():
+            return decline(node, "others read the values between the two", self.name) and False
+        if between.qparams != middle.qparams:
+            return decline(node, "its integers are written and read with different qparams", self.name) and False
         return self._tried(first, middle, last, names)
 
-    def _tried(self, first: Levels, middle: Border, last: Border, names: NameScope) -> bool:
-        start = Stop(first.grid, first.low, first.high)
-        chain = (Stop(middle.grid, middle.low, middle.high), Stop(last.grid, last.low, last.high))
-        (low, high), *others = {merged_limits(start, chain, machine) for machine in self.effect.machines}
+    def _tried(self, first: Codes, middle: Border, last: Border, names: NameScope) -> bool:
+        start = Stop(first.qparams, first.low, first.high)
+        chain = (Stop(middle.qparams, middle.low, middle.high), Stop(last.qparams, last.low, last.high))
+        (low, high), *others = {merged_limits(start, chain, arithmetic) for arithmetic in self.effect.machines}
         if others:
-            return decline(last.quantizer, "it saturates at other levels on other machines", self.name) and False
-        difference = chain_against(start, chain, (Stop(last.grid, low, high),), self.effect.machines)
+            return (
+                decline(last.quantizer, "it saturates at different values under different arithmetics", self.name)
+                and False
+            )
+        difference = chain_against(start, chain, (Stop(last.qparams, low, high),), self.effect.machines)
         if not admits(self.effect, difference):
             return decline(last.quantizer, str(difference), self.name) and False
         if moved_before(difference, middle, last):
-            return decline(last.quantizer, "a merge before this one moved a level already", self.name) and False
+            return decline(last.quantizer, "a merge before this one moved a value already", self.name) and False
         free = _whole(low, high, start, last, self.effect.machines)
-        limits = (last.grid.qmin, last.grid.qmax) if free else (low, high)
+        limits = (last.qparams.qmin, last.qparams.qmax) if free else (low, high)
         if not can_limit(last, *limits):
-            return decline(last.quantizer, f"no engine clips {last.grid.qtype} levels", self.name) and False
+            return decline(last.quantizer, f"no engine clips {last.qparams.qtype} values", self.name) and False
         last.quantizer.replace_input_with(0, first.dequantizer.outputs[0])
         _removed(middle, last)
         mark_moved(difference, last, middle)
@@ -156,8 +168,8 @@ class MergeRequantize:
 
 def _whole(low: int, high: int, start: Stop, last: Border, machines: tuple[str, ...]) -> bool:
     """Whether nothing of ``start`` comes to lie outside the limits anyway, so that none need be written."""
-    free = (Stop(last.grid, last.grid.qmin, last.grid.qmax),)
-    return all(merged_limits(start, free, machine) == (low, high) for machine in machines)
+    free = (Stop(last.qparams, last.qparams.qmin, last.qparams.qmax),)
+    return all(merged_limits(start, free, arithmetic) == (low, high) for arithmetic in machines)
 
 
 def _removed(middle: Border, last: Border) -> None:
@@ -171,19 +183,19 @@ def _removed(middle: Border, last: Border) -> None:
     graph.remove(middle.quantizer, safe=True)
 
 
-# An operator between grids reads levels of the grid they were on, not of one that they were brought to for it.
+# An operator between quantizers reads codes as they were before a requantize that was made for it alone.
 #
-#     levels(g₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ f ─Q_y─   →   levels(g₁) ─DQ₁─ f ─Q_y─
+#     codes(p₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ f ─Q_y─   →   codes(p₁) ─DQ₁─ f ─Q_y─
 #
-# It is done where every level means one real on both grids, whatever f makes of it, and nowhere else: a requantize that
-# saturates holds back what f would see, and roundings that are dropped on several ways to one f add up. The bias of a
-# product is written in steps of s₁·s_w, so that it goes past none but a requantize of the very same scale; what counts
-# integers of one width or one type alone goes past none that changes it.
+# It is done where every code means one real before and behind, whatever f makes of it, and nowhere else: a requantize
+# that saturates holds back what f would see, and roundings that are dropped on several ways to one f add up. The bias
+# of a product is written in steps of s₁·s_w, so that it goes past none but a requantize of the very same scale; what
+# counts integers of one width or one type alone goes past none that changes it.
 
 
 @dataclass(frozen=True, slots=True)
 class RequantizeIntoConsumer:
-    """Requires: QDQ. Ensures: nothing is requantized for operators between grids alone that count the same without.
+    """Requires: QDQ. Ensures: nothing is requantized for operators between quantizers that compute the same without it.
 
     Args:
         name: of the pass.
@@ -198,22 +210,22 @@ class RequantizeIntoConsumer:
 
 
 def _wanted(reads: set[Reads]) -> bool:
-    return Reads.BETWEEN_GRIDS in reads and Reads.REAL not in reads
+    return Reads.BETWEEN_QUANTIZERS in reads and Reads.REAL not in reads
 
 
-# Levels that are requantized only to be read as reals are read as what they were.
+# Codes that are requantized only to be read as reals are read as what they were.
 #
-#     levels(g₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ reals   →   levels(g₁) ─DQ₁─ reals
+#     codes(p₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ reals   →   codes(p₁) ─DQ₁─ reals
 #
-# It is done where every level means one real before and behind, as float32 and exactly, and nowhere else: a requantize
-# that holds a level back keeps reals in its range, and one that rounds is what the graph says. The readers are
-# operators that stay in floats, and outputs of the graph; a product that reads levels counts in steps of their scale,
-# its bias too, and goes past none but one of the same scale. Other readers of the same levels go past with them.
+# It is done where every code means one real before and behind, as float32 and exactly, and nowhere else: a requantize
+# that holds a code back keeps reals in its range, and one that rounds is what the graph says. The readers are
+# operators that stay in floats, and outputs of the graph; a product that reads codes counts in steps of their scale,
+# its bias too, and goes past none but one of the same scale. Other readers of the same codes go past with them.
 
 
 @dataclass(frozen=True, slots=True)
 class RequantizeIntoDequantize:
-    """Requires: QDQ. Ensures: nothing is requantized for readers of reals to whom every level means what it meant.
+    """Requires: QDQ. Ensures: nothing is requantized for readers of reals where codes mean the same reals without it.
 
     Args:
         name: of the pass.
@@ -231,19 +243,19 @@ def _requantize_into_dequantize_wanted(reads: set[Reads]) -> bool:
     return Reads.REAL in reads
 
 
-# What makes reals that are put on one grid and then on another puts them on the other at once.
+# What makes reals that are xx.
 #
 #     real ─Q₁─[l₁,h₁]─DQ₁─Q₂─[l₂,h₂]─   →   real ─Q₂─[l,h]─          [l, h] = [T(l₁), T(h₁)]
 #
-#     T = what the requantize makes of a level of g₁, monotone, so that it brings limits to limits
+#     T = what the requantize makes of a code of p₁, monotone, so that it brings limits to limits
 #
-# With one scale s, whatever the zero points and types, no level moves, since Q₂ rounds what is whole already:
+# With one scale s, whatever the zero points and types, no code moves, since Q₂ rounds what is whole already:
 #
 #     clamp₂(round(s·(clamp₁(round(x/s) + z₁) − z₁) / s) + z₂) = clamp(round(x/s) + z₂)
 #
-# With two scales a rounding is dropped: a level moves by up to ½·s₁/s₂ + 1 steps. All of it is measured: both ways are
-# monotone in x and tried on both sides of every step of either, of float32 numbers, and of exact ones as machines have
-# them behind a product. The other grid's limits alone would let through what Q₁ had held back.
+# With two scales a rounding is dropped: a code moves by up to ½·s₁/s₂ + 1 steps. All of it is measured: both ways are
+# monotone in x and tried on both sides of every step of either, of float32 numbers, and of exact ones as arithmetics
+# have them behind a product. The limits of Q₂ alone would let through what Q₁ held back.
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,7 +263,7 @@ class RequantizeIntoProducer:
     """Requires: QDQ. Ensures: no requantize alone reads what was quantized from reals, where that moves few enough.
 
     Args:
-        steps: of the later grid, that a level may move by; 0: not one may move.
+        steps: of the later scale, that a code may move by; 0: no code may move.
         name: of the pass.
     """
 
@@ -264,7 +276,7 @@ class RequantizeIntoProducer:
         return within(self.steps)
 
     def run(self, model: ir.Model) -> bool:
-        """Take later grids in graph order, those of chains one after the other; True when there was one."""
+        """Take later qparams in graph order, those of chains one after the other; True when there was one."""
         names = NameScope.of_values(model)
         return sum(self._taken(node, names) for node in list(model.graph) if node.graph is not None) > 0
 
@@ -277,27 +289,30 @@ class RequantizeIntoProducer:
         first = site.source.border
         if first is None or requantized_at(first) is not None:
             return False
-        if only_consumer(first.levels) is None or only_consumer(site.border.source) is None:
-            return decline(node, "others read the levels between the two", self.name) and False
-        if first.grid != site.source.grid:
-            return decline(node, "its integers are read by another grid than they were written by", self.name) and False
+        if only_consumer(first.codes) is None or only_consumer(site.border.source) is None:
+            return decline(node, "others read the values between the two", self.name) and False
+        if first.qparams != site.source.qparams:
+            return decline(node, "its integers are written and read with different qparams", self.name) and False
         maker = first.source.producer()
-        if maker is not None and first.grid.qtype != site.border.grid.qtype and is_of_one_type(maker):
-            return decline(node, "its producer counts integers of one type alone", self.name) and False
+        if maker is not None and first.qparams.qtype != site.border.qparams.qtype and is_of_one_type(maker):
+            return decline(node, "its producer takes integers of one type alone", self.name) and False
         return self._tried(site, first, names)
 
     def _tried(self, site: Requantize, first: Border, names: NameScope) -> bool:
         last, chain = site.border, (site.start, site.stop)
-        (low, high), *others = {merged_limits(None, chain, machine) for machine in self.effect.machines}
+        (low, high), *others = {merged_limits(None, chain, arithmetic) for arithmetic in self.effect.machines}
         if others:
-            return decline(last.quantizer, "it saturates at other levels on other machines", self.name) and False
-        difference = chain_against(None, chain, (Stop(last.grid, low, high),), self.effect.machines)
+            return (
+                decline(last.quantizer, "it saturates at different values under different arithmetics", self.name)
+                and False
+            )
+        difference = chain_against(None, chain, (Stop(last.qparams, low, high),), self.effect.machines)
         if not admits(self.effect, difference):
             return decline(last.quantizer, str(difference), self.name) and False
         if moved_before(difference, first, last):
-            return decline(last.quantizer, "a merge before this one moved a level already", self.name) and False
+            return decline(last.quantizer, "a merge before this one moved a value already", self.name) and False
         if not can_limit(last, low, high):
-            return decline(last.quantizer, f"no engine clips {last.grid.qtype} levels", self.name) and False
+            return decline(last.quantizer, f"no engine clips {last.qparams.qtype} values", self.name) and False
         between = site.source.dequantizer
         last.quantizer.replace_input_with(0, first.source)
         graph = between.graph

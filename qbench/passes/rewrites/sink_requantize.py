@@ -12,9 +12,16 @@ from qbench.graph import int_attribute, ints_attribute, only_consumer, op_spec, 
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import EXACT, Effect
-from qbench.passes.levels.border import Border, Levels, border_of, can_limit, set_limits
-from qbench.passes.levels.requantize import Requantize, both_limits, can_merge, mark_moved, requantize_of, results_of
-from qbench.passes.levels.tables import Difference, Stop, all_levels, brought
+from qbench.passes.requantization.border import Border, Codes, border_of, can_limit, set_limits
+from qbench.passes.requantization.requantize import (
+    Requantize,
+    both_limits,
+    can_merge,
+    mark_moved,
+    requantize_of,
+    results_of,
+)
+from qbench.passes.requantization.tables import Difference, Stop, all_codes, brought
 
 _COPYING = frozenset({"Expand", "Tile"})
 _NONE = Difference(0, 0, 0, "")
@@ -28,7 +35,7 @@ class SinkRequantize:
     another stays with it: they have met, and were each to go on, a chain of them would take its square in steps.
 
     Args:
-        steps: by which the merge that waits may move a level; sinking itself moves none.
+        steps: by which the later merge may move a code; sinking itself moves none.
         name: of the pass.
     """
 
@@ -61,10 +68,10 @@ class SinkRequantize:
             reason = f"not every operand of '{below.name}' is requantized for it alone"
         elif len(sites) < 2:
             reason = f"'{below.name}' joins nothing"
-        elif len({(one.source.grid, one.stop) for one in sites}) > 1:
-            reason = f"the operands of '{below.name}' are not brought from one grid to one, with the same limits"
+        elif len({(one.source.qparams, one.stop) for one in sites}) > 1:
+            reason = f"the operands of '{below.name}' are not requantized from and to the same qparams and limits"
         elif any(_reads_another(one) for one in sites):
-            reason = "it has met another requantize"
+            reason = "it follows another requantize"
         if reason is None:
             _sink([below], sites, names)
             return sites[0].border.quantizer
@@ -81,23 +88,23 @@ class SinkRequantize:
         first = _below(site)
         if first is None:
             return False
-        road = _road(first)
-        reason = self._problem(site, road)
+        movers = _movers_from(first)
+        reason = self._problem(site, movers)
         if reason is not None:
             return decline(node, reason, self.name) and False
-        _sink(road, [site], names)
+        _sink(movers, [site], names)
         return True
 
-    def _problem(self, site: Requantize, road: Sequence[ir.Node]) -> str | None:
-        if _alone(road[0].inputs[0]) is None:
-            return "others read its levels, too"
+    def _problem(self, site: Requantize, movers: Sequence[ir.Node]) -> str | None:
+        if _alone(movers[0].inputs[0]) is None:
+            return "others read its values, too"
         if _reads_another(site):
-            return "it has met another requantize"
+            return "it follows another requantize"
         machines = self.effect.machines
-        reason = next((one for mover in road if (one := _hindrance(mover, site, machines)) is not None), None)
-        if reason is not None or can_merge(site, _waiting(road[-1]), self.steps, machines):
+        reason = next((one for mover in movers if (one := _hindrance(mover, site, machines)) is not None), None)
+        if reason is not None or can_merge(site, _waiting(movers[-1]), self.steps, machines):
             return reason
-        return f"nothing behind '{road[-1].name}' becomes one with it"
+        return f"nothing behind '{movers[-1].name}' merges with it"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -115,14 +122,14 @@ def _below(site: Requantize) -> ir.Node | None:
     return None
 
 
-def _road(first: ir.Node) -> list[ir.Node]:
+def _movers_from(first: ir.Node) -> list[ir.Node]:
     """``first`` and the movers behind it, each of which alone reads the reals of the one before."""
-    road = [first]
-    while (reader := only_consumer(road[-1].outputs[0])) is not None and reader.graph is first.graph:
-        if not _moves(reader) or reader.inputs[0] is not road[-1].outputs[0]:
+    movers = [first]
+    while (reader := only_consumer(movers[-1].outputs[0])) is not None and reader.graph is first.graph:
+        if not _moves(reader) or reader.inputs[0] is not movers[-1].outputs[0]:
             break
-        road.append(reader)
-    return road
+        movers.append(reader)
+    return movers
 
 
 def _waiting(last: ir.Node) -> Border | None:
@@ -142,8 +149,8 @@ def _joins(node: ir.Node) -> bool:
 def _alone(value: ir.Value | None) -> Requantize | None:
     """The requantize that ``value`` alone reads, for one reader."""
     maker = None if value is None or only_consumer(value) is None else value.producer()
-    levels = None if maker is None or maker.op_type != "DequantizeLinear" or maker.domain else maker.inputs[0]
-    quantizer = None if levels is None or only_consumer(levels) is None else levels.producer()
+    codes = None if maker is None or maker.op_type != "DequantizeLinear" or maker.domain else maker.inputs[0]
+    quantizer = None if codes is None or only_consumer(codes) is None else codes.producer()
     if quantizer is not None and quantizer.op_type == "Clip" and quantizer.inputs[0] is not None:
         quantizer = quantizer.inputs[0].producer()
     if maker is None or quantizer is None or quantizer.graph is not maker.graph:
@@ -162,7 +169,7 @@ def _hindrance(below: ir.Node, site: Requantize, machines: tuple[str, ...]) -> s
         return f"'{below.name}' pads with a number that is not requantized"
     if op_spec(below).is_max_pool:
         if not _is_monotone(site.start, site.stop, machines):
-            return "a higher level becomes a lower one"
+            return "a higher value becomes a lower one"
         if not _every_window_reads(below):
             return f"a window of '{below.name}' may lie in its padding alone"
     return None
@@ -175,8 +182,8 @@ def _reads_another(site: Requantize) -> bool:
 
 @lru_cache
 def _is_monotone(start: Stop, stop: Stop, machines: tuple[str, ...]) -> bool:
-    levels = all_levels(start)
-    return all(bool((np.diff(brought(levels, start.grid, (stop,), one)) >= 0).all()) for one in machines)
+    codes = all_codes(start)
+    return all(bool((np.diff(brought(codes, start.qparams, (stop,), one)) >= 0).all()) for one in machines)
 
 
 def _every_window_reads(pool: ir.Node) -> bool:
@@ -193,14 +200,14 @@ def _every_window_reads(pool: ir.Node) -> bool:
     return all(head < size and tail + over <= size for size, head, tail, over in windows)
 
 
-def _sink(road: Sequence[ir.Node], sites: Sequence[Requantize], names: _Names) -> None:
-    """``road`` moves levels of the grid that they came on; the requantize of the first operand goes behind it."""
-    first, below = sites[0], road[-1]
+def _sink(movers: Sequence[ir.Node], sites: Sequence[Requantize], names: _Names) -> None:
+    """``movers`` move codes as they were before the requantize; that of the first operand goes behind them."""
+    first, below = sites[0], movers[-1]
     graph, moved = below.graph, below.outputs[0]
     assert isinstance(graph, ir.Graph)
     (last,) = first.dequantizers or ()
     for index, site in enumerate(sites):
-        road[0].replace_input_with(index, site.source.dequantizer.outputs[0])
+        movers[0].replace_input_with(index, site.source.dequantizer.outputs[0])
     for site in sites[1:]:
         (gone,) = site.dequantizers or ()
         graph.remove(gone, safe=True)
@@ -231,20 +238,20 @@ def _without(site: Requantize) -> None:
             graph.remove(node, safe=True)
 
 
-def _pair(source: Levels, below: ir.Node, moved: ir.Value, stem: str, names: _Names) -> list[ir.Node]:
-    """Q and DQ by the grid of ``source``, for ``moved``; not yet in the graph."""
-    graph, grid = below.graph, source.grid
+def _pair(source: Codes, below: ir.Node, moved: ir.Value, stem: str, names: _Names) -> list[ir.Node]:
+    """Q and DQ by the qparams of ``source``, for ``moved``; not yet in the graph."""
+    graph, qparams = below.graph, source.qparams
     assert isinstance(graph, ir.Graph)
     parameters = [
-        add_constant(graph, f"{stem}_before_scale", grid.scale, names.values),
+        add_constant(graph, f"{stem}_before_scale", qparams.scale, names.values),
         add_constant(
-            graph, f"{stem}_before_zero_point", grid.zero_point.astype(grid.qtype.storage_dtype), names.values
+            graph, f"{stem}_before_zero_point", qparams.zero_point.astype(qparams.qtype.storage_dtype), names.values
         ),
     ]
     made, value = [], moved
-    levels = source.dequantizer.inputs[0]
-    assert levels is not None
-    for operator, word, kind in (("Quantize", "levels", levels.type), ("Dequantize", "reals", moved.type)):
+    codes = source.dequantizer.inputs[0]
+    assert codes is not None
+    for operator, word, kind in (("Quantize", "levels", codes.type), ("Dequantize", "reals", moved.type)):
         name = names.nodes.fresh(f"{below.name}_{operator.lower()}")
         node = ir.Node("", f"{operator}Linear", [value, *parameters], num_outputs=1, name=name)
         node.outputs[0].name = names.values.fresh(f"{stem}_{word}")
@@ -256,9 +263,9 @@ def _pair(source: Levels, below: ir.Node, moved: ir.Value, stem: str, names: _Na
 
 
 def _taken_over(site: Requantize, last: ir.Node, names: _Names) -> None:
-    """Where a border of the very grid alone reads what the sunk requantize gives, it does both."""
+    """Where a border of the same qparams alone reads what the sunk requantize gives, the border does both."""
     border = _waiting(last)
-    if border is None or border.grid != site.border.grid:
+    if border is None or border.qparams != site.border.qparams:
         return
     low, high = both_limits(site.border, border)
     if not can_limit(border, low, high):

@@ -9,21 +9,21 @@ from qbench.graph import origin_of, set_origin
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope
 from qbench.passes.effect import LOSSY, Effect
-from qbench.passes.levels.border import Border, border_of
-from qbench.passes.levels.requantize import UNREAD
+from qbench.passes.requantization.border import Border, border_of
+from qbench.passes.requantization.requantize import UNREAD
 
 _SHAPES = frozenset({"Shape", "Size"})
 
 
 @dataclass(frozen=True, slots=True)
 class StoreNarrow:
-    """Requires: QDQ. Ensures: nothing reads reals that are quantized on one static grid for another reader."""
+    """Requires: QDQ. Ensures: nothing reads reals that are quantized with static qparams for another reader."""
 
     name: str = "store-narrow"
     effect: ClassVar[Effect] = LOSSY
 
     def run(self, model: ir.Model) -> bool:
-        """Let them read levels, in graph order; True when there was such a value."""
+        """Let them read codes, in graph order; True when there was such a value."""
         names = NameScope.of_values(model), NameScope.of_nodes(model)
         changed = False
         for node in list(model.graph):
@@ -61,17 +61,17 @@ def _quantizes(node: ir.Node) -> bool:
 
 
 def _read(border: Border, names: tuple[NameScope, NameScope]) -> ir.Value:
-    """What a new DequantizeLinear of the levels of ``border`` gives."""
+    """What a new DequantizeLinear of the codes of ``border`` gives."""
     values, nodes = names
-    quantizer, source, levels = border.quantizer, border.source, border.levels
+    quantizer, source, codes = border.quantizer, border.source, border.codes
     graph = quantizer.graph
     assert isinstance(graph, ir.Graph)
     name = nodes.fresh(f"{source.name}_dequantize")
-    node = ir.Node("", "DequantizeLinear", [levels, *quantizer.inputs[1:]], num_outputs=1, name=name)
+    node = ir.Node("", "DequantizeLinear", [codes, *quantizer.inputs[1:]], num_outputs=1, name=name)
     real = node.outputs[0]
     real.name, real.type, real.shape = values.fresh(f"{source.name}_narrow"), source.type, source.shape
     set_origin(node, origin_of(quantizer))
-    maker = levels.producer()
+    maker = codes.producer()
     assert maker is not None
     graph.insert_after(maker, node)
     return real

@@ -13,35 +13,35 @@ from qbench.numerics import dequantize
 from qbench.passes.contract import decline
 from qbench.passes.editing import NameScope
 from qbench.passes.effect import within
-from qbench.passes.levels.border import Border, Levels, border_of, can_limit, levels_of, readers_of
-from qbench.passes.levels.tables import (
+from qbench.passes.lowering.elementwise import is_mover
+from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_INTERPRETER
+from qbench.passes.requantization.border import Border, Codes, border_of, can_limit, codes_of, readers_of
+from qbench.passes.requantization.tables import (
     Array,
     Difference,
     Stop,
     admits,
-    all_levels,
+    all_codes,
     brought,
     chain_against,
     merged_limits,
 )
-from qbench.passes.lowering.elementwise import is_mover
-from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_MACHINES
 
-# Who reads the reals behind a DequantizeLinear in the end: past whatever only moves them.
+# What reads the reals behind a DequantizeLinear in the end, past operators that only move them.
 #
-#     levels ─DQ─ Reshape ─ Transpose ─┬─ Add ─Q─      an operator between grids
+#     codes ─DQ─ Reshape ─ Transpose ─┬─ Add ─Q─      an operator between quantizers
 #                                      ├─ Q ─          another border
 #                                      └─ Softmax ─    an operator on reals; or the graph's output
 #
-# Machines take a product and its sums in steps of the very grids it reads, its bias above all: what reads a product is
-# told apart, whether or not something moves the levels before it.
+# The sums of a product, above all its bias, are in steps of the scales that it reads: products are kept apart from
+# other readers, whether or not something moves the codes before them.
 
 
 class Reads(enum.Enum):
     """What a reader does with reals."""
 
-    BORDER = "puts them on a grid"
-    BETWEEN_GRIDS = "computes, and what it gives is put on a grid at once"
+    BORDER = "quantizes them"
+    BETWEEN_QUANTIZERS = "computes, and its result is quantized at once"
     REAL = "computes reals, or is no operator but the graph's output"
 
 
@@ -54,8 +54,8 @@ class Reader:
 
     @property
     def is_of_one_type(self) -> bool:
-        """Whether it counts in integers only where all that it reads and gives is of one type."""
-        return self.node is not None and self.reads is Reads.BETWEEN_GRIDS and is_of_one_type(self.node)
+        """Whether it computes in integers only where all that it reads and gives is of one type."""
+        return self.node is not None and self.reads is Reads.BETWEEN_QUANTIZERS and is_of_one_type(self.node)
 
     @property
     def is_product(self) -> bool:
@@ -64,7 +64,7 @@ class Reader:
 
 
 def readers_behind(dequantizer: ir.Node) -> tuple[Reader, ...]:
-    """Everything that reads what ``dequantizer`` gives or what movers make of it, an operand each."""
+    """Everything that reads what ``dequantizer`` gives or what movers make of it, one entry per operand."""
     found, waiting = [], [dequantizer.outputs[0]]
     while waiting:
         value = waiting.pop()
@@ -80,9 +80,9 @@ def readers_behind(dequantizer: ir.Node) -> tuple[Reader, ...]:
 
 
 def is_of_one_type(node: ir.Node) -> bool:
-    """Whether integer machines count ``node`` by an engine's operator alone, whose operands have one type."""
+    """Whether the integer interpreter computes ``node`` by an engine's operator alone, whose operands have one type."""
     name = f"QLinear{node.op_type}"
-    engine, own = (INTEGER_MACHINES.lacks(name, domain) is None for domain in (ENGINE_DOMAIN, INTEGER_DOMAIN))
+    engine, own = (INTEGER_INTERPRETER.lacks(name, domain) is None for domain in (ENGINE_DOMAIN, INTEGER_DOMAIN))
     return not node.domain and engine and not own
 
 
@@ -96,85 +96,87 @@ def _reads(node: ir.Node) -> Reads:
         return Reads.BORDER
     borders = [only_consumer(value) for value in results_of(node)]
     at_once = bool(borders) and all(one is not None and border_of(one) is not None for one in borders)
-    return Reads.BETWEEN_GRIDS if at_once else Reads.REAL
+    return Reads.BETWEEN_QUANTIZERS if at_once else Reads.REAL
 
 
-# A requantize seen from both its ends: the levels it reads, and every reader of the levels it gives.
+# A requantize seen from both its ends: the codes it reads, and every reader of the codes it gives.
 #
-#     levels(g₁) ─DQ₁─Q₂─[limits]─┬─DQ₂─ readers          going past it:   levels(g₁) ─┬─DQ₁─ readers
+#     codes(p₁) ─DQ₁─Q₂─[limits]─┬─DQ₂─ readers          going past it:   codes(p₁) ─┬─DQ₁─ readers
 #                                 └─DQ₂─ readers                                       └─DQ₁─ readers
 #
-# Where others read ``levels(g₁)`` or what DQ₁ gives, they go on doing so.
+# Where others read ``codes(p₁)`` or what DQ₁ gives, they go on doing so.
 
-UNREAD = "a grid of it is computed, one a channel, wider than 16 bits, or crosses its limits"
+UNREAD = "its qparams are computed, per channel or wider than 16 bits, or its limits cross"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requantize:
-    """Levels of one static grid a tensor that become levels of another.
+    """Codes of static qparams per tensor that become codes of other qparams.
 
     Args:
-        source: the levels it reads. border: what makes the others.
+        source: the codes it reads. border: makes the others.
     """
 
-    source: Levels
+    source: Codes
     border: Border
 
     @property
     def start(self) -> Stop:
-        """The grid and the limits of what comes."""
-        return Stop(self.source.grid, self.source.low, self.source.high)
+        """The qparams and the limits of its input."""
+        return Stop(self.source.qparams, self.source.low, self.source.high)
 
     @property
     def stop(self) -> Stop:
-        """The grid and the limits of what goes."""
-        return Stop(self.border.grid, self.border.low, self.border.high)
+        """The qparams and the limits of its result."""
+        return Stop(self.border.qparams, self.border.low, self.border.high)
 
     @property
     def dequantizers(self) -> tuple[ir.Node, ...] | None:
-        """Who reads its levels; None where anything but a DequantizeLinear by their own grid does."""
-        found = [levels_of(node) for node in readers_of(self.border)]
-        if self.border.levels.is_graph_output() or any(one is None or one.grid != self.border.grid for one in found):
+        """The nodes that read its codes; None where anything but a DequantizeLinear with their own qparams does."""
+        found = [codes_of(node) for node in readers_of(self.border)]
+        if self.border.codes.is_graph_output() or any(
+            one is None or one.qparams != self.border.qparams for one in found
+        ):
             return None
         return tuple(one.dequantizer for one in found if one is not None)
 
     @property
     def readers(self) -> tuple[Reader, ...]:
-        """Everything that reads reals of it in the end."""
+        """Everything that reads its reals in the end."""
         return tuple(reader for node in self.dequantizers or () for reader in readers_behind(node))
 
     def refusal(self, readers: tuple[Reader, ...]) -> str | None:
-        """Why one of its ``readers`` would not count what came as it counts what is made of it; None: all would.
+        """Why one of its ``readers`` would not compute with its input as with its result; None: all would.
 
-        A product counts in steps of the scale, its bias above all; not every kernel takes every width and type.
+        A product and its bias are in steps of the scale; not every kernel takes every width and type.
         """
-        came, made = self.source.grid, self.border.grid
-        wide, counted = came.qtype.bits != made.qtype.bits, [one.reads is Reads.BETWEEN_GRIDS for one in readers]
+        came, made = self.source.qparams, self.border.qparams
+        wide, counted = came.qtype.bits != made.qtype.bits, [one.reads is Reads.BETWEEN_QUANTIZERS for one in readers]
         if any(one.is_product for one in readers) and (wide or came.scale != made.scale):
-            return "a product behind it counts in steps of its scale, its bias too"
+            return "a product behind it and its bias are in steps of its scale"
         if wide and any(counted):
             return "its readers would read integers of another width, which not every kernel takes"
         if came.qtype != made.qtype and any(one.is_of_one_type for one in readers):
-            return "one of its readers counts integers of one type alone"
+            return "one of its readers takes integers of one type alone"
         return None
 
 
 def requantize_of(node: ir.Node) -> Requantize | str | None:
-    """The requantize whose QuantizeLinear ``node`` is, or why it cannot be looked at; None: it is none.
+    """The requantize whose QuantizeLinear ``node`` is, or why it cannot be read; None: it is not a requantize.
 
     Raises:
-        InputError: a Q or DQ that means nothing.
+        InputError: an invalid Q or DQ.
     """
     source = node.inputs[0] if not node.domain and node.op_type == "QuantizeLinear" else None
     maker = None if source is None else source.producer()
     if maker is None or maker.domain or maker.op_type != "DequantizeLinear":
         return None
-    border, levels = border_of(node), levels_of(maker)
-    return UNREAD if border is None or levels is None else Requantize(levels, border)
+    border, codes = border_of(node), codes_of(maker)
+    return UNREAD if border is None or codes is None else Requantize(codes, border)
 
 
 def go_past(site: Requantize) -> None:
-    """Let every reader read the levels that came, by their own grid; the requantize goes."""
+    """Let every reader read the codes before the requantize, by their own qparams; the requantize goes."""
     first = site.source.dequantizer
     for node in site.dequantizers or ():
         node.resize_inputs(len(first.inputs))
@@ -184,7 +186,7 @@ def go_past(site: Requantize) -> None:
 
 
 def remove_border(border: Border) -> None:
-    """Remove a border whose levels nothing reads any more, and the DequantizeLinear that fed it alone."""
+    """Remove a border whose codes nothing reads any more, and the DequantizeLinear that fed it alone."""
     graph, maker = border.quantizer.graph, border.source.producer()
     assert isinstance(graph, ir.Graph)
     for node in (border.clip, border.quantizer):
@@ -213,17 +215,17 @@ def stand_in(old: ir.Value, new: ir.Value, names: NameScope) -> None:
         old.replace_all_uses_with(new)
 
 
-# Going past requantizes behind which every level means the real that it meant before.
+# Going past requantizes behind which every code means the same real as before.
 #
-#     levels(g₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ readers   →   levels(g₁) ─DQ₁─ readers          s₂·(T(q) − z₂) = s₁·(q − z₁)
+#     codes(p₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂─ readers   →   codes(p₁) ─DQ₁─ readers          s₂·(T(q) − z₂) = s₁·(q − z₁)
 #
-# Every level is tried, in float32 and exactly, under every machine. Where one means anything else the requantize stays:
-# what its readers make of a rounding, and what of several, is not known here.
+# Every code is tried, in float32 and exactly, under every arithmetic. Where one means anything else the requantize
+# stays: what its readers make of a rounding, and what of several, is not known here.
 
 _HALF = 0.5 + 2.0**-6
-"""Of a step: rounding, and what float32 adds to it on grids of up to 16 bits (65,535 steps · 2 · 2⁻²⁴)."""
+"""Of a step: rounding, and what float32 adds to it on types of up to 16 bits (65,535 steps · 2 · 2⁻²⁴)."""
 _KEPT = 4096
-"""Reasons remembered: every round of a pipeline asks for those again that there were in the last."""
+"""Reasons remembered: every round of a pipeline needs those of the last again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +251,7 @@ class GoingPast:
         return gone
 
     def _past(self, node: ir.Node) -> tuple[bool, ir.Node | None]:
-        """Whether it went past ``node``, and the quantizer whose levels the readers then read."""
+        """Whether it went past ``node``, and the quantizer whose codes the readers then read."""
         site = requantize_of(node)
         if site is None:
             return False, None
@@ -268,70 +270,70 @@ class GoingPast:
 
 @lru_cache(maxsize=_KEPT)
 def unlike(start: Stop, stop: Stop, machines: tuple[str, ...]) -> str | None:
-    """Why levels of ``start`` that are brought to ``stop`` are not as before to every reader; None: they are.
+    """Why codes of ``start`` that are brought to ``stop`` are not as before to every reader; None: they are.
 
     Raises:
-        InputError: an unknown machine, or a ratio of scales that it cannot hold.
+        InputError: an unknown arithmetic, or a ratio of scales that it cannot hold.
     """
-    levels = all_levels(start)
-    step, before = np.float64(stop.grid.scale), _exact(levels, start)
-    moved, apart = np.zeros(len(levels), bool), np.zeros(len(levels))
-    for machine in machines:
-        there = brought(levels, start.grid, (stop,), machine)
+    codes = all_codes(start)
+    step, before = np.float64(stop.qparams.scale), _exact(codes, start)
+    moved, apart = np.zeros(len(codes), bool), np.zeros(len(codes))
+    for arithmetic in machines:
+        there = brought(codes, start.qparams, (stop,), arithmetic)
         far = np.abs(before - _exact(there, stop))
-        moved |= (far > 0) | (_float32(levels, start) != _float32(there, stop))
+        moved |= (far > 0) | (_float32(codes, start) != _float32(there, stop))
         apart = np.maximum(apart, far / step)
-    count, farthest = f"{moved.sum()} of {len(levels)} levels mean another real", float(apart.max(initial=0.0))
+    count, farthest = f"{moved.sum()} of {len(codes)} values mean another real", float(apart.max(initial=0.0))
     if moved.any():
         return f"it saturates: {count} behind it" if farthest > _HALF else f"{count}, by up to {farthest:.3g} steps"
-    mantissa, _ = np.frexp(np.float64(start.grid.scale) / step)
+    mantissa, _ = np.frexp(np.float64(start.qparams.scale) / step)
     return None if mantissa == 0.5 else "the ratio of the scales is no power of two, so that products round otherwise"
 
 
-def _exact(levels: Array, stop: Stop) -> Array:
-    """Float64, no bit lost: 24 of the scale, 17 of the levels."""
-    return np.asarray(np.float64(stop.grid.scale) * (levels - int(stop.grid.zero_point)))
+def _exact(codes: Array, stop: Stop) -> Array:
+    """Float64, no bit lost: 24 of the scale, 17 of the codes."""
+    return np.asarray(np.float64(stop.qparams.scale) * (codes - int(stop.qparams.zero_point)))
 
 
-def _float32(levels: Array, stop: Stop) -> Array:
-    return dequantize(levels.astype(stop.grid.qtype.storage_dtype), stop.grid)
+def _float32(codes: Array, stop: Stop) -> Array:
+    return dequantize(codes.astype(stop.qparams.qtype.storage_dtype), stop.qparams)
 
 
-# Quantizers at which a rewrite moved a level: none is moved twice, so that one site keeps to what it admits.
+# Quantizers at which a rewrite moved a code: none is moved twice, so that one site keeps to its effect.
 #
-# Merging a hundred requantizes one by one, each time by a step, would move a level by a hundred. What different sites
+# Merging a hundred requantizes one by one, each time by a step, would move a code by a hundred. What different sites
 # move still adds up on the way to an output (``passes.effect``).
 
 _KEY = "qbench.moved"
 
 
 def moved_before(difference: Difference, *borders: Border) -> bool:
-    """Whether ``difference`` would move a level at ``borders``, one of which moved some already."""
+    """Whether ``difference`` would move a code at ``borders``, one of which moved some already."""
     return difference.steps > 0 and any(_KEY in border.quantizer.metadata_props for border in borders)
 
 
 def mark_moved(difference: Difference, border: Border, *gone: Border) -> None:
-    """Write into ``border`` that ``difference`` moved its levels, or that those of borders ``gone`` had been."""
+    """Write into ``border`` that ``difference`` moved its codes, or that those of borders ``gone`` had been."""
     if difference.steps or any(_KEY in one.quantizer.metadata_props for one in gone):
         border.quantizer.metadata_props[_KEY] = "1"
 
 
-# Whether a requantize and a border become one where they meet, told before anything brings them together.
+# Whether a requantize and a border would become one where they meet, decided before they are brought together.
 #
-#     levels(g₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂ … Q₃─[l₃,h₃]─     →     levels(g₁) ─DQ₁ … Q₃─[l,h]─
+#     codes(p₁) ─DQ₁─Q₂─[l₂,h₂]─DQ₂ … Q₃─[l₃,h₃]─     →     codes(p₁) ─DQ₁ … Q₃─[l,h]─
 #
-# It asks what ``merge-requantize`` will ask, of every level of g₁: limits before the requantize are not known by then.
+# It checks what ``merge-requantize`` will check, of every code of p₁: limits before the requantize are not known then.
 
 
 def can_merge(site: Requantize, waiting: Border | None, steps: int, machines: tuple[str, ...]) -> bool:
-    """Whether ``site`` and the border ``waiting`` become one, without a Clip where neither had any."""
+    """Whether ``site`` and the later border ``waiting`` become one, without a Clip where neither had any."""
     if waiting is None:
         return False
-    if waiting.grid == site.border.grid:
+    if waiting.qparams == site.border.qparams:
         return can_limit(waiting, *both_limits(site.border, waiting))
-    grid, last = site.source.grid, waiting.grid
+    qparams, last = site.source.qparams, waiting.qparams
     chain = (site.stop, Stop(last, waiting.low, waiting.high))
-    found = _merged(Stop(grid, grid.qmin, grid.qmax), chain, machines)
+    found = _merged(Stop(qparams, qparams.qmin, qparams.qmax), chain, machines)
     if found is None or not admits(within(steps), found.difference) or not can_limit(waiting, found.low, found.high):
         return False
     clips = (site.border.clip, waiting.clip) != (None, None)
@@ -340,7 +342,7 @@ def can_merge(site: Requantize, waiting: Border | None, steps: int, machines: tu
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """Two requantizes as one: its limits, whether levels keep within these by themselves, and what it moves."""
+    """Two requantizes as one: its limits, whether codes keep within these by themselves, and what it moves."""
 
     low: int
     high: int
@@ -350,17 +352,17 @@ class _Merged:
 
 @lru_cache
 def _merged(start: Stop, chain: tuple[Stop, Stop], machines: tuple[str, ...]) -> _Merged | None:
-    """``chain`` as one stop, as ``merge-requantize`` would try it; None where machines saturate elsewhere."""
+    """``chain`` as one stop, as ``merge-requantize`` would try it; None where arithmetics saturate differently."""
     (low, high), *others = {merged_limits(start, chain, one) for one in machines}
     if others:
         return None
-    last = chain[-1].grid
+    last = chain[-1].qparams
     whole = (Stop(last, last.qmin, last.qmax),)
     is_free = all(merged_limits(start, whole, one) == (low, high) for one in machines)
     return _Merged(low, high, is_free, chain_against(start, chain, (Stop(last, low, high),), machines))
 
 
 def both_limits(one: Border, other: Border) -> tuple[int, int]:
-    """Where what crosses ``one`` and then ``other``, on the same grid, saturates."""
+    """Where what crosses ``one`` and then ``other``, of the same qparams, saturates."""
     low, high = (min(max(end, other.low), other.high) for end in (one.low, one.high))
     return low, high

@@ -14,35 +14,35 @@ from qbench.numerics import QParams, quantize
 from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.lowering.site import UP_TO_16_BITS
 
-# Borders between reals and levels in a QDQ graph, each with the limits that what crosses it saturates at.
+# Borders between reals and codes (quantized values) in a QDQ graph, each with the limits at which it saturates.
 #
-#     reals ─QuantizeLinear(s, z)─[Clip(low, high)]─ levels ─DequantizeLinear(s, z)─ reals
+#     reals ─QuantizeLinear(s, z)─[Clip(low, high)]─ codes ─DequantizeLinear(s, z)─ reals
 #
-# A requantize is a DequantizeLinear that one border alone reads: levels of one grid become levels of another. Its
-# limits are those of the border: the Clip's, or else the ends of the grid.
+# A requantize is a DequantizeLinear that one border alone reads: codes of one set of qparams become codes of another.
+# Its limits are those of the border: the Clip's, or else the ends of the type.
 
 WIDEST = 16
-"""Bits of a grid whose levels can all be looked at."""
+"""Bits of the widest type whose codes can all be tried."""
 _CLIPPED_BITS = 8
 _CLIPPED_SINCE = 12
 """The opset whose Clip takes integers."""
 _KEPT = 8192
-"""Grids remembered: every pass asks for every grid again, and few are new."""
+"""Qparams remembered: every pass reads all of them again, and few are new."""
 _TYPES = UP_TO_16_BITS | {ir.DataType.INT4, ir.DataType.UINT4}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Border:
-    """Where reals become levels of one static grid a tensor, of at most 16 bits.
+    """Where reals become codes of static qparams per tensor, of at most 16 bits.
 
     Args:
-        quantizer: the QuantizeLinear. clip: the Clip of its levels, where there is one.
-        grid: its parameters. low, high: the limits on the grid; low > high of a Clip that crosses itself never occurs.
+        quantizer: the QuantizeLinear. clip: the Clip of its quantized values, where there is one.
+        qparams: its parameters. low, high: the limits, as codes; low > high, of a Clip whose ends cross, never occurs.
     """
 
     quantizer: ir.Node
     clip: ir.Node | None
-    grid: QParams
+    qparams: QParams
     low: int
     high: int
 
@@ -54,80 +54,81 @@ class Border:
         return value
 
     @property
-    def levels(self) -> ir.Value:
+    def codes(self) -> ir.Value:
         """What it gives."""
         return (self.clip or self.quantizer).outputs[0]
 
     @property
     def is_limited(self) -> bool:
-        """Whether the limits are narrower than the grid."""
-        return (self.low, self.high) != (self.grid.qmin, self.grid.qmax)
+        """Whether the limits are narrower than the type."""
+        return (self.low, self.high) != (self.qparams.qmin, self.qparams.qmax)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Levels:
-    """Levels that a DequantizeLinear reads: their grid, and between which limits they lie.
+class Codes:
+    """Codes that a DequantizeLinear reads: their qparams, and between which limits they lie.
 
     Args:
-        dequantizer: who reads them. grid: its parameters. low, high: the limits of the border before it, or the grid's.
+        dequantizer: reads them. qparams: its parameters. low, high: the limits of the border before it, or those of
+            the type.
         border: who gives them; None: a constant, an input, or an operator that moves them.
     """
 
     dequantizer: ir.Node
-    grid: QParams
+    qparams: QParams
     low: int
     high: int
     border: Border | None = None
 
 
 def border_of(quantizer: ir.Node) -> Border | None:
-    """The border at a QuantizeLinear; None of any other node, of a grid that is computed, of channels or wider.
+    """The border at a QuantizeLinear; None of any other node, and of qparams that are computed, per channel or wider.
 
     Raises:
-        InputError: a Q that means nothing.
+        InputError: an invalid Q.
     """
     if quantizer.domain or quantizer.op_type != "QuantizeLinear" or quantizer.inputs[0] is None:
         return None
-    grid = _static(quantizer)
-    if grid is None:
+    qparams = _static(quantizer)
+    if qparams is None:
         return None
     clip = clip_of_levels(quantizer)
-    low, high = _limits(clip, grid)
-    return None if low > high else Border(quantizer, clip, grid, low, high)
+    low, high = _limits(clip, qparams)
+    return None if low > high else Border(quantizer, clip, qparams, low, high)
 
 
-def levels_of(dequantizer: ir.Node | None) -> Levels | None:
-    """The levels that ``dequantizer`` reads; None of any other node, or where ``border_of`` would find none.
+def codes_of(dequantizer: ir.Node | None) -> Codes | None:
+    """The codes that ``dequantizer`` reads; None of any other node, or where ``border_of`` would find none.
 
     Raises:
-        InputError: a DQ that means nothing.
+        InputError: an invalid DQ.
     """
     if dequantizer is None or dequantizer.domain or dequantizer.op_type != "DequantizeLinear":
         return None
-    grid = _static(dequantizer)
+    qparams = _static(dequantizer)
     source = dequantizer.inputs[0]
-    if grid is None or source is None:
+    if qparams is None or source is None:
         return None
     maker = source.producer()
     if maker is not None and maker.op_type == "Clip" and maker.inputs[0] is not None:
         maker = maker.inputs[0].producer()
     border = None if maker is None else border_of(maker)
-    if border is None or border.levels is not source or border.grid.qtype != grid.qtype:
-        return Levels(dequantizer, grid, grid.qmin, grid.qmax)
-    return Levels(dequantizer, grid, border.low, border.high, border)
+    if border is None or border.codes is not source or border.qparams.qtype != qparams.qtype:
+        return Codes(dequantizer, qparams, qparams.qmin, qparams.qmax)
+    return Codes(dequantizer, qparams, border.low, border.high, border)
 
 
-def requantized_at(border: Border) -> Levels | None:
-    """The levels that ``border`` brings to another grid; None where it quantizes reals, or others read these too."""
+def requantized_at(border: Border) -> Codes | None:
+    """The codes that ``border`` brings to other qparams; None where it quantizes reals, or others read its input."""
     maker = border.source.producer()
     if maker is None or only_consumer(border.source) is not border.quantizer:
         return None
-    return levels_of(maker)
+    return codes_of(maker)
 
 
 def readers_of(border: Border) -> tuple[ir.Node, ...]:
-    """Who reads the levels, in order; a graph output has no node, so look at ``levels.is_graph_output()`` too."""
-    return tuple(use.node for use in border.levels.uses())
+    """The readers of the codes, in order; a graph output has no node, so look at ``codes.is_graph_output()`` too."""
+    return tuple(use.node for use in border.codes.uses())
 
 
 def can_limit(border: Border, low: int, high: int) -> bool:
@@ -135,60 +136,60 @@ def can_limit(border: Border, low: int, high: int) -> bool:
     graph = border.quantizer.graph
     imports = {} if not isinstance(graph, ir.Graph) else graph.opset_imports
     opset = imports.get("", imports.get("ai.onnx", 0))
-    whole = (low, high) == (border.grid.qmin, border.grid.qmax)
-    return whole or (border.grid.qtype.bits <= _CLIPPED_BITS and opset >= _CLIPPED_SINCE)
+    whole = (low, high) == (border.qparams.qmin, border.qparams.qmax)
+    return whole or (border.qparams.qtype.bits <= _CLIPPED_BITS and opset >= _CLIPPED_SINCE)
 
 
 def set_limits(border: Border, low: int, high: int, names: NameScope) -> bool:
     """Let ``border`` saturate at ``low`` and ``high`` by writing, changing or removing a Clip; False: it does already.
 
-    The levels keep their name. The graph is changed in place; ``border`` is out of date afterwards.
+    The codes keep their name. The graph is changed in place; ``border`` is out of date afterwards.
     """
     if (low, high) == (border.low, border.high):
         return False
-    graph, levels = border.quantizer.graph, border.levels
+    graph, codes = border.quantizer.graph, border.codes
     assert isinstance(graph, ir.Graph)
-    whole = (low, high) == (border.grid.qmin, border.grid.qmax)
+    whole = (low, high) == (border.qparams.qmin, border.qparams.qmax)
     if border.clip is None:
         clip = ir.Node("", "Clip", [None, None, None], num_outputs=1, name=f"{border.quantizer.name}_limits")
         clip.metadata_props.update(border.quantizer.metadata_props)
         limited = clip.outputs[0]
-        limited.type, limited.shape = levels.type, levels.shape
-        levels.replace_all_uses_with(limited, replace_graph_outputs=True)
-        clip.replace_input_with(0, levels)
-        limited.name, levels.name = levels.name, names.fresh(f"{levels.name}_unlimited")
+        limited.type, limited.shape = codes.type, codes.shape
+        codes.replace_all_uses_with(limited, replace_graph_outputs=True)
+        clip.replace_input_with(0, codes)
+        limited.name, codes.name = codes.name, names.fresh(f"{codes.name}_unlimited")
         graph.insert_after(border.quantizer, clip)
-        _set_ends(clip, (low, high), border.grid, names)
+        _set_ends(clip, (low, high), border.qparams, names)
     elif whole:
         quantized = border.quantizer.outputs[0]
-        name, levels.name = levels.name, None
-        levels.replace_all_uses_with(quantized, replace_graph_outputs=True)
+        name, codes.name = codes.name, None
+        codes.replace_all_uses_with(quantized, replace_graph_outputs=True)
         # Files of others give types to inputs and outputs alone: an output that moves takes its type along.
-        quantized.name, quantized.type, quantized.shape = name, levels.type, levels.shape
+        quantized.name, quantized.type, quantized.shape = name, codes.type, codes.shape
         graph.remove(border.clip, safe=True)
     else:
-        _set_ends(border.clip, (low, high), border.grid, names)
+        _set_ends(border.clip, (low, high), border.qparams, names)
     return True
 
 
-def _set_ends(clip: ir.Node, ends: tuple[int, int], grid: QParams, names: NameScope) -> None:
+def _set_ends(clip: ir.Node, ends: tuple[int, int], qparams: QParams, names: NameScope) -> None:
     graph = clip.graph
     assert isinstance(graph, ir.Graph)
     if len(clip.inputs) < 3:
         clip.resize_inputs(3)
     for index, (end, word) in enumerate(zip(ends, ("low", "high"), strict=True), start=1):
-        array = np.array(end, grid.qtype.storage_dtype)
+        array = np.array(end, qparams.qtype.storage_dtype)
         clip.replace_input_with(index, add_constant(graph, f"{clip.outputs[0].name}_{word}", array, names))
 
 
-def _limits(clip: ir.Node | None, grid: QParams) -> tuple[int, int]:
+def _limits(clip: ir.Node | None, qparams: QParams) -> tuple[int, int]:
     ends = [
         None if clip is None or index >= len(clip.inputs) else constant_value(clip.inputs[index]) for index in (1, 2)
     ]
     low, high = (None if end is None else int(end.reshape(())) for end in ends)
     return (
-        grid.qmin if low is None else max(low, grid.qmin),
-        grid.qmax if high is None else min(high, grid.qmax),
+        qparams.qmin if low is None else max(low, qparams.qmin),
+        qparams.qmax if high is None else min(high, qparams.qmax),
     )
 
 
@@ -196,8 +197,8 @@ def _static(node: ir.Node) -> QParams | None:
     scale, point = (constant_value(node.inputs[index]) if index < len(node.inputs) else None for index in (1, 2))
     if scale is not None and point is not None and _is_plain(node, scale, point):
         return _plain(scale.item(), int(point.item()), grid_dtype(node).name.lower())
-    grid = grid_of(node)
-    return None if grid is None or grid.axis is not None or grid.qtype.bits > WIDEST else grid
+    qparams = grid_of(node)
+    return None if qparams is None or qparams.axis is not None or qparams.qtype.bits > WIDEST else qparams
 
 
 def _is_plain(node: ir.Node, scale: npt.NDArray[Any], point: npt.NDArray[Any]) -> bool:
@@ -259,6 +260,6 @@ def real_clip_of(node: ir.Node | None) -> RealClip | None:
 
 def limits_behind(clip: RealClip, border: Border) -> tuple[int, int]:
     """The limits of ``border`` once it quantizes what ``clip`` read."""
-    ends = quantize(np.array([clip.low, clip.high], np.float32), border.grid).astype(np.int64)
+    ends = quantize(np.array([clip.low, clip.high], np.float32), border.qparams).astype(np.int64)
     low, high = np.clip(ends, border.low, border.high)
     return int(low), int(high)

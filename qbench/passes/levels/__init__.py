@@ -1,1 +1,0 @@
-"""Values on grids as passes see them: borders with limits, functions of levels as tables, what two of them differ."""

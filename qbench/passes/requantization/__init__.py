@@ -1,0 +1,1 @@
+"""Codes (quantized values) as passes see them: borders with limits, requantizes, tables of functions."""
