@@ -205,7 +205,7 @@ class Bench:
         # Read even where it is about to be replaced: what cannot be read is an error before anything is measured.
         baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
         if baseline is not None and not self._accepts_reference and not baseline.stale(shared.identity()):
-            return baseline.answers()
+            return baseline.stored
         return shared.reference()
 
     def judge(self, planned: PlannedCell, measurement: Measurement) -> Verdict:
@@ -296,7 +296,7 @@ class Bench:
         if planned.partner is None:
             return replaced
         model = planned.model.id
-        return Acceptance(baseline=replaced.baseline.lent(model, self._baselines.own(model)))
+        return Acceptance(baseline=replaced.baseline.as_reference_of(model, self._baselines.own(model)))
 
     def accept(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
         """Write what this run's accepting makes of the baseline of ``planned``'s model; None: it cannot have any.
@@ -462,7 +462,7 @@ class StoredBaselines:
         if partner is None:
             return self._file(model)
         reference = self._file(partner.id)
-        return None if reference is None else reference.lent(model, self._file(model))
+        return None if reference is None else reference.as_reference_of(model, self._file(model))
 
     def own(self, model: str) -> Baseline | None:
         """What the file of ``model`` itself holds.

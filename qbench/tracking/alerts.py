@@ -188,15 +188,15 @@ def find_alerts(
     steps = [list(_steps(course)) for course in courses]
     every = _stretches(itertools.chain.from_iterable(steps))
     steps = [
-        [_ruled(step, said, _related_commits(step, every)) for step in own]
-        for own, said in zip(steps, notes, strict=True)
+        [_ruled(step, about, _related_commits(step, every)) for step in own]
+        for own, about in zip(steps, notes, strict=True)
     ]
     slides = [_slide(course, own, confirm) for course, own in zip(courses, steps, strict=True)]
     every = _stretches(filter(None, slides))
     found: list[Alert] = []
-    for course, own, slide, said in zip(courses, steps, slides, notes, strict=True):
+    for course, own, slide, about in zip(courses, steps, slides, notes, strict=True):
         found += (
-            own if slide is None else [*own, _ruled_slide(slide, course, own, said, _related_commits(slide, every))]
+            own if slide is None else [*own, _ruled_slide(slide, course, own, about, _related_commits(slide, every))]
         )
     return tuple(found)
 

@@ -55,7 +55,7 @@ class Baseline:
         model: its id. model_digest, preprocessing: what the reference was made with.
         backend, environment_class: what ran the float model, and where.
         metrics: metric against labels → hits of the reference.
-        data: data set → its identity. stored: data set → the fp32 answers.
+        data: data set → its identity. stored: data set → the fp32 answers, without scores.
         cells: ``backend+schema[+variant]`` → what was accepted.
         calibrations: key of a calibration → value → the accepted (low, high), for all computers.
         kept: slug → environment class → data set → the accepted answers, of the results that name their digests.
@@ -75,12 +75,8 @@ class Baseline:
     kept: KeptAnswers = field(default_factory=dict)
     lost: tuple[str, ...] = ()
 
-    def answers(self) -> Mapping[str, Answers]:
-        """The fp32 answers by data set, without scores."""
-        return self.stored
-
-    def lent(self, model: str, own: "Baseline | None") -> "Baseline":
-        """This reference as that of ``model``, which is this network quantized, with the cells that ``own`` holds."""
+    def as_reference_of(self, model: str, own: "Baseline | None") -> "Baseline":
+        """This reference for ``model``, a quantized form of this network, with the cells of its ``own`` baseline."""
         cells, kept = ({}, {}) if own is None else (own.cells, own.kept)
         return replace(self, model=model, cells=cells, kept=kept, calibrations={})
 

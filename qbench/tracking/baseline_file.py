@@ -31,13 +31,13 @@ from qbench.storage import (
     write_bytes,
 )
 from qbench.tracking.baseline import AcceptedCell, Baseline, KeptAnswers, StoredData
-from qbench.tracking.calibrations import Calibrations, range_of_word, range_word
+from qbench.tracking.calibrations import Calibrations, parsed_range, range_text
 
 # Answers of a baseline on disk: the ``.npz`` files next to its ``.json``, which names each by its digest.
 #
 # An answer has a name in its file, ``<key>``, and the ``.json`` has its digest. While one is replaced, the file holds
 # both: the old one as ``<key>`` and the new one as ``<key> <digest>``, so that a reader of either ``.json`` finds what
-# that one names. ``baseline_file`` says in which order the files are written.
+# that one names. The order in which the files are written is given below.
 
 Arrays = Mapping[str, npt.NDArray[Any]]
 
@@ -97,7 +97,7 @@ class Part:
         raise damaged(path, f"other answers for '{named.key}'", f"{self.what}, with the digest in the .json")
 
     def at(self, arrays: Arrays, name: str, named: Named, path: Path) -> Answers | None:
-        """The answers that are called ``name``, of whatever digest; None: there are none.
+        """The answers that are called ``name``, whatever their digest is; None: there are none.
 
         Raises:
             DamagedError: these arrays are not answers.
@@ -375,10 +375,15 @@ class BaselineChange:
             StoreError: the folder cannot be written, or what is there cannot be read.
         """
         text, before = json_text(_table(baseline)).encode("utf-8"), read_bytes(self.path)
-        parts = {FP32: _references(baseline), ACCEPTED: _kept(baseline)}
+        references = {named: baseline.stored[named.key] for named in _named_references(baseline.data)}
+        kept = {
+            named: baseline.kept[slug][environment][data]
+            for (slug, environment, data), named in _named_kept(baseline.cells, baseline.data)
+        }
+        parts = {FP32: references, ACCEPTED: kept}
         changed = [self._add(part, answers, is_first=before is None) for part, answers in parts.items()]
         if text != before:
-            self._put(self.path, text)
+            self._write(self.path, text)
         removed = [self._remove_others(part, answers) for part, answers in parts.items()]
         return text != before or any(changed) or any(removed)
 
@@ -403,7 +408,7 @@ class BaselineChange:
                 name = transit_name(named) if part.stored(arrays, named.key) else named.key
                 added |= part.arrays(name, one)
         if added:
-            self._put(file, packed_arrays(arrays | added))
+            self._write(file, packed_arrays(arrays | added))
         return bool(added)
 
     def _remove_others(self, part: Part, answers: Mapping[Named, Answers]) -> bool:
@@ -416,10 +421,10 @@ class BaselineChange:
         final = dict[str, Any]()
         for named, one in answers.items():
             final |= part.arrays(named.key, one)
-        self._put(file, packed_arrays(final))
+        self._write(file, packed_arrays(final))
         return True
 
-    def _put(self, file: Path, data: bytes) -> None:
+    def _write(self, file: Path, data: bytes) -> None:
         real = Path(os.path.realpath(file))
         write_bytes(real, data, aside=self._aside)
         sync_folder(real.parent)
@@ -448,28 +453,21 @@ def _readable_arrays(part: Part, file: Path) -> dict[str, Any]:
         return {}
 
 
-def _references(baseline: Baseline) -> dict[Named, Answers]:
-    """What ``<model>.fp32.npz`` holds."""
-    return {named: baseline.stored[named.key] for named in _named_references(baseline.data)}
-
-
 def _named_references(data: Mapping[str, StoredData]) -> list[Named]:
+    """The names of the answers in ``<model>.fp32.npz``."""
     return [
         Named(key=name, digest=stored.reference, samples=stored.samples, kind=stored.kind)
         for name, stored in data.items()
     ]
 
 
-def _kept(baseline: Baseline) -> dict[Named, Answers]:
-    """What ``<model>.accepted.npz`` holds."""
-    every = _named_kept(baseline.cells, baseline.data)
-    return {named: baseline.kept[slug][environment][data] for (slug, environment, data), named in every}
-
-
 def _named_kept(
     cells: Mapping[str, AcceptedCell], data: Mapping[str, StoredData]
 ) -> list[tuple[tuple[str, str, str], Named]]:
-    """((slug, environment class, data set), name) of all kept answers; a former result may be of data that is gone."""
+    """The names of the answers in ``<model>.accepted.npz``, each with (slug, environment class, data set).
+
+    A former result may be of a data set that the baseline does not have any more.
+    """
     return [
         (
             (slug, environment, name),
@@ -495,7 +493,7 @@ def _table(baseline: Baseline) -> dict[str, Any]:
         for slug, cell in baseline.cells.items()
     }
     words = {
-        key: {value: range_word(ends) for value, ends in ranges.items()}
+        key: {value: range_text(ends) for value, ends in ranges.items()}
         for key, ranges in baseline.calibrations.items()
     }
     return {
@@ -514,7 +512,7 @@ def _table(baseline: Baseline) -> dict[str, Any]:
 
 def _calibrations(path: Path, words: Mapping[str, Mapping[str, str]]) -> Calibrations:
     try:
-        return {key: {value: range_of_word(word) for value, word in held.items()} for key, held in words.items()}
+        return {key: {value: parsed_range(word) for value, word in held.items()} for key, held in words.items()}
     except ValueError as error:
         raise damaged(path, f"a calibrated range in another form ({error})", "two numbers, the lower first") from error
 

@@ -84,7 +84,7 @@ def _arithmetic(measurement: Measurement) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AcceptedRow:
-    """One line of the table old → new; ``old`` is None for what was not there.
+    """One line of the table old → new; ``old`` is None where nothing was accepted.
 
     ``cell`` is a slug, ``fp32``, or ``calibration:KEY``. ``unit`` is that of the metric.
     """
@@ -169,7 +169,13 @@ class TakenCalibrations:
             (self.left_moved if moved else self.left_new).add(key)
             return ()
         if moved:
-            self._refuse_second(key, first, ranges)
+            if moved_ranges(first, ranges, self._limit):
+                raise InputError(
+                    f"Accepting the calibration '{key}'",
+                    found="cells that were calibrated in two ways",
+                    expected="one calibration for all cells and computers",
+                    remedy="Find out why they differ, and accept the cells of one alone.",
+                )
             demand_reason(f"Accepting the calibration '{key}'", self._reason)
         self.left_new.discard(key)
         self.left_moved.discard(key)
@@ -187,17 +193,6 @@ class TakenCalibrations:
             ),
         )
 
-    def _refuse_second(
-        self, key: str, first: Mapping[str, tuple[float, float]], second: Mapping[str, tuple[float, float]]
-    ) -> None:
-        if moved_ranges(first, second, self._limit):
-            raise InputError(
-                f"Accepting the calibration '{key}'",
-                found="cells that were calibrated in two ways",
-                expected="one calibration for all cells and machines",
-                remedy="Find out why they differ, and accept the cells of one alone.",
-            )
-
 
 def calibration_name(key: str) -> str:
     """What a table of accepted results calls the calibration ``key``, in the column of cells."""
@@ -209,26 +204,26 @@ def variant_of_key(key: str) -> str:
     return key.partition("+")[2]
 
 
-def range_word(ends: tuple[float, float]) -> str:
+def range_text(ends: tuple[float, float]) -> str:
     """``-1.25 6``: a measurement has five digits of each end."""
     return f"{ends[0]:.5g} {ends[1]:.5g}"
 
 
-def range_of_word(word: str) -> tuple[float, float]:
-    """The (low, high) that ``range_word`` wrote.
+def parsed_range(text: str) -> tuple[float, float]:
+    """The (low, high) that ``range_text`` wrote.
 
     Raises:
-        ValueError: ``word`` is no range.
+        ValueError: ``text`` is not a range.
     """
-    low, high = map(float, word.split())
+    low, high = map(float, text.split())
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
-        raise ValueError(f"'{word}' is no range")
+        raise ValueError(f"'{text}' is not a range")
     return low, high
 
 
 def packed_calibration(calibrated: Calibrated) -> dict[str, str]:
     """``calibrated`` for a record."""
-    text = json.dumps({value: range_word(ends) for value, ends in calibrated.ranges.items()}, separators=(",", ":"))
+    text = json.dumps({value: range_text(ends) for value, ends in calibrated.ranges.items()}, separators=(",", ":"))
     return {"key": calibrated.key, "ranges": base64.b64encode(zlib.compress(text.encode(), 9)).decode("ascii")}
 
 
@@ -243,7 +238,7 @@ def unpacked_calibration(table: Mapping[str, str] | None) -> Calibrated | None:
     try:
         packed = base64.b64decode(table["ranges"], validate=True)
         words = json.loads(inflate(packed, most=_BYTES_PER_NODE * current_limits().nodes))
-        return Calibrated(key=table["key"], ranges={value: range_of_word(word) for value, word in words.items()})
+        return Calibrated(key=table["key"], ranges={value: parsed_range(word) for value, word in words.items()})
     except (ArchiveError, binascii.Error, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"calibrated ranges that cannot be read ({type(error).__name__}: {error})") from error
 

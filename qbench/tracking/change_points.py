@@ -39,7 +39,7 @@ def find_change_points(values: Sequence[float], *, min_effect: float, confirm: i
 
 
 def find_levels(values: Sequence[float], *, min_effect: float, confirm: int) -> tuple[Level, ...]:
-    """The levels a series goes through, also the last that only begins; see ``find_change_points``."""
+    """The levels of a series, with a last one that may not be confirmed yet; see ``find_change_points``."""
     if confirm < 1 or not 0 <= min_effect < math.inf:
         raise ValueError(f"confirm = {confirm}, min_effect = {min_effect}: at least 1, and a finite step from 0 on")
     series = np.asarray(values, dtype=np.float64)
@@ -93,7 +93,7 @@ _SQRT_2 = math.sqrt(2)
 def _first_deviation(steps: Floats) -> float:
     """Standard deviation of differences; without the two largest where these make nearly all of it.
 
-    One excursion, there and back, is all that moves in many a steady series, and must not be its own yardstick.
+    In many steady series one excursion and its return are the only changes; the scale must not come from these.
     """
     rest = np.delete(steps, np.argsort(np.abs(steps))[-2:])
     whole, small = float(steps.std()), float(rest.std()) if len(rest) else 0.0
@@ -126,7 +126,9 @@ def _cheapest(known: Floats, scale: float) -> list[int]:
         stops = slice(first, min(first + _ROWS, count + 1))
         before = slice(0, stops.stop - 1)
         total = sums[stops, None] - sums[None, before]
-        lengths = np.maximum(places[stops, None] - places[None, before], 1)  # what begins behind its stop is not read
+        lengths = np.maximum(
+            places[stops, None] - places[None, before], 1
+        )  # segments that begin after their stop are not read
         cost = squares[stops, None] - squares[None, before] - total * total / lengths
         for stop in range(first, stops.stop):
             candidates = best[:stop] + cost[stop - first, :stop]
@@ -142,9 +144,9 @@ def _cheapest(known: Floats, scale: float) -> list[int]:
 def _without_spikes(known: Floats, starts: list[int], min_effect: float, confirm: int) -> tuple[list[int], Floats]:
     """(starts, values): short excursions dropped, their values NaN where they would bend the mean of a level.
 
-    An excursion is segments shorter than ``confirm``, however many in a row, between two equal levels, or between two
-    others and not on the way from one to the other: a fault that hides a step is no level of its own. So are short ones
-    in front of the first level: what did not last was none.
+    An excursion is one or more segments shorter than ``confirm`` between two equal levels, or between two different
+    levels where one of the segments does not lie between these: a fault that hides a step is not a level of its own.
+    Short segments before the first level are excursions, too.
     """
     kept, usual = list(starts), known.copy()
     first = next((i for i in range(len(kept)) if _length(known, kept, i) >= confirm), 0)
@@ -195,6 +197,6 @@ def _mean(known: Floats, starts: list[int], index: int) -> float:
 
 
 def _mean_between(values: Floats, start: int, stop: int) -> float:
-    """The mean of what is no excursion in ``values[start:stop]``."""
+    """The mean of ``values[start:stop]`` without excursions, which are NaN."""
     part = values[start:stop]
     return float(part[~np.isnan(part)].mean())

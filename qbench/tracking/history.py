@@ -119,7 +119,7 @@ class History:
         for name in self.store.runs():
             header = self._first_line(name)
             if header is None:
-                run = self._read_copy(name, _nothing)
+                run = self._read_copy(name, _no_cell)
                 if run is None:
                     continue
                 header = run.header
@@ -159,7 +159,7 @@ class History:
         """A sentence for each file that could not be read, or not whole; what was not read yet is read for it."""
         for head in self.heads:
             if any(name not in self._sentences for name in self._names[head.id]):
-                self._read(head.id, _nothing)
+                self._read(head.id, _no_cell)
         return self.noticed
 
     @property
@@ -227,7 +227,7 @@ def _kept(run: Run, keep: Keep | None) -> Run:
     return run if keep is None else replace(run, cells=tuple(one for one in map(keep, run.cells) if one is not None))
 
 
-def _nothing(_record: CellRecord) -> None:
+def _no_cell(_record: CellRecord) -> None:
     """Keep no cell: the run is only read to see whether it is whole."""
 
 
@@ -237,7 +237,7 @@ def fullness(run: Run) -> tuple[bool, int]:
 
 
 def disagreement(other: Run, fuller: Run) -> list[str]:
-    """A sentence where a copy of the run ``fuller`` is neither its beginning nor torn; else none."""
+    """A sentence if ``other``, a copy of the run ``fuller``, is neither its beginning nor torn; else none."""
     rest = iter(fuller.cells)
     torn = other.damaged > 0 and all(cell in rest for cell in other.cells)  # each behind the one before it
     if other.header == fuller.header and (torn or other.cells == fuller.cells[: len(other.cells)]):
@@ -382,9 +382,6 @@ _SAFE_DIGITS = 300
 """An integer of so many digits is below the largest float, 1.8e308."""
 
 _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, parse_float=_finite, parse_int=_integer)
-
-
-# Writing a run, one whole line at a time.
 
 
 class RunWriter:
@@ -551,7 +548,7 @@ def _merged(sources: Sequence[Path], target: Path, work: Path) -> Merge:
         elif fullest.is_relative_to(target):
             same += 1
         else:
-            added.append(_put(target, work, run_id, data))
+            added.append(_write_new(target, work, run_id, data))
     return Merge(added=tuple(added), same=same, conflicts=tuple(conflicts), problems=tuple(problems), unreadable=unread)
 
 
@@ -617,7 +614,7 @@ def _bytes(path: Path) -> bytes:
         raise unreadable(path, error.strerror or str(error)) from error
 
 
-def _put(target: Path, work: Path, run_id: str, data: bytes) -> Path:
+def _write_new(target: Path, work: Path, run_id: str, data: bytes) -> Path:
     """A new file in ``target`` with ``data``, whole or not at all; a name that is taken gets the digest as well.
 
     ``work``: the folder of the temporary file, on the same disk.
@@ -753,9 +750,6 @@ def gc_paused() -> Iterator[None]:
     finally:
         if was_on:
             gc.enable()
-
-
-# Which results of a history are requested.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

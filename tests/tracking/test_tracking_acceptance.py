@@ -234,7 +234,7 @@ def test_a_new_reference_clears_nothing_else(known):
     photos = Answers(np.roll(ANSWERS["photos"].ids, 1, axis=0))
     found = reference(known, {**ANSWERS, "photos": photos})
     assert found.baseline.cells == known.cells
-    assert found.baseline.answers()["photos"] is photos
+    assert found.baseline.stored["photos"] is photos
     assert found.rows
 
 

@@ -51,7 +51,7 @@ def test_round_trip(path):
         if field.name != "stored":
             assert getattr(after, field.name) == getattr(before, field.name), field.name
     for name, answers in ANSWERS.items():
-        found = after.answers()[name]
+        found = after.stored[name]
         assert found.ids.dtype == np.int32
         assert np.array_equal(found.ids, answers.ids)
         assert (found.digest, found.kind) == (answers.digest, answers.kind)

@@ -156,7 +156,7 @@ def test_a_record_with_strange_ranges_is_refused(ranges):
 
 
 def test_a_borrowed_reference_brings_none(known):
-    assert known.lent("quantized", None).calibrations == {}
+    assert known.as_reference_of("quantized", None).calibrations == {}
     assert dataclasses.replace(known, calibrations={}).expectation(measured().cell, {}).calibrations == {}
     assert known.expectation(measured().cell, measured().digests).calibrations == {"default": SEEN.ranges}
 
