@@ -173,16 +173,16 @@ def shown_schemas(tmp_path):
 
 def test_the_schemas_that_are_shown_are_some(tmp_path):
     float_last, exceptions, *others = shown_schemas(tmp_path)
-    last, conv = float_last.wishes_of([("Gemm", "net/classifier/fc"), ("Conv", "net/conv")])
+    last, conv = float_last.options_of([("Gemm", "net/classifier/fc"), ("Conv", "net/conv")])
     assert last.silent
     assert conv.weight.qtype == "int8"
-    first, sums, fc = exceptions.wishes_of([("Conv", "a"), ("Add", "b"), ("Gemm", "c")])
+    first, sums, fc = exceptions.options_of([("Conv", "a"), ("Add", "b"), ("Gemm", "c")])
     assert (first.bias.qtype, first.weight.qtype, first.input.qtype) == ("int16", "int8", "uint8")
     assert {share.value for share in sums.share} == {"inputs"}
     assert (fc.output, fc.input.qtype) == (None, "uint8")
     assert len(others) == 2
     for schema in (float_last, exceptions, *others):
-        assert schema.idle_rules(schema.wishes_of([("Gemm", "x/classifier/y"), ("Add", "b"), ("Conv", "z")])) == ()
+        assert schema.idle_rules(schema.options_of([("Gemm", "x/classifier/y"), ("Add", "b"), ("Conv", "z")])) == ()
 
 
 def test_every_key_of_a_schema():

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from qbench.quantization.bias_correction import BiasCorrection as BiasCorrection
     from qbench.quantization.bias_correction import bias_correction_of as bias_correction_of
     from qbench.quantization.bias_correction import correct_biases as correct_biases
-    from qbench.quantization.candidates import wished_units as wished_units
+    from qbench.quantization.candidates import requested_units as requested_units
     from qbench.quantization.decision import Decision as Decision
     from qbench.quantization.decision import Derived as Derived
     from qbench.quantization.decision import Dynamic as Dynamic
@@ -60,7 +60,7 @@ else:
                 "Slot",
                 "Spec",
             ),
-            "candidates": ("wished_units",),
+            "candidates": ("requested_units",),
             "decision": (
                 "Decision",
                 "Derived",

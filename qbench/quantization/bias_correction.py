@@ -19,7 +19,7 @@ from qbench.quantization.plan import Plan
 from qbench.quantization.spec import Role, stored
 from qbench.quantization.writing import NodeWriter, PairWriter, is_written
 
-# Moving a bias that stands in a written graph: its integers where it has some, its float numbers where not.
+# Moving a bias in a written graph: its integers where it is quantized, else its float numbers.
 #
 # integers    q := clip(q + round_half_even(δ / s))        on the grid that the plan gave it; ±2³⁰ in 32 bits
 # floats      b := b + δ
@@ -30,7 +30,7 @@ Doubles = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class BiasPlace:
-    """Where the bias of a unit stands.
+    """The place of the bias of a unit.
 
     Args:
         unit: its name.
@@ -440,7 +440,7 @@ def _correction(numbers: list[int]) -> BiasCorrection:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Measured:
-    """A unit to correct: the node whose result is compared, its value in the float graph, and where the bias stands."""
+    """A unit to correct: the node whose result is compared, its value in the float graph, and the place of the bias."""
 
     node: str
     value: ir.Value
@@ -460,7 +460,7 @@ def _measured_units(graph: ir.Graph, plan: Plan) -> Iterator[_Measured]:
 
 
 def _place(unit: Unit) -> BiasPlace | None:
-    """Where the bias of ``unit`` stands or could stand; None where it can have none of constants."""
+    """The place of the bias of ``unit``, or of one to be added; None where it cannot have a constant bias."""
     head = unit.head
     if head.domain or op_spec(head).weight is None:
         return None

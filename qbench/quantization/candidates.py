@@ -61,25 +61,23 @@ def float_reason(node: ir.Node) -> str | None:
     return None if demand_of(node) else f"no integer form of {node.op_type} is known"
 
 
-# Which units can be quantized under a schema on a backend, and a reason for each that cannot.
-#
-# Reasons are of two kinds: the schema wants the unit in float, or something it asked for is refused; the second is
-# never silent.
+# Reasons for float are of two kinds: the schema keeps the unit in float, or something that it requests is refused.
+# Refusals are always reported.
 
 _UNKNOWN = OpSpec(data=(0,))
-"""Stands for an operator without an integer form, until the reason is told."""
+"""In the place of an operator without an integer form, until its reason is found."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Candidate:
-    """A unit, what its operator demands, and what the schema asks of its slots.
+    """A unit, the row of its operator, and what the schema requests for its slots.
 
     ``float_input``: why its operand is float although the schema asks for integers.
     """
 
     unit: Unit
     operator: OpSpec
-    wishes: SlotOptions
+    options: SlotOptions
     float_input: str = ""
 
     @property
@@ -104,18 +102,18 @@ class Candidate:
 
     @property
     def input(self) -> Spec | None:
-        """What is asked of its data inputs, where parameters are known beforehand."""
-        return _beforehand(self.wishes.input)
+        """What is requested for its data inputs, where parameters are known beforehand."""
+        return _beforehand(self.options.input)
 
     @property
     def output(self) -> Spec | None:
-        """What is asked of its results, where parameters are known beforehand."""
-        return _beforehand(self.wishes.output)
+        """What is requested for its results, where parameters are known beforehand."""
+        return _beforehand(self.options.output)
 
     @property
     def dynamic(self) -> bool:
         """Whether parameters of its data are computed at run time."""
-        return self.wishes.input is not None and self.wishes.input.dynamic
+        return self.options.input is not None and self.options.input.dynamic
 
     @property
     def moves(self) -> bool:
@@ -125,22 +123,22 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class Float:
-    """A unit that stays float; ``refused`` when the schema had asked for more."""
+    """A unit that stays float; ``refused`` when the schema requested more."""
 
     reason: str
     refused: bool
 
 
 def candidates_of(
-    wished: Iterable[tuple[Unit, SlotOptions]], ranges: Ranges, capabilities: Capabilities, masked: Mapping[str, str]
+    requests: Iterable[tuple[Unit, SlotOptions]], ranges: Ranges, capabilities: Capabilities, masked: Mapping[str, str]
 ) -> tuple[list[Candidate], dict[str, Float]]:
-    """Those of ``wished`` units that can be quantized, in graph order, and why others are not.
+    """The units of ``requests`` that can be quantized, in graph order, and why others cannot.
 
     ``masked``: values that hold an attention mask, and how that shows.
     """
     candidates, floats = [], {}
-    for unit, wish in wished:
-        candidate = _unmasked(Candidate(unit, demand_of(unit.head) or _UNKNOWN, wish), masked)
+    for unit, options in requests:
+        candidate = _unmasked(Candidate(unit, demand_of(unit.head) or _UNKNOWN, options), masked)
         found = _kept(candidate) or _masked(candidate, masked) or _refused(candidate, ranges, capabilities)
         if found is None:
             candidates.append(candidate)
@@ -149,13 +147,13 @@ def candidates_of(
     return candidates, floats
 
 
-def wished_units(model: ir.Model, schema: Schema) -> list[tuple[Unit, SlotOptions]]:
-    """The units of a canonical ``model`` (with shapes) and what ``schema`` asks of each.
+def requested_units(model: ir.Model, schema: Schema) -> list[tuple[Unit, SlotOptions]]:
+    """The units of a canonical ``model`` (with shapes) and what ``schema`` requests for each.
 
     Units without a float result, such as arithmetic on shapes, are left out.
     """
     units = [u for u in units_of(model.graph) if any(v.dtype == ir.DataType.FLOAT for v in u.last.outputs)]
-    return list(zip(units, schema.wishes_of([(u.head.op_type, u.name) for u in units]), strict=True))
+    return list(zip(units, schema.options_of([(u.head.op_type, u.name) for u in units]), strict=True))
 
 
 def is_recurrent(node: ir.Node) -> bool:
@@ -188,15 +186,17 @@ def _unmasked(candidate: Candidate, masked: Mapping[str, str]) -> Candidate:
         return candidate
     operands = [value for _, value in candidate.data_inputs if not is_pinned(value)]
     reason = next((masked[value.name or ""] for value in operands if value.name in masked), "")
-    return replace(candidate, wishes=replace(candidate.wishes, input=None), float_input=reason) if reason else candidate
+    return (
+        replace(candidate, options=replace(candidate.options, input=None), float_input=reason) if reason else candidate
+    )
 
 
 def _kept(candidate: Candidate) -> Float | None:
-    """Why the schema asks for nothing here, where it does not."""
-    wishes, head = candidate.wishes, candidate.unit.head
-    if wishes.silent:
-        words = "the schema keeps it in float" if wishes.rules else "no rule of the schema matches it"
-        return Float(wishes.reason or words, refused=False)
+    """Why the unit stays float where the schema requests nothing for it."""
+    options, head = candidate.options, candidate.unit.head
+    if options.silent:
+        words = "the schema keeps it in float" if options.rules else "no rule of the schema matches it"
+        return Float(options.reason or words, refused=False)
     if candidate.input is not None or candidate.output is not None:
         return None
     if candidate.dynamic and candidate.weight_index is None and not is_recurrent(head):
@@ -207,12 +207,12 @@ def _kept(candidate: Candidate) -> Float | None:
 
 
 def _refused(candidate: Candidate, ranges: Ranges, capabilities: Capabilities) -> Float | None:
-    """Why what the schema asks for cannot be had, where it cannot."""
+    """Why what the schema requests is impossible, where it is."""
     problem = (
         _no_form(candidate)
         or _missing(candidate, ranges)
         or _beyond(candidate, capabilities)
-        or inner_problem(candidate.unit, candidate.wishes, ranges)
+        or inner_problem(candidate.unit, candidate.options, ranges)
     )
     return None if problem is None else Float(problem, refused=True)
 
@@ -221,7 +221,7 @@ def _no_form(candidate: Candidate) -> str | None:
     head = candidate.unit.head
     if not is_recurrent(head):
         return float_reason(head)
-    if candidate.wishes.input is not None or candidate.wishes.output is not None:
+    if candidate.options.input is not None or candidate.options.output is not None:
         return (
             f"{head.op_type} keeps its products inside, where no Q/DQ pair reaches; its weights alone can be integers"
         )
@@ -229,7 +229,7 @@ def _no_form(candidate: Candidate) -> str | None:
 
 
 def _missing(candidate: Candidate, ranges: Ranges) -> str | None:
-    """What of the data this unit needs and the profile lacks."""
+    """What this unit needs and the profile or the graph lacks."""
     if not candidate.data_inputs:
         return "it reads constants only"
     if any(value.dtype != ir.DataType.FLOAT for _, value in (*candidate.data_inputs, *candidate.constant_inputs)):
@@ -240,7 +240,7 @@ def _missing(candidate: Candidate, ranges: Ranges) -> str | None:
     outputs = candidate.outputs if _calibrated(candidate.output) and not candidate.moves else ()
     for value in (*inputs, *outputs):
         if is_pinned(value):
-            continue  # it came with its grid
+            continue  # the model has qparams for it
         if (problem := ranges.problem(value.name or "")) is not None:
             return problem
     return None
@@ -251,32 +251,32 @@ def _calibrated(spec: Spec | None) -> bool:
 
 
 def _beyond(candidate: Candidate, capabilities: Capabilities) -> str | None:
-    """What of the wishes the backend cannot do."""
+    """What of the requested options the backend cannot do."""
     if not capabilities.forms - {Form.FLOAT}:
         return "the backend runs float graphs only"
     if capabilities.max_opset < QDQ_OPSET:
         return f"the backend ends at opset {capabilities.max_opset}, QDQ is written at {QDQ_OPSET}"
-    wishes, head = candidate.wishes, candidate.unit.head
+    options, head = candidate.options, candidate.unit.head
     if candidate.operator.table and not capabilities.tables:
         return f"the backend has no tables, hence computes {head.op_type} in float"
-    for spec in dict.fromkeys((wishes.input, candidate.output)):
+    for spec in dict.fromkeys((options.input, candidate.output)):
         if spec is not None and (problem := beyond_activations(spec, capabilities, moved=candidate.moves)):
             return problem
-    if wishes.weight is None or not (is_recurrent(head) or _has_weight(candidate)):
+    if options.weight is None or not (is_recurrent(head) or _has_weight(candidate)):
         return None
-    return beyond_weights(wishes.weight, capabilities)
+    return beyond_weights(options.weight, capabilities)
 
 
 def _has_weight(candidate: Candidate) -> bool:
     return any(i == candidate.weight_index for i, _ in candidate.constant_inputs)
 
 
-# What becomes of the Relu or Clip that a unit carries when its result goes on a grid.
+# How the Relu or Clip of a unit is written when its result is quantized.
 #
-# A clip before a Q equals a clip of levels behind it (``numerics.grid``), so three ways of writing it give the same
-# numbers: the grid (of every channel) saturates exactly where the clip does, and the clip goes; the levels are clipped,
-# behind the Q, so that an engine sees the operator and its Q side by side; or, where ONNX has no Clip for such levels
-# or every channel has its own, it stays in float.
+# A clip before a Q equals a clip of quantized values behind it (``numerics.affine``), so three forms give the same
+# numbers. Where the quantization grid (of every channel) saturates exactly where the clip does, the clip is removed.
+# Else the quantized values are clipped, behind the Q, so that an engine sees the operator directly before its Q. Where
+# ONNX has no Clip for their type, or every channel has its own qparams, the clip stays in float.
 
 
 class ClipForm(enum.Enum):
@@ -288,7 +288,7 @@ class ClipForm(enum.Enum):
 
 
 def clip_form(clip: ir.Node, qparams: QParams) -> ClipForm:
-    """How the Relu or Clip ``clip`` is written when its result is on the grid ``qparams``."""
+    """How the Relu or Clip ``clip`` is written when its result is quantized by ``qparams``."""
     if clip.outputs[0].is_graph_output():
         return ClipForm.FLOAT
     grids = [qparams] if qparams.axis is None else _one_by_one(qparams)
@@ -299,13 +299,13 @@ def clip_form(clip: ir.Node, qparams: QParams) -> ClipForm:
 
 
 def _one_by_one(qparams: QParams) -> list[QParams]:
-    """The grids of single channels."""
+    """The qparams of single channels."""
     pairs = zip(qparams.scale, qparams.zero_point, strict=True)
     return [QParams(s, z, qparams.qtype, narrow_range=qparams.narrow_range) for s, z in pairs]
 
 
 def levels_of(clip: ir.Node, qparams: QParams) -> tuple[int, int]:
-    """The levels that ``clip`` (with constant ends) clips to, on a grid per tensor."""
+    """The quantized values that ``clip`` (with constant ends) clips to, under qparams per tensor."""
     if clip.op_type == "Relu":
         return clip_levels(0.0, np.inf, qparams)
     ends = [constant_value(clip.inputs[i]) if i < len(clip.inputs) else None for i in (1, 2)]

@@ -232,9 +232,9 @@ def plan_constants(
         if index == candidate.weight_index:
             decided[slot] = _weight(candidate, value, bias, input_scale, limits)
             weight = qparams_of(decided[slot])
-        elif candidate.wishes.input is not None:
-            decided[slot] = given_of(value) or _data(candidate.wishes.input, _finite(value, candidate))
-    if operand is not None and (bias is None or candidate.wishes.bias.kind is not BiasKind.SHARED):
+        elif candidate.options.input is not None:
+            decided[slot] = given_of(value) or _data(candidate.options.input, _finite(value, candidate))
+    if operand is not None and (bias is None or candidate.options.bias.kind is not BiasKind.SHARED):
         node, index, value = operand
         slot = Slot(node_key(node), Role.BIAS, index, value.name or "")
         given = given_of(value)
@@ -268,7 +268,7 @@ def _constant_bias(candidate: Candidate, value: ir.Value) -> _Bias | None:
 
 
 def _data(spec: Spec, array: _Array | None) -> Decision:
-    """The grid of a constant that stands where data does: one pair, known beforehand."""
+    """The qparams of a constant at a data input: per tensor, known beforehand."""
     assert array is not None
     if spec.fixed is not None:
         return Given(spec.fixed, BY_SCHEMA)
@@ -282,7 +282,7 @@ def _weight(
     input_scale: float | None,
     limits: Capabilities = _ANY,
 ) -> Decision:
-    spec, array = candidate.wishes.weight, _finite(value, candidate)
+    spec, array = candidate.options.weight, _finite(value, candidate)
     if given := given_of(value):
         return given
     if spec is None:
@@ -314,7 +314,7 @@ def _weight(
         notes.append(f"{int(dead.sum())} of {len(dead)} channels are zero")
     qparams = without_dead_channels(constant_qparams(array, spec, axis=axis), dead)
     reach = None if bias is None else bias.reach(None if axis is None else len(dead))
-    if reach is not None and input_scale is not None and added_on_product(candidate.wishes.bias):
+    if reach is not None and input_scale is not None and added_on_product(candidate.options.bias):
         pow2 = spec.scale_kind != "real"
         qparams, raised = raised_for_bias(qparams, input_scale, reach, pow2=pow2, dead=bool(dead.all()))
         notes += [f"{raised} scales raised so that the bias fits"] * bool(raised)
@@ -325,7 +325,7 @@ def _coarser(candidate: Candidate, rank: int, spec: Spec, limits: Capabilities) 
     """Why a weight of ``rank`` axes has one scale where the schema asks for many; empty where the backend has them."""
     if spec.granularity is Granularity.BLOCK and rank == 1 and not limits.blocks_of_vectors:
         return "the backend has no blocks along a vector"
-    quantized = candidate.wishes.input is not None
+    quantized = candidate.options.input is not None
     batched = candidate.unit.head.op_type == "MatMul" and rank > 2 and not limits.batched_per_channel
     if spec.granularity is Granularity.CHANNEL and quantized and batched:
         return f"the backend multiplies no integers by a constant of {rank} axes with a scale per channel"
@@ -339,7 +339,7 @@ def _bias(
     input_scale: float | None,
     bias_qtypes: frozenset[str],
 ) -> Decision:
-    spec = candidate.wishes.bias
+    spec = candidate.options.bias
     if spec.kind is BiasKind.FLOAT:
         return KeptFloat("the schema keeps biases in float")
     if bias is None:
@@ -389,7 +389,7 @@ def _finite(value: ir.Value, candidate: Candidate) -> _Array | None:
             f"Planning the quantization of '{candidate.unit.name}'",
             found=f"NaN or Inf in its constant '{value.name}'",
             expected="finite weights",
-            remedy="Mend the model.",
+            remedy="Correct the model.",
         )
     return array
 

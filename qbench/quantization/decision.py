@@ -15,7 +15,7 @@ BY_SCHEMA = "the schema"
 
 @dataclass(frozen=True, slots=True)
 class Static:
-    """Parameters chosen for the range of this value; ``note`` tells what bent them."""
+    """Parameters chosen for the range of this value; ``note`` says what changed them."""
 
     qparams: QParams
     note: str = ""
@@ -54,7 +54,7 @@ class Dynamic:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """Parameters that were there before: a hand-placed Q/DQ pair, an imported model, or a schema's fixed ones."""
+    """Parameters that were given: by a hand-placed Q/DQ pair, an imported model, or fixed by a schema."""
 
     qparams: QParams
     source: str
@@ -73,9 +73,6 @@ Decision = Static | Fixed | Shared | Derived | Given | Dynamic | KeptFloat
 def qparams_of(decision: Decision) -> QParams | None:
     """The parameters that are known beforehand; None for float, and for what is computed at run time."""
     return None if isinstance(decision, KeptFloat | Dynamic) else decision.qparams
-
-
-# One decision in words and numbers that tell any two apart.
 
 
 def describe(decision: Decision, within: str = "") -> str:
@@ -118,8 +115,8 @@ def _checksum(qparams: QParams) -> str:
 
 # Whether a backend multiplies the operands of a unit in integers, or runs it in floats between their grids.
 #
-# What an engine lacks a kernel for it computes all the same, from dequantized numbers: the accuracy is that of the
-# grids, the speed that of floats, and a share "in integers" that counted it would be a promise nobody keeps.
+# Where an engine lacks a kernel it computes from dequantized numbers: the accuracy is that of the quantized values, the
+# speed that of floats. Such a unit does not count in the share "in integers".
 
 _DYNAMIC = "uint8"
 """What DynamicQuantizeLinear gives."""

@@ -78,7 +78,7 @@ class SchemaName:
         if self.dynamic:
             _refuse_dynamic(self)
         if self.bias_bits is not None and self.activation_bits is None:
-            raise ImpossibleNameError("a bias in integers beside activations in float", "activations in integers too")
+            raise ImpossibleNameError("a bias in integers with activations in float", "activations in integers too")
         if self.method:
             _refuse_method(self.method)
 
@@ -174,7 +174,7 @@ class SchemaGrammar:
             found, expected = f"{problem.found} in the schema name '{name}'", f"{problem.expected}, in a name of {FORM}"
         else:
             found, expected = f"unknown schema '{name}'", f"a listed schema, or a name of {FORM}"
-        close = _mended(name) or nearest(name, listed)
+        close = _nearest_name(name) or nearest(name, listed)
         remedy = f"Did you mean '{close}'?" if close else "See 'qbench list schemas'."
         return InputError(doing, found=found, expected=expected, remedy=remedy)
 
@@ -228,8 +228,8 @@ def _bits(count: int) -> str:
     return f"{count} bit{'' if count == 1 else 's'}"
 
 
-def _mended(text: str) -> str | None:
-    """The name of the grammar that someone who wrote ``text`` may have meant; None when that cannot be guessed."""
+def _nearest_name(text: str) -> str | None:
+    """The name of the grammar that ``text`` is probably a misspelling of; None when that cannot be guessed."""
     head, *words = text.split("_")
     bits = re.fullmatch(r"w(\d+)(?:a(\d+))?", head)
     family = nearest(words[0], _FAMILIES) if words else None
@@ -242,7 +242,7 @@ def _mended(text: str) -> str | None:
     flags = [nearest(word, ("pow2", "dyn")) for word in words[2:]]
     others = [w for w, flag in zip(words[2:], flags, strict=True) if flag is None and not re.fullmatch(r"bias\d+", w)]
     try:
-        mended = SchemaName(
+        corrected = SchemaName(
             weight_bits=_closest(int(bits[1]), _BITS),
             activation_bits=None if bits[2] is None else _closest(int(bits[2]), _BITS),
             family=family,
@@ -255,7 +255,7 @@ def _mended(text: str) -> str | None:
         )
     except ImpossibleNameError:
         return None
-    return str(mended)
+    return str(corrected)
 
 
 def _closest(width: int, widths: "Iterable[int]") -> int:

@@ -73,13 +73,13 @@ class Ranges:
             self._distributions[name] = self._profile.values[name].distribution()
         return self._distributions[name]
 
-    def qparams(self, names: tuple[str, ...], spec: Spec, beside: Interval | None = None) -> QParams | str:
+    def qparams(self, names: tuple[str, ...], spec: Spec, also: Interval | None = None) -> QParams | str:
         """The grid that covers the ranges of all of ``names`` (at least one), or why there is none.
 
         Args:
             names: of values.
             spec: the grid and the range method.
-            beside: what it is to cover, too: 0-d.
+            also: a further range to cover, 0-d.
         """
         lows: list[npt.NDArray[np.float64]] = []
         highs: list[npt.NDArray[np.float64]] = []
@@ -91,9 +91,9 @@ class Ranges:
                 return f"'{names[0]}' and '{name}' have different channels, and one grid for both is asked for"
             lows.append(interval.low)
             highs.append(interval.high)
-        if beside is not None:
-            lows.append(beside.low)
-            highs.append(beside.high)
+        if also is not None:
+            lows.append(also.low)
+            highs.append(also.high)
         axis = CHANNELS if lows[0].ndim else None
         try:
             return spec.kind.choose(np.minimum.reduce(lows), np.maximum.reduce(highs), axis=axis)
@@ -111,18 +111,18 @@ def _of_channels(name: str, statistics: Statistics, spec: Spec) -> Interval | st
     return Interval(np.where(seen, lows, 0.0), np.where(seen, highs, 0.0))
 
 
-# The grid of a bias: the product's, or one of its own, and the weights that make room for it.
+# The qparams of a bias: the product's or its own, and the weight scales that make room for it.
 #
 # derived    q_b = round_half_even(b / (s_x · s_w)), int32         |q_b| ≤ 2³⁰: the other half of int32 is the products'
 # own        q_b = round_half_even(b / s_b) on a grid of its own width, s_b the smallest scale that covers max |b|
 #
-#     finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum stands on the finer of both grids, where nothing more is lost
+#     finer chosen    s_x·s_w · q_xw + s_b · q_b: the sum has the finer of both scales, where nothing more is lost
 #     product         s_b := max(s_b, s_x·s_w): a bias finer than the product is rounded to the product's grid
 #     bias            round(s_x·s_w · q_xw / s_b) + q_b: the product is rounded to the bias's grid, int32
 #
 # Where a bias that is added on the product's grid would not fit there, the weight's scale is raised until it does: a
-# weight that coarse is small beside its bias. A channel of zeros takes a scale from the others, so that its bias keeps
-# its precision: the scale that zeros themselves ask for is none.
+# weight that coarse is small compared with its bias. A channel of zeros takes a scale from the others, so that its bias
+# keeps its precision: zeros themselves determine no scale.
 #
 # Sources: TVM relay quantization (AddRealize, and the patch that gave biases 16 bits), Glow's channelwise rules.
 
@@ -135,7 +135,7 @@ INT32 = QType.parse("int32")
 
 
 def added_on_product(spec: BiasSpec) -> bool:
-    """Whether the sum of product and bias may stand on the product's grid, where the bias has to fit."""
+    """Whether the sum of product and bias may have the product's scale, where the bias has to fit."""
     return spec.kind is BiasKind.DERIVED or (spec.kind is BiasKind.OWN and spec.finer is not Finer.BIAS)
 
 
@@ -204,68 +204,68 @@ def _with_scale(weight: QParams, scale: Floats) -> QParams:
     )
 
 
-# Grids inside a unit: of the product before its bias, of the sum before its clip, and of a bias on the product's grid.
+# Qparams inside a unit: of the product before its bias, of the sum before its clip, of a bias at the product's scale.
 #
 #     correlation ──Q──┐
 #                      + ──Q── clip ──output──
 #     bias ────────Q───┘
 #
-# Such values exist where the canonical passes split biases off. Without a wish a unit of such a graph is planned as a
-# fused one is: nothing between its operands and its result is rounded.
+# Such values exist where the canonical passes split biases off. Where a schema requests nothing for them, a unit
+# of such a graph is planned like a fused one: nothing between its operands and its result is rounded.
 
 _WIDEST_CHECKED = 16
 """Biases of so many bits are stored in types that no engine fuses."""
 
 
-def inner_problem(unit: Unit, wishes: SlotOptions, ranges: Ranges) -> str | None:
+def inner_problem(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | None:
     """Why the grids that are asked for inside ``unit`` cannot be planned; None when they can, or none are asked for."""
-    words = _asked(unit, wishes)
-    if _mistaken(unit, wishes):
+    words = _asked(unit, options)
+    if _mistaken(unit, options):
         return "ONNX Runtime takes a Gemm's int32 bias for one at the product's scale: use canonical = 'split_bias'"
     if op_spec(unit.head).weight is None or not words:
         return None
     if not is_product(unit.head):
         return f"{words[0]}, and no value of this graph is that product alone: use canonical = 'split_bias'"
-    if _shares(unit, wishes) and wishes.correlation is None:
+    if _shares(unit, options) and options.correlation is None:
         return "the bias is to share the correlation's grid, and the schema gives the correlation none"
-    if _rules(unit, wishes) and wishes.correlation is not None:
+    if _rules(unit, options) and options.correlation is not None:
         return "the correlation is to be on the bias's grid, and on one of its own"
-    for name, spec in (("correlation", wishes.correlation), ("sum", wishes.sum)):
+    for name, spec in (("correlation", options.correlation), ("sum", options.sum)):
         if spec is not None and (spec.dynamic or spec.granularity is not Granularity.TENSOR):
             return f"the {name} has one grid a tensor, known beforehand, not {spec}"
-    return _without_range(unit, wishes, ranges)
+    return _without_range(unit, options, ranges)
 
 
-def _without_range(unit: Unit, wishes: SlotOptions, ranges: Ranges) -> str | None:
+def _without_range(unit: Unit, options: SlotOptions, ranges: Ranges) -> str | None:
     """What of the statistics of inner values, or of the grids that are to cover them, cannot be had."""
     for value in (unit.correlation, unit.sum):
         if value is not None and (problem := ranges.problem(value.name or "")) is not None:
             return problem
-    if unit.correlation is not None and wishes.correlation is not None and wishes.correlation.fixed is None:
-        found = ranges.qparams((unit.correlation.name or "",), wishes.correlation, _bias_beside(unit, wishes))
+    if unit.correlation is not None and options.correlation is not None and options.correlation.fixed is None:
+        found = ranges.qparams((unit.correlation.name or "",), options.correlation, _bias_range(unit, options))
         if isinstance(found, str):
             return found
-    if unit.sum is not None and wishes.sum is not None and wishes.sum.fixed is None:
-        found = ranges.qparams((unit.sum.name or "",), wishes.sum)
+    if unit.sum is not None and options.sum is not None and options.sum.fixed is None:
+        found = ranges.qparams((unit.sum.name or "",), options.sum)
         if isinstance(found, str):
             return found
     return None
 
 
-def _mistaken(unit: Unit, wishes: SlotOptions) -> bool:
+def _mistaken(unit: Unit, options: SlotOptions) -> bool:
     """Whether the unit is a Gemm whose own bias would stand in int32: QGemm multiplies it by s_x · s_w, unchecked."""
-    own = wishes.bias.kind is BiasKind.OWN and QType.parse(wishes.bias.qtype).bits > _WIDEST_CHECKED
+    own = options.bias.kind is BiasKind.OWN and QType.parse(options.bias.qtype).bits > _WIDEST_CHECKED
     return own and unit.head.op_type == "Gemm" and unit.bias is None and unit.bias_operand is not None
 
 
 def plan_inner(
-    unit: Unit, wishes: SlotOptions, decided: Mapping[Slot, Decision], ranges: Ranges
+    unit: Unit, options: SlotOptions, decided: Mapping[Slot, Decision], ranges: Ranges
 ) -> dict[Slot, Decision]:
     """Slot → decision for the correlation and the sum, where asked for, and for a bias that shares a grid.
 
     Args:
         unit: one without an ``inner_problem``.
-        wishes: of the schema.
+        options: of the schema.
         decided: slots of the unit's constants.
         ranges: of the graph's values.
     """
@@ -273,53 +273,53 @@ def plan_inner(
         return {}
     found: dict[Slot, Decision] = {}
     correlation = Slot(unit.name, Role.CORRELATION, 0, unit.head.outputs[0].name or "")
-    if wishes.correlation is not None:
-        found[correlation] = _correlation(unit, wishes, wishes.correlation, ranges)
-    elif _rules(unit, wishes):
+    if options.correlation is not None:
+        found[correlation] = _correlation(unit, options, options.correlation, ranges)
+    elif _rules(unit, options):
         found[correlation] = _ruled(unit, decided, ranges)
-    if _shares(unit, wishes):
+    if _shares(unit, options):
         found.update(_sharing(unit, correlation, found.get(correlation)))
-    if wishes.sum is not None:
+    if options.sum is not None:
         last = unit.bias or unit.head
-        found[Slot(node_key(last), Role.SUM, 0, last.outputs[0].name or "")] = _sum(unit, wishes.sum, found, ranges)
+        found[Slot(node_key(last), Role.SUM, 0, last.outputs[0].name or "")] = _sum(unit, options.sum, found, ranges)
     return found
 
 
-def _asked(unit: Unit, wishes: SlotOptions) -> list[str]:
-    words = ["the schema gives the correlation a grid"] * (wishes.correlation is not None)
-    words += ["the schema gives the sum a grid"] * (wishes.sum is not None)
-    words += ["the schema adds the bias on the bias's grid"] * _rules(unit, wishes)
-    return words + ["the schema adds the bias on the correlation's grid"] * _shares(unit, wishes)
+def _asked(unit: Unit, options: SlotOptions) -> list[str]:
+    words = ["the schema gives the correlation a grid"] * (options.correlation is not None)
+    words += ["the schema gives the sum a grid"] * (options.sum is not None)
+    words += ["the schema adds the bias on the bias's grid"] * _rules(unit, options)
+    return words + ["the schema adds the bias on the correlation's grid"] * _shares(unit, options)
 
 
-def _rules(unit: Unit, wishes: SlotOptions) -> bool:
+def _rules(unit: Unit, options: SlotOptions) -> bool:
     """Whether the grid of the unit's bias is forced upon its correlation."""
-    own = wishes.bias.kind is BiasKind.OWN and wishes.bias.finer is Finer.BIAS
+    own = options.bias.kind is BiasKind.OWN and options.bias.finer is Finer.BIAS
     return own and unit.bias_operand is not None
 
 
-def _shares(unit: Unit, wishes: SlotOptions) -> bool:
+def _shares(unit: Unit, options: SlotOptions) -> bool:
     """Whether the unit's bias, a constant, is to be on the grid of its correlation."""
     operand = unit.bias_operand
-    return wishes.bias.kind is BiasKind.SHARED and operand is not None and is_constant(operand[2])
+    return options.bias.kind is BiasKind.SHARED and operand is not None and is_constant(operand[2])
 
 
-def _correlation(unit: Unit, wishes: SlotOptions, spec: Spec, ranges: Ranges) -> Decision:
+def _correlation(unit: Unit, options: SlotOptions, spec: Spec, ranges: Ranges) -> Decision:
     value = unit.correlation
     if value is None:
         return KeptFloat("no bias and no clip follow: the product is the result, which has a grid of its own")
     if spec.fixed is not None:
         return Given(spec.fixed, BY_SCHEMA)
-    beside = _bias_beside(unit, wishes)
-    return _static(ranges.qparams((value.name or "",), spec, beside), "for product and bias" if beside else "")
+    bias = _bias_range(unit, options)
+    return _static(ranges.qparams((value.name or "",), spec, bias), "for product and bias" if bias else "")
 
 
-def _bias_beside(unit: Unit, wishes: SlotOptions) -> Interval | None:
-    """What the grid of the correlation is to cover beside the product: a finite bias that shares it."""
+def _bias_range(unit: Unit, options: SlotOptions) -> Interval | None:
+    """The range of a finite bias that shares the qparams of the correlation, which have to cover both."""
     operand = unit.bias_operand
-    bias = constant_value(operand[2]) if operand is not None and _shares(unit, wishes) else None
+    bias = constant_value(operand[2]) if operand is not None and _shares(unit, options) else None
     if bias is None or not bias.size or not np.isfinite(bias).all():
-        return None  # of one that is not finite ``plan_constants`` complains
+        return None  # ``plan_constants`` refuses one that is not finite
     return Interval(bias.min(), bias.max())
 
 

@@ -32,12 +32,12 @@ from qbench.storage import digest_arrays, digest_bytes, read_json, value_from_ta
 # The layout of a plan for people: sections of names and words in columns, which fold under their names when narrow.
 #
 # asked for
-#   A  input …; weight …; output …           every different wish once
+#   A  input …; weight …; output …           every different request once
 # unit: A → as asked                         or what of it stays float
 #   input[0]  value  uint8 scale … zero point …
 
 _ROOM = 40
-"""Columns that words need beside names; with fewer they go below them."""
+"""Columns that words need next to names; with fewer they go below them."""
 _WIDEST = 48
 """A name longer than this does not push the column of all others."""
 _ALPHABET = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -107,9 +107,7 @@ def _letters(index: int) -> str:
     return text
 
 
-# A plan: what was decided about every slot, what stays float and why; it can be printed, compared and saved.
-#
-# It knows nothing of a graph's insides but names, so it can lie beside a regression long after.
+# A plan refers to the graph by names and digests only, so it can be kept and read without the model.
 
 _CORRECTION = "biases are corrected on samples once it is written"
 
@@ -206,10 +204,10 @@ class Plan:
             width: columns of the terminal; None: lines are as long as they get.
         """
         asked = letters(self.requested)
-        wishes = Block("asked for", tuple((letter, words) for words, letter in asked.items()))
+        requests = Block("asked for", tuple((letter, words) for words, letter in asked.items()))
         clips = Block("clips", tuple((name, form.value) for name, form in self.clips.items()))
         coverage = [Block(line) for line in self._coverage()]
-        sections = (coverage, [wishes] if asked else [], list(self._units(asked)), [clips] if self.clips else [])
+        sections = (coverage, [requests] if asked else [], list(self._units(asked)), [clips] if self.clips else [])
         return [self._headline(), *(line for section in sections for line in layout(section, width))]
 
     def diff(self, other: "Plan") -> list[str]:
@@ -238,7 +236,7 @@ class Plan:
             yield _CORRECTION
 
     def _units(self, asked: Mapping[str, str]) -> Iterator[Block]:
-        """A block for every unit; slots of a node that is no unit's head stand with the unit before them."""
+        """A block for every unit; slots of a node that is not a unit's head belong to the unit before them."""
         slots: dict[str, list[Slot]] = {name: [] for name in (*self.requested, *self.floats)}
         unit = ""
         for slot in self.decisions:
@@ -251,7 +249,7 @@ class Plan:
             yield Block(head, tuple((f"{s.role.value}[{s.index}]", s.value, self.said_of(s, name)) for s in found))
 
     def _effective(self, unit: str, slots: list[Slot]) -> str:
-        """What became of what was asked."""
+        """What became of the request."""
         if unit in self.floats:
             found = self.floats[unit]
             return f"float, {'refused: ' * found.refused}{found.reason}"
@@ -358,8 +356,8 @@ def _digested(array: Array) -> str:
     return digest_arrays({"": array})
 
 
-def _text(plan: Plan, told: Callable[[Array], Any]) -> str:
-    """The text in which ``told`` stands for scales and zero points."""
+def _text(plan: Plan, as_json: Callable[[Array], Any]) -> str:
+    """The text, with scales and zero points converted by ``as_json``."""
     head = {
         "format": FORMAT,
         "version": VERSION,
@@ -379,35 +377,35 @@ def _text(plan: Plan, told: Callable[[Array], Any]) -> str:
     counts = ({"saturated": plan.saturated[slot]} if slot in plan.saturated else {} for slot in plan.decisions)
     slots = zip(plan.decisions.items(), counts, strict=True)
     rows = ",\n".join(
-        json.dumps({**_plan_text_row(slot, decision, told), **count}) for (slot, decision), count in slots
+        json.dumps({**_plan_text_row(slot, decision, as_json), **count}) for (slot, decision), count in slots
     )
     return json.dumps(head)[:-1] + ',\n "slots": [\n' + rows + "\n]}\n"
 
 
-def _plan_text_row(slot: Slot, decision: Decision, told: Callable[[Array], Any]) -> dict[str, Any]:
+def _plan_text_row(slot: Slot, decision: Decision, as_json: Callable[[Array], Any]) -> dict[str, Any]:
     place: dict[str, Any] = {"slot": [slot.node, slot.role.value, slot.index, slot.value]}
     match decision:
         case Static(qparams, note):
-            return {**place, "kind": "static", **_numbers(qparams, told), "note": note}
+            return {**place, "kind": "static", **_numbers(qparams, as_json), "note": note}
         case Fixed(qparams):
-            return {**place, "kind": "fixed", **_numbers(qparams, told)}
+            return {**place, "kind": "fixed", **_numbers(qparams, as_json)}
         case Shared(qparams, source):
-            return {**place, "kind": "shared", **_numbers(qparams, told), "source": source}
+            return {**place, "kind": "shared", **_numbers(qparams, as_json), "source": source}
         case Derived(qparams, sources, note):
-            return {**place, "kind": "derived", **_numbers(qparams, told), "sources": list(sources), "note": note}
+            return {**place, "kind": "derived", **_numbers(qparams, as_json), "sources": list(sources), "note": note}
         case Given(qparams, source):
-            return {**place, "kind": "given", **_numbers(qparams, told), "source": source}
+            return {**place, "kind": "given", **_numbers(qparams, as_json), "source": source}
         case Dynamic(qtype):
             return {**place, "kind": "dynamic", "qtype": qtype.name}
         case KeptFloat(reason):
             return {**place, "kind": "float", "reason": reason}
 
 
-def _numbers(qparams: QParams, told: Callable[[Array], Any]) -> dict[str, Any]:
+def _numbers(qparams: QParams, as_json: Callable[[Array], Any]) -> dict[str, Any]:
     return {
         "qtype": qparams.qtype.name,
-        "scale": told(qparams.scale),
-        "zero_point": told(qparams.zero_point),
+        "scale": as_json(qparams.scale),
+        "zero_point": as_json(qparams.zero_point),
         "axis": qparams.axis,
         "block_size": qparams.block_size,
         "narrow_range": qparams.narrow_range,

@@ -28,7 +28,7 @@ from qbench.quantization.candidates import (
     candidates_of,
     clip_form,
     is_recurrent,
-    wished_units,
+    requested_units,
 )
 from qbench.quantization.constant_qparams import (
     given_values,
@@ -44,8 +44,6 @@ from qbench.quantization.plan import Plan
 from qbench.quantization.schema import Schema, SlotOptions
 from qbench.quantization.spec import BiasKind, Role, Slot
 from qbench.quantization.value_qparams import ValueGrids, plan_values
-
-# What planning is asked for, by name or as it is: a schema, the limits of a backend, a profile or none.
 
 
 def as_schema(schema: object) -> Schema:
@@ -103,32 +101,28 @@ def as_profile(profile: object, schema: Schema, graph: str) -> Profile:
     )
 
 
-# What a schema asks of one unit, in words, of the slots that the unit has.
-
-
-def requested_of(unit: Unit, wishes: SlotOptions) -> str:
-    """``wishes`` without those for slots that ``unit`` lacks; ``float`` when nothing is left."""
+def requested_of(unit: Unit, options: SlotOptions) -> str:
+    """``options`` in words, without those for slots that ``unit`` lacks; ``float`` when nothing is left."""
     index = op_spec(unit.head).weight
     weight = None if index is None or index >= len(unit.head.inputs) else unit.head.inputs[index]
     weighs = is_recurrent(unit.head) or is_constant(weight)
-    output = None if wishes.output is not None and wishes.output.dynamic else wishes.output
+    output = None if options.output is not None and options.output.dynamic else options.output
     named = (
-        ("input", wishes.input),
-        ("weight", wishes.weight if weighs else None),
-        ("correlation", None if index is None else wishes.correlation),
-        ("bias", wishes.bias if weighs and wishes.weight is not None and unit.bias_operand is not None else None),
-        ("sum", None if index is None else wishes.sum),
+        ("input", options.input),
+        ("weight", options.weight if weighs else None),
+        ("correlation", None if index is None else options.correlation),
+        ("bias", options.bias if weighs and options.weight is not None and unit.bias_operand is not None else None),
+        ("sum", None if index is None else options.sum),
         ("output", output),
     )
     words = [f"{name} {spec}" for name, spec in named if spec is not None]
     if any(spec is not None for _, spec in named):
-        words += [f"one grid for its {share.value}" for share in sorted(wishes.share, key=lambda share: share.value)]
+        words += [f"one grid for its {share.value}" for share in sorted(options.share, key=lambda share: share.value)]
     return "; ".join(words) or "float"
 
 
-# Planning: a canonical graph, its profile, a schema and a backend's limits in, a decision for every slot out.
-#
-# Nothing is touched. What the schema asks for and is not done is a refusal with its reason; nothing is downgraded.
+# The model is not changed. What the schema requests and cannot have is a refusal with its reason; nothing is replaced
+# by something lesser.
 
 _WIDTHS = (*range(2, 17), 32)
 _INTEGERS = frozenset(f"{sign}int{bits}" for sign in ("", "u") for bits in _WIDTHS)
@@ -153,12 +147,12 @@ def make_plan(
     """The plan of ``model`` (canonicalized here) under ``schema`` (or the one of that name).
 
     Args:
-        model: float graph, or the path of one; not touched. Grids that it came with (Q/DQ pairs, integer operators)
-            stand.
+        model: float graph, or the path of one; not touched. Its own qparams (Q/DQ pairs, integer operators)
+            stay.
         profile: of its canonical form; None: for schemas that take no range from statistics (``needs_profile``).
         schema: what to quantize and how.
         capabilities: the backend's limits, or its name; None: whatever ONNX can write.
-        ranges: of ``profile``, where several plans are made over it: what one searched for, the others have.
+        ranges: of ``profile``, to share searched ranges between several plans over it.
 
     Raises:
         InputError: a profile of another graph, or none where one is needed, an unknown schema or backend, a constant
@@ -169,10 +163,10 @@ def make_plan(
     digest = plannable_digest(canonical)
     profile = as_profile(profile, chosen, digest)
     profile.require_graph(digest, canonical.graph.name or "", lineage_of(canonical))
-    wished = wished_units(canonical, chosen)
+    requests = requested_units(canonical, chosen)
     known = ranges or Ranges(profile)
     masked = masked_values(canonical.graph, profile.values)
-    candidates, floats = candidates_of(wished, known, limits, masked)
+    candidates, floats = candidates_of(requests, known, limits, masked)
     grids = plan_values(candidates, known, limits, given_values(canonical))
     floats.update({name: Float(reason, refused=True) for name, reason in grids.left_out.items()})
     decisions: dict[Slot, Decision] = {}
@@ -201,8 +195,8 @@ def make_plan(
         integer_mac_count=sum(count for name, count in macs.items() if name in integer | came),
         weight_mac_count=sum(count for name, count in macs.items() if name in _with_weights(decisions)),
         saturated=_saturated(canonical, decisions),
-        idle_rules=chosen.idle_rules([wishes for _, wishes in wished]),
-        requested={unit.name: requested_of(unit, wishes) for unit, wishes in wished},
+        idle_rules=chosen.idle_rules([options for _, options in requests]),
+        requested={unit.name: requested_of(unit, options) for unit, options in requests},
         corrects_biases=chosen.bias_correction,
     )
 
@@ -213,11 +207,11 @@ def _with_weights(decisions: Mapping[Slot, Decision]) -> set[str]:
 
 
 def _slots(candidate: Candidate, grids: ValueGrids, ranges: Ranges, capabilities: Capabilities) -> dict[Slot, Decision]:
-    """The slots of one unit: inputs, constants, what lies inside, outputs."""
+    """The slots of one unit: inputs, constants, inner values, outputs."""
     decided = _inputs(candidate, grids)
     constants = plan_constants(candidate, _input_scale(decided), capabilities)
     decided.update(_reasoned(candidate, constants, decided))
-    decided.update(plan_inner(candidate.unit, candidate.wishes, decided, ranges))
+    decided.update(plan_inner(candidate.unit, candidate.options, decided, ranges))
     decided.update(_outputs(candidate, grids))
     return decided
 
@@ -228,7 +222,7 @@ def _inputs(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
             Slot(candidate.unit.name, Role.INPUT, index, value.name or ""): KeptFloat(candidate.float_input)
             for index, value in candidate.data_inputs
         }
-    if candidate.wishes.input is None:
+    if candidate.options.input is None:
         return {}
     found: Mapping[str, Decision] = grids.dynamic if candidate.dynamic else grids.decisions
     return {
@@ -238,7 +232,7 @@ def _inputs(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
 
 
 def _outputs(candidate: Candidate, grids: ValueGrids) -> dict[Slot, Decision]:
-    """Results on a grid that the schema asked for, and why others are on none."""
+    """The qparams of results for which the schema requests them, and why others have none."""
     if candidate.output is None:
         return {}
     found: dict[Slot, Decision] = {}
@@ -260,7 +254,7 @@ def _reasoned(
     candidate: Candidate, constants: Mapping[Slot, Decision], inputs: Mapping[Slot, Decision]
 ) -> dict[Slot, Decision]:
     """``constants``, where a derived bias that had no scale to be derived from says why."""
-    if candidate.wishes.bias.kind is not BiasKind.DERIVED or _input_scale(inputs) is not None or not inputs:
+    if candidate.options.bias.kind is not BiasKind.DERIVED or _input_scale(inputs) is not None or not inputs:
         return dict(constants)
     if any(isinstance(decision, Dynamic) for decision in inputs.values()):
         reason = "the scale of its product is known at run time only"

@@ -27,7 +27,7 @@ from qbench.quantization.decision import Decision, Dynamic, Given, KeptFloat
 from qbench.quantization.plan import Plan
 from qbench.quantization.spec import Role, Slot
 
-# Operators of ONNX Runtime that quantize inside themselves, read as slots: no float graph stands for them here.
+# Operators of ONNX Runtime that quantize inside themselves, read as slots: they have no float graph here.
 #
 #     DynamicQuantizeLSTM  X dynamic; W [directions, inputs, 4 units] and R along the last axis or per direction
 #     MatMulNBits          B (N, K) in blocks along K, packed; the data float

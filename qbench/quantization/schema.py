@@ -1,4 +1,4 @@
-"""What a schema says: rules that match operators, and for each the specs of the slots it speaks about."""
+"""Schemas: rules that match operators, with the specs of their slots."""
 
 import enum
 from collections.abc import Mapping, Sequence
@@ -12,11 +12,9 @@ from qbench.passes import CANONICAL
 from qbench.quantization.spec import FLOAT_BIAS, BiasSpec, Granularity, Role, Spec
 from qbench.storage import read_toml, value_from_table
 
-# One rule of a schema: which units it matches, and the specs of the slots that it speaks about.
-
 
 class Share(enum.Enum):
-    """Which values of a unit have one grid: all computed ``inputs``, or the ``output`` and the first input."""
+    """Which values of a unit share qparams: all computed ``inputs``, or the ``output`` and the first input."""
 
     INPUTS = "inputs"
     OUTPUT = "output"
@@ -24,11 +22,11 @@ class Share(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """Units that match, and what is asked of their slots.
+    """Which units match, and what is requested for their slots.
 
     A unit matches when its head is of one of ``operators`` and its name fits one of ``names`` (none given: all do),
-    and when it is among the ``first`` or the ``last`` so many of those. A rule speaks about the slots that it has a
-    spec for or keeps in float; one that has neither keeps the whole unit in float.
+    and when it is among the ``first`` or the ``last`` so many of those. A rule decides about the slots that it has a
+    spec for or keeps in float; a rule with neither keeps the whole unit in float.
 
     Args:
         operators: kinds, as in ``Conv``.
@@ -36,11 +34,11 @@ class Rule:
         first, last: how many of the units that match otherwise, in graph order from the front or from the back.
         activation: for inputs and outputs.
         input, output: for one side only, before ``activation``.
-        weight: for constants that are multiplied.
+        weight: for constants that are factors of products.
         correlation, sum: for the product before its bias, and for the result before its clip.
-        bias: how it is added; where no rule says so, int32 at the product's scale.
+        bias: how it is added; without such a rule int32 at the product's scale.
         keep_float: slots that stay float.
-        share: values of the unit that have one grid; the first rule with any decides.
+        share: values of the unit that share qparams; the first rule with any decides.
         reason: why, for a rule that keeps something in float.
 
     Raises:
@@ -71,7 +69,7 @@ class Rule:
                 raise ValueError(f"a spec for '{role.value}', which 'keep_float' keeps in float")
         sides = (Role.INPUT, Role.OUTPUT)
         if self.activation is not None and all(self._spec(r) is not self.activation for r in sides):
-            raise ValueError("'activation' beside settings for both 'input' and 'output'")
+            raise ValueError("'activation' next to settings for both 'input' and 'output'")
         for role in Role:
             spec = self.spec_of(role)
             if spec is not None and role is not Role.WEIGHT and spec.granularity is Granularity.BLOCK:
@@ -80,12 +78,12 @@ class Rule:
                 raise ValueError(f"dynamic parameters for '{role.value}': only inputs and outputs have them")
 
     def fits(self, operator: str, name: str) -> bool:
-        """Whether a unit of kind ``operator`` called ``name`` matches, wherever it stands."""
+        """Whether a unit of kind ``operator`` called ``name`` matches, whatever its position."""
         if self.operators and operator not in self.operators:
             return False
         return not self.names or any(fnmatchcase(name, pattern) for pattern in self.names)
 
-    def speaks_about(self, role: Role) -> bool:
+    def decides_about(self, role: Role) -> bool:
         """Whether it decides about slots of ``role``."""
         if self._keeps_all:
             return True
@@ -93,7 +91,7 @@ class Rule:
         return given is not None or role in self.keep_float
 
     def spec_of(self, role: Role) -> Spec | None:
-        """What it asks of a slot that is no bias; None is float, where it speaks."""
+        """What it requests for a slot other than a bias; None is float, where the rule decides."""
         return None if role is Role.BIAS else self._spec(role)
 
     @property
@@ -125,20 +123,17 @@ class Rule:
         return "; ".join(words) or "every unit"
 
 
-# What a schema says: rules that match operators, and for each the specs of the slots it speaks about.
-#
-# For every slot of a unit the first rule that matches the unit and speaks about that slot decides. A slot that no rule
-# speaks about stays float; a bias that no rule speaks about is int32 at the product's scale, where products are
-# integers.
+# The first rule that matches a unit and decides about a slot decides about that slot. A slot without such a rule stays
+# float; a bias without one is int32 at the product's scale, where products are integers.
 
 SUFFIX = ".toml"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlotOptions:
-    """What a schema asks of the slots of one unit; None is float.
+    """What a schema requests for the slots of one unit; None is float.
 
-    ``reason`` says why, of a unit that a rule keeps in float; ``rules`` are the indices of the rules that spoke.
+    ``reason`` is that of a rule that keeps a slot in float; ``rules`` are the indices of the rules that decided.
     """
 
     input: Spec | None = None
@@ -153,7 +148,7 @@ class SlotOptions:
 
     @property
     def silent(self) -> bool:
-        """Whether nothing is asked."""
+        """Whether nothing is requested."""
         return all(spec is None for spec in (self.input, self.weight, self.correlation, self.sum, self.output))
 
     def __str__(self) -> str:
@@ -170,7 +165,7 @@ class Schema:
     """A named list of rules.
 
     Args:
-        name: how suites call it.
+        name: in suites.
         rules: tried in order.
         canonical: name of the canonical passes before profiling; schemas with the same share profiles.
         bias_correction: move every bias by the mean error that quantization leaves on calibration samples.
@@ -192,13 +187,13 @@ class Schema:
 
     @property
     def wants_channels(self) -> bool:
-        """Whether it asks for grids per channel of anything that is calibrated; profiles keep channels on request."""
+        """Whether it requests qparams per channel for calibrated values; profiles keep channels only then."""
         specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)
         return any(spec is not None and spec.granularity is Granularity.CHANNEL for spec in specs)
 
     @property
     def weights_only(self) -> bool:
-        """Whether it asks for grids of weights and of nothing that is computed: what is multiplied stays real."""
+        """Whether it quantizes weights and no computed value."""
         specs = (rule.spec_of(role) for rule in self.rules for role in Role if role not in (Role.WEIGHT, Role.BIAS))
         return all(spec is None for spec in specs)
 
@@ -208,24 +203,24 @@ class Schema:
         specs = (rule.spec_of(role) for rule in self.rules for role in Role if role is not Role.WEIGHT)
         return any(spec is not None and not spec.dynamic and spec.fixed is None for spec in specs)
 
-    def wishes_of(self, units: Sequence[tuple[str, str]]) -> tuple[SlotOptions, ...]:
-        """What is asked of each of ``units``, (operator, name) in graph order: positions count over all of them."""
+    def options_of(self, units: Sequence[tuple[str, str]]) -> tuple[SlotOptions, ...]:
+        """What is requested for each of ``units``, (operator, name) in graph order; positions count over all."""
         matching = [_matching(rule, units) for rule in self.rules]
         return tuple(
-            self._wishes(tuple(i for i, found in enumerate(matching) if at in found)) for at in range(len(units))
+            self._options(tuple(i for i, found in enumerate(matching) if at in found)) for at in range(len(units))
         )
 
-    def idle_rules(self, wishes: Sequence[SlotOptions]) -> tuple[str, ...]:
-        """The rules that spoke in none of ``wishes``, counted from 1 and in words."""
-        spoke = {index for one in wishes for index in one.rules}
-        return tuple(f"rule {i + 1} ({rule})" for i, rule in enumerate(self.rules) if i not in spoke)
+    def idle_rules(self, options: Sequence[SlotOptions]) -> tuple[str, ...]:
+        """The rules that decided nothing in ``options``, counted from 1 and in words."""
+        deciding = {index for one in options for index in one.rules}
+        return tuple(f"rule {i + 1} ({rule})" for i, rule in enumerate(self.rules) if i not in deciding)
 
     def preceded_by(self, rules: tuple[Rule, ...]) -> "Schema":
         """This schema with further ``rules`` tried first: an override."""
         return replace(self, rules=rules + self.rules)
 
-    def _wishes(self, matching: Sequence[int]) -> SlotOptions:
-        deciding = {role: next((i for i in matching if self.rules[i].speaks_about(role)), None) for role in Role}
+    def _options(self, matching: Sequence[int]) -> SlotOptions:
+        deciding = {role: next((i for i in matching if self.rules[i].decides_about(role)), None) for role in Role}
         sharing = next((i for i in matching if self.rules[i].share), None)
         rules = tuple(sorted({index for index in (*deciding.values(), sharing) if index is not None}))
         specs = {r: None if i is None else self.rules[i].spec_of(r) for r, i in deciding.items()}
@@ -242,15 +237,15 @@ class Schema:
         )
 
     def _bias(self, rule: int | None) -> BiasSpec:
-        """Of the rule that speaks about it; that one's None is float, and where none speaks it is derived."""
+        """By the rule that decides about it, whose None is float; without such a rule it is derived."""
         return BiasSpec() if rule is None else self.rules[rule].bias or FLOAT_BIAS
 
 
 def load_schema(path: Path) -> Schema:
-    """The schema in the TOML file at ``path``, which is called as the file is.
+    """The schema in the TOML file at ``path``; its name is that of the file.
 
     Raises:
-        InputError: the file is not there, is no TOML, has another name inside, or says what no schema can.
+        InputError: the file does not exist, is not TOML, has another name inside, or an impossible schema.
     """
     where, name = f"schema '{path.name}'", path.name.removesuffix(SUFFIX)
     table = read_toml(path)
@@ -265,7 +260,7 @@ def load_schema(path: Path) -> Schema:
 
 
 def schema_from_table(table: Mapping[str, Any], where: str) -> Schema:
-    """The schema that a TOML table spells; ``where`` names the table in errors.
+    """The schema in a TOML table; ``where`` names the table in errors.
 
     Raises:
         InputError: an unknown key, a wrong type, or an impossible spec.

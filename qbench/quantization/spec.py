@@ -105,7 +105,7 @@ FLOAT_BIAS = BiasSpec(kind=BiasKind.FLOAT)
 
 
 class Role(enum.Enum):
-    """What a tensor is to the node it stands at."""
+    """What a tensor is to its node."""
 
     INPUT = "input"
     WEIGHT = "weight"
@@ -145,7 +145,7 @@ class Granularity(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spec:
-    """Wishes for one tensor; plain words, so that a schema can be a TOML table.
+    """How one tensor is to be quantized; plain words, so that a schema can be a TOML table.
 
     Args:
         qtype: the grid, as in ``int8``.
@@ -200,7 +200,7 @@ class Spec:
         """What a spec cannot ask for whose parameters are not taken from statistics."""
         what = "dynamic" if self.dynamic else "fixed"
         if self.dynamic and self.scale is not None:
-            raise ValueError("a fixed scale beside dynamic = true")
+            raise ValueError("a fixed scale with dynamic = true")
         if self.granularity is not Granularity.TENSOR:
             raise ValueError(f"{what} parameters with the granularity '{self.granularity.value}'")
         if self.range_method != "minmax":

@@ -1,4 +1,4 @@
-"""One set of quantization parameters per value that integer units exchange."""
+"""The quantization parameters of the values that integer units exchange."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,26 +22,25 @@ from qbench.quantization.internal_qparams import Ranges
 from qbench.quantization.schema import Share
 from qbench.quantization.spec import Spec, beyond_zero_point
 
-# Which values integer units exchange, and the units that have no part in it.
+# Which values are quantized, and which units stay float.
 #
-# Units that multiply by weights, or two computed operands as MatMul does, ask for integers. What lies between them
-# counts in integers when it can live on what is there: all its operands are on a grid already, and what it gives is
-# read by an integer unit or leaves the graph. So a residual sum is one of integers, and a normalization spelled in sums
-# and roots stays float. Operators that only move values follow: what they move shares the grid of the value it comes
-# from.
+# Units that multiply by weights, or two computed operands as MatMul does, are quantized. A unit between them is
+# quantized when all its operands are, and its result is read by a quantized unit or leaves the graph. So a residual sum
+# is computed in integers, and a normalization written as sums and roots stays float. Operators that only move values
+# follow: their results share the qparams of the value that they move.
 #
-# A side of a unit that the schema keeps in float takes no part: such operands need not be on a grid, such results are
-# on none unless a reader asks for it.
+# A side of a unit that the schema keeps in float does not count: such operands need not be quantized, such results are
+# quantized only if a reader requests it.
 
 
 def exchanged_values(
     active: Sequence[Candidate], given: frozenset[str] = frozenset()
 ) -> tuple[set[ir.Value], dict[str, str]]:
-    """The values that go on a grid, and the units that cannot live on them, with the reason.
+    """The values to quantize, and the units that cannot use them, with the reason.
 
     Args:
         active: units in graph order.
-        given: names of values that came with a grid.
+        given: names of values that the model has qparams for.
     """
     movers = [c for c in active if c.moves]
     products = [c for c in active if c.weight_index is not None]
@@ -64,12 +63,12 @@ def exchanged_values(
 
 
 def operands_of(candidate: Candidate) -> tuple[ir.Value, ...]:
-    """The computed operands that the schema wants on a grid known beforehand."""
+    """The computed operands for which the schema requests qparams known beforehand."""
     return () if candidate.input is None else tuple(value for _, value in candidate.data_inputs)
 
 
 def results_of(candidate: Candidate) -> tuple[ir.Value, ...]:
-    """The results that the schema wants on a grid known beforehand."""
+    """The results for which the schema requests qparams known beforehand."""
     return () if candidate.output is None else candidate.outputs
 
 
@@ -82,7 +81,7 @@ def values_of(candidate: Candidate) -> Iterable[ir.Value]:
 def _why_not_between(
     candidate: Candidate, made: set[ir.Value], read: set[ir.Value], given: frozenset[str]
 ) -> str | None:
-    """Why a unit cannot count on the values ``made`` on grids, or is of no use to those who ``read`` them."""
+    """Why a unit cannot compute with the quantized values ``made``, or none of ``read`` is its result."""
     for value in operands_of(candidate):
         if value not in made and not value.is_graph_input() and value.name not in given:
             return f"its operand '{value.name}' is not in integers"
@@ -94,7 +93,7 @@ def _why_not_between(
 
 
 def _moved_on(values: set[ir.Value], movers: Sequence[Candidate], given: frozenset[str]) -> set[ir.Value]:
-    """``values``, graph inputs, and what ``movers`` (in graph order) make of them."""
+    """``values``, graph inputs, and the results of ``movers`` (in graph order) on them."""
     found = set(values)
     for mover in movers:
         if any(value in found or value.is_graph_input() or value.name in given for value in operands_of(mover)):
@@ -103,7 +102,7 @@ def _moved_on(values: set[ir.Value], movers: Sequence[Candidate], given: frozens
 
 
 def _moved_back(values: set[ir.Value], movers: Sequence[Candidate]) -> set[ir.Value]:
-    """``values``, graph outputs, and what ``movers`` make them of."""
+    """``values``, graph outputs, and the operands of ``movers`` whose results are among them."""
     found = set(values)
     for mover in reversed(movers):
         if any(value in found or value.is_graph_output() for value in mover.outputs):
@@ -125,12 +124,13 @@ def _touched(movers: Sequence[Candidate], wanted: set[ir.Value]) -> set[Candidat
     return touched
 
 
-# Which values have one grid: a union-find over values, with what is asked of every set of them and by whom first.
+# Which values share qparams: a union-find over values; every set has a requested spec and the first unit that requested
+# it.
 #
-#     leader(a) = leader(b)        a and b have one grid: an operator moves one into the other, or the schema says so
+#     leader(a) = leader(b)        a and b share qparams: an operator moves one into the other, or the schema says so
 #
-# Units are taken in graph order. The first claim on a grid decides, and a unit that asks for another one, or would join
-# two grids that differ, is refused whole: nothing of what it asked is kept.
+# Units are added in graph order. The first claim decides. A unit that requests other qparams, or would join two sets
+# that differ, is refused as a whole: nothing of its request is kept.
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -138,8 +138,8 @@ class Group:
     """A set of values with one grid.
 
     Args:
-        spec: what is asked of it.
-        owner: the unit that asked first.
+        spec: the requested qparams.
+        owner: the unit that requested them first.
         own: the values whose ranges it is to cover, the first claimed first; those that only moved there add none.
         fixed_by: the operator that fixes its range, or nothing.
         given: its parameters, where the model came with them.
@@ -159,12 +159,12 @@ class Group:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claims:
-    """What one unit asks.
+    """What one unit requests.
 
     Args:
         unit: its name.
-        specs: value → what is asked of its grid.
-        joined: values that are to have one grid, the one whose parameters they get first; none, or at least two.
+        specs: value → its requested qparams.
+        joined: values that are to share qparams, first the one whose parameters they get; none, or at least two.
         moved: those among them that add no range.
         fixed: value → the operator that fixes its range.
     """
@@ -185,7 +185,7 @@ class Groups:
         self._groups: dict[ir.Value, Group] = {}
 
     def leader(self, value: ir.Value) -> ir.Value:
-        """The value that stands for the set of ``value``: the first of it."""
+        """The first value of the set of ``value``, which identifies the set."""
         while (parent := self._parents.get(value, value)) is not value:
             self._parents[value] = self._parents.get(parent, parent)
             value = parent
@@ -196,8 +196,8 @@ class Groups:
         """Every value that was claimed, in order, and its group."""
         return {value: self._groups[self.leader(value)] for value in self._parents}
 
-    def hear(self, claims: Claims) -> str | None:
-        """Take what a unit asks; or, without taking anything, the reason why it cannot have it."""
+    def add(self, claims: Claims) -> str | None:
+        """Add what a unit requests; or, without adding anything, return the reason why that is impossible."""
         wanted = {value: self._claimed(value, spec, claims) for value, spec in claims.specs.items()}
         for value, group in wanted.items():
             if isinstance(group, str):
@@ -225,7 +225,7 @@ class Groups:
         self._groups[leaders[0]] = group
 
     def _claimed(self, value: ir.Value, spec: Spec, claims: Claims) -> Group | str:
-        """The group of ``value``, a new one where nobody claimed it; or why it has none."""
+        """The group of ``value``, a new one for a value without claims; or why it has none."""
         if value in self._parents:
             return self._groups[self.leader(value)]
         given = self._given.get(value.name or "")
@@ -275,13 +275,12 @@ def _grid(group: Group) -> object:
     return None if group.given is None else qparams_of(group.given)
 
 
-# One grid for every value that integer units exchange.
-#
-# Claims are taken in graph order, values that share are grouped, a grid is chosen for every group. A unit whose claim
-# cannot be had is left out with the reason, and the rest is planned again without it. Graph outputs stay float.
+# Claims are added in graph order, values that share qparams are grouped, qparams are chosen for every group. A unit
+# whose claim is impossible is left out with the reason, and the rest is planned again without it. Graph outputs stay
+# float.
 
 _COARSER = 2.0
-"""Values share a grid where that costs none of them more than a bit."""
+"""Values share qparams where that costs none of them more than a bit."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -373,7 +372,7 @@ def _refused_claims(
     refused = {}
     for candidate in active:
         claims = _claims(candidate, wanted, one_grid=candidate.operator.one_grid and candidate.unit.name not in apart)
-        if claims.specs and (reason := groups.hear(claims)):
+        if claims.specs and (reason := groups.add(claims)):
             refused[candidate.unit.name] = reason
     return refused
 
@@ -401,7 +400,7 @@ def _value_grids_joined(
     candidate: Candidate, operands: Sequence[ir.Value], results: Sequence[ir.Value], *, one_grid: bool
 ) -> tuple[ir.Value, ...]:
     """The values that are to have one grid: what the operator demands, and what the schema asks for."""
-    shares = candidate.wishes.share
+    shares = candidate.options.share
     joined = list(operands if one_grid or Share.INPUTS in shares else operands[:1])
     if one_grid or candidate.moves or Share.OUTPUT in shares:
         joined += results
@@ -478,16 +477,16 @@ def _computed_too(active: Sequence[Candidate], decisions: Mapping[str, Decision]
                 other = qparams_of(decisions[value.name or ""])
                 qtype = "" if other is None else f" {other.qtype}"
                 found[candidate.unit.name] = (
-                    f"it wants '{value.name}' as {candidate.wishes.input}, where others have it on a{qtype} grid known "
-                    "beforehand"
+                    f"it wants '{value.name}' as {candidate.options.input}, "
+                    f"where others have it on a{qtype} grid known beforehand"
                 )
     return found
 
 
 def _dynamic(active: Sequence[Candidate]) -> dict[str, Dynamic]:
     return {
-        value.name or "": Dynamic(candidate.wishes.input.kind.qtype)
+        value.name or "": Dynamic(candidate.options.input.kind.qtype)
         for candidate in active
-        if candidate.dynamic and candidate.wishes.input is not None
+        if candidate.dynamic and candidate.options.input is not None
         for _, value in candidate.data_inputs
     }

@@ -248,7 +248,7 @@ class PairWriter:
     def _clipped_levels(
         self, quantized: ir.Value, levels: tuple[int, int], stem: str, clip: ir.Node | None
     ) -> ir.Value:
-        """``quantized`` clipped to ``levels``; ``clip`` is the node of real values that this stands for, if any."""
+        """``quantized`` clipped to ``levels``; ``clip`` is the clip of real values that it replaces, if any."""
         dtype, maker = quantized.dtype, quantized.producer()
         assert maker is not None
         assert dtype is not None

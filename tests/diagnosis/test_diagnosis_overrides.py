@@ -51,7 +51,7 @@ def test_any_name_survives_the_file(tmp_path_factory, names):
 
 def test_units_in_float_say_why():
     repaired = kept_float(get_schema("w8a8_asym_pc"), ["second"])
-    first, second = repaired.wishes_of([("Conv", "first"), ("Conv", "second")])
+    first, second = repaired.options_of([("Conv", "first"), ("Conv", "second")])
     assert (first.silent, second.silent, second.reason) == (False, True, REASON)
     assert repaired.name == "w8a8_asym_pc"
 

@@ -25,7 +25,7 @@ class Oracle:
 
     accepted: list[Claims] = field(default_factory=list)
 
-    def hear(self, claims: Claims) -> bool:
+    def add(self, claims: Claims) -> bool:
         trial = [*self.accepted, claims]
         fits = all(self._sound(trial, part) for part in self.parts(trial))
         if fits:
@@ -88,8 +88,8 @@ def test_what_is_accepted_is_what_the_oracle_accepts(sequence: list[Claims]) -> 
     groups, oracle = Groups({}), Oracle()
     for claims in sequence:
         before = dict(groups.members)
-        reason = groups.hear(claims)
-        assert (reason is None) is oracle.hear(claims), reason
+        reason = groups.add(claims)
+        assert (reason is None) is oracle.add(claims), reason
         if reason is not None:
             assert groups.members == before
     members = groups.members
@@ -111,17 +111,17 @@ def claims(unit: str, specs: dict[ir.Value, Spec], *joined: ir.Value, **more: ob
 def test_reasons_name_both_sides() -> None:
     a, b, c = (ir.Value(name=name) for name in "abc")
     groups = Groups({})
-    assert groups.hear(claims("first", {a: UINT8})) is None
-    assert groups.hear(claims("second", {a: INT8})) == (
+    assert groups.add(claims("first", {a: UINT8})) is None
+    assert groups.add(claims("second", {a: INT8})) == (
         "it wants 'a' as int8 symmetric, where 'first' has it as uint8 asymmetric"
     )
-    assert groups.hear(claims("gate", {b: UINT8}, fixed={b: "Sigmoid"})) is None
-    reason = groups.hear(claims("sum", {a: UINT8, b: UINT8}, a, b))
+    assert groups.add(claims("gate", {b: UINT8}, fixed={b: "Sigmoid"})) is None
+    reason = groups.add(claims("sum", {a: UINT8, b: UINT8}, a, b))
     assert (
         reason == "one grid for 'a' (uint8 asymmetric) and 'b' (fixed by its Sigmoid) is asked for, and theirs differ"
     )
-    assert groups.hear(claims("other", {c: INT8})) is None
-    reason = groups.hear(claims("pair", {a: UINT8, c: UINT8}, a, c))
+    assert groups.add(claims("other", {c: INT8})) is None
+    reason = groups.add(claims("pair", {a: UINT8, c: UINT8}, a, c))
     assert reason is not None
     assert "'c' (int8 symmetric)" in reason
 
@@ -131,28 +131,28 @@ def test_what_the_model_came_with_stands() -> None:
     grid = QParams(0.5, 3, QType.parse("uint8"))
     given_here = {"a": Given(grid, "the pair 'q'"), "c": KeptFloat("read on two grids"), "d": Dynamic(grid.qtype)}
     groups = Groups(given_here)
-    assert groups.hear(claims("conv", {a: INT8, b: INT8})) is None
+    assert groups.add(claims("conv", {a: INT8, b: INT8})) is None
     assert groups.members[a].given == given_here["a"]
-    assert groups.hear(claims("move", {a: INT8, b: INT8}, a, b)) == (
+    assert groups.add(claims("move", {a: INT8, b: INT8}, a, b)) == (
         "one grid for 'a' (given by the pair 'q') and 'b' (int8 symmetric) is asked for, and theirs differ"
     )
     fresh = ir.Value(name="fresh")
-    assert groups.hear(claims("pool", {a: INT8, fresh: INT8}, a, fresh, moved=frozenset({fresh}))) is None
+    assert groups.add(claims("pool", {a: INT8, fresh: INT8}, a, fresh, moved=frozenset({fresh}))) is None
     assert groups.members[fresh].given == given_here["a"]
     assert (
-        groups.hear(claims("late", {c: INT8}))
+        groups.add(claims("late", {c: INT8}))
         == "it wants 'c' as int8 symmetric, and in the model it is read on two grids"
     )
-    assert "computed at run time" in str(groups.hear(claims("later", {d: INT8})))
+    assert "computed at run time" in str(groups.add(claims("later", {d: INT8})))
 
 
 @pytest.mark.parametrize("count", [2, 50])
 def test_chains_end_at_their_first_value(count: int) -> None:
     values = [ir.Value(name=f"v{index}") for index in range(count)]
     groups = Groups({})
-    assert groups.hear(claims("source", {values[0]: UINT8})) is None
+    assert groups.add(claims("source", {values[0]: UINT8})) is None
     for index, (before, after) in enumerate(pairwise(values)):
         moved = frozenset({after})
-        assert groups.hear(claims(f"move{index}", {before: UINT8, after: UINT8}, before, after, moved=moved)) is None
+        assert groups.add(claims(f"move{index}", {before: UINT8, after: UINT8}, before, after, moved=moved)) is None
     assert {groups.leader(value) for value in values} == {values[0]}
     assert groups.members[values[-1]].own == (values[0],)

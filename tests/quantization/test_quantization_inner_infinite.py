@@ -29,8 +29,8 @@ def test_it_is_refused_with_its_count() -> None:
 
 def searching(slot: str) -> Schema:
     spec = Spec(qtype="int16", symmetry="symmetric", range_method="mse")
-    wishes: Any = {"correlation": INT16, slot: spec}
-    return Schema(name="s", canonical="split_bias", rules=(Rule(activation=INT8, weight=INT8, **wishes),))
+    options: Any = {"correlation": INT16, slot: spec}
+    return Schema(name="s", canonical="split_bias", rules=(Rule(activation=INT8, weight=INT8, **options),))
 
 
 @pytest.mark.parametrize("slot", ["correlation", "sum"])

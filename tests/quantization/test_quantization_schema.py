@@ -71,7 +71,7 @@ def test_a_schema_is_a_toml_table(tmp_path: Path) -> None:
     path = tmp_path / "s.toml"
     path.write_text(TEXT)
     schema = schema_from_table(read_toml(path), f"'{path}'")
-    stem, conv, head = schema.wishes_of([("Conv", "stem.0"), ("Conv", "block"), ("Softmax", "head")])
+    stem, conv, head = schema.options_of([("Conv", "stem.0"), ("Conv", "block"), ("Softmax", "head")])
     assert stem.silent
     assert stem.reason == "the first layer is worth it"
     assert conv.weight is not None
@@ -136,7 +136,7 @@ def test_every_key_has_a_toml_spelling(tmp_path: Path) -> None:
         (
             '"asymmetric"',
             '"asymmetric", scale = 0.3, zero_point = 0, dynamic = true',
-            "a fixed scale beside dynamic = true",
+            "a fixed scale with dynamic = true",
         ),
         ('"asymmetric"', '"symmetric", dynamic = true', "dynamic parameters that are symmetric with real scales"),
         ('"asymmetric"', '"asymmetric", granularity = "block", block_size = 4', "only weights have them"),
@@ -173,9 +173,9 @@ def test_a_schema_without_rules_is_none() -> None:
 
 
 def test_a_rule_without_use_is_none() -> None:
-    with pytest.raises(ValueError, match="'activation' beside settings for both"):
+    with pytest.raises(ValueError, match="'activation' next to settings for both"):
         Rule(activation=UINT8, input=INT8, output=INT8)
-    with pytest.raises(ValueError, match="'activation' beside settings for both"):
+    with pytest.raises(ValueError, match="'activation' next to settings for both"):
         Rule(activation=UINT8, keep_float=(Role.INPUT, Role.OUTPUT))
     with pytest.raises(ValueError, match="dynamic parameters for 'weight'"):
         Rule(weight=replace(UINT8, dynamic=True))
@@ -190,9 +190,9 @@ NETWORK = [("Conv", "stem"), ("Conv", "a/c1"), ("Add", "a/sum"), ("Conv", "b/c1"
 def test_positions_count_among_the_units_that_match() -> None:
     first = Rule(operators=("Conv",), first=1, last=2, reason="ends")
     schema = Schema(name="s", rules=(first, Rule(activation=UINT8, weight=INT8)))
-    wishes = schema.wishes_of(NETWORK)
-    assert [wish.silent for wish in wishes] == [True, False, False, True, True, False]
-    assert {wish.reason for wish in wishes if wish.silent} == {"ends"}
+    options = schema.options_of(NETWORK)
+    assert [option.silent for option in options] == [True, False, False, True, True, False]
+    assert {option.reason for option in options if option.silent} == {"ends"}
 
 
 def test_a_rule_leaves_slots_it_does_not_speak_about_to_the_next() -> None:
@@ -207,7 +207,7 @@ def test_a_rule_leaves_slots_it_does_not_speak_about_to_the_next() -> None:
             Rule(activation=UINT8, weight=INT8),
         ),
     )
-    stem, _, add, first, last, head = schema.wishes_of(NETWORK)
+    stem, _, add, first, last, head = schema.options_of(NETWORK)
     assert (stem.input, stem.weight, stem.output, stem.bias) == (UINT8, INT8, UINT8, BiasSpec())
     assert (add.share, add.input) == (frozenset({Share.INPUTS}), UINT8)
     assert (first.weight, first.bias, first.input) == (replace(INT8, qtype="int4"), BiasSpec(), UINT8)
@@ -222,21 +222,21 @@ def test_rules_that_never_spoke_are_told() -> None:
         Rule(operators=("Conv",), first=1, weight=INT8),
     )
     schema = Schema(name="s", rules=rules)
-    wishes = schema.wishes_of(NETWORK)
-    assert schema.idle_rules(wishes) == ("rule 1 (names steam)", "rule 3 (operators Conv; first 1)")
+    options = schema.options_of(NETWORK)
+    assert schema.idle_rules(options) == ("rule 1 (names steam)", "rule 3 (operators Conv; first 1)")
     assert schema.idle_rules(()) == (
         "rule 1 (names steam)",
         "rule 2 (operators Conv)",
         "rule 3 (operators Conv; first 1)",
     )
-    assert get_schema("w8a8_sym_pc").idle_rules(get_schema("w8a8_sym_pc").wishes_of(NETWORK)) == ()
+    assert get_schema("w8a8_sym_pc").idle_rules(get_schema("w8a8_sym_pc").options_of(NETWORK)) == ()
 
 
 def test_an_override_comes_first() -> None:
     schema = get_schema("w8a8_asym_pc").preceded_by((Rule(names=("fc",), reason="why not"),))
-    wishes = schema.wishes_of(NETWORK)
-    assert [wish.silent for wish in wishes] == [False] * 5 + [True]
-    assert wishes[-1].reason == "why not"
+    options = schema.options_of(NETWORK)
+    assert [option.silent for option in options] == [False] * 5 + [True]
+    assert options[-1].reason == "why not"
 
 
 SPECS = st.sampled_from([None, None, UINT8, INT8, replace(INT8, qtype="int16")])
@@ -301,10 +301,10 @@ def _slot(rule: Rule, role: Role) -> tuple[bool, Any]:
 @given(st.lists(rules(), min_size=1, max_size=5), UNITS)
 def test_wishes_are_those_of_the_first_rule_that_speaks(given_rules: list[Rule], units: list[tuple[str, str]]) -> None:
     schema = Schema(name="s", rules=tuple(given_rules))
-    wishes = schema.wishes_of(units)
-    assert len(wishes) == len(units)
+    options = schema.options_of(units)
+    assert len(options) == len(units)
     ever: set[int] = set()
-    for at, wish in enumerate(wishes):
+    for at, option in enumerate(options):
         spoke: set[int] = set()
         for role in Role:
             expected: Any = BiasSpec() if role is Role.BIAS else None
@@ -314,15 +314,15 @@ def test_wishes_are_those_of_the_first_rule_that_speaks(given_rules: list[Rule],
                     expected = FLOAT if said is None and role is Role.BIAS else said
                     spoke.add(index)
                     break
-            assert getattr(wish, role.value) == expected
+            assert getattr(option, role.value) == expected
         sharing = [i for i, rule in enumerate(given_rules) if rule.share and _matches(rule, at, units)][:1]
-        assert wish.share == {share for i in sharing for share in given_rules[i].share}
+        assert option.share == {share for i in sharing for share in given_rules[i].share}
         spoke.update(sharing)
-        assert wish.rules == tuple(sorted(spoke))
-        assert wish.reason == ([given_rules[i].reason for i in sorted(spoke) if given_rules[i].reason] + [""])[0]
+        assert option.rules == tuple(sorted(spoke))
+        assert option.reason == ([given_rules[i].reason for i in sorted(spoke) if given_rules[i].reason] + [""])[0]
         ever |= spoke
     idle = [f"rule {i + 1} ({rule})" for i, rule in enumerate(given_rules) if i not in ever]
-    assert list(schema.idle_rules(wishes)) == idle
+    assert list(schema.idle_rules(options)) == idle
 
 
 @given(rules())
@@ -331,7 +331,7 @@ def test_a_rule_in_words_and_wishes_in_words(rule: Rule) -> None:
     for word in (*rule.operators, *rule.names):
         assert word in text
     assert (text == "every unit") == (not (rule.operators or rule.names or rule.first or rule.last))
-    told = str(Schema(name="s", rules=(replace(rule, operators=(), names=()),)).wishes_of([("Conv", "a")])[0])
+    told = str(Schema(name="s", rules=(replace(rule, operators=(), names=()),)).options_of([("Conv", "a")])[0])
     for role in Role:
         spec = rule.spec_of(role)
         assert (f"{role.value} {spec}" in told) == (spec is not None) or role is Role.BIAS

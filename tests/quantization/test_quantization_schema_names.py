@@ -113,7 +113,7 @@ def test_the_method_is_of_what_the_family_is_of(monkeypatch: pytest.MonkeyPatch)
         ("w8a8_sym_pc_dyn", "dynamic activations 'a8_sym'", "w8a8_asym_pc_dyn"),
         ("w8a8_asym_pc_pow2_dyn", "'pow2' with 'dyn'", "w8a8_asym_pc_pow2"),
         ("w8a8_asym_pc_dyn_minmax", "the method 'minmax' with 'dyn'", "w8a8_asym_pc_dyn"),
-        ("w4_sym_b32_bias8", "a bias in integers beside activations in float", "w4_sym_b32"),
+        ("w4_sym_b32_bias8", "a bias in integers with activations in float", "w4_sym_b32"),
         ("w8a8_asym_pc_bias16_pow2", "'pow2' at the end", "w8a8_asym_pc_pow2_bias16"),
         ("w8a8_asym_pc_pow2_moving_averge", "unknown range method 'moving_averge'", "w8a8_asym_pc_pow2_moving_average"),
         ("w8a8_asym_pc_fixed", "the method 'fixed', which needs settings", "w8a8_asym_pc.*"),

@@ -13,7 +13,7 @@ from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation import Request, measure_request
 from qbench.graph import with_shapes
 from qbench.judging import FAILING, NEVER_ACCEPTED, GateState, Measurement, Repair, Verdict
-from qbench.quantization import Rule, Schema, wished_units
+from qbench.quantization import Rule, Schema, requested_units
 from qbench.storage import digest_plain, table_from_value, toml_text
 
 # An override keeps nodes in float: a schema with one more rule in front, and its TOML file:
@@ -41,7 +41,7 @@ def without_idle_rules(schema: Schema, graphs: Iterable[ir.Model]) -> Schema:
     Args:
         graphs: those for which the plan is made.
     """
-    options = (one for graph in graphs for _, one in wished_units(with_shapes(graph), schema))
+    options = (one for graph in graphs for _, one in requested_units(with_shapes(graph), schema))
     used = {index for one in options for index in one.rules}
     return replace(schema, rules=tuple(rule for index, rule in enumerate(schema.rules) if index in used))
 
