@@ -9,8 +9,6 @@ from typing import Self
 
 from qbench.errors import StoreError
 
-# The git commit a folder is at, asked from git itself.
-
 _TIMEOUT_S = 20
 _SHORT = 9
 
@@ -47,7 +45,7 @@ def current_commit(folder: Path | str = ".") -> Commit | None:
 
 def run_git(folder: Path, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str | None:
     """What ``git arguments`` prints in ``folder``, stripped; None when it fails or is not there."""
-    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}  # asking must not take the index lock
+    environment = {**os.environ, "LC_ALL": "C", "GIT_OPTIONAL_LOCKS": "0"}  # a query must not take the index lock
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *arguments],
@@ -64,7 +62,7 @@ def run_git(folder: Path, *arguments: str, timeout_s: float = _TIMEOUT_S) -> str
     return done.stdout.strip() if done.returncode == 0 else None
 
 
-# The main line of a repository: its commits by first parents, the earliest first, asked from git itself.
+# The main line of a repository: its commits by first parents, the earliest first.
 
 
 def first_parents(folder: Path | str = ".", *, behind: str = "", until: str = "HEAD") -> tuple[str, ...]:
@@ -99,7 +97,7 @@ def tree_hash(commit: str, folder: Path | str = ".") -> str:
 
 _WORKTREE_TIMEOUT_S = 1800
 _NO_HOOKS = ("-c", "core.hooksPath=/dev/null")
-"""A hook of the user's, meant for his own checkout, is not run in this one."""
+"""Hooks of the user are meant for the own checkout and are not run here."""
 
 
 class Worktree:
@@ -123,7 +121,7 @@ class Worktree:
         return self
 
     def check_out(self, commit: str) -> None:
-        """Put exactly the files of ``commit`` there: what an earlier build left behind is removed.
+        """Put exactly the files of ``commit`` there: files of an earlier build are removed.
 
         Raises:
             StoreError: git cannot.

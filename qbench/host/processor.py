@@ -1,4 +1,4 @@
-"""What this computer's processor is, and how the engine on it sums u8×s8 products."""
+"""The processor of this computer, and how the engine on it sums u8×s8 products."""
 
 import enum
 import functools
@@ -18,7 +18,7 @@ _SATURATED = 2**15 - 1
 
 
 class DotProduct(enum.Enum):
-    """What the probe saw; unknown without an engine, or when it saw neither number."""
+    """The result of the probe; unknown without an engine, or with neither number."""
 
     EXACT = "exact"
     SATURATING = "saturating"
@@ -27,7 +27,7 @@ class DotProduct(enum.Enum):
 
 @functools.cache
 def probe_dot_product() -> DotProduct:
-    """Run one 1×2 · 2×1 MatMulInteger on ONNX Runtime, once a process."""
+    """Run one 1×2 · 2×1 MatMulInteger on ONNX Runtime, once per process."""
     try:
         import numpy as np
         import onnxruntime
@@ -50,7 +50,7 @@ def probe_dot_product() -> DotProduct:
     return {_EXACT: DotProduct.EXACT, _SATURATED: DotProduct.SATURATING}.get(int(result[0, 0]), DotProduct.UNKNOWN)
 
 
-# What this computer's processor is, as one comparable word and as a list of features.
+# The processor as one comparable word and as a list of features.
 #
 # The word joins the architecture, the widest float vector unit and whether the u8×s8 dot product is exact:
 #
@@ -67,12 +67,12 @@ _DOTPROD_FLAGS = {"asimddp", "feat_dotprod"}
 
 @functools.cache
 def processor_class() -> str:
-    """The word for this computer; probed once a process, in some 100 ms."""
+    """The word for this computer; probed once per process, in some 100 ms."""
     return classify(architecture(), processor_features(), probe_dot_product())
 
 
 def classify(machine: str, features: Collection[str], dot_product: DotProduct) -> str:
-    """The word for a processor of ``machine`` (``x64``, ``arm64``, …) with ``features`` on which the probe gave that.
+    """The word for a processor of ``machine`` (``x64``, ``arm64``, …) with ``features`` and the probed ``dot_product``.
 
     An unknown probe (no engine here) falls back to the flags.
     """

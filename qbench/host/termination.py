@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import FrameType
 
 _GRACE_S = 30.0
-"""Seconds that Python code has to see the signal: an engine that hangs in its own code would never return to it."""
+"""Seconds for Python code to receive the signal: an engine that hangs in native code never returns to Python."""
 
 
 @contextlib.contextmanager

@@ -31,7 +31,7 @@ def python_version() -> str:
 
 Fact = str | int | list[str] | dict[str, str]
 COUNTING_PACKAGES = ("numpy", "onnx", "onnx-ir", "onnxruntime", "pillow", "pytest-qbench")
-"""The packages whose version every run notes."""
+"""The packages whose version every run records."""
 
 
 def describe_host(packages: Iterable[str] = COUNTING_PACKAGES) -> dict[str, Fact]:
@@ -49,7 +49,7 @@ def describe_host(packages: Iterable[str] = COUNTING_PACKAGES) -> dict[str, Fact
     }
 
 
-# The one place that reads a clock; everything else is handed a time.
+# The one place that reads a clock; all other code gets a time as an argument.
 
 
 def utc_now() -> datetime.datetime:

@@ -10,7 +10,7 @@ from qbench.metrics.answers import AnswerKind, Answers, IntegerAnswers
 from qbench.metrics.metric import Counts, Labels, Metric
 from qbench.metrics.scores import Against, Direction
 
-# Agreement with the fp32 reference: the same best class, or the identical sequence, text or likeness.
+# Agreement with the fp32 reference: the same best class, or the identical sequence, text or similarity.
 #
 # hits_i = 1 if answer_i = reference_i else 0, out of 1. It needs no labels, so it can be counted on any data.
 
@@ -38,7 +38,7 @@ AGREEMENT = Metric(
 )
 
 
-# Samples that quantization turned: right in fp32 and wrong now, or the reverse.
+# Flips: samples that are right in fp32 and wrong now, or the reverse.
 #
 #     negative_flips  hits_i = 1 if sample i was right in the reference and is wrong now, out of 1         (losses)
 #     flips           hits_i = 1 if it was right in one of the two and is wrong in the other, out of 1     (and gains)
@@ -89,15 +89,17 @@ NEGATIVE_FLIPS = Metric(
 )
 
 
-# The share of samples that the tie rule decided: their best score was shared, and the lowest id was taken.
+# Ties: the share of samples whose best score was shared, so that the lowest id was taken.
 #
 # hits_i = 1 if another class (of a sequence: another token of some step) has the best score too, out of 1. A quantized
-# network answers on a grid, so that many ties make a top-1 score a matter of the order of its classes.
+# network has few distinct scores; with many ties, its top-1 score depends on the order of the classes.
 
 
 def _count_tied(answers: Answers, _labels: Labels | None, _reference: Answers | None) -> Counts:
     if answers.tied is None:
-        raise ValueError("ties counts samples whose best score is shared, and the task of these answers does not tell")
+        raise ValueError(
+            "ties counts samples whose best score is shared, and the task of these answers does not record ties"
+        )
     return Counts(answers.tied.astype(np.int64), np.ones(len(answers), dtype=np.int64))
 
 
@@ -119,12 +121,12 @@ TIES = Metric(
 # of n ≥ 1 steps, it is n. A smaller difference, which no two levels have, is never taken for none.
 #
 # Values are compared, not bits: NaN equals NaN, and −0.0 equals 0.0. Where one of the two is NaN or infinite and the
-# other is not the same, no number bounds the difference, and it is counted apart.
+# other differs, the difference has no finite size, and it is counted as unbounded.
 
 Array = npt.NDArray[Any]
 
 _SMALLEST = float(np.finfo(np.float32).tiny)
-"""Stands for max|b| of a tensor of zeros."""
+"""Used as max|b| of a tensor of zeros."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +134,7 @@ class Differences:
     """What was counted over one or more tensors.
 
     Args:
-        elements: all. differing: those that are not equal. unbounded: those of them that no number bounds.
+        elements: all. differing: those that are not equal. unbounded: of these, NaN or infinite on one side.
         steps: largest difference of the others in steps; None: no tensor has a scale.
         relative: their largest difference as a share of the largest value of their tensor.
     """

@@ -19,7 +19,7 @@ from qbench.storage import current_limits, digest_arrays, read_archive
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Likelihoods:
-    """Of n right sequences, each token of which was asked for after the right ones before it (teacher forcing).
+    """Of n right sequences, each token predicted from the right ones before it (teacher forcing).
 
     Args:
         surprise: (n,) int64, −Σ ln p(token) in millionths of a nat. tokens: (n,) int64, how many the sum is over.
@@ -34,7 +34,7 @@ class Likelihoods:
                 raise ValueError(f"likelihoods are (n,) int64, not {values.shape} {values.dtype}")
 
 
-# What a network put out for the first samples of a data set, as floats: what distances to fp32 are counted of.
+# The outputs of a network for the first samples of a data set, as floats: distances to fp32 are computed from them.
 #
 # Never more than 128 samples and 2²⁰ numbers (4 MiB), so that they travel with the answers of every run; no baseline
 # holds any.
@@ -95,8 +95,8 @@ def held_outputs(rows: npt.NDArray[Any], kind: OutputKind) -> Outputs:
     return first.held
 
 
-# What a task answered, sample by sample. A task owns the form of its answers: boxes, masks, tokens, real values. Others
-# only compare and store them sample by sample; the metrics of a form know the rest.
+# The answers of a task, sample by sample. A task owns the form of its answers: boxes, masks, tokens, real values. Other
+# code only compares and stores them sample by sample; the metrics of a form read their content.
 
 
 class _AnswersType(abc.ABCMeta):
@@ -109,8 +109,8 @@ class Answers(metaclass=_AnswersType):
     """The answers to n samples, in their order. A task whose answers are of another form derives a class of its own.
 
     Such a class is a frozen dataclass that has ``form`` and ``arrays``. Its task makes it again from stored arrays
-    (``restored(arrays)``), and its metrics read what it holds. What a run adds is there where a task hands it over:
-    ``outputs``, ``tied`` and ``likelihoods`` are None, unless the class has fields of these names.
+    (``restored(arrays)``), and its metrics read its arrays. Facts of a run, ``outputs``, ``tied`` and
+    ``likelihoods``, are None unless the class has fields of these names and the task fills them.
     """
 
     __slots__ = ()
@@ -118,7 +118,7 @@ class Answers(metaclass=_AnswersType):
     @property
     @abc.abstractmethod
     def form(self) -> str:
-        """What these answers are called, in errors and in files: one word, such as ``boxes``."""
+        """The name of this form in errors and files: one word, such as ``boxes``."""
 
     @abc.abstractmethod
     def arrays(self) -> "Mapping[str, npt.NDArray[Any]]":
@@ -126,7 +126,7 @@ class Answers(metaclass=_AnswersType):
 
     @property
     def outputs(self) -> "Outputs | None":
-        """What the network put out for the first samples."""
+        """The outputs of the network for the first samples."""
         return None
 
     @property
@@ -179,7 +179,7 @@ class Answers(metaclass=_AnswersType):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class StoredAnswers(Answers):
-    """Answers of a form that only their task knows, as they were stored: they are compared, and not scored."""
+    """Answers of a form that only their task can read, as they were stored: they are compared, but not scored."""
 
     written_form: str
     stored: Mapping[str, npt.NDArray[Any]]
@@ -206,14 +206,14 @@ PADDING = -1
 _TYPES = (np.uint8, np.int8, np.uint16, np.int16, np.int32)
 
 MILLION = 1_000_000
-"""A likeness of 1."""
+"""A similarity of 1."""
 
 
 class AnswerKind(enum.Enum):
     """What a row of ids means.
 
     RANKING: class ids, best first. SEQUENCE: token ids. TEXT: Unicode code points, as labels are then.
-    LIKENESS: one number, how alike a pair is, in millionths from 0 to 1,000,000; labels are 1 (alike) or 0.
+    LIKENESS: one number, the similarity of a pair in millionths, from 0 to 1,000,000; labels are 1 (alike) or 0.
     """
 
     RANKING = "ranking"
@@ -227,10 +227,10 @@ ANSWER_WORDS: Mapping[AnswerKind, str] = MappingProxyType(
         AnswerKind.RANKING: "rankings",
         AnswerKind.SEQUENCE: "sequences",
         AnswerKind.TEXT: "texts",
-        AnswerKind.LIKENESS: "likenesses",
+        AnswerKind.LIKENESS: "similarities",
     }
 )
-"""Answers of each kind, as errors call them."""
+"""The word of errors for answers of each kind."""
 
 _USUAL_METRICS: Mapping[AnswerKind, tuple[str, ...]] = MappingProxyType(
     {
@@ -240,14 +240,14 @@ _USUAL_METRICS: Mapping[AnswerKind, tuple[str, ...]] = MappingProxyType(
         AnswerKind.LIKENESS: ("eer",),
     }
 )
-"""What answers are commonly counted with."""
+"""The metrics that are usual for each kind."""
 
 
 def integer_answers(answers: Answers, counting: str, *kinds: AnswerKind) -> "IntegerAnswers":
     """``answers``, where they are of one of ``kinds``.
 
     Raises:
-        ValueError: they are others; ``counting`` says in words what is counted of which.
+        ValueError: they are not; ``counting`` begins the message: what is counted, and in which answers.
     """
     if isinstance(answers, IntegerAnswers) and answers.kind in kinds:
         return answers
@@ -265,11 +265,11 @@ class IntegerAnswers(Answers):
 
     Args:
         ids: (n, k) int32, as ``kind`` says; sequences and text are padded with ``PADDING`` at the end.
-        scores: (n, k) float32 beside a ranking (probabilities or logits), or None.
+        scores: (n, k) float32 of a ranking (probabilities or logits), or None.
         tied: (n,) bool: the best score of the sample (of a sequence: of one of its steps) was shared, and the lowest id
-            taken; None: the task does not tell.
-        outputs: what the network put out for the first samples; None: the task does not hand it over.
-        likelihoods: of the labels; None: no metric asked.
+            taken; None: the task does not record it.
+        outputs: those of the network for the first samples; None: the task does not record them.
+        likelihoods: of the labels; None: no metric needs them.
     """
 
     ids: npt.NDArray[np.int32]
@@ -283,13 +283,15 @@ class IntegerAnswers(Answers):
         if self.ids.ndim != 2 or self.ids.dtype != np.int32:
             raise ValueError(f"answers are (n, k) int32, not {self.ids.shape} {self.ids.dtype}")
         if self.scores is not None and self.scores.shape != self.ids.shape:
-            raise ValueError(f"scores are {self.scores.shape} beside ids of {self.ids.shape}")
+            raise ValueError(f"scores of the shape {self.scores.shape} for ids of the shape {self.ids.shape}")
         if self.tied is not None and (self.tied.shape != self.ids.shape[:1] or self.tied.dtype != np.bool_):
-            raise ValueError(f"{self.tied.shape} {self.tied.dtype} tell of ties in {len(self.ids)} answers")
+            raise ValueError(
+                f"ties of {len(self.ids)} answers are ({len(self.ids)},) bool, not {self.tied.shape} {self.tied.dtype}"
+            )
         if self.kind is AnswerKind.RANKING and (self.ids < 0).any():
             raise ValueError("a ranking holds class ids from 0 on; padding is for sequences (AnswerKind.SEQUENCE)")
         if self.kind is AnswerKind.LIKENESS and not (self.ids.shape[1] == 1 and _whole_share(self.ids)):
-            raise ValueError("a likeness is one number of millionths, from 0 to 1,000,000")
+            raise ValueError("a similarity is one number of millionths, from 0 to 1,000,000")
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -312,12 +314,12 @@ class IntegerAnswers(Answers):
 
     @property
     def digest(self) -> str:
-        """The digest of the ids, blind to columns of padding: equal digests are identical predictions."""
+        """The digest of the ids without columns of padding: equal digests are identical predictions."""
         used = int((self.ids != PADDING).any(axis=0).sum())
         return digest_arrays({"ids": self.ids[:, :used]})
 
     def best(self, index: int) -> tuple[int, ...]:
-        """What sample ``index`` was answered with: the first class of a ranking, the whole of a sequence."""
+        """The answer to sample ``index``: the first class of a ranking, a whole sequence."""
         whole = self.kind in (AnswerKind.SEQUENCE, AnswerKind.TEXT)
         return self.sequence(index) if whole else (int(self.ids[index, 0]),)
 
@@ -351,20 +353,21 @@ def _whole_share(ids: npt.NDArray[np.int32]) -> bool:
 
 # Answers that are kept with an accepted result, and how far later ones are from them.
 #
-# A flip is another best answer. Probabilities are compared class by class; of a class that only one of the two names
-# among its k best it is known that the other gave it no more than its last, so the least possible change is taken:
+# A flip is another best answer. Probabilities are compared class by class; where only one of the two has a
+# class among its k best, the other gave it at most the probability of its last class, so the least possible change is
+# taken:
 #
 #     change(c) = |p − p₀| where both name c;  max(0, p₀(c) − min p) and max(0, p(c) − min p₀) where one does
 #
-# A record carries them as text: base64 of a compressed ``.npz`` of ``ids`` in the smallest type and ``scores``.
+# A record has them as text: base64 of a compressed ``.npz`` of ``ids`` in the smallest type and ``scores``.
 
 _MOST_PACKED = 32
-"""Bytes that one packed byte may stand for where many answers are kept; few equal ones pack better."""
+"""Bytes that one packed byte may unpack to where many answers are kept; few equal answers pack better."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerChange:
-    """Of ``samples``: ``flips``; and those ``beyond`` what probabilities may move, with the ``largest`` change of one.
+    """Of ``samples``: ``flips``; and those ``beyond`` what a probability may change, and the ``largest`` change.
 
     The last two are None where one of the two has no probabilities.
     """
@@ -381,13 +384,13 @@ def count_changes(
     """How ``now`` differs from ``accepted``, answers to the same samples.
 
     Args:
-        absolute, relative: what a probability may move, the latter as a share of the accepted one; the wider holds.
+        absolute, relative: how far a probability may move, the latter as a share of the accepted one; the larger holds.
 
     Raises:
         ValueError: they answer different numbers of samples, or in different kinds.
     """
     if len(now) != len(accepted) or now.form != accepted.form:
-        raise ValueError(f"{len(now)} answers ({now.form}) beside {len(accepted)} ({accepted.form})")
+        raise ValueError(f"{len(now)} answers ({now.form}) compared with {len(accepted)} ({accepted.form})")
     flips = sum(now.best(index) != accepted.best(index) for index in range(len(now)))
     if not (isinstance(now, IntegerAnswers) and isinstance(accepted, IntegerAnswers)):
         return AnswerChange(samples=len(now), flips=flips)
@@ -422,7 +425,7 @@ def kept_digest(answers: Answers) -> str:
 
 
 def kept_arrays(answers: Answers) -> dict[str, npt.NDArray[Any]]:
-    """What is stored of ``answers``, and the probabilities ``scores`` (float32) beside a ranking that has some."""
+    """What is stored of ``answers``, and the probabilities ``scores`` (float32) of a ranking that has some."""
     scores = answers.scores if isinstance(answers, IntegerAnswers) else None
     return dict(answers.arrays()) | ({} if scores is None else {"scores": scores})
 
@@ -447,15 +450,15 @@ def unpacked_answers(text: str) -> Answers:
         arrays = read_archive(packed, most=current_limits().kept_bytes + _MOST_PACKED * len(packed))
         return restored_answers(form, arrays)
     except Exception as error:
-        # numpy lets through whatever zipfile, zlib, tokenize and pickle make of damaged bytes: no list is complete
+        # damaged bytes cause many errors in numpy, zipfile, zlib, tokenize and pickle: no list of them is complete
         raise ValueError(f"kept answers that cannot be read ({type(error).__name__}: {error})") from error
 
 
 def restored_answers(form: str, arrays: Mapping[str, npt.NDArray[Any]]) -> Answers:
-    """Answers of stored ``arrays``; those of a form that a task owns are to be restored by it.
+    """Answers of stored ``arrays``; the task restores those of its own form.
 
     Raises:
-        ValueError: they are none.
+        ValueError: they are not stored answers.
     """
     if form not in {kind.value for kind in AnswerKind}:
         if not arrays or len({len(array) if array.ndim else -1 for array in arrays.values()}) != 1:

@@ -17,7 +17,7 @@ _THOUSAND = 1000
 
 
 def sqnr_db(x: Wide, y: Wide) -> Wide:
-    """(m,) signal to noise of rows ``y`` (m, d) beside ``x``, in dB."""
+    """(m,) signal-to-noise ratios of rows ``y`` (m, d) against ``x``, in dB."""
     signal, noise = (x * x).sum(axis=1), ((x - y) ** 2).sum(axis=1)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = 10 * (np.log10(signal) - np.log10(noise))

@@ -30,13 +30,13 @@ class Metric:
     """A named way to count answers.
 
     ``count(answers, labels, reference)`` gets ``reference`` when ``against`` is REFERENCE and ``labels`` when it is
-    LABELS or ``by_labels`` asks for both; None is what it does not get. ``unit`` is shown beside values: ``"%"`` values
+    LABELS or ``by_labels`` is set; the other is None. ``unit`` is shown after values: ``"%"`` values
     are shares shown times 100, ``""`` is a plain number.
     ``least_margin`` is the smallest margin judging grants, as a share (an error rate near zero would have none).
     ``proportion``: each sample counts 0 or 1 of 1, so that paired statistics apply. ``of_run``: the reference is to be
-    today's fp32 run, with its outputs and ties; stored answers have neither. ``of_likelihoods``: the task is asked for
-    those of the labels too. ``resampled(answers, labels, reference)`` gives the interval of the change where the value
-    is no sum over samples; None: sums are resampled.
+    today's fp32 run, with its outputs and ties; stored answers have neither. ``of_likelihoods``: it needs the
+    likelihoods of the labels. ``resampled(answers, labels, reference)`` gives the interval of the change where the
+    value is not a sum over samples; None: sums are resampled.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Metric:
 
     @property
     def is_distance(self) -> bool:
-        """Whether it tells how far from fp32 something is, for a suite to limit; not how many samples agree with it."""
+        """Whether it is a distance from fp32, which a suite may limit; not a share of samples that agree."""
         agrees = self.proportion and self.direction is Direction.HIGHER
         return self.against is Against.REFERENCE and not agrees
 
@@ -67,7 +67,7 @@ class Metric:
 def score(
     metric: Metric, answers: Answers, *, labels: Labels | None, reference: Answers, name: str | None = None
 ) -> Score:
-    """Count ``answers`` with ``metric`` beside ``reference``, the fp32 answers to the same n samples.
+    """Count ``answers`` and ``reference``, the fp32 answers to the same n samples, with ``metric``.
 
     Raises:
         ValueError: answers, reference and labels differ in length, a metric against labels got none, there is nothing
@@ -81,8 +81,8 @@ def score(
     if metric.needs_labels and labels is None:
         raise ValueError(f"{metric.name} counts against labels and the data has none")
     right = labels if metric.needs_labels else None
-    beside = reference if metric.against is Against.REFERENCE else None
-    now, before = metric.count(answers, right, beside), metric.count(reference, right, beside)
+    other = reference if metric.against is Against.REFERENCE else None
+    now, before = metric.count(answers, right, other), metric.count(reference, right, other)
     if now.out_of.sum() == 0:
         raise ValueError(f"{metric.name} has nothing to count in {len(answers)} samples")
     sign = 1 if metric.direction is Direction.HIGHER else -1

@@ -1,6 +1,9 @@
 """The metrics that can be named."""
 
-from collections.abc import Callable, Iterable, Mapping
+import functools
+import importlib
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from qbench.extension import Catalogue, Extension, installed_extensions
@@ -9,167 +12,44 @@ if TYPE_CHECKING:
     from qbench.metrics.metric import Metric
 
 
-def _top1() -> "Metric":
-    from qbench.metrics.ranking import TOP1
-
-    return TOP1
-
-
-def _top5() -> "Metric":
-    from qbench.metrics.ranking import TOP5
-
-    return TOP5
-
-
-def _agreement() -> "Metric":
-    from qbench.metrics.agreement import AGREEMENT
-
-    return AGREEMENT
-
-
-def _exact() -> "Metric":
-    from qbench.metrics.sequences import EXACT
-
-    return EXACT
-
-
-def _per() -> "Metric":
-    from qbench.metrics.sequences import PER
-
-    return PER
-
-
-def _mrr() -> "Metric":
-    from qbench.metrics.ranking import MRR
-
-    return MRR
-
-
-def _wer() -> "Metric":
-    from qbench.metrics.sequences import WER
-
-    return WER
-
-
-def _cer() -> "Metric":
-    from qbench.metrics.sequences import CER
-
-    return CER
-
-
-def _chrf() -> "Metric":
-    from qbench.metrics.sequences import CHRF
-
-    return CHRF
-
-
-def _bleu() -> "Metric":
-    from qbench.metrics.sequences import BLEU
-
-    return BLEU
-
-
-def _eer() -> "Metric":
-    from qbench.metrics.verification import EER
-
-    return EER
-
-
-def _sqnr() -> "Metric":
-    from qbench.metrics.distances import SQNR
-
-    return SQNR
-
-
-def _cosine() -> "Metric":
-    from qbench.metrics.distances import COSINE
-
-    return COSINE
-
-
-def _kl() -> "Metric":
-    from qbench.metrics.distances import KL
-
-    return KL
-
-
-def _smape() -> "Metric":
-    from qbench.metrics.distances import SMAPE
-
-    return SMAPE
-
-
-def _flips() -> "Metric":
-    from qbench.metrics.agreement import FLIPS
-
-    return FLIPS
-
-
-def _negative_flips() -> "Metric":
-    from qbench.metrics.agreement import NEGATIVE_FLIPS
-
-    return NEGATIVE_FLIPS
-
-
-def _ties() -> "Metric":
-    from qbench.metrics.agreement import TIES
-
-    return TIES
-
-
-def _recall5() -> "Metric":
-    from qbench.metrics.ranking import RECALL5
-
-    return RECALL5
-
-
-def _recall10() -> "Metric":
-    from qbench.metrics.ranking import RECALL10
-
-    return RECALL10
-
-
-def _map() -> "Metric":
-    from qbench.metrics.ranking import MAP
-
-    return MAP
-
-
-def _perplexity() -> "Metric":
-    from qbench.metrics.sequences import PERPLEXITY
-
-    return PERPLEXITY
-
-
-_OWN: Mapping[str, Callable[[], "Metric"]] = {
-    "top1": _top1,
-    "top5": _top5,
-    "mrr": _mrr,
-    "agreement": _agreement,
-    "exact": _exact,
-    "per": _per,
-    "wer": _wer,
-    "cer": _cer,
-    "chrf": _chrf,
-    "bleu": _bleu,
-    "eer": _eer,
-    "sqnr": _sqnr,
-    "cosine": _cosine,
-    "kl": _kl,
-    "smape": _smape,
-    "flips": _flips,
-    "negative_flips": _negative_flips,
-    "ties": _ties,
-    "recall5": _recall5,
-    "recall10": _recall10,
-    "map": _map,
-    "perplexity": _perplexity,
-}
+_MODULES: Mapping[str, str] = MappingProxyType(
+    {
+        "top1": "ranking",
+        "top5": "ranking",
+        "mrr": "ranking",
+        "agreement": "agreement",
+        "exact": "sequences",
+        "per": "sequences",
+        "wer": "sequences",
+        "cer": "sequences",
+        "chrf": "sequences",
+        "bleu": "sequences",
+        "eer": "verification",
+        "sqnr": "distances",
+        "cosine": "distances",
+        "kl": "distances",
+        "smape": "distances",
+        "flips": "agreement",
+        "negative_flips": "agreement",
+        "ties": "agreement",
+        "recall5": "ranking",
+        "recall10": "ranking",
+        "map": "ranking",
+        "perplexity": "sequences",
+    }
+)
+"""Metric → the module that has it, in capitals: ``top1`` is ``ranking.TOP1``. The module is loaded with the metric."""
+
+
+def _load(name: str) -> "Metric":
+    found: Metric = getattr(importlib.import_module(f"qbench.metrics.{_MODULES[name]}"), name.upper())
+    return found
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> "Catalogue[Metric]":
-    """Our metrics and those that ``extensions`` add."""
-    return Catalogue("metric", _OWN).extended(extensions)
+    """The metrics of qbench and those that ``extensions`` add."""
+    own = {name: functools.partial(_load, name) for name in _MODULES}
+    return Catalogue("metric", own).extended(extensions)
 
 
 def get_metric(name: str) -> "Metric":

@@ -1,6 +1,6 @@
-"""What counting ends in: whole numbers and words, no arrays, so that judging and memory need no numpy.
+"""The result of counting: whole numbers and words, no arrays, so that judging and tracking need no numpy.
 
-value = Σ hits / Σ out_of, the same sum for the fp32 reference next to it
+value = Σ hits / Σ out_of, and the same for the fp32 reference
 """
 
 import enum
@@ -15,7 +15,7 @@ class Direction(enum.Enum):
 
 
 class Against(enum.Enum):
-    """What answers are counted against: what people said is right, or what the fp32 reference answered."""
+    """What answers are compared with: labels, or the answers of the fp32 reference."""
 
     LABELS = "labels"
     REFERENCE = "reference"
@@ -23,15 +23,15 @@ class Against(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """One metric of one cell beside the fp32 reference on the same samples: whole numbers only.
+    """One metric of one cell and of the fp32 reference on the same samples: whole numbers only.
 
     Args:
         metric: name as the suite writes it, with its data when it names one: ``top1``, ``agreement@photo_crops``.
         n: samples that were counted. hits / out_of: the value, summed over samples.
         reference_hits: the same sum for the fp32 reference (``out_of`` for metrics against the reference).
         losses / gains: samples on which this cell did worse / better than the reference.
-        interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap (``resampling``); None of
-            shares of right samples, which losses and gains tell all of, and where nothing can be resampled.
+        interval: the 5 % and 95 % points of value − reference_value by the paired bootstrap (``resampling``); None for
+            shares of right samples, which losses and gains describe completely, and where resampling is impossible.
     """
 
     metric: str
@@ -60,7 +60,7 @@ class Score:
 
     @property
     def has_floor(self) -> bool:
-        """Whether it counts samples that agree with fp32: of these a floor is accepted, of a distance none."""
+        """Whether it counts samples that agree with fp32: these have an accepted floor, a distance has none."""
         return self.against is Against.REFERENCE and self.proportion and self.direction is Direction.HIGHER
 
     @property

@@ -11,12 +11,12 @@ from qbench.metrics.scores import Against, Direction
 
 def _count_misjudged(answers: Answers, labels: Labels | None, _reference: Answers | None) -> Counts:
     assert labels is not None
-    likeness, alike = _likenesses(answers), _alike(labels)
-    return Counts(_misjudged(likeness, alike).astype(np.int64), np.ones(len(answers), dtype=np.int64))
+    similarity, alike = _similarities(answers), _alike(labels)
+    return Counts(_misjudged(similarity, alike).astype(np.int64), np.ones(len(answers), dtype=np.int64))
 
 
 def _resampled(answers: Answers, labels: Labels, reference: Answers) -> tuple[float, float] | None:
-    now, before = _likenesses(answers), _likenesses(reference)
+    now, before = _similarities(answers), _similarities(reference)
     alike = _alike(labels)
 
     def change(places: npt.NDArray[np.intp]) -> float:
@@ -26,27 +26,27 @@ def _resampled(answers: Answers, labels: Labels, reference: Answers) -> tuple[fl
     return recomputed_interval(change, (np.flatnonzero(alike), np.flatnonzero(~alike))) if len(alike) > 2 else None
 
 
-def _likenesses(answers: Answers) -> npt.NDArray[np.int32]:
-    return integer_answers(answers, "eer judges likenesses", AnswerKind.LIKENESS).ids[:, 0]
+def _similarities(answers: Answers) -> npt.NDArray[np.int32]:
+    return integer_answers(answers, "eer compares similarities", AnswerKind.LIKENESS).ids[:, 0]
 
 
 def _alike(labels: Labels) -> npt.NDArray[np.bool_]:
-    """Which pairs are like ones."""
+    """Which pairs are labelled alike."""
     alike = np.array([right == (1,) for right in labels])
     if 2 * alike.sum() != len(alike) or any(right not in ((0,), (1,)) for right in labels):
         raise ValueError(
-            f"eer needs as many like as unlike pairs, labelled 1 and 0, not {int(alike.sum())} of {len(alike)}"
+            f"eer needs as many pairs that are alike (1) as others (0), not {int(alike.sum())} of {len(alike)}"
         )
     return alike
 
 
-def _misjudged(likeness: npt.NDArray[np.int32], alike: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    said = likeness >= balanced_threshold(likeness[alike], likeness[~alike])
-    return np.asarray(said != alike)
+def _misjudged(similarity: npt.NDArray[np.int32], alike: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+    accepted = similarity >= balanced_threshold(similarity[alike], similarity[~alike])
+    return np.asarray(accepted != alike)
 
 
 def balanced_threshold(alike: npt.NDArray[np.int32], others: npt.NDArray[np.int32]) -> int:
-    """The least threshold at which no more of ``others`` reach it, as a share, than of ``alike`` fail to."""
+    """The least threshold that no larger share of ``others`` reaches than the share of ``alike`` below it."""
     candidates = np.unique(np.concatenate([alike, others, [max(alike.max(), others.max()) + 1]]))
     misses = np.searchsorted(np.sort(alike), candidates, side="left")
     alarms = len(others) - np.searchsorted(np.sort(others), candidates, side="left")

@@ -19,11 +19,11 @@ Arrays = "dict[str, np.ndarray[Any, Any]]"
 _NUMBERS = "biufcU"
 _HEADER_BYTES = 1 << 16
 _PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-"""What numpy writes, and what needs no more memory than it gives."""
+"""The methods that numpy writes, which need no more memory than the unpacked data."""
 
 
 class ArchiveError(ValueError):
-    """The file holds no arrays of numbers; the text says what it holds instead."""
+    """The file does not hold arrays of numbers; the message names what it holds instead."""
 
 
 class TooLargeError(ArchiveError):
@@ -57,7 +57,7 @@ def read_archive(
         except MemoryError as error:
             raise ArchiveError("arrays that memory does not hold") from error
         except Exception as error:
-            # numpy lets through whatever zipfile, zlib, tokenize and ast make of damaged bytes: no list is complete
+            # damaged bytes cause many errors in numpy, zipfile, zlib, tokenize and ast: no list of them is complete
             raise ArchiveError(f"a damaged file ({type(error).__name__})") from error
 
 
@@ -80,7 +80,7 @@ def inflate(data: bytes, *, most: int) -> bytes:
 
 
 def array_names(source: Path) -> tuple[str, ...]:
-    """The names that the archive ``source`` lists, whatever they hold.
+    """The names that the archive ``source`` lists, without reading their content.
 
     Raises:
         ArchiveError: it is not an archive. OSError: the file cannot be read.

@@ -42,7 +42,7 @@ def write_bytes(path: Path, data: bytes, *, aside: Path | None = None) -> None:
 
 @contextlib.contextmanager
 def staged_files(path: Path) -> Iterator[Path]:
-    """A folder for ``path`` and the files that go beside it, all under their own names; they move there at the end.
+    """A folder for ``path`` and the files next to it, all under their own names; they move to their place at the end.
 
     When anything is raised inside, nothing moves and nothing is left. ``path`` itself moves last.
 
@@ -83,7 +83,7 @@ def require_writable(path: Path) -> None:
 def _hindrance(path: Path) -> str:
     """Why no file may be put at ``path``; empty where one may."""
     if path.exists() and not path.is_file():
-        return "a folder" if path.is_dir() else "no plain file"
+        return "a folder" if path.is_dir() else "not a plain file"
     folder = next(parent for parent in path.absolute().parents if parent.exists())
     if not folder.is_dir():
         return os.strerror(errno.ENOTDIR)
@@ -101,12 +101,12 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Put ``text`` at ``path`` as UTF-8, whole or not at all (see ``write_bytes``); a lone surrogate as its escape."""
+    """Put ``text`` at ``path`` as UTF-8, whole or not at all (see ``write_bytes``); a lone surrogate is escaped."""
     write_bytes(path, text.encode("utf-8", "backslashreplace"))
 
 
 def sync_folder(folder: Path) -> None:
-    """See the names in ``folder`` onto the disk: what was renamed there before survives a power cut from now on.
+    """Write the names in ``folder`` to the disk: earlier renames there survive a power cut from now on.
 
     Raises:
         StoreError: the disk is gone.
@@ -120,5 +120,5 @@ def sync_folder(folder: Path) -> None:
         finally:
             os.close(handle)
     except OSError as error:
-        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):  # disks that do not know it
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP, errno.EBADF):  # disks that do not support it
             raise _unwritable(folder, error) from error

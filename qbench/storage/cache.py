@@ -18,21 +18,21 @@ from filelock import FileLock
 
 from qbench.errors import StoreError
 
-# Locks that end with their process, however that ends, and the sweeping of what a killed process left.
+# Locks that end with their process, however that ends, and the removal of files that a killed process left.
 #
-# In the cache a folder is made aside and held, and a name is held by one process at a time. What no process holds any
-# more was left by one that was killed; the next one that makes something there sweeps it. Only the holder of a lock
-# removes its file, and a process that waits for it then waits for the next file of that name.
+# In the cache a folder is made under a temporary name and locked, and one process at a time locks a name. A file
+# without a lock was left by a killed process; the next process that makes an entry there removes it. Only the holder of
+# a lock removes its file; a process that waits for it then waits for the next file of that name.
 #
 # Where files of users are written (``baselines/``, ``reports/``, ``-o``) the lock and all temporary files are in one
 # folder next to them, ``.qbench``, whose ``.gitignore`` excludes all of it from git and is the marker of a folder that
-# qbench made. It is filled under another name and appears by a rename, and goes by a rename, still ignored, so that a
-# kill leaves nothing that git shows (except an empty ``.gitignore``, between making and writing that file). Without a
-# process at work the folder does not exist.
+# qbench made. It is filled under another name and then renamed, and renamed again, still ignored, before it is
+# removed. So a kill leaves nothing that git shows (except an empty ``.gitignore``, between making and writing that
+# file). While no process writes, the folder does not exist.
 #
 # Only what qbench made is used or removed: never a symbolic link, a folder of another user or one without the marker,
-# and in a folder with the marker only the lock and folders named by ``_PART``. Whatever else is there stays, and so
-# does the folder then.
+# and in a folder with the marker only the lock and folders named by ``_PART``. Everything else stays, and then the
+# folder stays too.
 
 _MAKING, _LOCK = ".making-", ".lock"
 _MADE = re.compile(rf"{re.escape(_MAKING)}[0-9a-f]{{16}}")
@@ -187,7 +187,7 @@ def _foreign(folder: Path) -> str:
     """What ``folder`` is, where it cannot be one that qbench, run by this user, made; else an empty text.
 
     It can where it carries the marker; and where it holds nothing, or only an empty lock and the beginning of a marker:
-    that leaves a kill, or filelock, which makes the folder of a lock when another process has just taken it away.
+    a kill leaves such a folder, and so does filelock when another process has just removed the folder of a lock.
 
     Raises:
         FileNotFoundError: it is not there.
@@ -297,12 +297,12 @@ def _take_away(path: Path) -> None:
 # A content-addressed cache on disk: a key is the digest of everything an entry was made from.
 #
 # An entry is made under a temporary name, written to the disk and renamed, so a killed process leaves no half entry,
-# and two processes that make the same one at the same time both end with a whole one. What a killed process left under
-# such a name is swept by the next that makes an entry there.
+# and two processes that make the same entry at the same time both end with a whole one. The next process that makes an
+# entry removes what a killed process left under a temporary name.
 #
 # A sealed entry has a file ``<key>.sha256`` next to it, with the digest of each of its files. A process compares an
-# entry with its seal when it first opens it and whenever a file has changed since; what differs is made anew, with a
-# notice. So does an entry without a seal, without one: it is of an older qbench.
+# entry with its seal when it first opens it and whenever a file has changed since; an entry that differs is made
+# again, with a notice. An entry without a seal is of an older qbench; it is made again without a notice.
 
 _SEAL = ".sha256"
 _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -398,7 +398,7 @@ class Cache:
             if damage is None:
                 return
             if damage:
-                text = f"'{path.parent.name}/{path.name}' in the cache was damaged ({damage}) and was made anew"
+                text = f"'{path.parent.name}/{path.name}' in the cache was damaged ({damage}) and was made again"
                 _notices(self.folder).append(text)
                 sys.stderr.write(f"qbench: {text}\n")
             with contextlib.suppress(FileNotFoundError):
@@ -408,7 +408,7 @@ class Cache:
             _sync(path.parent)
 
     def take_notices(self) -> tuple[str, ...]:
-        """What was damaged here and made anew, since this process asked last."""
+        """Notices of entries that were damaged and made again since the last call in this process."""
         waiting = _notices(self.folder)
         taken = tuple(waiting)
         del waiting[: len(taken)]
@@ -459,13 +459,13 @@ class Cache:
 
 
 @functools.cache
-def _notices(folder: Path) -> list[str]:  # noqa: ARG001 - of each cache its own
-    """What was made anew in ``folder`` and was not reported yet."""
+def _notices(folder: Path) -> list[str]:  # noqa: ARG001 - one list per cache
+    """Notices of entries made again in ``folder`` that were not reported yet."""
     return []
 
 
 @functools.cache
-def _verified(path: Path) -> dict[str, tuple[int, int, int]]:  # noqa: ARG001 - of each entry its own
+def _verified(path: Path) -> dict[str, tuple[int, int, int]]:  # noqa: ARG001 - one table per entry
     """The files of the entry at ``path`` as this process last compared them with their seal."""
     return {}
 

@@ -14,8 +14,8 @@ from qbench.errors import InputError, nearest
 
 # Plain values: what JSON can hold, and the two spellings we write (a reviewed file, a log line).
 #
-# numpy scalars and enums become Python numbers and strings here and nowhere else, because pytest-xdist can
-# carry nothing but plain values between its processes.
+# numpy scalars and enums become Python numbers and strings here and nowhere else, because pytest-xdist can send only
+# plain values between its processes.
 
 Plain = None | bool | int | float | str | list[Any] | dict[str, Any]
 
@@ -49,7 +49,7 @@ def plain(value: object) -> Any:  # noqa: ANN401 - the result is a Plain; mypy c
 
 
 def json_text(value: object) -> str:
-    """``value`` as reviewed JSON: keys sorted, one scalar a line, LF, a final newline."""
+    """``value`` as JSON that is easy to review: keys sorted, one scalar per line, LF, a final newline."""
     return _encodable(json.dumps(plain(value), indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -112,8 +112,8 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
     """A ``cls`` (frozen dataclass) whose fields are the keys of ``table``; ``where`` names the table in errors.
 
     Raises:
-        InputError: an unknown key, a missing one, or a value of the wrong type. What ``cls`` itself refuses with
-            a ``ValueError`` becomes an ``InputError`` too.
+        InputError: an unknown key, a missing one, or a value of the wrong type. A ``ValueError`` of ``cls``
+            itself becomes an ``InputError`` too.
     """
     assert is_dataclass(cls)
     hints = typing.get_type_hints(cls)
@@ -135,11 +135,11 @@ def value_from_table(cls: type[T], table: Mapping[str, Any], where: str) -> T:
             )
     try:
         return cls(**values)
-    except InputError as error:  # about a word in the table: say which table
+    except InputError as error:  # about a value in the table: name the table
         raise InputError(f"Reading {where}", found=error.found, expected=error.expected, remedy=error.remedy) from error
     except ValueError as error:
         raise InputError(
-            f"Reading {where}", found=str(error), expected="a value that makes sense there", remedy="Mend the table."
+            f"Reading {where}", found=str(error), expected="a value that makes sense there", remedy="Correct the table."
         ) from error
 
 
@@ -205,7 +205,7 @@ def _wrong_type(where: str, value: object, expected: str) -> InputError:
     )
 
 
-# Frozen dataclasses → TOML tables: what ``value_from_table`` reads, without what has its default anyway.
+# Frozen dataclasses → TOML tables: what ``value_from_table`` reads, without fields that have their defaults.
 #
 # value_from_table(cls, tomllib.loads(toml_text(value)), …) == value
 
@@ -213,8 +213,8 @@ def _wrong_type(where: str, value: object, expected: str) -> InputError:
 def table_from_value(value: object) -> dict[str, Any]:
     """The fields of the dataclass ``value`` that differ from their defaults, as plain values, in the class's order.
 
-    A field that is added later, with what was meant before as its default, therefore changes no table. Fields hold
-    texts, numbers, enums, tuples and dataclasses of these; what a value makes of its other fields is no part of it.
+    So a field that is added later, with the former meaning as its default, changes no table. Fields are texts,
+    numbers, enums, tuples and dataclasses of these; computed fields (``init=False``) are left out.
     """
     assert is_dataclass(value)
     assert not isinstance(value, type)
@@ -223,7 +223,7 @@ def table_from_value(value: object) -> dict[str, Any]:
 
 
 def toml_text(value: object) -> str:
-    """``table_from_value`` as TOML, one line a field."""
+    """``table_from_value`` as TOML, one line per field."""
     return "".join(f"{name} = {_spelled(held)}\n" for name, held in table_from_value(value).items())
 
 

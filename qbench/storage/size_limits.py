@@ -1,7 +1,7 @@
-"""How large a model or an array that is opened may be, and the one factor that raises all limits.
+"""The largest size of a model or an array that is opened, and the one factor that raises all limits.
 
-The defaults let every model pass that fits into the memory of a usual computer; they stop files of a few bytes that ask
-for gigabytes or for hours. ``--size-limits`` and ``--qbench-size-limits`` set the factor.
+The defaults admit every model that fits into the memory of a usual computer; they reject small files that would take
+gigabytes or hours. ``--size-limits`` and ``--qbench-size-limits`` set the factor.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ _FACTOR: ContextVar[int] = ContextVar("factor of the size limits", default=1)
 LimitName = Literal["file_bytes", "data_bytes", "tensor_bytes", "kept_bytes", "nodes", "depth", "iterations"]
 
 _MOST = MappingProxyType({"file_bytes": (2 << 30) - 1, "depth": 60})
-"""What no factor raises: protobuf reads no larger message, and Python's stack holds no more levels."""
+"""Limits that no factor raises: protobuf reads no larger message, and Python's stack has no more levels."""
 
 _WITHOUT_FACTOR = MappingProxyType(
     {
@@ -66,7 +66,7 @@ def current_limits() -> SizeLimits:
 
 
 def current_factor() -> int:
-    """The factor that holds now: a process started here has to get it."""
+    """The factor that holds now; pass it to processes that are started here."""
     return _FACTOR.get()
 
 

@@ -1,4 +1,4 @@
-"""The digest of the code that a value runs: what is made by code and kept is to be made anew when the code changes.
+"""The digest of the code that a value runs, so that a cached result is made again when its code changes.
 
     source files   of the classes and functions of the value, and of modules that these files import from their own
                    package, or from any file outside the installed packages (a module next to a conftest)

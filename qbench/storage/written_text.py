@@ -1,8 +1,9 @@
-"""Text of strangers (names in a model, messages of an engine, lines of a run file) as it may be written anywhere.
+"""Text from outside (names in a model, messages of an engine, lines of a run file), made safe to print.
 
-What cannot be seen is written as its escape: control characters and with them the codes of terminals, codes that turn
+Invisible characters are written as escapes: control characters and with them the codes of terminals, codes that turn
 the direction of text, zero-width characters, separators of lines, halves of surrogate pairs. A log of continuous
-integration takes some lines for commands and a spreadsheet some fields for formulas; both get a mark that stops that.
+integration takes some lines for commands and a spreadsheet some fields for formulas; both get a mark that prevents
+this.
 """
 
 import csv
@@ -21,11 +22,11 @@ _COMMAND_ANYWHERE = re.compile(r"##(?=\w*\[)")
 _FORMULA = ("=", "+", "-", "@", "＝", "＋", "－", "＠")
 _HIDDEN = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
 _NO_CHARACTER = 0xFFFE
-"""The last two of each plane: no characters, and nothing that XML may hold."""
+"""The last two code points of each plane: not characters, and not allowed in XML."""
 
 
 def visible(text: str, keep: str = "") -> str:
-    r"""``text`` with what cannot be seen as ``\n``, ``\x1b``, ``\u202e``; characters of ``keep`` stay."""
+    r"""``text`` with invisible characters as ``\n``, ``\x1b``, ``\u202e``; characters of ``keep`` stay."""
     if text.isprintable():
         return text
     return "".join(one if one in keep or not _is_hidden(one) else _escape(one) for one in text)
@@ -43,7 +44,7 @@ def neutral_text(text: str) -> str:
 
 
 def neutral_json(value: object) -> str:
-    """``json_text`` of ``value`` with the same content and nothing in it that a terminal or a log acts on."""
+    """``json_text`` of ``value`` with the same content and without commands to a terminal or a log."""
     text = json_text(value)
     if not text.replace("\n", "").isprintable():  # character by character takes long, and is hardly ever needed
         text = "".join(json.dumps(one)[1:-1] if one != "\n" and _is_hidden(one) else one for one in text)

@@ -54,9 +54,9 @@ def test_ties_are_of_this_run_and_of_todays_fp32():
     found = total("ties", tied(True, False, True, True), None, tied(True, False, False, False))
     assert (found.hits, found.reference_hits, found.out_of, found.losses) == (3, 1, 4, 2)
     assert tied(True, False, True).ties == 2
-    with pytest.raises(ValueError, match="the task of these answers does not tell"):
+    with pytest.raises(ValueError, match="the task of these answers does not record ties"):
         total("ties", ranking([1]), None, ranking([1]))
-    with pytest.raises(ValueError, match="tell of ties in 1 answers"):
+    with pytest.raises(ValueError, match="ties of 1 answers are"):
         Answers(np.zeros((1, 1), np.int32), tied=np.zeros(2, np.bool_))
 
 

@@ -100,7 +100,7 @@ def test_equal_error_rate_of_perfect_and_of_useless_answers():
 
 @pytest.mark.parametrize("right", [((1,), (1,), (0,)), ((1,), (2,)), ((1,), (0, 1))])
 def test_equal_error_rate_refuses_what_it_cannot_balance(right):
-    with pytest.raises(ValueError, match="as many like as unlike"):
+    with pytest.raises(ValueError, match="as many pairs that are alike"):
         counted("eer", likenesses(*range(len(right))), right)
 
 
