@@ -5,6 +5,8 @@ pytester forgets the modules that a test loaded; onnx's compiled part cannot be 
 A shell that starts a job in the background lets it ignore interrupts, and its children inherit that: tests that send an
 interrupt to a child would wait for nothing. A handler of our own is not inherited, so that children start as usual.
 
+ONNX Runtime's warnings would fill the output of a failed test: sessions that set no level of their own log nothing.
+
 No test fails because the computer is busy: hypothesis holds no example to a deadline, and waits are long or end by what
 they wait for.
 """
@@ -17,8 +19,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import onnx  # noqa: F401
+import onnxruntime
 import pytest
 from hypothesis import HealthCheck, settings
+
+onnxruntime.set_default_logger_severity(4)
 
 settings.register_profile("busy", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("busy")

@@ -4,6 +4,7 @@ import errno
 import itertools
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -22,6 +23,11 @@ def content(run_id, *cells, end=True):
     return RUN.format(run_id) + "".join(CELL.format(cell) for cell in cells) + (END if end else "")
 
 
+def counts(printed):
+    """The numbers that ``qbench merge`` prints: runs added, there already and, where there are any, conflicts."""
+    return [int(number) for number in re.findall(r"\d+", printed)]
+
+
 def put(folder, **files):
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in files.items():
@@ -36,9 +42,10 @@ def test_a_union(qbench, project):
     put(project / "a", x=content("x", 1), y=content("y", 1))
     put(project / "b" / "2026", y=content("y", 1), z=content("z", 1))
     code, out, err = qbench("merge", "a", "b", "-o", "all")
-    assert (code, out, err) == (0, "all: 3 runs added, 0 there already\n", "")
+    assert (code, counts(out), err) == (0, [3, 0], "")
     assert held(project / "all") == {content(run, 1) for run in "xyz"}
-    assert qbench("merge", "a", "b", "-o", "all")[:2] == (0, "all: 0 runs added, 3 there already\n")
+    code, out, _ = qbench("merge", "a", "b", "-o", "all")
+    assert (code, counts(out)) == (0, [0, 3])
     assert sorted(path.name for path in (project / "all").iterdir()) == ["x.jsonl", "y.jsonl", "z.jsonl"]
 
 
@@ -62,9 +69,9 @@ def test_two_that_tell_of_one_run_differently_are_named_and_left(qbench, project
     put(project / "b", x=content("x", 2))
     code, out, err = qbench("merge", *order, "-o", "all")
     assert code == 2
-    assert out == "all: 1 run added, 0 there already, 1 conflict\n"
+    assert counts(out) == [1, 0, 1]
     assert all(f"'{folder}/x.jsonl'" in err for folder in "ab")
-    assert "hold different content for run 'x': neither was taken" in err
+    assert "run 'x'" in err
     assert held(project / "all") == {content("y", 1)}
 
 
@@ -76,8 +83,8 @@ def test_a_copy_with_a_torn_line_gives_way_to_the_whole_one(qbench, project, ord
     put(project / "a", x="".join([*lines[:line], lines[line][:9] + "\0" * 90 + "\n", *lines[line + 1 :]]))
     put(project / "b", x=whole)
     code, out, err = qbench("merge", *order, "-o", "all")
-    assert (code, out) == (0, "all: 1 run added, 0 there already\n")
-    assert "1 line that cannot be read" in err
+    assert (code, counts(out)) == (0, [1, 0])
+    assert err.count("\n") == counts(err.rpartition(".jsonl")[2])[0] == 1
     assert held(project / "all") == {whole}
     from qbench.tracking import History
 
@@ -92,7 +99,7 @@ def test_a_torn_line_excuses_no_other_change(qbench, project):
     put(project / "a", x="".join([lines[0], "torn\n", content("x", 3).splitlines(keepends=True)[1], lines[3]]))
     put(project / "b", x="".join(lines))
     code, out, _ = qbench("merge", "a", "b", "-o", "all")
-    assert (code, out) == (2, "all: 0 runs added, 0 there already, 1 conflict\n")
+    assert (code, counts(out)) == (2, [0, 0, 1])
 
 
 def test_what_is_there_is_never_written_over(qbench, project):
@@ -109,10 +116,10 @@ def test_an_unfinished_copy_gives_way_to_the_whole_run_beside_it(qbench, project
     put(project / "all", x=whole[:150])
     put(project / "a", x=whole)
     code, out, err = qbench("merge", "a", "-o", "all")
-    assert (code, out) == (0, "all: 1 run added, 0 there already\n")
-    assert "1 line that cannot be read" in err
+    assert (code, counts(out)) == (0, [1, 0])
+    assert err.count("\n") == counts(err.rpartition(".jsonl")[2])[0] == 1
     assert held(project / "all") == {whole[:150], whole}
-    assert qbench("merge", "a", "-o", "all")[1] == "all: 0 runs added, 1 there already\n"
+    assert counts(qbench("merge", "a", "-o", "all")[1]) == [0, 1]
     from qbench.tracking import History
 
     (run,) = History(project / "all").runs()
@@ -124,7 +131,7 @@ def test_what_is_no_run_file_is_named_and_the_rest_is_merged(qbench, project):
     code, out, err = qbench("merge", "a", "-o", "all", "--json")
     assert code == 2
     assert json.loads(out)["added"] == ["all/x.jsonl"]
-    assert "Reading the run file 'a/bad.jsonl'" in err
+    assert "'a/bad.jsonl'" in err
 
 
 def test_an_id_that_is_no_file_name_stays_inside_the_folder(qbench, project):
@@ -138,7 +145,7 @@ def test_an_id_that_is_no_file_name_stays_inside_the_folder(qbench, project):
 def test_a_source_that_is_not_there_is_one_sentence(qbench, project):
     code, out, err = qbench("merge", "none", "-o", "all")
     assert (code, out) == (2, "")
-    assert "Merging into 'all': found no 'none'" in err
+    assert "found no 'none'" in err
     assert not (project / "all").exists()
 
 
@@ -158,7 +165,7 @@ def test_a_full_disk_leaves_no_half_file(qbench, project, monkeypatch):
     assert code == 2
     assert "found No space left on device" in err
     assert [path.name for path in (project / "all").iterdir()] == ["x.jsonl"]
-    assert qbench("merge", "a", "-o", "all")[1] == "all: 1 run added, 1 there already\n"
+    assert counts(qbench("merge", "a", "-o", "all")[1]) == [1, 1]
 
 
 def test_merges_at_once_write_each_run_once(tmp_path):
