@@ -1,6 +1,6 @@
-"""qbench: a bench for quantized neural networks; this page is its public face, each name fetched on first use.
+"""qbench: a bench for quantized neural networks. These are its public names; each is loaded on first use.
 
-Importing qbench costs nothing: neither numpy nor onnx is loaded before a name that needs them is asked for.
+``import qbench`` is cheap: numpy and onnx are not loaded before a name that needs them is used.
 """
 
 from typing import TYPE_CHECKING

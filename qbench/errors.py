@@ -1,13 +1,13 @@
-"""The errors qbench raises across its rooms: one sentence of four parts, never a bare traceback."""
+"""The errors of qbench: one sentence of four parts instead of a traceback."""
 
 import difflib
 from collections.abc import Iterable
 
 
 class QbenchError(Exception):
-    """What was being done to which named thing; what was found; what was expected; what to do.
+    """What was being done with which named thing; what was found; what was expected; what to do.
 
-    ``exit_code`` is the process exit code a command line ends with when this error reaches it.
+    ``exit_code`` is the exit code of a command line that ends with this error.
     """
 
     exit_code = 2
@@ -24,43 +24,43 @@ class QbenchError(Exception):
 
 
 class InputError(QbenchError):
-    """Something handed in is wrong: a suite, a model, data, a name, a file."""
+    """An input is wrong: a suite, a model, data, a name, a file."""
 
 
 class UnsupportedError(QbenchError):
-    """A backend or a schema cannot do what a cell asks for: the cell is skipped with this reason."""
+    """A backend or a schema does not support a cell: the cell is skipped with this reason."""
 
 
 class UnavailableError(QbenchError):
-    """A package, an asset or an engine cannot be had on this machine now."""
+    """A package, an asset or an engine is not available on this machine now."""
 
 
 class NotFetchedError(UnavailableError):
-    """A package that its client could not get: the cells that need it are skipped with this reason."""
+    """A package could not be downloaded: the cells that need it are skipped with this reason."""
 
 
 class StoreError(QbenchError):
-    """A file or folder of ours could not be read or written: full disk, read-only, damaged."""
+    """A file or folder of qbench could not be read or written: full disk, read-only, damaged."""
 
 
 class DamagedError(StoreError):
-    """A file that qbench wrote is damaged: torn, of another format, or not what its digest names."""
+    """A file that qbench wrote is damaged: incomplete, of another format, or its digest does not match."""
 
 
 class IncomparableError(QbenchError):
-    """Two results were to be compared that nothing makes comparable."""
+    """Two results cannot be compared."""
 
     exit_code = 3
 
 
 class IncompleteError(QbenchError):
-    """A run ended early, so what it holds must not be taken for the whole."""
+    """A run ended early, so its results are not complete."""
 
     exit_code = 4
 
 
 def refused_by_system(doing: str, error: OSError | MemoryError | RecursionError) -> StoreError:
-    """The sentence for what the system refuses at any place: a file, a descriptor, memory, the stack."""
+    """The error for a refusal of the operating system: a file, a descriptor, memory, the stack."""
     found = error.strerror if isinstance(error, OSError) and error.strerror else f"{type(error).__name__}: {error}"
     where = f" ('{error.filename}')" if isinstance(error, OSError) and error.filename else ""
     return StoreError(

@@ -1,7 +1,7 @@
-"""What an outside package or a conftest adds to qbench, as one value, and the catalogue it lands in.
+"""What an outside package or a conftest adds to qbench, as one value, and the catalogues of names.
 
-An extension maps names to lazy factories; nothing is imported until a name is used, nothing registers by
-being imported, and a name defined twice is an error that names both owners.
+An extension maps names to lazy factories: nothing is imported before a name is used, and no import registers anything.
+A name that is defined twice is an error that names both owners.
 """
 
 import functools
@@ -22,14 +22,14 @@ Factory = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Extension:
-    """Names and lazy factories of what one outside package adds.
+    """Names and lazy factories that one outside package adds.
 
-    What a factory gives is the room's: ``subjects.ZooModel`` and ``subjects.Dataset``, ``backends.Backend``,
+    The values of the factories are: ``subjects.ZooModel`` and ``subjects.Dataset``, ``backends.Backend``,
     ``quantization.Schema``, a range method of ``calibration``, ``metrics.Metric``, ``numerics.Arithmetic``,
     ``graph.Operator`` (named ``domain::Name``), ``passes.Pass``.
 
     Args:
-        name: how errors call the owner.
+        name: of the owner, for errors.
     """
 
     name: str
@@ -66,7 +66,7 @@ def installed_extensions() -> tuple[Extension, ...]:
 
 
 class Grammar(Protocol[T_co]):
-    """Names that are built by rules, so that nobody can list them all; ``form`` shows how."""
+    """Names that are built by rules, because there are too many to list; ``form`` shows the rules."""
 
     @property
     def form(self) -> str:
@@ -74,7 +74,7 @@ class Grammar(Protocol[T_co]):
         ...
 
     def maker(self, name: str) -> Callable[[], T_co] | None:
-        """What makes the value called ``name``; None when that is no name of this grammar."""
+        """The factory of the value called ``name``; None when that is not a name of this grammar."""
         ...
 
     def unknown(self, doing: str, name: str, listed: Iterable[str]) -> InputError:
@@ -84,10 +84,10 @@ class Grammar(Protocol[T_co]):
 
 @dataclass(frozen=True, slots=True)
 class Catalogue(Generic[T]):
-    """Everything of one kind (``backend``, ``metric``, …) that can be asked for by name.
+    """All values of one kind (``backend``, ``metric``, …) by name.
 
-    ``own`` is the room's table; ``added`` are the tables of extensions as (owner, names → factories); ``grammar`` knows
-    further names of the room's, which are not listed.
+    ``own`` is the table of qbench; ``added`` are the tables of extensions as (owner, names → factories); ``grammar``
+    makes further names of qbench, which are not listed.
     """
 
     kind: str
@@ -99,13 +99,13 @@ class Catalogue(Generic[T]):
         owners: dict[str, str] = dict.fromkeys(self.own, OWN)
         for owner, table in self.added:
             for name in table:
-                if self._spelled(name):
+                if self._by_grammar(name):
                     owners.setdefault(name, OWN)
                 if name in owners:
                     raise InputError(
                         f"Adding the {self.kind} '{name}' of '{owner}'",
                         found=f"that '{owners[name]}' defines the same name",
-                        expected="one owner a name",
+                        expected="one owner per name",
                         remedy="Rename one of the two.",
                     )
                 owners[name] = owner
@@ -121,25 +121,25 @@ class Catalogue(Generic[T]):
         return tuple(sorted({*self.own, *(n for _, table in self.added for n in table)}))
 
     def owner(self, name: str) -> str:
-        """Who defines ``name``: ``qbench`` or the name of an extension."""
+        """The owner of ``name``: ``qbench`` or the name of an extension."""
         for owner, table in self.added:
             if name in table:
                 return owner
         return OWN
 
     def factory(self, name: str) -> Callable[[], T] | None:
-        """What makes the listed ``name``; None where it is not listed."""
+        """The factory of the listed ``name``; None where it is not listed."""
         return next((table[name] for table in self._tables() if name in table), None)
 
     def knows(self, name: str) -> bool:
-        """Whether ``get`` finds it: it is listed, or of the grammar."""
-        return any(name in table for table in self._tables()) or self._spelled(name) is not None
+        """Whether ``get`` finds ``name``: it is listed, or a name of the grammar."""
+        return any(name in table for table in self._tables()) or self._by_grammar(name) is not None
 
     def get(self, name: str, *, doing: str | None = None) -> T:
-        """The value called ``name``, made now.
+        """A new value for ``name``.
 
         Raises:
-            InputError: no such name; the nearest one is suggested. It is no text at all.
+            InputError: an unknown name (the nearest one is suggested), or a value that is not a text.
         """
         if not isinstance(name, str):
             raise InputError(
@@ -151,7 +151,7 @@ class Catalogue(Generic[T]):
         for table in self._tables():
             if name in table:
                 return table[name]()
-        make = self._spelled(name)
+        make = self._by_grammar(name)
         if make is None:
             raise self.unknown(name, doing or self._looking)
         return make()
@@ -169,5 +169,5 @@ class Catalogue(Generic[T]):
     def _tables(self) -> tuple[Mapping[str, Callable[[], T]], ...]:
         return (self.own, *(table for _, table in self.added))
 
-    def _spelled(self, name: str) -> Callable[[], T] | None:
+    def _by_grammar(self, name: str) -> Callable[[], T] | None:
         return None if self.grammar is None else self.grammar.maker(name)

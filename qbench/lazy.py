@@ -1,9 +1,9 @@
-"""Front doors that load nothing: each name of a room comes out of its file when it is first asked for (PEP 562).
+"""Lazy packages: a public name is loaded from its module when it is first used (PEP 562).
 
-A suite is expanded from names and small numbers; the process that does so must not pay for numpy, onnx and engines.
+Expanding a suite needs only names and small numbers: a process that does so must not load numpy, onnx or engines.
 
-An interrupt, SIGTERM too, waits until a file is loaded: numpy and onnx that are loaded by half cannot be loaded again
-in the process, and what has to be written at the end of an interrupted run needs them.
+An interrupt, SIGTERM too, waits until a module is loaded: numpy and onnx cannot be loaded again in the process after a
+partial import, and the end of an interrupted run needs them to write its files.
 """
 
 import contextlib
@@ -20,9 +20,9 @@ Door = tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]
 
 @contextlib.contextmanager
 def loaded_whole() -> Iterator[None]:
-    """SIGINT and SIGTERM that come inside the block are handled at its end, where Python code handles them.
+    """Delay SIGINT and SIGTERM inside the block until its end, if their handlers are Python functions.
 
-    So SIGTERM waits inside ``ended_like_interrupted``; where the system handles it, it ends the process at once.
+    SIGTERM has one inside ``ended_like_interrupted``; otherwise the system ends the process at once.
     """
     with _held_back(signal.SIGTERM), _held_back(signal.SIGINT):
         yield
@@ -45,19 +45,19 @@ def _held_back(number: signal.Signals) -> Iterator[None]:
 
 
 def open_on_use(package: str, files: Mapping[str, tuple[str, ...]]) -> Door:
-    """What ``package``'s ``__init__`` calls ``__getattr__``, ``__dir__`` and ``__all__``.
+    """``__getattr__``, ``__dir__`` and ``__all__`` of ``package``.
 
     Args:
-        package: its ``__name__``. files: file (or room) below it → the names that file gives.
+        package: its ``__name__``. files: module (or package) below it → the public names that it defines.
     """
     owners = {name: file for file, names in files.items() for name in names}
 
-    def load(name: str) -> Any:  # noqa: ANN401 - whatever the file gives
+    def load(name: str) -> Any:  # noqa: ANN401 - of any type
         if name not in owners:
             raise AttributeError(f"module '{package}' has no attribute '{name}'")
         with loaded_whole():
             value = getattr(importlib.import_module(f"{package}.{owners[name]}"), name)
-        setattr(sys.modules[package], name, value)  # asked once: from now on a plain attribute
+        setattr(sys.modules[package], name, value)  # a plain attribute from now on
         return value
 
     def listed() -> list[str]:

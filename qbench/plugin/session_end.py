@@ -184,7 +184,7 @@ def stale_baseline_sentences(opened: OpenSuite) -> tuple[str, ...]:
     """Sentences about the baselines that no cell of the suite uses."""
     baselines = opened.config.stash[OPTIONS].baselines
     orphans = orphan_notes(baselines, opened.suite.path.parent, SUFFIX)
-    return stale_entry_notes(_leftovers(opened, baselines), opened.shown_path) + orphans
+    return stale_entry_notes(_stale_entries(opened, baselines), opened.shown_path) + orphans
 
 
 def demand_whole_suites(session: pytest.Session) -> None:
@@ -213,9 +213,9 @@ def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
     messages = []
     for file in files:
         opened = _opened(session, file)
-        leftovers = _leftovers(opened, folder)
-        prune_stale_entries(folder, leftovers)
-        done = [f"pruned {one.name}: {one.why}" for one in leftovers]
+        stale = _stale_entries(opened, folder)
+        prune_stale_entries(folder, stale)
+        done = [f"pruned {one.name}: {one.why}" for one in stale]
         name = opened.suite.name
         done += [  # its file is not rewritten: people keep comments in it
             f"left to you: the quarantine entry '{entry.cell}' is about no cell of '{name}': "
@@ -226,7 +226,7 @@ def prune(session: pytest.Session, files: Iterable[Path]) -> list[str]:
     return messages
 
 
-def _leftovers(opened: OpenSuite, folder: Path) -> tuple[StaleEntry, ...]:
+def _stale_entries(opened: OpenSuite, folder: Path) -> tuple[StaleEntry, ...]:
     return find_stale_entries(folder, opened.suite.name, (planned.cell for planned in opened.planned))
 
 

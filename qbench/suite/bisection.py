@@ -1,4 +1,4 @@
-"""Which commit did it: halving a line of commits."""
+"""Finds the first bad commit between a good one and a bad one by halving the range."""
 
 import enum
 import json
@@ -16,18 +16,16 @@ from qbench.host import Worktree, tree_hash
 from qbench.storage import current_factor, digest_file, digest_plain, json_text, plain, value_from_table, write_text
 from qbench.tracking import History, cell_of_line
 
-# Which commit did it: halving a line of commits between a good one and a bad one.
-#
-# What is good or bad is a number: of all metrics of all cells the one that got worse the most between the two ends; a
-# commit is bad where that lies nearer to the bad end than to the good one. A commit that cannot be built or measured is
-# passed over, and where only such are left the answer is a stretch.
+# The criterion is one number: of all metrics of all cells the one that got worse most between the two ends. A commit is
+# bad if its value is nearer to that of the bad end than to that of the good one. Commits that cannot be built or
+# measured are skipped; if only such are left, the answer is a range of commits.
 
 CellLines = Sequence[Mapping[str, Any]]
 """The ``cell`` lines of one run file."""
 
 
 class Mark(enum.Enum):
-    """What a commit turned out to be."""
+    """The result of trying a commit."""
 
     GOOD = "good"
     BAD = "bad"
@@ -36,7 +34,7 @@ class Mark(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """What is asked of every commit: on which side of the middle a metric of a cell lies; values are fractions."""
+    """The criterion for every commit: a metric of a cell, with its values (fractions) at both ends."""
 
     cell: str
     metric: str
@@ -44,25 +42,25 @@ class Question:
     bad: float
 
     def mark(self, value: float | None) -> Mark:
-        """What a commit with ``value`` is; None: it was not measured."""
+        """The mark of a commit with ``value``; None: it was not measured."""
         if value is None:
             return Mark.SKIPPED
         return Mark.BAD if abs(value - self.bad) <= abs(value - self.good) else Mark.GOOD
 
     def value(self, lines: CellLines) -> float | None:
-        """The metric asked about in ``lines``; None where it is not there."""
+        """The value of the metric in ``lines``; None where it is missing."""
         found = _values(lines).get((self.cell, self.metric))
         return None if found is None else found[0]
 
 
 def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
-    """The question that tells the two ends apart best.
+    """The metric of a cell that differs most between the two ends.
 
     Args:
-        good, bad: what the ends measured. metric: only this one; empty: any.
+        good, bad: the lines of the two ends. metric: only this one; empty: any.
 
     Raises:
-        IncomparableError: nothing that both measured is worse at the bad end.
+        IncomparableError: no metric that both measured is worse at the bad end.
     """
     before, after = _values(good), _values(bad)
     worse = {
@@ -76,16 +74,16 @@ def ask(good: CellLines, bad: CellLines, *, metric: str = "") -> Question:
             "Bisecting",
             found="nothing that is worse at the bad end" if worse else "no metric that both ends measured",
             expected="ends that differ",
-            remedy="Check that the ends are in the right order, and that what is built and measured is what you mean.",
+            remedy="Check the order of the ends, the build command and the suite.",
         )
     return Question(cell=key[0], metric=key[1], good=before[key][0], bad=after[key][0])
 
 
 def suspects(commits: Sequence[str], marks: Mapping[str, Mark]) -> tuple[str, ...]:
-    """The commits among which the first bad one is: behind the last good one before the first bad one.
+    """The commits that may be the first bad one: those after the last good one, up to the first bad one.
 
     Args:
-        commits: behind the good end, up to and with the bad end, the earliest first. marks: of those that were tried.
+        commits: after the good end, up to and including the bad end, the earliest first. marks: of tried commits.
     """
     bad = next((i for i, commit in enumerate(commits) if marks.get(commit) is Mark.BAD), len(commits) - 1)
     good = max((i for i in range(bad) if marks.get(commits[i]) is Mark.GOOD), default=-1)
@@ -93,7 +91,7 @@ def suspects(commits: Sequence[str], marks: Mapping[str, Mark]) -> tuple[str, ..
 
 
 def next_commit(commits: Sequence[str], marks: Mapping[str, Mark]) -> str | None:
-    """The commit to try next: nearest to the middle of what is left; None when no trial can tell more."""
+    """The commit to try next: nearest to the middle of the suspects; None when no further trial helps."""
     left = suspects(commits, marks)
     untried = [place for place, commit in enumerate(left[:-1]) if commit not in marks]
     middle = (len(left) - 2) / 2
@@ -109,21 +107,21 @@ def _values(lines: CellLines) -> dict[tuple[str, str], tuple[float, bool]]:
     }
 
 
-# The notebook of a bisection, one JSON file: what was asked, what each artifact measured, what each commit was.
+# The notes of a bisection, one JSON file: the task, the result of each artifact, the trial of each commit.
 #
-# It is written after every commit, so that a bisection that was interrupted goes on where it stopped. What equal
-# artifacts measured is measured once.
+# They are written after every commit, so that an interrupted bisection can be resumed. Equal artifacts are measured
+# once.
 
 FORMAT = "qbench-bisect/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task:
-    """What is bisected; another task is another notebook.
+    """What is bisected; notes belong to one task.
 
     Args:
         good, bad: whole hashes. build: the command. suite: path in the project. select: which cells.
-        artifacts: paths in the project that decide what is measured; none: all files of the commit.
+        artifacts: paths in the project that the results depend on; none: all files of the commit.
     """
 
     good: str
@@ -144,7 +142,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notes:
-    """Everything known so far; ``measured`` maps the digest of an artifact to the cell lines of its run."""
+    """All results so far; ``measured`` maps the digest of an artifact to the cell lines of its run."""
 
     format: str
     task: Task
@@ -152,12 +150,12 @@ class Notes:
     measured: Mapping[str, tuple[Mapping[str, Any], ...]] = field(default_factory=dict)
 
     def lines(self, commit: str) -> CellLines | None:
-        """What ``commit`` measured; None where it was not tried, or could not be."""
+        """The cell lines of ``commit``; None where it was not tried or could not be measured."""
         trial = self.trials.get(commit)
         return self.measured.get(trial.artifact) if trial is not None and trial.artifact else None
 
     def with_trial(self, commit: str, trial: Trial, lines: CellLines = ()) -> "Notes":
-        """These, and what ``commit`` turned out to be; ``lines`` where its artifact is new."""
+        """These notes and the trial of ``commit``; ``lines`` where its artifact is new."""
         measured = self.measured
         if trial.artifact and trial.artifact not in measured:
             kept = tuple({key: line[key] for key in _KEPT if key in line} for line in lines)
@@ -169,20 +167,20 @@ _KEPT = ("suite", "model", "backend", "schema", "variant", "outcome", "environme
 
 
 def open_notes(path: Path, task: Task) -> Notes:
-    """The notebook at ``path``, or a new one where there is none.
+    """The notes at ``path``, or new ones where there are none.
 
     Raises:
-        InputError: it is of another task, or no notebook.
+        InputError: the file holds notes of another task, or no notes.
     """
     return reopened(path, Notes(format=FORMAT, task=task))
 
 
 class Notebook(Protocol):
-    """What is written down of any bisection: a frozen value."""
+    """The notes of any kind of bisection: a frozen value."""
 
     @property
     def format(self) -> str:
-        """Which kind of notebook."""
+        """The kind of notes."""
         ...
 
     @property
@@ -199,23 +197,23 @@ def _is_never_over(_: object) -> bool:
 
 
 def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool] = _is_never_over) -> AnyNotes:
-    """The notebook at ``path`` of the kind and the task of ``blank``, or ``blank`` where there is none.
+    """The notes at ``path`` of the kind and the task of ``blank``, or ``blank`` where there are none.
 
     Args:
-        path: of the file. blank: what is begun.
-        is_over: whether there is nothing to go on with in a notebook, so that one of another task gives way.
+        path: of the file. blank: new notes.
+        is_over: whether a bisection has ended, so that its notes may be replaced by those of another task.
 
     Raises:
-        InputError: it is of another task, or no notebook.
+        InputError: the file holds notes of another task that has not ended, or no notes.
     """
     if not path.exists():
         return blank
-    doing = f"Going on with the bisection in '{path}'"
+    doing = f"Resuming the bisection in '{path}'"
     try:
         table = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise StoreError(
-            doing, found=f"a file that cannot be read ({error})", expected="JSON", remedy="Remove it to begin anew."
+            doing, found=f"a file that cannot be read ({error})", expected="JSON", remedy="Remove it to start again."
         ) from error
     notes = value_from_table(type(blank), table, f"'{path}'")
     if notes.format != blank.format:
@@ -226,34 +224,34 @@ def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool]
         return notes
     if is_over(notes):
         return blank
-    kept, asked = _told(notes.task), _told(blank.task)
+    kept, asked = _task_texts(notes.task), _task_texts(blank.task)
     other = [name for name in {**kept, **asked} if kept.get(name) != asked.get(name)]
     raise InputError(
         doing,
         found="another task that has not ended: " + _listed(other, kept),
-        expected="the task that is asked for: " + _listed(other, asked),
-        remedy=f"Give the same arguments again to go on with it; to begin anew, type rm '{path}' first, or name "
+        expected="the task of this command: " + _listed(other, asked),
+        remedy=f"Give the same arguments again to resume it; to start again, type rm '{path}' first, or name "
         "another file with --state.",
     )
 
 
-def _told(task: object) -> dict[str, str]:
-    """What a task says, name → words."""
-    told: dict[str, str] = {}
+def _task_texts(task: object) -> dict[str, str]:
+    """Field of a task → its value as text; without empty fields."""
+    texts: dict[str, str] = {}
     for name, value in plain(task).items():
         if isinstance(value, Mapping):
-            told |= {str(key): str(one) for key, one in value.items()}
+            texts |= {str(key): str(one) for key, one in value.items()}
         else:
-            told[name] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-    return {name: text for name, text in told.items() if text}
+            texts[name] = ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+    return {name: text for name, text in texts.items() if text}
 
 
-def _listed(names: Iterable[str], told: Mapping[str, str]) -> str:
-    return "; ".join(f"{name}: {told[name]}" if name in told else f"no {name}" for name in names)
+def _listed(names: Iterable[str], texts: Mapping[str, str]) -> str:
+    return "; ".join(f"{name}: {texts[name]}" if name in texts else f"no {name}" for name in names)
 
 
 def save_notes(path: Path, notes: Notebook) -> None:
-    """Write ``notes`` to ``path``, whole or not at all.
+    """Write ``notes`` to ``path`` atomically.
 
     Raises:
         StoreError: the folder cannot be written.
@@ -261,17 +259,16 @@ def save_notes(path: Path, notes: Notebook) -> None:
     write_text(path, json_text(plain(notes)))
 
 
-# One commit of a project under test: checked out, built by its user's command, measured by a ``qbench`` of its own.
+# One commit of a project: checked out, built by the user's command, measured by a child process.
 #
-# The measuring process runs in the working tree, with the suite, machines, schemas and extensions that the commit
-# holds.
+# The child process runs in the working tree, with the suite, machines, schemas and extensions of the commit.
 
 _MEASURED = (0, 1)
-"""Exit codes of ``qbench run`` behind which every cell was run; red cells are what is looked for."""
+"""Exit codes of ``qbench run`` after which every cell was run; red cells are expected here."""
 
 
 def try_commit(tree: Worktree, commit: str, notes: Notes, *, extensions: Sequence[str] = ()) -> Notes:
-    """``notes`` and what ``commit`` turned out to be; nothing is measured where an equal artifact was.
+    """``notes`` and the trial of ``commit``; an artifact that was measured before is not measured again.
 
     Raises:
         StoreError: git cannot check it out.
@@ -297,10 +294,10 @@ def try_commit(tree: Worktree, commit: str, notes: Notes, *, extensions: Sequenc
 
 
 def _measured(folder: Path, task: Task, extensions: Sequence[str]) -> tuple[CellLines, str]:
-    """The cell lines of a run of the suite in ``folder``, and why there are none."""
+    """The cell lines of a run of the suite in ``folder``; without any, the reason."""
     with tempfile.TemporaryDirectory() as history:
         command = [sys.executable, "-m", "qbench"]
-        if current_factor() > 1:  # an older qbench in the commit knows no such option
+        if current_factor() > 1:  # an older qbench in the commit may not have this option
             command += ["--size-limits", str(current_factor())]
         command += ["run", task.suite, "--select", task.select, "--history", history]
         for extension in extensions:
@@ -310,13 +307,13 @@ def _measured(folder: Path, task: Task, extensions: Sequence[str]) -> tuple[Cell
         cells = () if run is None else run.cells
         lines = tuple(record.line() for record in cells if record.is_measured)
         if not lines:
-            told = filter(None, (record.headline for record in cells))
-            return (), problem or next(told, "the run measured no cell")
+            headlines = filter(None, (record.headline for record in cells))
+            return (), problem or next(headlines, "the run measured no cell")
         return lines, ""
 
 
 def _problem_of(command: Sequence[str], folder: Path, what: str, *, fine: Sequence[int] = (0,)) -> str:
-    """Why ``command`` failed in ``folder``: the last line it wrote; empty when it did not."""
+    """Why ``command`` failed in ``folder``: the last line of its output; empty when it succeeded."""
     try:
         done = subprocess.run(
             command,
@@ -335,12 +332,12 @@ def _problem_of(command: Sequence[str], folder: Path, what: str, *, fine: Sequen
         ) from error
     if done.returncode in fine:
         return ""
-    last = next((line.strip() for line in reversed(done.stdout.splitlines()) if line.strip()), "no word")
+    last = next((line.strip() for line in reversed(done.stdout.splitlines()) if line.strip()), "no output")
     return f"{what} failed ({done.returncode}): {last}"
 
 
 def _environment(own: Mapping[str, str]) -> dict[str, str]:
-    """Ours, without what git sets for its hooks, which would lead a build's git to the user's checkout."""
+    """``own`` without the variables that git sets for hooks: they would lead git to the checkout of the user."""
     return {name: value for name, value in own.items() if not name.startswith("GIT_")}
 
 

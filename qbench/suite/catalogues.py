@@ -1,4 +1,4 @@
-"""Everything that a suite can name."""
+"""The catalogues of everything that a suite can name."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,12 +28,12 @@ ARITHMETIC_FOLDER = "arithmetics"
 DEVICE_FOLDER = "devices"
 PYTHON_FOLDER = "pythons"
 WRITTEN_MACHINES = f"{ARITHMETIC_FOLDER}/*.toml"
-"""Who owns the machines that files beside suites spell."""
+"""The owner of machines that files next to a suite define."""
 
 
 @dataclass(frozen=True, slots=True)
 class Catalogues:
-    """One catalogue a kind; ``integer_backends`` are the backends that run no float graph, by name alone."""
+    """One catalogue per kind; ``integer_backends`` are the names of backends that run no float graph."""
 
     models: "Catalogue[ZooModel]"
     datasets: "Catalogue[Dataset]"
@@ -46,7 +46,7 @@ class Catalogues:
 
 
 def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) -> Catalogues:
-    """Everything known here: our own, what is installed, ``extensions``, and what TOML files under ``suites`` spell.
+    """The catalogues of qbench, of installed extensions, of ``extensions`` and of TOML files below ``suites``.
 
     ``schemas/mine.toml`` is the schema ``mine``, ``arithmetics/mine.toml`` the backend ``integer-mine``,
     ``devices/mine.toml`` the backend ``partitioned-mine``, ``pythons/mine.toml`` the backend ``mine``.
@@ -57,7 +57,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
     added = (*installed_extensions(), *extensions)
     if suites is not None:
         added = (*added, *written_extensions(suites))
-    operators: Catalogue[Operator] = Catalogue("operator", {})  # ONNX's own are facts, not values
+    operators: Catalogue[Operator] = Catalogue("operator", {})  # only those of extensions
     return Catalogues(
         models=model_catalogue(added),
         datasets=dataset_catalogue(added),
@@ -71,7 +71,7 @@ def gather(extensions: Iterable[Extension] = (), *, suites: Path | None = None) 
 
 
 def written_extensions(suites: Path) -> tuple[Extension, ...]:
-    """What the TOML files under ``suites`` add to the names that are known."""
+    """Extensions with the names that TOML files below ``suites`` define."""
     schemas = {path.stem: partial(_read_schema, path) for path in _files(suites / SCHEMA_FOLDER)}
     machines = {path.stem: partial(_read_arithmetic, path) for path in _files(suites / ARITHMETIC_FOLDER)}
     devices = {
@@ -101,7 +101,7 @@ def _read_arithmetic(path: Path) -> "Arithmetic":
 
 
 def _read_device(path: Path, machines: "Mapping[str, Callable[[], Arithmetic]]") -> "Backend":
-    """The backend of a device, which may count as one of ``machines`` or as any that is installed."""
+    """The backend of a device, which may use the arithmetic of ``machines`` or an installed one."""
     from qbench.backends import device_backend
     from qbench.numerics import get_arithmetic
 

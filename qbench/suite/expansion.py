@@ -23,7 +23,7 @@ from qbench.judging import (
 from qbench.suite.catalogues import WRITTEN_MACHINES, Catalogues
 from qbench.suite.settings import (
     NONE,
-    Asked,
+    CriterionSetting,
     check_limits,
     criterion_for,
     refuse_idle,
@@ -38,15 +38,15 @@ _VARIANT_KEYS = ("calibration.count", "calibration.data", "schemas", "backends",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCell:
-    """A cell with every setting that holds for it, resolved once and before anything is loaded.
+    """A cell with all its settings, resolved once and before anything is loaded.
 
-    Each number carries a ``rule``: the table that set it (``suite smoke``, ``model m``, ``cell m::pattern``). What
-    depends on the environment class, which is known when the backend is, is an ordered choice.
+    Each number carries a ``rule``: the table that set it (``suite smoke``, ``model m``, ``cell m::pattern``). Settings
+    that depend on the environment class are ordered choices: the class is known only when the backend is loaded.
 
     Args:
         model: its table. partner: the float model that this one, which came quantized, is judged against.
-        recalibrated: its variant, where that has calibration samples of its own; else empty.
-        passes: what rewrites its graphs, as ``suite.passes`` says. line: zero-based, of the model in the suite file.
+        recalibrated: its variant, if that has its own calibration samples; else empty.
+        passes: a policy or a pipeline that rewrites its graphs. line: zero-based, of the model in the suite file.
         rules: floors, limits, decision, allowance and equivalent classes.
         tolerances: (condition on the environment class, tolerance); the first that holds wins, the last always holds.
         criterion: what it must be compared with another backend; None: nothing.
@@ -75,12 +75,12 @@ class PlannedCell:
 
 
 def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple[PlannedCell, ...]:
-    """Every cell of ``suite``; one cut to a part is not ``whole``, and may hold settings about cells it has not.
+    """Every cell of ``suite``; if that is a part of a suite (not ``whole``), settings may name cells it lacks.
 
     Raises:
         InputError: an unknown model, data set, backend, schema or metric (the nearest name is suggested); a name
-            twice in a list; a tolerance, a criterion or a quarantine entry that is about no cell; a cell that is to be
-            compared with itself, or in two ways; a file that spells no machine.
+            twice in a list; a tolerance, a criterion or a quarantine entry that matches no cell; a cell that would be
+            compared with itself, or in two ways; a file that defines no valid machine.
     """
     doing = f"Expanding suite '{suite.name}'"
     planned: list[PlannedCell] = []
@@ -103,7 +103,7 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
 
 
 def _read_written_machines(planned: Iterable[PlannedCell], catalogues: Catalogues) -> None:
-    """Read each machine that a file spells once, so that a mistake in it is one error and not one of every cell."""
+    """Read each machine that a file defines once, so that a mistake in it gives one error instead of one per cell."""
     for backend in sorted({one.cell.backend for one in planned}):
         if catalogues.backends.owner(backend) == WRITTEN_MACHINES:
             catalogues.backends.get(backend)
@@ -116,7 +116,7 @@ class _Planner:
         self._doing = doing
         self._suite = suite
         self._model = model
-        self._asked = (suite.asked(), model.asked())
+        self._criteria = (suite.asked(), model.asked())
         self._rules = suite.rules(model.id)
         self._layers = (*suite.layers(), *model.layers())
         self._tolerance = resolve_tolerance(suite.own_tolerance(), model.own_tolerance())
@@ -155,13 +155,13 @@ class _Planner:
         )
 
     def _criterion(self, cell: Cell) -> Criterion | None:
-        criterion = criterion_for(cell, self._asked, self._doing)
+        criterion = criterion_for(cell, self._criteria, self._doing)
         if criterion is None and self._model.is_alone:
             raise InputError(
                 f"{self._doing}, cell '{cell}'",
                 found="no float model and no 'equal_to' or 'close_to'",
                 expected="something to judge it by",
-                remedy=f'Say what it must be: equal_to = {{ "{cell.backend}" = "BACKEND" }}.',
+                remedy=f'Name the backend to compare with: equal_to = {{ "{cell.backend}" = "BACKEND" }}.',
             )
         return criterion
 
@@ -217,7 +217,7 @@ def _varied(
             f"{doing}, variant '{variant}' of '{model.id}'",
             found=str(error),
             expected="a positive whole number",
-            remedy="Mend calibration.count.",
+            remedy="Correct calibration.count.",
         ) from error
 
 
@@ -240,7 +240,7 @@ def _check_names(doing: str, model: ModelTable, catalogues: Catalogues) -> None:
     _check_criteria(doing, model.asked(), catalogues)
 
 
-def _check_criteria(doing: str, asked: Iterable[Asked], catalogues: Catalogues) -> None:
+def _check_criteria(doing: str, asked: Iterable[CriterionSetting], catalogues: Catalogues) -> None:
     for setting in asked:
         if setting.criterion.backend:
             _require(
@@ -285,7 +285,7 @@ def _refuse_idle_tolerances(doing: str, model: ModelTable, cells: tuple[PlannedC
 
 
 def expand_pruned(suite: Suite, catalogues: Catalogues) -> tuple[Suite, tuple[PlannedCell, ...]]:
-    """``suite`` without the quarantine entries that are about no cell of it, and its cells.
+    """``suite`` without the quarantine entries that match no cell, and its cells.
 
     Raises:
         InputError: as of ``expand``.
@@ -296,7 +296,7 @@ def expand_pruned(suite: Suite, catalogues: Catalogues) -> tuple[Suite, tuple[Pl
 
 
 def idle_entries(suite: Suite, planned: Iterable[PlannedCell]) -> tuple[QuarantineEntry, ...]:
-    """The entries of the quarantine file of ``suite`` that are about none of its ``planned`` cells."""
+    """The entries of the quarantine file of ``suite`` that match none of its ``planned`` cells."""
     cells = [one.cell for one in planned]
     return tuple(entry for entry in suite.quarantine if not any(entry.is_about(cell) for cell in cells))
 
@@ -334,7 +334,7 @@ class Selection:
                     f"Reading the selection '{text}'",
                     found=f"'{part}'",
                     expected=f"axis=pattern with an axis of {', '.join(AXES)}",
-                    remedy=f"Did you mean '{close}'?" if close else "Mend the expression.",
+                    remedy=f"Did you mean '{close}'?" if close else "Correct the expression.",
                 )
             found[axis] = found.get(axis, ()) + tuple(patterns.split(","))
         return cls(found)
@@ -347,12 +347,12 @@ class Selection:
         )
 
 
-# ``2/5``: the second of five machines takes the models whose name falls to it, wherever and whenever one asks.
+# ``2/5``: the share of the second of five machines.
 #
 # share of a model = SHA-256 of its name, as a whole number, modulo the number of machines
 #
-# A model stays whole, since its cells share samples, a profile and an fp32 run; and it stays where it is when others
-# come and go, so that a machine's cache keeps serving it.
+# A model is not divided, since its cells share samples, a profile and an fp32 run. Its share does not depend on the
+# other models of the suite, so that the cache of a machine stays useful.
 
 
 @dataclass(frozen=True, slots=True)
@@ -378,7 +378,7 @@ class Shard:
             f"Reading the shard '{text}'",
             found="no share",
             expected="i/N with i from 1 to N, as in 2/5",
-            remedy="Mend the option.",
+            remedy="Correct the option.",
         )
 
     @property
@@ -387,5 +387,5 @@ class Shard:
         return f"{self.index}/{self.count}" if self.count > 1 else ""
 
     def holds(self, model: str) -> bool:
-        """Whether ``model`` falls to this share."""
+        """Whether ``model`` belongs to this share."""
         return int.from_bytes(hashlib.sha256(model.encode()).digest()) % self.count == self.index - 1

@@ -14,11 +14,11 @@ FORMAT = "qbench-bisect-package/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageTask:
-    """What is bisected; another task is another notebook.
+    """What is bisected; notes belong to one task.
 
     Args:
         package: its name. line: versions from the good end to the bad one, both included.
-        asked: everything else that decides what comes out, as text by name.
+        asked: all other arguments that the result depends on, name → text.
     """
 
     package: str
@@ -31,9 +31,9 @@ class PackageTrial:
     """One version.
 
     Args:
-        mark: ``good``, ``bad`` or ``skipped``; empty where ``lines`` beside the ends say it.
-        says: what was seen, or why nothing was; for people.
-        numbers: what was counted. lines: the cell's line with its metrics.
+        mark: ``good``, ``bad`` or ``skipped``; empty where ``lines`` decide, compared with those of the ends.
+        says: what was observed, or why nothing was; for people.
+        numbers: counts. lines: the cell's line with its metrics.
     """
 
     mark: str = ""
@@ -42,7 +42,7 @@ class PackageTrial:
     lines: tuple[Mapping[str, Any], ...] = ()
 
     def marked(self, question: Question | None) -> Mark:
-        """What the version is; by ``question`` where it has no mark of its own."""
+        """The mark of the version; by ``question`` where the trial has none."""
         if self.mark:
             return Mark(self.mark)
         return Mark.SKIPPED if question is None else question.mark(question.value(self.lines))
@@ -50,7 +50,7 @@ class PackageTrial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackageNotes:
-    """Everything known so far: what each version turned out to be; ``ended``: there is nothing left to try."""
+    """All results so far, version → trial; ``ended``: no version is left to try."""
 
     format: str = FORMAT
     task: PackageTask
@@ -58,18 +58,18 @@ class PackageNotes:
     ended: bool = False
 
     def with_trial(self, version: str, trial: PackageTrial) -> "PackageNotes":
-        """These, and ``trial`` of ``version``."""
+        """These notes and ``trial`` of ``version``."""
         return replace(self, trials={**self.trials, version: trial})
 
     def marks(self, question: Question | None) -> dict[str, Mark]:
-        """Version → what it turned out to be."""
+        """Version → its mark."""
         return {version: trial.marked(question) for version, trial in self.trials.items()}
 
 
 def versions_between(package: str, known: Iterable[str], good: str, bad: str) -> tuple[str, ...]:
     """The versions from ``good`` to ``bad``, both included, in the order of PEP 440, backwards if ``bad`` is older.
 
-    Pre-releases are among them only where they are the ends.
+    Pre-releases are included only as ends.
 
     Raises:
         InputError: an end is no version, is not known, or both are the same.
@@ -92,5 +92,5 @@ def _version(doing: str, text: str) -> Version:
         return Version(text)
     except InvalidVersion as error:
         raise InputError(
-            doing, found=f"'{text}' for a version", expected="one as PEP 440 writes it, 1.17.3", remedy="Mend it."
+            doing, found=f"'{text}' for a version", expected="one as PEP 440 writes it, 1.17.3", remedy="Correct it."
         ) from error

@@ -1,7 +1,7 @@
-"""Many cells up to a run: the bench of one suite in one process measures, judges and writes down each cell.
+"""The bench of one suite in one process: it measures and judges cells, and accepts their results.
 
-Its caller (pytest, the command line) decides the order, draws progress, and owns the run file; this module never prints
-and never writes one.
+The caller (pytest, the command line) decides the order, shows progress and writes the run file; this module does not
+print.
 """
 
 import contextlib
@@ -59,14 +59,12 @@ from qbench.tracking import (
     is_taken,
 )
 
-# A cell that was run: what became of it, in the words of its verdict and as the line of a run file.
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JudgedCell:
     """One finished cell: its verdict, its numbers (None when skipped or broken) and its line for the run file.
 
-    ``unfetched``: a package that it needs could not be had.
+    ``unfetched``: a package that it needs could not be downloaded.
     """
 
     planned: PlannedCell
@@ -76,10 +74,10 @@ class JudgedCell:
 
     @classmethod
     def unmeasured(cls, planned: PlannedCell, error: Exception) -> "JudgedCell":
-        """The cell that ``error`` kept from being measured.
+        """The cell that was not measured because of ``error``.
 
-        It is unsupported where that is what it says, or where a package could not be had; else an error. What has a
-        sentence says it; a fault of ours is told by its type and its first line.
+        It is unsupported if the backend does not support it or a package could not be downloaded; otherwise it is an
+        error. The headline is the sentence of a ``QbenchError``, or the type and the first line of any other.
         """
         outcome = Outcome.UNSUPPORTED if isinstance(error, UnsupportedError | NotFetchedError) else Outcome.ERROR
         if isinstance(error, QbenchError):
@@ -92,19 +90,19 @@ class JudgedCell:
 
     @property
     def record(self) -> CellRecord:
-        """What is stored of it."""
+        """The cell as it is stored."""
         record = CellRecord.of(self.planned.cell, self.verdict, self.measurement)
         return msgspec.structs.replace(record, unfetched=self.unfetched)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Settings:
-    """What a door decides for a session.
+    """The settings of a session.
 
     Args:
-        baselines: folder of baseline files. cache: what outlives the process.
+        baselines: folder of baseline files. cache: of prepared samples, profiles and fp32 runs.
         suite_path: the suite file as a user would type it, for commands in messages.
-        accepting: what this run accepts into baselines at its end; None: nothing.
+        accepting: which results the run accepts into baselines at its end; None: none.
         limit: at most that many samples of each scored data set, judged against today's fp32 run; None: all.
         today: for expiry dates. processor: the machine's class; None: ask the machine.
         timer: seconds on a monotonic clock.
@@ -121,13 +119,13 @@ class Settings:
 
 
 class Bench:
-    """The cells of one suite in this process; keeps the shared work of one model at a time."""
+    """The cells of one suite in this process; holds the shared artifacts of one model at a time."""
 
     def __init__(self, suite: Suite, catalogues: Catalogues, settings: Settings) -> None:
         self.suite = suite
         self._catalogues = catalogues
         self._settings = settings
-        self._at_work: tuple[tuple[str, CalibrationChoice], SubjectArtifacts] | None = None
+        self._current: tuple[tuple[str, CalibrationChoice], SubjectArtifacts] | None = None
         self._baselines = StoredBaselines(settings.baselines, suite, replacing=self._accepts_reference)
 
     @cached_property
@@ -141,7 +139,7 @@ class Bench:
         return EnvironmentClass.of(self.processor, packages, threads=self.suite.table.threads)
 
     def run(self, planned: PlannedCell) -> JudgedCell:
-        """Measure and judge one cell; what has a sentence becomes its outcome, anything else passes through."""
+        """Measure and judge one cell; a ``QbenchError`` becomes its outcome, any other error is raised."""
         try:
             measurement = self.measure(planned)
             verdict = self.judge(planned, measurement)
@@ -157,7 +155,7 @@ class Bench:
 
         Raises:
             UnsupportedError: the backend does not run it, or needs a package that is not installed.
-            QbenchError: whatever else keeps the cell from being measured.
+            QbenchError: the cell cannot be measured for another reason.
         """
         try:
             return measure_request(self.request(planned))
@@ -172,13 +170,13 @@ class Bench:
             ) from error
 
     def request(self, planned: PlannedCell) -> Request:
-        """All that measuring one cell takes."""
+        """The arguments for measuring one cell."""
         cell, criterion, known = planned.cell, planned.criterion, self._catalogues
         shared = self.shared(planned)
-        beside = None
+        comparator = None
         if criterion is not None:
             other = known.backends.get(criterion.backend)
-            beside = Comparator(backend=other, criterion=criterion, environment=self.environment(criterion.backend))
+            comparator = Comparator(backend=other, criterion=criterion, environment=self.environment(criterion.backend))
         return Request(
             cell=cell,
             shared=shared,
@@ -188,7 +186,7 @@ class Bench:
             environment=self.environment(cell.backend),
             rewriting=rewriting_of(planned.passes, known.passes, f"Running '{cell}'"),
             threads=self.suite.table.threads,
-            comparator=beside,
+            comparator=comparator,
             keeps_answers=planned.rules.allowance.keeps_answers,
             recalibrated=planned.recalibrated,
             timer=self._settings.timer,
@@ -197,24 +195,24 @@ class Bench:
     def _reference(self, planned: PlannedCell, shared: SubjectArtifacts) -> Mapping[str, Answers]:
         """The stored fp32 answers when they are of this model, data and preprocessing; else today's fp32 run.
 
-        Of a model that has no float one: what the backend that the cell is compared with answers.
+        For a model without a float model: the answers of the backend that the cell is compared with.
         """
         if planned.model.is_alone and planned.criterion is not None:
             other = self._catalogues.backends.get(planned.criterion.backend)
             return shared.given_answers(other, threads=self.suite.table.threads)
-        # Read even where it is about to be replaced: what cannot be read is an error before anything is measured.
+        # Read even if it will be replaced: a baseline that cannot be read is an error before anything is measured.
         baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
         if baseline is not None and not self._accepts_reference and not baseline.stale(shared.identity()):
             return baseline.stored
         return shared.reference()
 
     def judge(self, planned: PlannedCell, measurement: Measurement) -> Verdict:
-        """The verdict on ``measurement``: by the settings of its cell, what is stored, and what this run accepts.
+        """The verdict on ``measurement`` by the settings of its cell, the baseline, and what this run accepts.
 
-        ACCEPTED where this run takes over what was new or had changed; a loss beyond its rule stays red.
+        ACCEPTED if this run accepts a new or changed result; a loss beyond its rule stays red.
         """
         expectation = self.expectation(planned, measurement)
-        # What is missing then is the partner's reference: the remedy names the node that makes it.
+        # The missing reference is that of the partner: the remedy names the node that makes it.
         borrows = expectation.state is not State.KNOWN and planned.partner is not None
         cell = replace(planned.cell, model=planned.partner.id) if borrows and planned.partner else planned.cell
         verdict = judge(
@@ -246,7 +244,7 @@ class Bench:
             expected = baseline.expectation(
                 planned.cell, measurement.digests, trusted=self._accepts_reference, samples=counts
             )
-            # A cell that is bad on some machines only is never accepted there, so it has no past on the others.
+            # A cell in quarantine on some machines is not accepted there, so it may be missing from the baseline.
             return replace(expected, cell_known=expected.cell_known or bool(planned.quarantine))
         if self._accepts_reference:
             return Expectation(cell_known=False)
@@ -254,13 +252,13 @@ class Bench:
         return Expectation.missing(f"no baseline of '{reference}' in suite '{self.suite.name}'")
 
     def acceptance(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
-        """What this run's accepting would make of the baseline of ``planned``'s model; None: it cannot have any.
+        """The baseline of ``planned``'s model after this run's accepting; None: the model cannot have one.
 
         Args:
             planned: any cell of the model. measurements: of cells of that model.
 
         Raises:
-            InputError: something would be replaced without a reason.
+            InputError: a result would be replaced without a reason.
         """
         accepting, baseline = self._settings.accepting, self._baselines.get(planned.model.id)
         if accepting is None or not measurements or planned.model.is_alone:
@@ -283,7 +281,7 @@ class Bench:
     def _replaced(
         self, planned: PlannedCell, measurement: Measurement, accepting: Accepting, baseline: Baseline | None
     ) -> Acceptance:
-        """Today's fp32 run as the reference; that of a partner is accepted with the partner, and borrowed here."""
+        """Today's fp32 run as the reference; that of a partner is accepted with the partner and copied here."""
         backend = self.suite.table.reference
         replaced = accept_reference(
             baseline if planned.partner is None else None,
@@ -299,16 +297,17 @@ class Bench:
         return Acceptance(baseline=replaced.baseline.as_reference_of(model, self._baselines.own(model)))
 
     def accept(self, planned: PlannedCell, measurements: Sequence[Measurement]) -> Acceptance | None:
-        """Write what this run's accepting makes of the baseline of ``planned``'s model; None: it cannot have any.
+        """Accept this run's results into the baseline of ``planned``'s model; None: the model cannot have one.
 
-        It is worked out twice: by the baseline that the run was judged by, since a run that accepts nothing writes
-        nothing and takes no lock; then under the lock by what is there now, since others may have accepted meanwhile.
+        The acceptance is computed twice: first from the baseline that the run was judged by, because a run that
+        accepts nothing takes no lock; then under the lock from the current file, because another process may have
+        changed it.
 
         Args:
             planned, measurements: as ``acceptance``.
 
         Raises:
-            InputError: something would be replaced without a reason. StoreError: the baseline cannot be written.
+            InputError: a result would be replaced without a reason. StoreError: the baseline cannot be written.
         """
         model = planned.model.id
         expected, lost = self.acceptance(planned, measurements), self._baselines.lost(model)
@@ -323,7 +322,7 @@ class Bench:
             return None
         missed = sorted({row.cell for row in expected.rows} - {row.cell for row in done.rows})
         notices = [
-            f"A damaged part of the baseline of '{model}' was made anew; what could be read was kept: {sentence}"
+            f"A damaged part of the baseline of '{model}' was replaced; the readable rest was kept: {sentence}"
             for sentence in lost
         ]
         if missed:
@@ -331,10 +330,10 @@ class Bench:
         return replace(done, notices=(*done.notices, *notices))
 
     def shared(self, planned: PlannedCell) -> SubjectArtifacts:
-        """What the cells of this model (and calibration) share; the former model's is let go."""
+        """The artifacts that the cells of this model and calibration share; those of the former model are released."""
         key = (planned.model.id, planned.calibration)
-        if self._at_work is None or self._at_work[0] != key:
-            self._at_work = None  # free before making: two large models need not fit at once
+        if self._current is None or self._current[0] != key:
+            self._current = None  # free it first: two large models may not fit into memory
             backend = self.suite.table.reference
             shared = SubjectArtifacts(
                 make_subject(
@@ -350,35 +349,32 @@ class Bench:
             )
             if not planned.model.is_alone:
                 shared.require_float()
-            self._at_work = (key, shared)
-        return self._at_work[1]
+            self._current = (key, shared)
+        return self._current[1]
 
     @property
     def _accepts_reference(self) -> bool:
         return self._settings.accepting is not None and self._settings.accepting.fp32
 
     def _was_accepted(self, planned: PlannedCell) -> bool:
-        """Whether a result of this cell was ever accepted on this class of processor; no in a run over few samples."""
+        """Whether a result of this cell was accepted on this class of processor; False in a run over few samples."""
         try:
             baseline = None if self._settings.limit is not None else self._baselines.get(planned.model.id)
-        except StoreError:  # damaged: the cells that can be measured say so
+        except StoreError:  # damaged: the cells that can be measured report it
             return False
         known = None if baseline is None else baseline.cells.get(planned.cell.slug)
         return known is not None and accepted_on(known.accepted, self.processor)
 
 
-# Accepting at the end of a run: what was measured becomes what is expected, one model's baseline at a time.
-
-
 def approve_run(bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]) -> tuple[tuple[str, Acceptance], ...]:
-    """Write the baselines of all models that ``bench`` was told to accept; (model, what changed in it) of each.
+    """Accept the results ``cells`` into the baselines of their models; (model, what changed) for each.
 
     Args:
-        bench: of the suite, with ``Settings.accepting``. cells: what was measured, in any order.
+        bench: of the suite, with ``Settings.accepting``. cells: with their measurements, in any order.
 
     Raises:
-        QbenchError: a model's results cannot be accepted, or its baseline cannot be written; models before it, in
-            the order of ``cells``, are done then.
+        QbenchError: the results of a model cannot be accepted, or its baseline cannot be written; the models before
+            it, in the order of ``cells``, are accepted.
     """
     models: dict[str, list[tuple[PlannedCell, Measurement]]] = {}
     for planned, measurement in cells:
@@ -391,20 +387,17 @@ def approve_run(bench: Bench, cells: Sequence[tuple[PlannedCell, Measurement]]) 
     return tuple(done)
 
 
-# A cell of a suite that can be run and judged again under another schema: what a search for a repair needs.
-
-
 def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
-    """``planned`` with the suite's tolerance, limits and stored reference, on all of its samples.
+    """``planned`` as a cell that can be run and judged again under another schema, as the search for a repair does.
 
-    Neither the list of known-bad cells nor the least share in integers is asked: whether the numbers are good again is
-    the question, and the share is told beside the answer.
+    It has the suite's tolerance, limits and stored reference, and all of its samples. The quarantine file and the
+    least share of integer operations are ignored: the search asks for good numbers, and reports the share separately.
 
     Args:
         bench: of the suite. planned: the cell.
 
     Raises:
-        QbenchError: its parts cannot be made.
+        QbenchError: its subject, backend or schema cannot be made.
     """
     rules = planned.rules
     tolerance = planned.tolerance(bench.environment(planned.cell.backend))
@@ -416,7 +409,7 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
             tolerance=tolerance,
             criterion=planned.criterion,
             rules=replace(rules, integer_macs=0.0),
-            today=datetime.date.min,  # only a list of known-bad cells has days
+            today=datetime.date.min,  # only quarantine entries have dates
         )
 
     return RepeatableCell(
@@ -433,16 +426,14 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
     )
 
 
-# The baselines of one suite's models, read once each; a model that came quantized has its reference from its partner.
-#
-# Its own file holds what was accepted for its cells, and a copy of the reference they were accepted against.
-
-
 class StoredBaselines:
-    """Files of the folder ``folder``.
+    """The baselines of the models of one suite in ``folder``, each read once.
 
-    ``replacing``: a new reference is to come, so of a damaged baseline the whole parts are taken; where the ``.json``
-    itself is damaged there are none. A file that cannot be read at all is an error in any case.
+    A model that came quantized takes its reference from its partner; its own file holds its accepted cells and a copy
+    of the reference that they were accepted against.
+
+    ``replacing``: a new reference will be stored, so of a damaged baseline the intact parts are used (none where the
+    ``.json`` itself is damaged). A file that cannot be read at all is always an error.
     """
 
     def __init__(self, folder: Path, suite: Suite, *, replacing: bool) -> None:
@@ -460,30 +451,22 @@ class StoredBaselines:
         """
         partner = self._suite.partners.get(model)
         if partner is None:
-            return self._file(model)
-        reference = self._file(partner.id)
-        return None if reference is None else reference.as_reference_of(model, self._file(model))
-
-    def own(self, model: str) -> Baseline | None:
-        """What the file of ``model`` itself holds.
-
-        Raises:
-            StoreError: as ``get``.
-        """
-        return self._file(model)
+            return self.own(model)
+        reference = self.own(partner.id)
+        return None if reference is None else reference.as_reference_of(model, self.own(model))
 
     def lost(self, model: str) -> tuple[str, ...]:
-        """What of the file of ``model`` was damaged and is about to be replaced, a sentence each.
+        """A sentence for each damaged part of the file of ``model`` that will be replaced.
 
         Raises:
             StoreError: as ``get``.
         """
-        self._file(model)
+        self.own(model)
         return self._lost.get(model, ())
 
     @contextlib.contextmanager
     def changing(self, model: str) -> Iterator[BaselineChange]:
-        """The baseline of ``model`` held by this process, to be written; all are read again, now and afterwards.
+        """Lock the baseline of ``model`` for writing; all baselines are read again inside the block and after it.
 
         Raises:
             StoreError: the folder cannot be written.
@@ -497,7 +480,12 @@ class StoredBaselines:
         self._loaded.clear()
         self._lost.clear()
 
-    def _file(self, model: str) -> Baseline | None:
+    def own(self, model: str) -> Baseline | None:
+        """The baseline in the file of ``model`` itself.
+
+        Raises:
+            StoreError: as ``get``.
+        """
         if model not in self._loaded:
             try:
                 baseline = find_baseline(self._path(model), keep_whole_parts=self._replacing)
@@ -514,9 +502,6 @@ class StoredBaselines:
         return baseline_path(self._folder, self._suite.name, model)
 
 
-# A model of a suite as the subject of its cells: network, scored data, metrics and calibration samples, by name.
-
-
 def make_subject(
     table: ModelTable,
     calibration: CalibrationChoice,
@@ -525,7 +510,7 @@ def make_subject(
     limit: int | None,
     partner: ModelTable | None = None,
 ) -> Subject:
-    """What the cells of ``table`` under ``calibration`` measure.
+    """The subject of the cells of ``table`` under ``calibration``: network, scored data, metrics, calibration samples.
 
     Args:
         limit: at most that many scored samples a set.
@@ -541,7 +526,7 @@ def make_subject(
     names = dict.fromkeys([table.data, *(use.data for use in uses)])
     data = {name: catalogues.datasets.get(name) for name in names}
     if table.samples is not None:
-        data[table.data] = _some(data[table.data], table.samples)
+        data[table.data] = _taken(data[table.data], table.samples)
     if limit is not None:
         data = {name: dataset.take(min(limit, len(dataset))) for name, dataset in data.items()}
     if table.is_alone:
@@ -552,7 +537,7 @@ def make_subject(
         given=None if partner is None else _model(table.id, catalogues),
         data=data,
         metrics=tuple(uses),
-        calibration=_some(catalogues.datasets.get(calibration.data), calibration.count),
+        calibration=_taken(catalogues.datasets.get(calibration.data), calibration.count),
     )
 
 
@@ -570,7 +555,7 @@ def _carrying(load: Callable[[], ir.Model], operators: Catalogue[Operator]) -> i
     return with_operators(load(), operators)
 
 
-def _some(dataset: Dataset, count: int) -> Dataset:
+def _taken(dataset: Dataset, count: int) -> Dataset:
     """``count`` samples of ``dataset``.
 
     Raises:
@@ -586,7 +571,7 @@ def _some(dataset: Dataset, count: int) -> Dataset:
     return dataset.take(count)
 
 
-# How a run file begins: what was to be run, at which commit, and on what computer; every door writes the same lines.
+# The first two lines of a run file: the suite and its selected cells, the commit, the computer.
 #
 # {"type": "run", …, "suite": …, "commit": …, "complete_selection": …, "planned": …, "selected": …, …}
 # {"type": "environment", "processor": …, …, "versions": {…}}
@@ -598,7 +583,7 @@ class Extent:
 
     Args:
         suite: its name. planned: cells it has. selected: cells this run measures, by the expression ``select``.
-        limit: at most that many samples of each data set; None: all. shard: ``i/N``, its share; empty: none was asked.
+        limit: at most that many samples of each data set; None: all. shard: ``i/N``, its share; empty: all models.
     """
 
     suite: str
@@ -611,7 +596,7 @@ class Extent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStart:
-    """The first two lines of a run file, ``header`` still without what its writer adds, and what its name is made of.
+    """The first two lines of a run file (its writer adds to ``header``) and the parts of its name.
 
     Args:
         started: with a time zone. token: a few random letters. commit: the hash; None outside version control.
@@ -641,7 +626,7 @@ class RunStart:
 def describe_start(
     extent: Extent, folder: Path, *, started: datetime.datetime, token: str, processor: str | None = None
 ) -> RunStart:
-    """What a run of ``extent`` begins with, now and here.
+    """The first lines of a run of ``extent`` on this computer.
 
     Args:
         folder: of the checkout whose commit is noted. started: with a time zone. token: a few random letters.

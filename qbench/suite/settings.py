@@ -1,4 +1,4 @@
-"""Settings of single cells: how each is layered and what set it."""
+"""Settings of single cells: their layers, and which table set each value."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qbench.passes import Pass
 
 
-# Settings of single cells beside the tolerance: how a loss is decided, and how far answers may be from accepted ones.
+# Decision and allowances: how a loss is decided, and how far answers may be from accepted ones.
 #
 #     decision = "ci"                                             # point, ci or strict: every quantized cell
 #     decision = { "w8a8_asym_pt" = "strict" }                    # those of a backend, a schema or a pattern
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 #     probabilities = { absolute = 1e-3, relative = 0.01 }        # of the best classes; either limit suffices
 #     probabilities = { "integer-*" = { absolute = 0.0 } }
 #
-# Layers: default < suite < model < cell; in a table the first key that is about a cell wins, and verdicts name who won.
-# Float cells have no decision of their own: they are to reproduce their reference, by the plain rule.
+# Layers: default < suite < model < cell. In one table the first key that matches a cell wins; verdicts name it.
+# Float cells ignore ``decision``: they must reproduce their reference by the plain rule.
 
 T = TypeVar("T")
 DecisionSetting = Mapping[str, DecisionRule] | DecisionRule | None
@@ -35,7 +35,7 @@ ProbabilitiesSetting = Mapping[str, Any] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProbabilityLimits:
-    """What a probability may move: ``absolute``, or as a share of the accepted one ``relative``; either suffices."""
+    """How far a probability may move: ``absolute``, or ``relative`` to the accepted one; either limit suffices."""
 
     absolute: float | None = None
     relative: float | None = None
@@ -48,7 +48,7 @@ class ProbabilityLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Layer(Generic[T]):
-    """What one table, ``owner`` (``suite smoke``, ``model m``), sets ``key`` to: pattern (``""``: all) → value."""
+    """The values of ``key`` in the table ``owner`` (``suite smoke``, ``model m``): pattern (``""``: all) → value."""
 
     key: str
     owner: str
@@ -58,7 +58,7 @@ class Layer(Generic[T]):
 def layers_of(
     owner: str, decision: DecisionSetting, flips: FlipsSetting, probabilities: ProbabilitiesSetting
 ) -> tuple[Layer[Any], ...]:
-    """The settings of one table, a layer each.
+    """One layer per setting of a table.
 
     Raises:
         InputError, ValueError: a number below zero, or probabilities without a limit or with another key.
@@ -79,7 +79,7 @@ def layers_of(
 
 
 def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
-    """``rules`` of a model with what ``layers``, general first, set for this very cell."""
+    """``rules`` of a model with the values that ``layers``, general first, set for ``cell``."""
     won: dict[str, tuple[Any, str]] = {}
     for layer in layers:
         keys = (pattern for pattern in layer.values if not pattern or cell.is_named_by(pattern))
@@ -104,10 +104,10 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
 
 
 def refuse_idle_settings(layers: Iterable[Layer[Any]], cells: Iterable[Cell], doing: str) -> None:
-    """Check that every pattern is about a cell.
+    """Check that every pattern matches a cell.
 
     Raises:
-        InputError: one is about none; the nearest cell is suggested.
+        InputError: one matches none; the nearest cell is suggested.
     """
     known = list(cells)
     for layer in layers:
@@ -129,15 +129,15 @@ def _limits(pattern: str, table: object) -> ProbabilityLimits:
     )
 
 
-# ``equal_to`` and ``close_to`` of a suite: which cells must be what another backend is, and how closely.
+# ``equal_to`` and ``close_to``: which cells must answer like another backend, and how closely.
 #
 #     equal_to = "ort-cpu"                                                 # every quantized cell of the suite or model
 #     equal_to = { "integer-ort-x64" = "ort-cpu-precise" }                 # those of a backend, a schema or a pattern
 #     close_to = { backend = "ort-cpu", steps = 1, relative = 1e-3 }
 #     close_to = { "integer-xnnpack+w8a8_*" = { backend = "ort-cpu", steps = 1 } }
 #
-# Layers: nothing < suite < model; in a table the first key that is about a cell wins, as with tolerances. ``""`` for a
-# backend asks nothing, in place of what the suite asks.
+# Layers: nothing < suite < model. In one table the first key that matches a cell wins, as with tolerances. The backend
+# ``""`` removes the criterion of the suite.
 
 EqualTo = str | Mapping[str, str] | None
 CloseTo = Mapping[str, Any] | None
@@ -158,28 +158,28 @@ class CriterionLimits:
         self.criterion()  # refuses the impossible
 
     def criterion(self) -> Criterion:
-        """What it asks of a cell."""
+        """The criterion with these limits."""
         return Criterion(backend=self.backend, steps=self.steps, relative=self.relative)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """What one key of one table asks of the cells that ``pattern`` is about (``""``: of all)."""
+class CriterionSetting:
+    """The criterion that ``key`` of one table sets for the cells of ``pattern`` (``""``: for all)."""
 
     key: str
     pattern: str
     criterion: Criterion
 
     def is_about(self, cell: Cell) -> bool:
-        """Whether it speaks of ``cell``; float cells are asked nothing."""
+        """Whether it holds for ``cell``; never for float cells."""
         return not cell.is_fp32 and (not self.pattern or cell.is_named_by(self.pattern))
 
 
-def asked_by(kind: str, name: str, equal_to: EqualTo, close_to: CloseTo) -> tuple[Asked, ...]:
+def criteria_of(kind: str, name: str, equal_to: EqualTo, close_to: CloseTo) -> tuple[CriterionSetting, ...]:
     """The settings of one table, in its order.
 
     Args:
-        kind, name: ``suite`` or ``model``, and which: rules name them.
+        kind, name: ``suite`` or ``model`` and its name, for rules.
 
     Raises:
         InputError: a closeness without a backend or a limit, with an unknown key, or with an impossible number.
@@ -194,7 +194,7 @@ def asked_by(kind: str, name: str, equal_to: EqualTo, close_to: CloseTo) -> tupl
     ]
     particular = "cell" if kind == "model" else kind
     return tuple(
-        Asked(
+        CriterionSetting(
             key=key,
             pattern=pattern,
             criterion=replace(asked, rule=f"{particular} {name}::{pattern}" if pattern else f"{kind} {name}"),
@@ -203,11 +203,11 @@ def asked_by(kind: str, name: str, equal_to: EqualTo, close_to: CloseTo) -> tupl
     )
 
 
-def criterion_for(cell: Cell, layers: Iterable[tuple[Asked, ...]], doing: str) -> Criterion | None:
-    """What ``cell`` is asked by the most particular of ``layers`` (general first) that speaks of it; None: nothing.
+def criterion_for(cell: Cell, layers: Iterable[tuple[CriterionSetting, ...]], doing: str) -> Criterion | None:
+    """The criterion of ``cell`` from the last of ``layers`` (general first) that sets one; None: none does.
 
     Raises:
-        InputError: both keys of one table ask something of the cell, or it is to be compared with itself.
+        InputError: both keys of one table hold for the cell, or it would be compared with itself.
     """
     criterion: Criterion | None = None
     for layer in layers:
@@ -216,7 +216,7 @@ def criterion_for(cell: Cell, layers: Iterable[tuple[Asked, ...]], doing: str) -
             raise InputError(
                 f"{doing}, cell '{cell}'",
                 found="both 'equal_to' and 'close_to' for it",
-                expected="one criterion a cell",
+                expected="one criterion per cell",
                 remedy="Give each a pattern, so that no cell has both.",
             )
         criterion = next(iter(first.values()), criterion)
@@ -225,18 +225,18 @@ def criterion_for(cell: Cell, layers: Iterable[tuple[Asked, ...]], doing: str) -
     if criterion.backend == cell.backend:
         raise InputError(
             f"{doing}, cell '{cell}'",
-            found=f"'{cell.backend}' to be compared with itself ({criterion.rule})",
+            found=f"'{cell.backend}' compared with itself ({criterion.rule})",
             expected="another backend",
-            remedy=f'Say which cells are meant: equal_to = {{ "BACKEND" = "{criterion.backend}" }}.',
+            remedy=f'Name the cells: equal_to = {{ "BACKEND" = "{criterion.backend}" }}.',
         )
     return criterion
 
 
-def refuse_idle(asked: Iterable[Asked], cells: Iterable[Cell], doing: str) -> None:
-    """Check that every pattern is about a quantized cell.
+def refuse_idle(asked: Iterable[CriterionSetting], cells: Iterable[Cell], doing: str) -> None:
+    """Check that every pattern matches a quantized cell.
 
     Raises:
-        InputError: one is about none; the nearest cell is suggested.
+        InputError: one matches none; the nearest cell is suggested.
     """
     gated = [cell for cell in cells if not cell.is_fp32]
     for setting in asked:
@@ -246,10 +246,10 @@ def refuse_idle(asked: Iterable[Asked], cells: Iterable[Cell], doing: str) -> No
 
 
 def _criteria_limits(pattern: str, table: object) -> CriterionLimits:
-    """``table`` as limits; ``pattern`` names the cells it is about, ``""`` all.
+    """``table`` as limits for the cells of ``pattern`` (``""``: for all).
 
     Raises:
-        InputError: it is no table of a backend and limits.
+        InputError: it is not a table of a backend and limits.
     """
     where = f"'{pattern}' of close_to" if pattern else "close_to"
     if isinstance(table, Mapping):
@@ -262,33 +262,33 @@ def _criteria_limits(pattern: str, table: object) -> CriterionLimits:
     )
 
 
-# How far outputs may be from fp32: a number by metric, in the metric's unit (of shares a fraction).
+# Limits of distances to fp32: a number per metric, in the unit of the metric (shares as fractions).
 #
-#     limits = { sqnr = 20.0, kl = 0.05 }      # at least 20 dB, at most 0.05 nats: which side is the metric's direction
+#     limits = { sqnr = 20.0, kl = 0.05 }      # at least 20 dB, at most 0.05 nats: the metric gives the direction
 #
-# Layers: suite < model. A distance that nothing limits is shown and does not gate.
+# Layers: suite < model. A distance without a limit is shown and does not gate.
 
 Limits = Mapping[str, float]
 
 
-def refuse_no_numbers(limits: Limits) -> None:
-    """Check that ``limits`` can be compared with.
+def require_finite(limits: Limits) -> None:
+    """Check that ``limits`` are finite.
 
     Raises:
         ValueError: one is NaN or infinite.
     """
     for metric, value in limits.items():
         if not math.isfinite(value):
-            raise ValueError(f"limits.{metric} = {value}, which is no number to compare with")
+            raise ValueError(f"limits.{metric} = {value}, which is not a finite number")
 
 
 def layered_limits(*layers: tuple[str, Limits]) -> dict[str, Limit]:
-    """The limits of ``layers``, (who sets them, what), general first."""
+    """The limits of ``layers``, (owner, limits), general first."""
     return {metric: Limit(value, owner) for owner, limits in layers for metric, value in limits.items()}
 
 
 def check_limits(doing: str, limits: Limits, metrics: Iterable[str], catalogues: Catalogues) -> None:
-    """Check that every limit is of one of ``metrics``, as the suite writes them, and that it is a distance.
+    """Check that every limit belongs to one of ``metrics``, as the suite writes them, and that it is a distance.
 
     Raises:
         InputError: one is not.
@@ -300,19 +300,19 @@ def check_limits(doing: str, limits: Limits, metrics: Iterable[str], catalogues:
         if not catalogues.metrics.get(metric.partition("@")[0]).is_distance:
             raise InputError(
                 f"{doing}, limits",
-                found=f"'{metric}', which is no distance to fp32",
+                found=f"'{metric}', which is not a distance to fp32",
                 expected="limits of distances such as 'sqnr' and 'kl'",
-                remedy="Set 'tolerance' for what is counted against labels, 'agreement' for that.",
+                remedy="Set 'tolerance' for metrics that compare with labels, 'agreement' for the agreement with fp32.",
             )
 
 
-# The shares that a suite sets for all its models and a model for itself, each with the place that set it.
+# Shares that a suite sets for all its models, or a model for itself, each with the table that set it.
 
 SHARES = ("integer_macs", "agreement", "ranges")
 
 
 class _Table(Protocol):
-    """What may set them; None: it does not."""
+    """A table that may set shares; None: it does not."""
 
     @property
     def integer_macs(self) -> float | None: ...
@@ -322,8 +322,8 @@ class _Table(Protocol):
     def ranges(self) -> float | None: ...
 
 
-def refuse_no_shares(table: _Table) -> None:
-    """Check what ``table`` sets.
+def require_shares(table: _Table) -> None:
+    """Check the shares of ``table``.
 
     Raises:
         ValueError: one is not between 0 and 1.
@@ -331,51 +331,51 @@ def refuse_no_shares(table: _Table) -> None:
     for name in SHARES:
         value = getattr(table, name)
         if value is not None and not 0 <= value <= 1:
-            raise ValueError(f"{name} = {value}, which is no share between 0 and 1")
+            raise ValueError(f"{name} = {value}, which is not a share between 0 and 1")
 
 
 def layered_share(name: str, *layers: tuple[str, _Table | None]) -> tuple[float, str]:
-    """The share ``name`` and who set it, of ``layers`` (place, table) the last that does; the first sets all."""
+    """The share ``name`` and its table, from the last of ``layers`` (place, table) that sets it; the first sets all."""
     found = [(getattr(table, name), place) for place, table in layers if table is not None]
     return [(value, place) for value, place in found if value is not None][-1]
 
 
-# What ``passes`` means in a suite: a policy, under which the standard pipeline runs, or a pipeline by its text.
+# ``passes`` of a suite: a policy, with which the standard pipeline runs, or the text of a pipeline.
 #
 #     passes = ["none", "exact", "fast"]                       a further axis: cells are called …+passes=exact
 #     variants.one = { passes = "merge-requantize{steps = 1}" }
 #
-# Passes that are named one by one are admitted whatever they do: who names them knows.
+# Passes that are named one by one are all admitted, whether they keep the values or not.
 
 POLICIES = ("exact", "rounding", "fast")
 NONE = "none"
-"""The word of the axis for graphs as the quantizer wrote them."""
+"""The value of ``passes`` for graphs as the quantizer wrote them."""
 
 
 def variant_of(passes: str) -> str:
-    """How cells of the axis are called; empty for those that nothing rewrites."""
+    """The variant of cells with ``passes``; empty for cells that are not rewritten."""
     return "" if passes == NONE else f"passes={passes}"
 
 
-def refuse_unknown(where: str, passes: Iterable[str]) -> None:
-    """Check the words of the axis.
+def require_known_policies(where: str, passes: Iterable[str]) -> None:
+    """Check the policies of the key ``passes``.
 
     Raises:
-        ValueError: one is no policy, or stands there twice.
+        ValueError: one is not a policy, or is listed twice.
     """
     words = tuple(passes)
     for word in words:
         if word not in (NONE, *POLICIES):
             raise ValueError(f"passes = {word!r} of {where}, which is none of {', '.join((NONE, *POLICIES))}")
     if len(set(words)) < len(words):
-        raise ValueError(f"passes of {where} with one word twice")
+        raise ValueError(f"passes of {where} with a duplicate")
 
 
 def rewriting_of(passes: str, catalogue: "Catalogue[Pass]", doing: str) -> "Rewriting | None":
-    """What runs behind the quantizer where a cell says ``passes``; None: nothing.
+    """The rewriting after quantization for the value ``passes`` of a cell; None: none.
 
     Raises:
-        InputError: a pass that is not known, or no text of a pipeline.
+        InputError: an unknown pass, or not the text of a pipeline.
     """
     from qbench.evaluation import Rewriting
     from qbench.passes import Policy, parse_pipeline, standard_pipeline

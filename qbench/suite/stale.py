@@ -1,4 +1,4 @@
-"""Rules and quarantine entries that nothing needs any more."""
+"""Rules of schemas and quarantine entries that are no longer needed."""
 
 from collections.abc import Iterable, Mapping
 
@@ -6,10 +6,10 @@ from qbench.judging import FP32, Cell, EnvironmentClass, QuarantineEntry
 from qbench.suite.suite_file import QUARANTINE_SUFFIX, Suite
 from qbench.tracking import CellRecord
 
-# Rules of schemas that matched nothing in a whole run: a pattern that is misspelled quantizes what it should spare.
+# Rules of schemas that matched nothing in a whole run: a misspelled pattern quantizes operators that it should not.
 #
-# One schema serves many models, so a rule is idle only when it spoke about no operator of any model that the suite
-# crosses its schema with. That is known when every such model was measured in at least one cell of the schema.
+# One schema serves many models, so a rule is idle only if it matched no operator of any model that the suite measures
+# with its schema. That is known when every such model was measured in at least one cell of the schema.
 
 
 def idle_rule_errors(cells: Iterable[CellRecord]) -> tuple[str, ...]:
@@ -34,22 +34,22 @@ def _of_schema(schema: str, records: list[CellRecord]) -> list[str]:
     idle = [rule for rule in first if all(rule in more for more in others)]
     return [
         f"Running the schema '{schema}': found {rule}, which matches no operator of {', '.join(models)}; "
-        "expected every rule to match something. Mend the rule, or remove it."
+        "expected every rule to match something. Correct the rule, or remove it."
         for rule in idle
     ]
 
 
-# Quarantine entries of several cells that none of them needs any more.
+# Quarantine entries with a pattern that none of its cells needs any more.
 #
-# A pattern lists known-bad cells of which some may pass, on a better engine or with another schema. It has outlived its
-# faults only when every cell that it is about was in one run, over all samples, and none of those it covers failed.
+# Some cells of a pattern may pass, on a better engine or with another schema. The entry is not needed only if one run,
+# over all samples, had every cell that it matches, and none of those that it covers failed.
 
 
 def unneeded_entry_errors(suite: Suite, cells: Iterable[Cell], records: Iterable[CellRecord]) -> tuple[str, ...]:
-    """A sentence for every pattern in the quarantine file of ``suite`` that nothing needs.
+    """A sentence for every pattern in the quarantine file of ``suite`` that no cell needs.
 
     Args:
-        cells: every cell of the suite, whether it was run or not.
+        cells: all cells of the suite, run or not.
         records: of one run over all samples.
     """
     patterns = [entry for entry in suite.quarantine if entry.is_pattern]
@@ -70,7 +70,7 @@ def _passed(
     about: Iterable[Cell],
     ran: Mapping[Cell, CellRecord],
 ) -> int:
-    """How many of the cells ``about`` that ``entry`` covers passed; 0 where one did not, or was not run."""
+    """How many of the cells ``about`` that ``entry`` covers passed; 0 if one did not, or was not run."""
     passed = 0
     entries = tuple(listed)
     for cell in about:
@@ -83,7 +83,7 @@ def _passed(
             return 0
         environment = EnvironmentClass.parse(record.environment_class)
         if next((one for one in entries if one.covers(cell, environment)), None) is not entry:
-            continue  # it is about other machines, or another entry speaks first
+            continue  # the entry is for other machines, or an earlier entry covers the cell
         if record.outcome != "passed":
             return 0
         passed += 1
@@ -94,6 +94,6 @@ def _sentence(suite: Suite, entry: QuarantineEntry, passed: int) -> str:
     file = suite.path.with_name(suite.name + QUARANTINE_SUFFIX).name
     which = "its one cell here passes" if passed == 1 else f"all {passed} of its cells here pass"
     return (
-        f"Reading the quarantine entry '{entry.cell}': {which}; expected one at least to fail. "
+        f"Reading the quarantine entry '{entry.cell}': {which}; expected at least one to fail. "
         f"Remove the entry from '{file}', or narrow it."
     )

@@ -1,14 +1,14 @@
-"""A suite as written: ``suites/<name>.qbench.toml``, read into frozen values; an unknown key is an error.
+"""The suite file ``suites/<name>.qbench.toml``, read into frozen values; an unknown key is an error.
 
-Names are checked against catalogues by ``expansion``; this module knows only the shape of the text.
+This module checks the structure of the file; ``expansion`` checks its names against the catalogues.
 """
 
-import fnmatch
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from qbench.errors import InputError, unknown_name
 from qbench.judging import Cell, Criterion, QuarantineEntry, Rules, Tolerance
@@ -16,21 +16,21 @@ from qbench.storage import read_toml, value_from_table
 from qbench.subjects import list_operators
 from qbench.suite.settings import (
     SHARES,
-    Asked,
     CloseTo,
+    CriterionSetting,
     DecisionSetting,
     EqualTo,
     FlipsSetting,
     Layer,
     ProbabilitiesSetting,
-    asked_by,
+    criteria_of,
     criterion_for,
     layered_limits,
     layered_share,
     layers_of,
-    refuse_no_numbers,
-    refuse_no_shares,
-    refuse_unknown,
+    require_finite,
+    require_known_policies,
+    require_shares,
 )
 
 SUFFIX = ".qbench.toml"
@@ -41,7 +41,7 @@ When = str | tuple[str, ...] | None
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CalibrationChoice:
-    """Which samples ranges are taken from: ``count`` of data set ``data``, spread evenly over it."""
+    """The calibration samples: ``count`` of data set ``data``, spread evenly over it."""
 
     data: str
     count: int
@@ -55,8 +55,8 @@ class CalibrationChoice:
 class CellTolerance:
     """A tolerance of some cells of a model.
 
-    ``metrics``: metric, as the suite writes it → its own in place of ``value``. ``when`` restricts all of it to
-    environment classes or processors.
+    ``metrics``: metric, as the suite writes it → its tolerance instead of ``value``. ``when`` restricts the whole
+    entry to environment classes or processors.
     """
 
     value: float
@@ -70,12 +70,11 @@ class ModelTable:
     """A ``[[model]]`` of a suite.
 
     ``tolerance`` is one number for the model, or numbers by backend, by schema or by a ``backend+schema`` pattern
-    (first match wins); ``equal_to`` and ``close_to`` name another backend in the same style (``criteria``), and in it
-    ``decision``, ``flips`` and ``probabilities`` are set (``layered``).
-    Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same metrics. ``samples``
-    scores that many of the data, spread evenly. A variant replaces settings (``calibration.count``,
-    ``calibration.data``) and may name its own ``schemas`` and ``backends``. ``fp32`` names the float model that this
-    one is a quantized form of, or is false where it has none (``partners``).
+    (first match wins). ``equal_to``, ``close_to``, ``decision``, ``flips`` and ``probabilities`` have the same form
+    (see ``settings``). Its shares, ``backends`` and ``schemas`` replace the suite's, ``limits`` those of the same
+    metrics. ``samples`` is the number of scored samples, spread evenly over the data. A variant replaces
+    ``calibration.count`` or ``calibration.data`` and may name its own ``schemas`` and ``backends``. ``fp32`` names the
+    float model that this one is a quantized form of, or is false if there is none.
     """
 
     id: str
@@ -104,20 +103,20 @@ class ModelTable:
             raise ValueError("no metrics")
         self.own_tolerance()  # refuses the impossible, as do those below
         self.cell_tolerances()
-        refuse_no_shares(self)
-        refuse_unknown(f"model {self.id}", self.passes or ())
-        refuse_no_numbers(self.limits)
+        require_shares(self)
+        require_known_policies(f"model {self.id}", self.passes or ())
+        require_finite(self.limits)
         self.asked()
         self.layers()
 
     @property
     def came_quantized(self) -> bool:
-        """Whether it is measured as it is, with or without a float model beside it."""
+        """Whether it is measured without quantizing it, with or without a float model to compare with."""
         return self.fp32 != ""
 
     @property
     def is_alone(self) -> bool:
-        """Whether it came quantized and has no float model: its criterion alone judges it."""
+        """Whether it came quantized and has no float model: it is judged by its criterion only."""
         return self.fp32 is False
 
     def own_tolerance(self) -> Tolerance | None:
@@ -136,9 +135,9 @@ class ModelTable:
             found.append((pattern, setting.when, Tolerance(setting.value, rule, own)))
         return tuple(found)
 
-    def asked(self) -> tuple[Asked, ...]:
-        """What its cells must be beside other backends."""
-        return asked_by("model", self.id, self.equal_to, self.close_to)
+    def asked(self) -> tuple[CriterionSetting, ...]:
+        """The criteria by which its cells are compared with other backends."""
+        return criteria_of("model", self.id, self.equal_to, self.close_to)
 
     def layers(self) -> tuple[Layer[Any], ...]:
         """Its settings of single cells."""
@@ -152,12 +151,12 @@ class SuiteTable:
     Args:
         tolerance: relative to the stored fp32 score, one-sided. integer_macs: least planned share of
             multiply-accumulates in integers. agreement: least share of samples answered as fp32 does.
-        ranges: share of what its grid spans by which a calibrated range may be other than accepted.
-        limits: of distances to fp32 (``limits``).
-        backends, schemas: what models are crossed with. passes: policies of rewriting that quantized cells are crossed
-            with (``suite.passes``); none: as they were written. fp32: whether each backend also runs the float model.
-        equal_to, close_to: what quantized cells must be beside another backend (``criteria``).
-        decision, flips, probabilities: how loss and drift are decided (``layered``).
+        ranges: by how much a calibrated range may differ from the accepted one, as a share of its grid.
+        limits: of distances to fp32.
+        backends, schemas: that every model is measured with. passes: policies of rewriting for quantized cells; empty:
+            not rewritten. fp32: whether each backend also runs the float model.
+        equal_to, close_to: the criteria by which quantized cells are compared with another backend.
+        decision, flips, probabilities: how loss and drift are decided.
         equivalents: groups of processors, or of patterns of environment classes, whose results are comparable.
         reference: the backend whose fp32 run makes references and profiles.
         threads: of one engine.
@@ -183,12 +182,12 @@ class SuiteTable:
 
     def __post_init__(self) -> None:
         Tolerance(0.0 if self.tolerance is None else self.tolerance)
-        refuse_no_shares(self)
+        require_shares(self)
         if self.threads < 1:
             raise ValueError(f"threads = {self.threads}")
-        refuse_no_numbers(self.limits)
-        refuse_unknown("the suite", self.passes)
-        asked_by("suite", "", self.equal_to, self.close_to)  # refuses the impossible
+        require_finite(self.limits)
+        require_known_policies("the suite", self.passes)
+        criteria_of("suite", "", self.equal_to, self.close_to)  # refuses the impossible
         layers_of("", self.decision, self.flips, self.probabilities)  # likewise
 
 
@@ -211,8 +210,8 @@ class QuarantineText:
 class Suite:
     """A suite read from ``path``; ``name`` is its file name without ``.qbench.toml``.
 
-    ``partners``: id of a model that came quantized → the float model it is judged against, in a suite cut to a part
-    too. ``tolerance_from``: what set the suite's tolerance in place of its file; empty: the file did.
+    ``partners``: id of a model that came quantized → the float model it is judged against, which a part of a suite
+    keeps too. ``tolerance_from``: the option that set the suite's tolerance; empty: the file did.
     """
 
     name: str
@@ -225,7 +224,7 @@ class Suite:
     tolerance_from: str = ""
 
     def rules(self, model: str) -> Rules:
-        """The numbers beside the tolerance that cells of ``model`` are judged by: the suite's, or its own."""
+        """The rules for cells of ``model``, except the tolerance: its own numbers, otherwise the suite's."""
         table = next((table for table in self.models if table.id == model), None)
         suite, own = f"suite {self.name}", f"model {model}"
         layers = ((suite, self.table), (own, table))
@@ -252,22 +251,22 @@ class Suite:
         rule = self.tolerance_from or f"suite {self.name}"
         return None if self.table.tolerance is None else Tolerance(self.table.tolerance, rule)
 
-    def asked(self) -> tuple[Asked, ...]:
-        """What its cells must be beside other backends."""
-        return asked_by("suite", self.name, self.table.equal_to, self.table.close_to)
+    def asked(self) -> tuple[CriterionSetting, ...]:
+        """The criteria by which its cells are compared with other backends."""
+        return criteria_of("suite", self.name, self.table.equal_to, self.table.close_to)
 
     def criterion(self, cell: Cell) -> Criterion | None:
-        """What ``cell`` must be beside another backend, by the suite or its model; None: nothing.
+        """The criterion of ``cell``, from its model or the suite; None: it has none.
 
         Raises:
-            InputError: two criteria for it, or one beside itself.
+            InputError: it has two criteria, or would be compared with itself.
         """
         layers = (self.asked(), *(table.asked() for table in self.models if table.id == cell.model))
         return criterion_for(cell, layers, f"Suite '{self.name}'")
 
 
 def load_suite(path: Path) -> Suite:
-    """The suite at ``path`` with the quarantine file beside it (``<name>.quarantine.toml``), when there is one.
+    """The suite at ``path`` and its quarantine file ``<name>.quarantine.toml`` in the same folder, if there is one.
 
     Raises:
         InputError: not a suite file; an unknown key, a wrong type, an impossible value, a model twice.
@@ -284,7 +283,7 @@ def load_suite(path: Path) -> Suite:
         raise InputError(
             doing,
             found=f"the model '{twice}' {ids.count(twice)} times",
-            expected="one [[model]] a model",
+            expected="one [[model]] per model",
             remedy="Merge the two, or give one of them a variant.",
         )
     written = path.read_text(encoding="utf-8")  # TOML is UTF-8 whatever the machine's own encoding is
@@ -313,50 +312,26 @@ def _lines(text: str) -> dict[str, int]:
     return found
 
 
-# Models that came quantized, and the float model of the suite that each is judged against.
+# Models that came quantized, and the float models of the suite that they are judged against.
 #
 #     [[model]]
 #     id = "mobilenet_int8"
-#     fp32 = "mobilenet_v2"       # data, samples and metrics are its own unless written here too
+#     fp32 = "mobilenet_v2"       # data, samples and metrics are copied from it unless set here
 #
 # Its cells have the schema ``given``: nothing is calibrated, planned or written. With ``fp32 = false`` it has no float
-# model: what another backend answers (``criteria``) is its reference, and nothing of it is stored.
+# model: the answers of another backend are its reference, and nothing of it is stored.
 
 _BORROWED = ("data", "samples", "metrics", "calibration")
 _OF_PLANNED = ("calibration", "schemas", "variants")
 _METRICS = ("agreement",)
 
 
-class Scored(Protocol):
-    """What is asked of a model's table here."""
-
-    @property
-    def id(self) -> str:
-        """Its name."""
-        ...
-
-    @property
-    def data(self) -> str:
-        """The scored data set."""
-        ...
-
-    @property
-    def samples(self) -> int | None:
-        """How many of it; None: all."""
-        ...
-
-    @property
-    def metrics(self) -> tuple[str, ...]:
-        """``name`` or ``name@data``."""
-        ...
-
-
 def with_borrowed(table: Mapping[str, Any], doing: str) -> dict[str, Any]:
-    """``table`` of a suite with every model that has a partner given what it left to it.
+    """``table`` of a suite in which every model with a partner has the partner's values for missing keys.
 
     Raises:
-        InputError: the partner is not in the suite, or came quantized itself; or the model has settings that are of
-            models to be quantized.
+        InputError: the partner is not in the suite, or came quantized itself; or the model has settings of
+            quantization.
     """
     models = table.get("model")
     if not isinstance(models, list) or not all(isinstance(model, dict) for model in models):
@@ -365,8 +340,8 @@ def with_borrowed(table: Mapping[str, Any], doing: str) -> dict[str, Any]:
     return {**table, "model": [_borrowing(model, known, doing) for model in models]}
 
 
-def refuse_other_data(doing: str, model: Scored, partner: Scored) -> None:
-    """Check that the reference of ``partner`` has an answer to every sample that ``model`` is scored on.
+def refuse_other_data(doing: str, model: ModelTable, partner: ModelTable) -> None:
+    """Check that the reference of ``partner`` has an answer for every sample that ``model`` is scored on.
 
     Raises:
         InputError: another data set, or another number of its samples.
@@ -378,7 +353,7 @@ def refuse_other_data(doing: str, model: Scored, partner: Scored) -> None:
     elif model.samples != partner.samples:
         found = f"samples = {model.samples or 'all'}, where '{partner.id}' has {partner.samples or 'all'}"
     elif missing := sorted(mine - theirs):
-        found = f"a metric on '{missing[0]}', to which '{partner.id}' has no answers"
+        found = f"a metric on '{missing[0]}', for which '{partner.id}' has no answers"
     if found:
         raise InputError(
             f"{doing}, model '{model.id}'",
@@ -388,7 +363,7 @@ def refuse_other_data(doing: str, model: Scored, partner: Scored) -> None:
         )
 
 
-def _data(model: Scored) -> set[str]:
+def _data(model: ModelTable) -> set[str]:
     return {model.data, *(metric.partition("@")[2] or model.data for metric in model.metrics)}
 
 
@@ -396,7 +371,7 @@ def _borrowing(model: Mapping[str, Any], known: Mapping[str, Mapping[str, Any]],
     where = f"{doing}, model '{model.get('id')}'"
     if model.get("fp32") is False:
         _refuse_idle_keys(model, where)
-        # Nothing is calibrated: the choice only stands where other models have theirs.
+        # Nothing is calibrated, but a table must have a choice.
         idle = {"data": model.get("data", ""), "count": 1}
         return {"metrics": list(_METRICS), "agreement": 0.0, **model, "calibration": idle}
     if model.get("fp32") is True:
@@ -427,24 +402,24 @@ def _refuse_idle_keys(model: Mapping[str, Any], where: str) -> None:
     if idle := [key for key in _OF_PLANNED if key in model]:
         raise InputError(
             where,
-            found=f"the key '{idle[0]}' beside 'fp32'",
-            expected="no settings of quantization: a model that came quantized is measured as it is",
+            found=f"the key '{idle[0]}' together with 'fp32'",
+            expected="no settings of quantization: a model that came quantized is not quantized again",
             remedy=f"Remove '{idle[0]}'.",
         )
 
 
-# Models of a suite that are single operators: one table for all that its id matches.
+# Operator subjects: one table for all subjects that its id matches.
 #
 #     [[model]]
-#     id = "op.conv.*"            # every operator subject of that kind, each on its own data
+#     id = "op.conv.*"            # every operator subject of that kind, each with its own data
 #
-# Of two tables that match a subject the later one holds.
+# If two tables match a subject, the later one is used.
 
 _PREFIX = "op."
 
 
 def with_operators(table: Mapping[str, Any]) -> dict[str, Any]:
-    """``table`` of a suite with every table of operators as one a subject.
+    """``table`` of a suite with one table per operator subject in place of each pattern.
 
     Raises:
         InputError: an id matches no operator subject; the nearest is suggested.
@@ -463,10 +438,7 @@ def with_operators(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lines_of_operators(lines: Mapping[str, int], models: Iterable[str]) -> dict[str, int]:
-    """``lines`` (id as written → line) with the line of every model that a pattern among them stands for."""
+    """``lines`` (id as written → line), extended by the models that its patterns match."""
     patterns = {written: line for written, line in lines.items() if written.startswith(_PREFIX)}
-    return {**lines, **{name: line for name in models for written, line in patterns.items() if _fits(name, written)}}
-
-
-def _fits(name: str, pattern: str) -> bool:
-    return fnmatch.fnmatchcase(name, pattern)
+    matched = {name: line for name in models for written, line in patterns.items() if fnmatchcase(name, written)}
+    return {**lines, **matched}

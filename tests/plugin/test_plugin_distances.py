@@ -64,7 +64,7 @@ def test_a_suite_asks_for_more_than_was_accepted(project):
 
 def test_a_limit_of_something_else_is_one_sentence(project):
     for limits, sentence in (
-        ("{ agreement = 0.9 }", "*'agreement', which is no distance to fp32*"),
+        ("{ agreement = 0.9 }", "*'agreement', which is not a distance to fp32*"),
         ("{ sqnr = 9.0 }", "*unknown metric 'sqnr'*"),
         ("{ top1 = nan }", "*limits.top1 = nan*"),
     ):

@@ -219,4 +219,4 @@ def test_a_criterion_without_meaning_stops_before_the_first_cell(project):
     ask(project, "twin", 'equal_to = "twin"')
     result = project.run()
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    result.stdout.fnmatch_lines(["*cell 'tiny_a::twin+w8a8_asym_pc': found 'twin' to be compared with itself*"])
+    result.stdout.fnmatch_lines(["*cell 'tiny_a::twin+w8a8_asym_pc': found 'twin' compared with itself*"])

@@ -189,7 +189,7 @@ def test_results_of_a_run_are_accepted_later(given):
     [
         ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_c"\n\n', "found unknown model 'tiny_c'*Did you mean 'tiny_a'*"),
         ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_dynamic"\n\n', "which came quantized itself*fp32 = 'tiny_a'*"),
-        ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_a"\nschemas = ["w8a8_asym_pc"]\n\n', "found the key 'schemas' beside*"),
+        ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_a"\nschemas = ["w8a8_asym_pc"]\n\n', "found the key 'schemas' together*"),
         ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_a"\ndata = "spare"\n\n', "found data 'spare', where 'tiny_a' has*"),
         ('fp32 = "tiny_a"\n\n', 'fp32 = "tiny_a"\nsamples = 5\n\n', "found samples = 5, where 'tiny_a' has all*"),
         (

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from pathlib import Path
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_the_processor_is_probed_unless_it_is_named(tmp_path):
 def test_the_file_begins_with_both_lines(tmp_path):
     begun = start(tmp_path)
     with begun.open(tmp_path / "history") as writer:
-        header, environment = map(json.loads, writer.path.read_text().splitlines())
+        header, environment = map(json.loads, Path(writer.name).read_text().splitlines())
     assert writer.id == "20260131T120000000Z-nogit-abc123"
     assert begun.header.items() <= header.items()
     assert (header["type"], header["started"]) == ("run", "2026-01-31T12:00:00.000+00:00")
@@ -54,7 +55,7 @@ def test_a_disk_that_fills_up_after_the_first_line_is_told(tmp_path, monkeypatch
     closed = []
 
     def abandon(self):
-        closed.append(self.path)
+        closed.append(self.name)
         close(self)
 
     def full(self, line):

@@ -52,9 +52,9 @@ def test_the_later_of_two_tables_holds(tmp_path, catalogues) -> None:
         (HEAD, 'id = "op.ad.*"', "unknown operator subject 'op.ad.*'"),
         (HEAD.replace("equal_to", "#"), 'id = "op.pad.u8"', "no float model and no 'equal_to' or 'close_to'"),
         (HEAD, 'id = "op.pad.u8"\nfp32 = true', "the name of a float model, or false where"),
-        (HEAD, 'id = "op.pad.u8"\nschemas = ["w8a8_sym_pc"]', "the key 'schemas' beside 'fp32'"),
+        (HEAD, 'id = "op.pad.u8"\nschemas = ["w8a8_sym_pc"]', "the key 'schemas' together with 'fp32'"),
         (HEAD, 'id = "op.pad.u8"\n[[model]]\nid = "op.pad.s8"\nfp32 = "op.pad.u8"', "came quantized itself"),
-        (HEAD.replace("ort-x64", "gemmlowp"), 'id = "op.pad.u8"', "to be compared with itself"),
+        (HEAD.replace("ort-x64", "gemmlowp"), 'id = "op.pad.u8"', "compared with itself"),
     ],
 )
 def test_what_means_nothing_is_one_sentence(head, table, said, tmp_path, catalogues) -> None:
