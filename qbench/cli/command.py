@@ -23,7 +23,7 @@ def count_from_one(text: str) -> int:
     """What an option that counts is read with: a whole number from 1.
 
     Raises:
-        ArgumentTypeError: it is none; argparse names the option and ends with USAGE.
+        ArgumentTypeError: it is not; argparse names the option and ends with USAGE.
     """
     if not (text.isdecimal() and int(text)):
         raise argparse.ArgumentTypeError(f"found '{text}'; expected a whole number from 1")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 #
 #     backend=ort-cpu schema=w8a8_asym_pc passes=merge-requantize policy=exact level=basic threads=2 python=VENV
 #
-# What a side does not say it takes from the other one's text: the right from the left, the left from the defaults.
+# Settings that are missing come from the other side's text: the right from the left, the left from the defaults.
 
 FLOAT = "float"
 NOTHING = "none"
@@ -46,10 +46,10 @@ NOTHING = "none"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SideText:
-    """What a side says.
+    """The settings of one side.
 
     Args:
-        backend: a name, or a .toml that spells an arithmetic. schema: a name, a .toml, or ``float``.
+        backend: a name, or a .toml with an arithmetic. schema: a name, a .toml, or ``float``.
         policy: which effects passes may have; alone, its standard pipeline runs. passes: others, with commas between
             them; ``none`` again: no pass. level: how far ONNX Runtime optimizes. threads: of the engine.
         python: another Python, whose onnxruntime runs it.
@@ -64,7 +64,7 @@ class SideText:
     python: str = ""
 
     def saying(self, text: str) -> "SideText":
-        """This, but for what ``text`` says otherwise; an empty value takes back what was said.
+        """A copy with the settings in ``text``; an empty value resets one to its default.
 
         Raises:
             InputError: an unknown key, one without a value, or a key given twice.
@@ -92,7 +92,7 @@ class SideText:
         """Threads as a number.
 
         Raises:
-            InputError: it is none.
+            InputError: it is not a whole number from 1.
         """
         if self.threads.isdecimal() and int(self.threads):
             return int(self.threads)
@@ -105,7 +105,7 @@ class SideText:
 
     @property
     def label(self) -> str:
-        """What a result calls it: all that it says and is not by default."""
+        """Its name in results: backend, schema and all settings that are not the default."""
         usual = SideText()
         said = (
             f"{one.name}={getattr(self, one.name)}"
@@ -159,7 +159,7 @@ class SideText:
         return Rewriting(pipeline, chosen)
 
 
-# ``qbench diff``: the work itself, from what was typed to what differs; nothing is printed here.
+# ``qbench diff``: from the arguments to the differences; nothing is printed here.
 
 _SAMPLES_OF_A_CASE = 16
 
@@ -169,9 +169,9 @@ class ComparedSides:
     """What was found, graph by graph.
 
     Args:
-        left, right: what each side says. samples: that were asked for. found: graph → what differs.
+        left, right: the settings of each side. samples: their number. found: graph → what differs.
         ranks: whether the model ranks classes. case: the smallest failing input, and the folder it was saved in.
-        case_note: why there is none, where one was asked for.
+        case_note: why there is no case, where one was requested.
     """
 
     left: SideText
@@ -276,10 +276,10 @@ def _saved_case(
     shared: "SubjectArtifacts",
     samples: "Samples",
 ) -> "tuple[tuple[FailingCase, Path] | None, str]":
-    """The first unit of an engine that leaves its arithmetic, in a smallest input; or why there is none.
+    """The smallest input on which a unit of an engine differs from its arithmetic; or why there is none.
 
-    The engine is the side that is no machine of ours, the right one where both or neither are; the machine is the
-    other side where that is one, else what the engine claims to be.
+    The engine is the side whose backend is not integer-…, the right one where both or neither are. The arithmetic is
+    that of the other side where it is integer-…, else the one that the engine claims.
     """
     from qbench.diagnosis import first_failing_case, save_test_case
     from qbench.evaluation import prepare_runners, recorded_feeds

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from qbench.tracking import Baseline
 
 
-# What ``qbench doctor`` says about this computer: its class, the installed packages, the cache, the extensions.
+# What ``qbench doctor`` reports about this computer: its class, the installed packages, the cache, the extensions.
 
 
 def machine_facts(cache: "Cache", added: "Sequence[Extension]" = ()) -> dict[str, Any]:
@@ -82,9 +82,10 @@ def _bytes(folder: Path) -> int:
     return sum(path.lstat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-# What ``qbench doctor`` says about one suite: its assets, what its samples can decide, its excuses.
+# What ``qbench doctor`` reports about one suite: its assets, what its samples can decide, its exceptions.
 #
-# The smallest loss that n paired samples tell from chance, one-sided 5 % with 80 % power, when a share π of them flips:
+# The smallest loss that n paired samples distinguish from chance, one-sided 5 % with 80 % power, when a share π of
+# them flips:
 #
 #     m = (z₀.₉₅ + z₀.₈) · √(π / n)        (non-inferiority of paired proportions, true difference 0)
 
@@ -95,7 +96,7 @@ MOST_EXCUSED = 0.25
 
 
 def decidable_drop(n: int, flips: float = FLIPS) -> float:
-    """The smallest loss (a fraction) that n samples can tell from chance; see the formula above."""
+    """The smallest loss (a fraction) that n samples can distinguish from chance; see the formula above."""
     z = NormalDist().inv_cdf(0.95) + NormalDist().inv_cdf(0.8)
     return min(1.0, z * math.sqrt(flips / n))
 
@@ -213,7 +214,7 @@ def _excused(
 ) -> tuple[int, int]:
     """How many quantized cells carry their own tolerance or an entry here, and how many are gated at all.
 
-    Gated are those that a baseline knows (all, where there is none yet): unsupported cells must not thin out excuses.
+    Gated are the cells in a baseline (all, where there is no baseline yet): unsupported cells must not lower the share.
     An excuse with a ``when`` counts where it may hold, as far as is known before an engine is started.
     """
     excused = gated = 0

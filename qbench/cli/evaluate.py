@@ -60,8 +60,8 @@ def count_parts(
         raise InputError(
             f"Splitting the loss of '{shared.subject.model.id}' into parts",
             found="no metric against labels",
-            expected="one: agreement with fp32 does not add up",
-            remedy="Bring labels, or leave --parts out.",
+            expected="at least one: agreement with fp32 cannot be split into parts",
+            remedy="Use labelled data, or leave --parts out.",
         )
     measured, reference = kept.last, shared.reference()[name]
     assert measured is not None
@@ -166,15 +166,15 @@ def counted_backend(backend: "Backend") -> CountedBackend:
     """``backend`` with every event counted.
 
     Raises:
-        InputError: it is none of our integer machines, and tells nothing of what it does.
+        InputError: it is not an integer backend, so it counts no events.
     """
     from qbench.backends import CountsEvents
 
     if not isinstance(backend, CountsEvents):
         raise InputError(
             f"Counting what happens in '{backend.name}'",
-            found="a backend that tells nothing of it",
-            expected="one of our integer machines",
+            found="a backend that counts no events",
+            expected="an integer backend",
             remedy="Choose integer-… (qbench list backends), or leave --counters out.",
         )
     return CountedBackend(backend.counting_events())
@@ -192,7 +192,7 @@ def counters_table(counted: CountedBackend) -> dict[str, dict[str, dict[str, int
 
 
 def print_counters(counted: CountedBackend) -> None:
-    """One line a node at which something happened, worst first."""
+    """One line per node that clipped, overflowed or saturated, worst first."""
     table, arithmetic = counters_table(counted), counted.arithmetic
     overflow = "" if arithmetic is None else arithmetic.accumulator.overflow.value
     verb = {"wrap": "sums wrapped", "saturate": "sums saturated"}.get(overflow, "sums overflowed")
@@ -205,7 +205,10 @@ def print_counters(counted: CountedBackend) -> None:
             ordered = sorted(seen.items(), key=lambda item: _badness(item[1]), reverse=True)
             header = ("node", "results", "pairs saturated", verb, "clipped high", "clipped low")
             print_columns([_line(node, events) for node, events in ordered], header)
-    put("clipped low is what a Relu does, too; nodes that count nothing (tables, pools, moves) are not listed")
+    put(
+        "clipped low includes the values that a Relu clips; nodes without counters (tables, pools, "
+        "moves) are not listed"
+    )
 
 
 def _badness(events: Mapping[str, int]) -> tuple[int, int, int]:
@@ -220,7 +223,7 @@ def _line(node: str, events: Mapping[str, int]) -> tuple[str, ...]:
     return node, str(events["levels"]), str(events["saturated"]), str(events["overflowed"]), *ends
 
 
-# ``qbench eval``: the work itself, from what was typed to measurements; nothing is printed here.
+# ``qbench eval``: from the arguments to measurements; nothing is printed here.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,25 +293,38 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--data",
         metavar="D",
         required=True,
-        help="'folder:PATH?resize=256&crop=224&mean=…&std=…' (pictures sorted into a folder a class), "
-        "'PATH.npz' with x and y, or a data set of the zoo",
+        help="'folder:PATH?resize=256&crop=224&mean=…&std=…' (pictures, one folder per class), "
+        "'PATH.npz' with x and y, or the name of a data set",
     )
     declare_backend(parser)
     parser.add_argument(
-        "--python", metavar="VENV", help="another Python, or the folder of its environment, whose onnxruntime runs it"
+        "--python",
+        metavar="VENV",
+        help="run the model with the onnxruntime of another Python: a program or the folder of an environment",
     )
-    parser.add_argument("--schema", metavar="S", help="quantize with this schema, too: a name or a .toml")
+    parser.add_argument(
+        "--schema", metavar="S", help="measure the model quantized with this schema too: a name or a .toml"
+    )
     declare_calibration(parser)
     parser.add_argument(
-        "--fp32", metavar="MODEL", help="MODEL is quantized already: the float model it is judged against"
+        "--fp32", metavar="MODEL", help="the float model that MODEL, which is quantized already, is compared with"
     )
-    parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
+    parser.add_argument(
+        "--metrics",
+        metavar="M,…",
+        default="",
+        help="metrics, such as top1,top5,agreement (default: those that fit the task)",
+    )
     declare_threads(parser)
     parser.add_argument(
-        "--parts", action="store_true", help="what the schema costs, and what the backend's counting adds"
+        "--parts",
+        action="store_true",
+        help="split the loss into that of the schema and that of the backend's arithmetic",
     )
     parser.add_argument(
-        "--counters", action="store_true", help="of an integer machine: what was clipped, wrapped, saturated, by node"
+        "--counters",
+        action="store_true",
+        help="count clipped, wrapped and saturated values per node (integer-… backends only)",
     )
     declare_cache(parser)
     declare_json(parser)
@@ -324,7 +340,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(
             f"Evaluating '{arguments.model}'",
             found="--fp32 with --schema or --calib",
-            expected="one of them: a model that is quantized already is measured as it is",
+            expected="only one of them: a model that is quantized already is measured as it is",
             remedy="Leave --fp32 out to quantize a float model.",
         )
     schema = choose_schema(arguments.schema) if arguments.schema else None
@@ -343,7 +359,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         raise InputError(
             f"Evaluating '{arguments.model}'",
             found="--parts of a float model",
-            expected="a quantized one: a loss has parts",
+            expected="a quantized model: only its loss has parts",
             remedy="Name --schema and --calib, or --fp32.",
         )
     evaluated = measure_model(arguments)
@@ -420,7 +436,7 @@ def _print_values(fp32: "Measurement") -> None:
     if rows:
         print_columns(rows, ("metric", "fp32", "of"))
     else:
-        put("nothing to score: these metrics compare with fp32; name --schema and --calib")
+        put("nothing to score: these metrics compare with fp32; add --schema and --calib")
 
 
 def _print_cost(fp32: "Measurement", quantized: "Measurement") -> None:
@@ -503,7 +519,7 @@ def _table(arguments: argparse.Namespace, evaluated: "Evaluated") -> dict[str, A
 
 COMMAND = Command(
     name="eval",
-    summary="score an ONNX file on your own data, as it is and quantized",
+    summary="measure an ONNX file on your own data, in float and quantized",
     example="qbench eval net.onnx --data test.npz --schema w8a8_asym_pc --calib train.npz",
     declare=declare,
     execute=execute,

@@ -53,7 +53,7 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
         keys: what is kept of each cell; none: everything.
 
     Raises:
-        InputError: there is none, or several begin so.
+        InputError: no such run, or several begin with this text.
         StoreError: the file is no run file.
     """
     from qbench.tracking import kept_keys, read_run
@@ -84,7 +84,7 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
     return found[0]
 
 
-# What trends are read from: run files, the commits of the project under test, its baselines, what people ruled.
+# What trends are read from: run files, the commits of the project under test, its baselines, the annotations.
 
 
 def declare_trends(parser: argparse.ArgumentParser) -> None:
@@ -142,10 +142,10 @@ def read_trends(arguments: argparse.Namespace, cell: str | None = None) -> Trend
     for notice in history.clock_notices:
         say(notice)
     commits = main_line(runs, parents)
-    strangers = {commit for run in runs if (commit := measured_commit(run))} - set(commits)
-    if strangers:
-        verb = "is" if len(strangers) == 1 else "are"
-        say(f"{counted(len(strangers), 'commit')} of the history {verb} not on the main line here: ordered by time")
+    unordered = {commit for run in runs if (commit := measured_commit(run))} - set(commits)
+    if unordered:
+        verb = "is" if len(unordered) == 1 else "are"
+        say(f"{counted(len(unordered), 'commit')} of the history {verb} not on the main line here: ordered by time")
     return Trends(
         runs=runs,
         problems=problems,
@@ -180,7 +180,7 @@ def _from_files(history: "History", suite: str | None, parents: Sequence[str]) -
 def _from_index(
     history: "History", place: Path, suite: str | None, cell: str | None, parents: Sequence[str]
 ) -> _Read | None:
-    """What the index at ``place`` says, brought up to date; None where it cannot be read, or does not hold it."""
+    """What the updated index at ``place`` has; None where it cannot be read, or does not have it."""
     from qbench.host import utc_now
     from qbench.tracking import HistoryIndex, Wanted, joined_shards, main_line
 

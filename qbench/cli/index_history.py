@@ -27,7 +27,8 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     """Update the index and say what was done; USAGE when a file in the history is no run file.
 
     Raises:
-        InputError: there is no history, or the place is none. StoreError: the database cannot be reached or written.
+        InputError: there is no history, or the place is not a database.
+        StoreError: the database cannot be reached or written.
         UnavailableError: SQLAlchemy or psycopg is not installed.
     """
     from qbench.tracking import INDEX_FILE, HistoryIndex

@@ -51,7 +51,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Print a line a layer, worst first; what can happen is a fact, and a failure only when that is asked for.
+    """Print one line per layer, worst first; a layer that can saturate is a failure only with ``--strict``.
 
     Raises:
         QbenchError: the model, the data or a name is wrong.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qbench.quantization import Schema
 
 
-# ``qbench localize``: the work itself, from what was typed to a finding; nothing is printed here.
+# ``qbench localize``: from the arguments to a finding; nothing is printed here.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

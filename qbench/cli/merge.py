@@ -17,7 +17,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Merge and say what was done; USAGE when a file was no run file, or two tell of one run differently.
+    """Merge and report; USAGE when a file was not a run file, or two files of one run differ.
 
     Raises:
         InputError: there is no such folder or file. StoreError: the target cannot be written.

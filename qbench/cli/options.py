@@ -120,7 +120,7 @@ def read_samples(model: str, data: str, count: int | None, cache: "Cache") -> "t
     return network, prepare_samples(dataset, network.preprocess, cache)
 
 
-# A machine on the command line: a name, or a TOML file that spells its arithmetic.
+# An arithmetic on the command line: a name, or a TOML file.
 
 
 def choose_arithmetic(text: str) -> "Arithmetic":
@@ -141,7 +141,7 @@ def choose_backend(text: str, python: str | None = None) -> "Backend":
     """The backend called ``text``, or the integer machine in the file ``text`` when that ends in ``.toml``.
 
     Args:
-        text: the name or the file. python: another Python, or the folder of its environment, that is to run it.
+        text: the name or the file. python: another Python, or the folder of its environment, that runs it.
 
     Raises:
         InputError: no such name, file or Python, a file that is no arithmetic, or a backend that no Python's packages
@@ -170,7 +170,7 @@ def choose_schema(text: str) -> "Schema":
 
 
 def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
-    """Check that every rule spoke about an operator of the one model at hand.
+    """Check that every rule matched an operator of the model.
 
     Raises:
         InputError: some did not.
@@ -184,7 +184,7 @@ def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
         )
 
 
-# Settings of planning that a command has no use for, because what it was given says everything already.
+# Settings of planning that have no effect, because the plan or the quantized model has them already.
 
 
 def refuse_idle_settings(
@@ -204,7 +204,7 @@ def refuse_idle_settings(
         )
 
 
-# What a command is to write, checked before it works: no target is an input, or another target, or unwritable.
+# The outputs of a command, checked before it starts: no output is an input, another output, or unwritable.
 
 
 def check_outputs(doing: str, outputs: Mapping[str, str | None], inputs: Iterable[str | None]) -> None:
@@ -268,7 +268,7 @@ def named_extensions(texts: Sequence[str]) -> tuple[Extension, ...]:
 
 @contextlib.contextmanager
 def hinted(texts: Sequence[str]) -> Iterator[None]:
-    """Ends the error of an unknown name with ``HINT``, unless ``texts`` show that the option is known."""
+    """Add ``HINT`` to the error of an unknown name, unless ``texts`` show that the option was used."""
     try:
         yield
     except InputError as error:
@@ -279,7 +279,7 @@ def hinted(texts: Sequence[str]) -> Iterator[None]:
 
 
 def with_hint(sentence: str, texts: Sequence[str]) -> str:
-    """``sentence`` of an error as ``hinted`` ends it."""
+    """``sentence`` of an error, with the hint that ``hinted`` adds."""
     return f"{sentence} {HINT}" if not texts and re.search(f"found {_UNKNOWN.pattern}", sentence) else sentence
 
 

@@ -1,4 +1,4 @@
-"""Tables for people and JSON for programs on standard output, messages on standard error."""
+"""Tables for users and JSON for programs on standard output, messages on standard error."""
 
 import shutil
 import sys
@@ -20,7 +20,7 @@ def print_json(value: object) -> None:
 
 
 def print_commands(commands: Iterable[str]) -> None:
-    """Lines that a log of continuous integration is to take for commands; what strangers wrote in them is escaped."""
+    """Lines that continuous integration reads as commands; text from files in them is escaped already."""
     sys.stdout.writelines(f"{command}\n" for command in commands)
 
 
@@ -30,7 +30,7 @@ def put(line: str = "") -> None:
 
 
 def complain(line: str) -> None:
-    """One line to people, on standard error."""
+    """One line to the user, on standard error."""
     print(neutral_line(line), file=sys.stderr)
 
 
@@ -64,7 +64,7 @@ def terminal_width() -> int | None:
 
 
 def say(text: str) -> None:
-    """One line to people, on standard error, so that what is piped stays clean."""
+    """One line to the user, on standard error, so that piped output has only facts."""
     complain(f"qbench: {text}")
 
 

@@ -44,7 +44,7 @@ def declare_correction(parser: argparse.ArgumentParser) -> None:
 
 
 def wants_correction(arguments: argparse.Namespace, *, by_schema: bool) -> bool:
-    """Whether biases are to be corrected; ``by_schema``: the schema says so.
+    """Whether biases are to be corrected; ``by_schema``: the schema requires it.
 
     Raises:
         InputError: there are no samples to do it with, or samples and nothing to do with them; or the model came
@@ -90,7 +90,7 @@ def corrected_on_samples(
     return correct_biases(model, quantized, plan, samples.batches())
 
 
-# ``qbench quantize --read``: what a model that is quantized already says about itself, as a plan.
+# ``qbench quantize --read``: the plan of a model that is quantized already.
 
 _OF_PLANNING = ("profile", "schema", "backend")
 

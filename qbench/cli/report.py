@@ -105,7 +105,7 @@ def _draw_history(arguments: argparse.Namespace, folder: Path) -> list[Path]:
 
 
 def _memory(arguments: argparse.Namespace, runs: "Sequence[Run]") -> "Memory":
-    """What was accepted for the cells of ``runs`` and what people said of alerts, where the files are there."""
+    """What was accepted for the cells of ``runs`` and the annotations of alerts, where the files exist."""
     from qbench.cli.history_files import equivalents_of
     from qbench.host import first_parents
     from qbench.reporting import read_memory

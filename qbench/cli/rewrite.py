@@ -62,7 +62,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
-    """Rewrite, write and tell; of a pass that is stopped or refuted the graph before it is written.
+    """Rewrite, write and report; where a pass is stopped or refuted, the graph before it is written.
 
     Raises:
         QbenchError: the model is no quantized one, a name or a pipeline is wrong, or a pass was stopped.
@@ -112,7 +112,7 @@ class _Checking:
     found: "dict[str, list[Checked]]" = field(default_factory=dict)
 
     def watch(self, one: "Pass", before: "ir.Model", after: "ir.Model", changed: bool) -> None:
-        """Check a change, and what the pass says of it.
+        """Check a change against the effect that the pass declares.
 
         Raises:
             _RefutedError: it is not what the pass declares.

@@ -146,7 +146,7 @@ def _progress(cells: Sequence[str], history: Path) -> "Iterator[Progress]":
     """What shows the progress over ``cells``, ``suite::model::backend+schema[+variant]``, here.
 
     Args:
-        history: of run files that tell how long the cells took before.
+        history: folder of run files, from which the expected time is computed.
     """
     total = len(cells)
     if not sys.stderr.isatty():
@@ -187,7 +187,7 @@ class _Bar:
         self._pace = pace
 
     def begin(self, cell: str) -> None:
-        """Name the cell at work, and say how long all of them will still take."""
+        """Show the cell that runs, and the time that is left."""
         from qbench.reporting import left_text
 
         self._bar.update(self._task, description=neutral_line(cell), left=left_text(self._pace.left(time.monotonic())))
@@ -201,7 +201,7 @@ class _Bar:
 
 
 def _line_text(line: Mapping[str, Any]) -> str:
-    """A ``cell`` line of a run file as one line for people."""
+    """A ``cell`` line of a run file as one line of a log."""
     return f"{line['outcome']:11} {_cell_text(line)}  {line['headline']}"
 
 

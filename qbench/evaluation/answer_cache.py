@@ -36,7 +36,7 @@ class KeptAnswers:
         """How likely the labels are, kept with the answers.
 
         Raises:
-            InputError: the task does not tell, or what it raises.
+            InputError: the task cannot compute it, or what it raises.
         """
         found = forced_likelihoods(self._task, runners, samples)
         self.last = None if self.last is None else self.last.with_run(likelihoods=found)

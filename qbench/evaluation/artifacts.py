@@ -21,7 +21,7 @@ from qbench.quantization import Plan, Ranges, Schema, correct_biases, insert_qdq
 from qbench.storage import Cache, TooLargeError, current_limits, digest_code, digest_plain, read_archive, too_large
 from qbench.subjects import Dataset, Samples, Task, forced_likelihoods, prepare_samples, task_answers
 
-# Today's fp32 run as it is kept in the cache: ids, ties, outputs, and how likely labels are where it is asked.
+# Today's fp32 run as it is kept in the cache: ids, ties, outputs, and label likelihoods where a metric uses them.
 
 FP32_VERSION = 3
 """Of these arrays: a cache of another version is not read."""
@@ -58,7 +58,7 @@ def stored_run(arrays: Arrays) -> Answers:
 
 # The usual sizes of a graph's free dimensions, read off the data that it is fed.
 #
-# A network for pictures of any size has no cost, and no share of it in integers, before the user says which size is
+# A network for pictures of any size has no cost, and no share of it in integers, before the user gives the size that is
 # meant: where the graph does not declare one, the data does.
 
 
@@ -128,7 +128,7 @@ def recorded_feeds(task: Task, runners: Mapping[str, Executor], samples: Samples
 # What the cells of one subject share, made once: loaded graphs, samples, profiles, fp32 run, quantized graphs.
 #
 # Samples, profiles and the fp32 run are content-addressed on disk, so that they outlive the process; quantized graphs
-# are kept for as long as the subject is at work. Measurements are never kept: every cell runs its engine.
+# are kept for as long as the subject is measured. Measurements are never kept: every cell runs its engine.
 
 
 @dataclass(frozen=True)
@@ -159,12 +159,12 @@ class Quantized:
 
     @property
     def refusals(self) -> tuple[str, ...]:
-        """What stays in float although the schema asked otherwise, with reasons."""
+        """What stays in float although the schema quantizes it, with reasons."""
         return tuple(reason for plan in self.plans.values() for reason in plan.refusals)
 
     @property
     def idle_rules(self) -> tuple[str, ...]:
-        """The rules of the schema that spoke about no operator of any graph."""
+        """The rules of the schema that matched no operator of any graph."""
         first, *others = [plan.idle_rules for plan in self.plans.values()]
         return tuple(rule for rule in first if all(rule in more for more in others))
 
@@ -226,7 +226,7 @@ class SubjectArtifacts:
 
     @cached_property
     def given(self) -> Quantized:
-        """The graphs of the subject's model as it came quantized, and what they say about themselves."""
+        """The graphs of the subject's model as it came quantized, and the plans read from them."""
         main = next(iter(self.subject.data.values()))
         assert self.subject.given is not None
         return Quantized(
@@ -321,7 +321,7 @@ class SubjectArtifacts:
         """``answers`` to ``dataset`` of ``runners``, with how likely its labels are where a metric asks.
 
         Raises:
-            InputError: the task does not tell, or its graphs do not run.
+            InputError: the task cannot compute it, or its graphs do not run.
         """
         if not self.subject.asks_likelihoods(dataset):
             return answers

@@ -30,7 +30,7 @@ class Request:
         shared: what the cells of the subject share. reference: fp32 answers by data set, which losses and gains are
             counted against.
         environment: the class of this computer with the packages that ``backend`` counts with.
-        schema: None runs a model as it is: the float one, or the given one where ``cell`` says so.
+        schema: None runs a model as it is: the float one, or the given one where the schema of ``cell`` is ``given``.
         rewriting: what runs behind the quantizer; None: nothing.
         comparator: the backend that a quantized cell is compared with; None: it is not compared.
         keeps_answers: whether the measurement carries the answers themselves.

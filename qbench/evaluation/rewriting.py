@@ -32,7 +32,7 @@ class Rewriting:
         return digest_plain([self.pipeline.digest, self.policy.value])
 
 
-# The size of an output's steps: the scale of the DequantizeLinear that gives it; 1 where it is integers.
+# The size of an output's steps: the scale of the DequantizeLinear that computes it; 1 where it is integers.
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,7 +32,7 @@ def get_fault(name: str) -> Fault:
     """The fault called ``name``.
 
     Raises:
-        InputError: there is none; the nearest name is suggested.
+        InputError: no such fault; the nearest name is suggested.
     """
     if name not in CATALOGUE:
         raise unknown_name("Looking up a fault", "fault", name, CATALOGUE)

@@ -52,7 +52,7 @@ def rates_of(trials: Iterable[Trial]) -> Rates:
 
 
 def is_localized(trial: Trial) -> bool:
-    """Whether localisation was asked about it, and had something to find."""
+    """Whether localization was run on it, and had something to find."""
     return trial.found and not trial.failed and trial.seconds > 0
 
 

@@ -122,7 +122,7 @@ def shape_of(value: ir.Value | None) -> tuple[int | None, ...]:
 
 
 def window_of(node: ir.Node) -> tuple[int, ...]:
-    """The kernel's height and width, as its attribute or its weight says."""
+    """The kernel's height and width, from its attribute or its weight."""
     given = ints_attribute(node, "kernel_shape")
     levels = None if given else stored(node, 1)
     return given if levels is None else tuple(levels.shape[2:])
@@ -139,7 +139,7 @@ def group_of(node: ir.Node) -> int:
 
 
 def put_constant(node: ir.Node, index: int, array: Array) -> None:
-    """Give ``node`` a constant of its own as input ``index``; the one that stood there stays for its other readers."""
+    """Give ``node`` a constant of its own as input ``index``; the former one stays for its other readers."""
     graph = node.graph
     assert isinstance(graph, ir.Graph)
     old = node.inputs[index]
@@ -268,7 +268,7 @@ Random = np.random.Generator
 
 
 class Stage(enum.Enum):
-    """Where on the road a fault sits."""
+    """The step of the flow that a fault changes."""
 
     CALIBRATION = "calibration"
     PASS = "pass"
@@ -291,7 +291,7 @@ class KernelFault:
 
 @dataclass(frozen=True, slots=True)
 class ArithmeticFault:
-    """How a machine counts one node instead; its overrides are none."""
+    """The wrong arithmetic of one node; it has no overrides."""
 
     counted: Callable[[Arithmetic], Arithmetic]
 
@@ -324,7 +324,7 @@ class Fault:
 
     Args:
         name: in kebab case. summary: what it does, in one sentence. story: where it was seen.
-        stage: where it sits. causes: what a right diagnosis may name, the likeliest first.
+        stage: the step of the flow that it changes. causes: what a right diagnosis may name, the likeliest first.
         fits: whether it can be put at an operator of a QDQ graph, and would change something there.
         injection: how it is put there.
         at_once: at how many operators; more than one of faults that are small.

@@ -218,7 +218,7 @@ class FaultyWork(SubjectArtifacts):
         """That of the same subject as ``shared``, with the same cache behind it.
 
         Raises:
-            UnsupportedError: the fault is none of calibration.
+            UnsupportedError: it is not a fault of calibration.
         """
         return cls(shared.subject, *shared.made_with, placed=placed)
 

@@ -37,7 +37,7 @@ from qbench.metrics import Answers
 from qbench.passes import EXACT, Effect, Pipeline, Policy, assert_effect
 from qbench.quantization import Schema
 
-# A pass that claims to be exact and is not: a fault that everybody behind the quantizer gets to see.
+# A pass that claims to be exact and is not: a fault in the graph that all backends run.
 
 _MARK = "qbench.faults"
 
@@ -90,7 +90,7 @@ def wrong_rewriting(placed: Placed) -> Rewriting:
 # One fault in one subject: which gates see it, and what localisation makes of it.
 #
 # A healthy cell is a model under a schema on one of our integer machines. The fault takes the place of one part of its
-# request, and the same road is run:
+# request, and the same cell is measured:
 #
 #     ENGINE        another backend, which must equal the healthy machine
 #     PASS          a pass behind the quantizer that claims to be exact
@@ -160,7 +160,8 @@ class FaultHarness:
     Args:
         shared: of the subject. machine: an integer machine that counts it. schema: that it is quantized by.
         agreement: share of samples that must agree with fp32, as its suite has it.
-        tries_effects: whether (f) is asked: what a pass claims is tried node by node, minutes of a large network.
+        tries_effects: whether gate (f) is used: it checks the claim of a pass node by node, which takes
+            minutes for a large network.
         timer: seconds on a monotonic clock.
     """
 
@@ -217,7 +218,7 @@ class FaultHarness:
 
         Args:
             shared: of the same subject, which may order its samples otherwise. machine: the same, which may batch so.
-            twin: a backend that must give the very same outputs; None: none is asked.
+            twin: a backend that must give equal outputs; None: no comparison.
             threads: of the engine. in_order: whether samples stand in the order of the first run, so that predictions
                 can be compared; else their counts are.
         """
