@@ -57,15 +57,15 @@ def signs_of(keys: Ints) -> Ints:
     return np.where(keys < 0, -1, 1)
 
 
-# The inner loops of counting, written for numba: eight numbers a turn, no branch that depends on a number.
+# The inner loops of counting, written for numba: eight numbers per iteration, no branch that depends on a number.
 
 ONE = 1 << 38
-"""What one number adds to its cell, beside its bits."""
+"""What one number adds to its cell, in addition to its bits."""
 ZERO_CELLS = 8
 
 
 def count_bits(bits: Any, table: Any) -> None:  # noqa: ANN401 - typed by its compiler
-    """``counting.count_with_numpy`` with its signature: bits (n,) uint32, table (2^19 + 8,) int64."""
+    """``count_with_numpy``, with the same signature: bits (n,) uint32, table (2^19 + 8,) int64."""
     whole = bits.size & -ZERO_CELLS
     for start in range(0, whole, ZERO_CELLS):
         for turn in range(ZERO_CELLS):
@@ -93,10 +93,10 @@ def read_cells(table: Any, start: int, stop: int) -> int:  # noqa: ANN401 - type
 #
 #     table[bits(x) >> 13] += 2^38 + bits(x)        zeros, of either sign, into one of eight cells behind the table
 #
-# Cell c, which n numbers went into, holds n · (2^38 + c · 2^13) + Σ low (``cells``), and Σ low ≤ n · (2^13 − 1) < 2^38
+# Cell c, which n numbers went into, holds n · (2^38 + c · 2^13) + Σ low (above), and Σ low ≤ n · (2^13 − 1) < 2^38
 # for n ≤ 2^24: one division gives count and sum back. Zeros, half of what a ReLU lets through, take turns in eight
-# cells, because a processor stumbles over an addition to a cell that the addition before it has not finished with; how
-# many they are is what is missing in the other cells.
+# cells, because a processor waits when an addition to a cell follows one that is not finished; their number is what is
+# missing in the other cells.
 #
 # The compiled loop (numba, optional) and numpy's give the same bits.
 
@@ -117,7 +117,7 @@ _WORTH_READING = 1 << 13
 
 
 class Compiled(NamedTuple):
-    """The loops of ``counting_loop``, compiled."""
+    """The loops above, compiled."""
 
     add: Callable[[Bits, Ints], None]
     read: Callable[[Ints, int, int], int]

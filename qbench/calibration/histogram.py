@@ -12,7 +12,8 @@ from qbench.calibration.float_bins import FINITE_MAGNITUDES, LOW_BITS, Ints, exp
 from qbench.calibration.float_bins import magnitudes_of as _magnitudes
 from qbench.storage import digest_arrays
 
-# A histogram that needs no range: how many numbers fell into each cell of float32 (``cells``), and their exact sum.
+# A histogram that needs no range: how many numbers fell into each cell of float32 (``float_bins``), and their exact
+# sum.
 #
 # merge(a, b) = the histogram of the numbers of both, bit for bit, since all that is kept are integers
 # Σx  = Σ_cells ± (n · top + Σ low) · 2^e        exact; as float64 correctly rounded

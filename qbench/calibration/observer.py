@@ -68,9 +68,9 @@ class Observer:
         value: its name and where it runs over samples.
         counter: counts into tables; one for all values of a graph.
         alone: every run is of one sample, so that all numbers are that sample's.
-        fed: it is an input of the graph, where infinite numbers are no result but a mistake.
-        guarded: an IsNaN reads it, so that a NaN is expected (a Softmax of a row that is masked throughout).
-        channels: keep extremes of every channel too.
+        fed: it is an input of the graph, where infinite numbers are a mistake, not a result.
+        guarded: an IsNaN reads it, so that NaN is expected (a Softmax of a row that is masked entirely).
+        channels: also keep the extremes of every channel.
     """
 
     def __init__(
@@ -181,5 +181,5 @@ def not_finite(value: str, sample: str, *, fed: bool) -> InputError:
         f"Watching value '{value}' on calibration sample '{sample}'",
         found="NaN or Inf" if fed else "NaN",
         expected="finite numbers" if fed else "numbers",
-        remedy="Mend or remove the sample.",
+        remedy="Correct or remove the sample.",
     )

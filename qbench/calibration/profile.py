@@ -177,7 +177,7 @@ def note_sample(samples: dict[str, str], key: str, content: str) -> None:
     """Add a sample to a table of them.
 
     Raises:
-        InputError: the key stands for another content.
+        InputError: the key belongs to another content.
     """
     if samples.setdefault(key, content) != content:
         raise InputError(

@@ -1,4 +1,4 @@
-"""What is remembered of one value: extremes, counts, sums and a histogram; merging it and writing it."""
+"""Statistics of one value: extremes, counts, sums and a histogram; merging and writing them."""
 
 import base64
 import json
@@ -17,8 +17,6 @@ from qbench.calibration.histogram import Counts, Distribution, Histogram
 from qbench.errors import InputError
 from qbench.storage import ArchiveError, csv_text, inflate
 
-# What is remembered of one value: extremes, counts, sums and a histogram, of all samples; extremes sample by sample.
-#
 # Every field is a minimum, a maximum or an integer sum, so that folding is exact in any order:
 # statistics(a ∪ b) = merge(statistics(a), statistics(b)), bit for bit.
 
@@ -80,7 +78,7 @@ class Statistics:
 
     @classmethod
     def of(cls, array: npt.NDArray[Any]) -> "Statistics":
-        """Those of a whole tensor, with no samples told apart; finite numbers, rounded to float32."""
+        """Those of a whole tensor, not by sample; finite numbers, rounded to float32."""
         floats = np.asarray(array, np.float32)
         if not floats.size:
             return cls(np.inf, -np.inf, 0, Histogram.empty())
@@ -162,7 +160,7 @@ def _same(a: Floats | None, b: Floats | None) -> bool:
 #     histogram = base64(zlib(planes(key steps) ‖ planes(counts) ‖ planes(Σ low)))        int64, n each
 #
 # The first key step is the first key, the others what each key is above the one before. Planes: of all n numbers first
-# the least significant byte, then the next, so that bytes that are mostly zero stand together and pack well.
+# the least significant byte, then the next, so that bytes that are mostly zero are adjacent and compress well.
 
 _MOST_BYTES = 3 * 8 * 2 * FINITE_MAGNITUDES
 """Of an unpacked histogram: three integers of every cell that finite numbers can be in."""
@@ -170,7 +168,7 @@ _ENDS = ("sample_lows", "sample_highs", "channel_lows", "channel_highs")
 
 
 def statistics_row(statistics: Statistics, *, histogram: str) -> dict[str, Any]:
-    """The row of ``statistics``, with ``histogram`` standing for its histogram."""
+    """The row of ``statistics``, with the text ``histogram`` as its histogram."""
     ends = {name: getattr(statistics, name) for name in _ENDS}
     return {
         "low": statistics.low if statistics.count else None,

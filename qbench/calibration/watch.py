@@ -1,4 +1,4 @@
-"""Watching an executor: every watched value of every run is folded."""
+"""An executor whose runs are folded into a profile: every watched value of every run."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
@@ -15,7 +15,8 @@ from qbench.errors import InputError
 from qbench.graph import graph_digest
 from qbench.passes import DEFAULT, canonicalize
 
-# NaN among the constants of a model, looked for before the data are blamed; ±Inf may stand in a mask.
+# Constants are checked for NaN first, so that the error names the model and not the data; ±Inf is allowed, as masks
+# contain it.
 
 _FLOATS = (ir.DataType.FLOAT, ir.DataType.DOUBLE, ir.DataType.FLOAT16, ir.DataType.BFLOAT16)
 
@@ -32,7 +33,7 @@ def refuse_nan(model: ir.Model) -> None:
                 f"Calibrating the model '{model.graph.name}'",
                 found=f"NaN in its constant '{name}'",
                 expected="numbers",
-                remedy="Mend the model: whatever reads the constant is lost.",
+                remedy="Correct the model: every result that depends on the constant is NaN.",
             )
 
 
@@ -47,21 +48,19 @@ def _constants(model: ir.Model) -> Iterator[tuple[str, ir.TensorProtocol]]:
                 yield node.outputs[0].name or "", attribute.as_tensor()
 
 
-# Watching an executor at work: every watched value of every run is folded, and the caller sees the plain outputs.
-#
-# A task drives a Watch as it drives any executor, so that decode loops calibrate by being run. Rows of a run are
-# samples; a row's key is its id, if ids are given, else the digest of what was fed to it. Rows are run one at a time
-# (``rows``).
+# A task runs a Watch like any executor and gets the plain outputs, so that decode loops are calibrated by running them.
+# Rows of a run are samples; a row's key is its id, if ids are given, else the digest of its feeds. Rows are run one at
+# a time (``Rows``).
 
 
 class Watch(Closing):
     """An executor of a canonical graph whose runs are folded into a profile; a context manager that closes it.
 
     Args:
-        executor: runs the graph and gives, beside its outputs, every value in ``values`` (its taps).
+        executor: runs the graph and returns its outputs and every value in ``values`` (its taps).
         model: the canonical graph that ``executor`` runs.
         values: the watched values, as ``watched_values`` gives them.
-        sample_ids: of the rows to come, in their order; None: rows are told apart by content.
+        sample_ids: of the rows to come, in their order; None: rows are identified by content.
         channels: keep extremes of every channel of the values too.
     """
 
@@ -143,7 +142,7 @@ class Watch(Closing):
                 "Calibrating",
                 found="a batch that failed after some of its numbers were counted",
                 expected="batches that ran to their end",
-                remedy="Mend or remove the sample, and calibrate anew.",
+                remedy="Correct or remove the sample, and calibrate again.",
             )
         if not self._rows:
             raise InputError(

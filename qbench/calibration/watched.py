@@ -1,4 +1,4 @@
-"""Which values of a graph are watched, and a batch taken apart into samples."""
+"""The units and the watched values of a graph, and batches as samples."""
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,20 +22,20 @@ from qbench.graph import (
 )
 from qbench.passes import bias_split_from, is_product
 
-# Units: the operators of a graph as a quantizer sees them, an operator with the bias and the clip it carries.
+# Units: the operators of a graph as a quantizer sees them, each with its bias and its clip.
 #
 #     unit = head ──correlation── [Add of a constant] ──sum── [Relu | Clip] ──output──
 #
-# The Add stands behind a MatMul, and behind other operators where the bias was split off. An integer machine computes
-# such a chain in one accumulator, so no value inside it is on a grid of its own: inner values are neither watched nor
-# quantized, unless the graph's canonical passes split biases off for the very purpose.
+# The Add follows a MatMul, and other operators where the bias was split off. Integer arithmetic computes such a chain
+# in one accumulator, so no value inside it has qparams of its own: inner values are neither watched nor quantized,
+# unless the graph's canonical passes split biases off for this purpose.
 
 _CARRIES_A_CLIP = PRODUCTS | {"Add", "Mul", "Sub"}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """One operator with what follows it at no further rounding."""
+    """One operator with the nodes that follow it without further rounding."""
 
     head: ir.Node
     bias: ir.Node | None = None
@@ -43,7 +43,7 @@ class Unit:
 
     @property
     def name(self) -> str:
-        """The name of its head, which stands for the unit in plans and counts."""
+        """The name of its head, which is the name of the unit in plans and counts."""
         return node_key(self.head)
 
     @property
@@ -58,7 +58,7 @@ class Unit:
 
     @property
     def bias_operand(self) -> tuple[ir.Node, int, ir.Value] | None:
-        """Where its bias stands, constant or not: the node, the index of the operand, and the value."""
+        """The place of its bias, constant or not: the node, the index of the operand, and the value."""
         node, index = self.bias or self.head, op_spec(self.head).bias
         if self.bias is not None:
             index = 1 if self.bias.inputs[0] is self.head.outputs[0] else 0
@@ -77,7 +77,7 @@ class Unit:
 
     @property
     def values(self) -> tuple[ir.Value, ...]:
-        """What it makes that a schema can put on a grid, each once, in order."""
+        """Its values that a schema can quantize, each once, in order."""
         inner = dict.fromkeys(value for value in (self.correlation, self.sum) if value is not None)
         return (*inner, *self.last.outputs[:1])
 
@@ -110,7 +110,7 @@ def _units(graph: ir.Graph) -> Iterator[Unit]:
 def _bias_behind(node: ir.Node) -> ir.Node | None:
     """The Add of one constant a column behind a MatMul with constant weights, when nothing else reads the product."""
     if is_pinned(node.outputs[0]):
-        return None  # it has a grid of its own: it is no inner value
+        return None  # it has qparams of its own, so it is not an inner value
     if node.op_type != "MatMul" or node.domain or not is_constant(node.inputs[1]):
         return None
     follower = only_consumer(node.outputs[0])
@@ -137,10 +137,8 @@ def _clip_behind(node: ir.Node) -> ir.Node | None:
     return follower if follower.op_type == "Clip" and constant_ends else None
 
 
-# Which values of a graph are watched: those that some schema could put on a grid.
-#
-# Every float32 input of the graph, and every float32 result of a unit (``units``); constants are known without
-# watching.
+# The watched values are those that some schema could quantize: every float32 input of the graph, and every float32
+# result of a unit; constants are known without watching.
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,7 +174,7 @@ def watched_values(model: ir.Model, names: Iterable[str] | None = None) -> tuple
 
 
 def batch_of(graph: ir.Graph) -> int | str | None:
-    """What the first dimension of the first input is: a number, the name that stands for it, or None.
+    """The first dimension of the first input: a number, its symbolic name, or None.
 
     Raises:
         InputError: the graph takes no data.
@@ -211,14 +209,14 @@ def _all_results(graph: ir.Graph) -> list[ir.Value]:
     return [value for node in graph for value in node.outputs]
 
 
-# Taking a batch apart into runs of one sample, so that a value's bits depend on its sample alone.
+# A batch is split into runs of one sample, so that a value's bits depend on its sample alone.
 #
-#     run(x₁ … x_n) = join(run(x₁), …, run(x_n))        along the axes that are called as the batch is
+#     run(x₁ … x_n) = join(run(x₁), …, run(x_n))        along the axes with the name of the batch axis
 #
-# Engines choose their kernels by the size of a batch, and with them the last bit of a sum; a profile that must not
-# depend on how its samples were batched cannot let them. It also keeps no more than one sample's values in memory.
-# Outputs whose free first axis has another name are taken to run over samples too. A graph that leaves no first axis
-# free to do so is run with whole batches; one of a fixed batch b with b samples at a time.
+# Engines choose their kernels, and so the last bit of a sum, by the size of a batch, and a profile must not depend on
+# how its samples were batched. This also keeps no more than one sample's values in memory. Outputs whose free first
+# axis has another name are assumed to run over samples too. A graph without a free first axis is run with whole
+# batches; a graph of a fixed batch b with b samples at a time.
 
 _WHOLE = 1 << 62
 """More samples than any batch has."""
@@ -226,11 +224,11 @@ _WHOLE = 1 << 62
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """How batches of one graph come apart.
+    """How batches of one graph are split into samples.
 
     Args:
-        first: the input that tells how many samples there are, by its first axis.
-        inputs: graph input → the axis that runs over samples; those without one belong whole to every sample.
+        first: the input whose first axis gives the number of samples.
+        inputs: graph input → the axis that runs over samples; those without one belong as a whole to every sample.
         outputs: graph output → such an axis.
         size: samples a run takes.
     """
@@ -288,7 +286,7 @@ class Rows:
         return {name: np.concatenate([part[name] for part in results], axis=self.outputs[name]) for name in names}
 
     def digests(self, feeds: Feeds, count: int) -> list[str]:
-        """The digest of what each sample is fed: names, dtypes, shapes and bytes of its parts."""
+        """The digest of each sample's feeds: names, dtypes, shapes and bytes of its parts."""
         return [
             _digest({name: self._part(name, feeds[name], count, row, row + 1) for name in sorted(feeds)})
             for row in range(count)
@@ -310,7 +308,7 @@ def _digest(parts: Mapping[str, Array]) -> str:
 
 
 def _free_first(value: ir.Value) -> bool:
-    """Whether nothing says how long its first axis is."""
+    """Whether the length of its first axis is unknown."""
     return value.shape is None or not isinstance((dimensions(value) or [0])[0], int)
 
 

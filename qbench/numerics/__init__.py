@@ -1,4 +1,4 @@
-"""Numbers, and arrays of them: integer grids, their parameters, quantizing, its gradients, and how machines count."""
+"""Arrays of quantized numbers: qparams, quantizing, its gradients, and the arithmetics of engines."""
 
 from qbench.numerics.affine import (
     GridKind,

@@ -105,7 +105,7 @@ def quantize(x: npt.ArrayLike, qparams: QParams, arithmetic: Arithmetic | str | 
     counting = np.float32 if qparams.qtype.bits <= 16 else np.float64
     with np.errstate(over="ignore", invalid="ignore"):
         levels = np.asarray(np.divide(real, scale, dtype=np.float32).astype(counting, copy=False))
-        # In place: a constant of 1 GB must not be there four times.
+        # In place: a constant of 1 GB must not be in memory four times.
         np.rint(levels, out=levels)
         np.add(levels, point.astype(counting), out=levels)
         np.fmax(levels, counting(qparams.qmin), out=levels)
@@ -209,10 +209,7 @@ def _nearest_power_of_two(scale: Floats) -> Floats:
 
 
 def _refused(found: str, expected: str) -> InputError:
-    return InputError("Choosing quantization parameters", found=found, expected=expected, remedy="Mend the range.")
-
-
-# What is asked of a grid before its range is known: the integers, the family, the ends, the kind of scale.
+    return InputError("Choosing quantization parameters", found=found, expected=expected, remedy="Correct the range.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,7 +260,7 @@ class GridKind:
         )
 
 
-# The image of a clip on a grid: rounding never changes order, so a clip before Q is a clip of levels after it.
+# A clip before Q equals a clip of quantized values after it, as rounding never changes order.
 #
 # Q(min(max(x, low), high)) = min(max(Q(x), Q(low)), Q(high))        for every x, exactly
 

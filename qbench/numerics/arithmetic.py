@@ -17,7 +17,7 @@ from qbench.numerics.qparams import QParams
 from qbench.numerics.rounding import Ints, Rounding
 from qbench.storage import digest_plain, read_toml, table_from_value, toml_text, value_from_table
 
-# How a machine multiplies by a real number: what it keeps of it, where and how often it rounds.
+# Multiplication by a real number: its representation, where and how often it is rounded.
 #
 # M = s_x · s_w / s_y;   y = clamp(round(acc · M) + z_y)
 
@@ -167,7 +167,7 @@ class Scaling:
                 return 0
 
 
-# The words that a machine's operators are told apart by: how it adds, averages, quantizes, and takes functions.
+# How an arithmetic adds, averages, quantizes, and computes functions.
 
 LEAST_WEIGHT_BITS = 8
 """Of WEIGHTED: a ratio below 2^8 leaves its shift no less than 0."""
@@ -310,7 +310,7 @@ class Dequantizing(enum.Enum):
     FUSED = "fused"
 
 
-# Where a machine sums products: the width of its register, and which sums lose something before they reach it.
+# Accumulators: the width of the register, and which sums lose something before they reach it.
 #
 # Processors without wide dot products sum two neighbouring products in 16 bits, with saturation (Intel's vpmaddubsw).
 # Whether a sum is made that way depends on the kernel that an engine chooses by the shape of a node.
@@ -366,7 +366,7 @@ class Accumulator:
         bits: width of the register, 2 to 64.
         overflow: when a sum does not fit it.
         pair_bits: two neighbours' products are first summed in so many bits (2 to 32), saturating; 0: they are not.
-            Neighbours lie along the window, rows first, channels fastest; of an odd number the last stands alone.
+            Neighbours lie along the window, rows first, channels fastest; of an odd number the last is alone.
         pairs_in: the sums that do so.
         saturates: when sums are clamped. EACH: acc ← clamp(acc + (x − z_x)(w − z_w)), one product after another from 0,
             in the order of pairs; a bias comes last. A zero point that comes with the batch is corrected for behind
@@ -410,7 +410,7 @@ class Accumulator:
         return self.pair_bits if paired else 0
 
 
-# What a register of some width keeps of a whole number: all of it, its low bits, or the nearest that it can hold.
+# A register keeps of an integer all of it, its low bits, or the nearest number that it can hold.
 
 
 def held(sums: Ints, accumulator: Accumulator) -> Ints:
@@ -426,28 +426,28 @@ def in_bits(values: Ints, bits: int, overflow: Overflow) -> Ints:
     return values if bits >= 64 else ((values + half) & ((1 << bits) - 1)) - half
 
 
-# How a machine counts, as one value: multiplier, rounding, accumulator, and the schemes of its operators.
+# An arithmetic as one value: multiplier, rounding, accumulator, and the schemes of its operators.
 #
 #     acc = Σ (x − z_x)(w − z_w) + bias                          the accumulator
-#     M   = s_x · s_w / s_y                                      a real number, which no two machines hold alike
+#     M   = s_x · s_w / s_y                                      a real number, which engines represent differently
 #     y   = clamp(round(acc · M) + z_y)                          where, how often and before what it rounds: here
 #
-# A value of this type stands for an engine wherever one is taken. It is data: printable, readable from TOML, and part
-# of every measurement by its digest.
+# An arithmetic describes how an engine computes. It is data: printable, readable from TOML, and part of every
+# measurement by its digest.
 
 _MEANING = 2
-"""Of the words here, as part of every digest: raised when one of them comes to mean something else."""
+"""Part of every digest: increased when a word here changes its meaning."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Override:
-    """Some nodes of a machine that count otherwise: what is given here stands there instead of the machine's own.
+    """Other rules for some nodes: a field that is given here replaces that of the arithmetic.
 
     Args:
         operators: operators it applies to, as a float graph calls them (``Conv``); empty: any.
         names: patterns (``*``, ``?``) of node names; empty: any.
         scaling, accumulator, adding, averaging, mean, softmax, functions, multiplying, rescaling, quantizing,
-            dequantizing: as in ``Arithmetic``; None: the machine's own.
+            dequantizing: as in ``Arithmetic``; None: that of the arithmetic.
 
     Raises:
         ValueError: it applies to every node, or changes nothing.
@@ -469,18 +469,20 @@ class Override:
 
     def __post_init__(self) -> None:
         if not self.operators and not self.names:
-            raise ValueError("an override names operators or nodes; what holds everywhere is the machine's own")
+            raise ValueError(
+                "an override names operators or nodes; what holds everywhere belongs to the arithmetic itself"
+            )
         if not self.changes:
             raise ValueError("an override that changes nothing")
 
     @property
     def changes(self) -> dict[str, object]:
-        """What it puts in the place of the machine's own, by field."""
+        """The fields that it replaces, and by what."""
         given = {one.name: getattr(self, one.name) for one in fields(self) if one.name not in ("operators", "names")}
         return {name: value for name, value in given.items() if value is not None}
 
     def applies(self, operator: str, name: str) -> bool:
-        """Whether the node called ``name`` is meant, which was ``operator`` in the float graph."""
+        """Whether it applies to the node called ``name``, ``operator`` in the float graph."""
         fits = not self.names or any(fnmatchcase(name, pattern) for pattern in self.names)
         return fits and (not self.operators or operator in self.operators)
 
@@ -538,41 +540,41 @@ class Arithmetic:
 
     @property
     def digest(self) -> str:
-        """Of all that changes numbers: two machines that count alike have one digest, whatever they are called."""
+        """Of all fields that change numbers: arithmetics that compute alike have one digest, whatever their names."""
         words = table_from_value(self)
         return digest_plain([_MEANING, {key: word for key, word in words.items() if key not in ("name", "source")}])
 
     def __str__(self) -> str:
-        """The TOML file that spells it, whatever that is called; a line a field that is not as by default."""
+        """Its TOML file, without a file name: one line for each field that differs from the default."""
         own = toml_text(replace(self, overrides=())).partition("\n")[2]
         overrides = "".join(f"\n[[overrides]]\n{toml_text(one)}" for one in self.overrides)
         return f"# {self.name}\n{own}{overrides}".rstrip()
 
     def limits(self, output: QParams) -> tuple[int, int]:
-        """The levels between which this machine clamps results on ``output``."""
+        """The quantized values between which results on ``output`` are clamped."""
         return max(output.qmin, output.qtype.qmin + int(self.narrow and output.qtype.signed)), output.qmax
 
     def at(self, operator: str, name: str) -> "Arithmetic":
-        """How the node called ``name``, ``operator`` in the float graph, is counted; no overrides are left."""
+        """The rules for the node called ``name``, ``operator`` in the float graph; without overrides."""
         override = next((one for one in self.overrides if one.applies(operator, name)), None)
         changes = {} if override is None else override.changes
         return replace(self, overrides=(), **changes) if self.overrides else self  # type: ignore[arg-type]
 
 
-# The arithmetics that can be asked for by name: one TOML file each in ``presets``, and those of extensions.
+# The arithmetics by name: one TOML file each in ``presets``, and those of extensions.
 
 SUFFIX = ".toml"
 _FOLDER = Path(__file__).parent / "presets"
 
 
 def catalogue(extensions: Iterable[Extension] = ()) -> Catalogue[Arithmetic]:
-    """Our own machines and those of ``extensions``."""
+    """Our own arithmetics and those of ``extensions``."""
     own: Catalogue[Arithmetic] = Catalogue("arithmetic", _presets())
     return own.extended(extensions)
 
 
 def get_arithmetic(name: str) -> Arithmetic:
-    """The machine called ``name``, installed extensions included.
+    """The arithmetic called ``name``, installed extensions included.
 
     Raises:
         InputError: no such machine; the nearest name is suggested.
@@ -581,7 +583,7 @@ def get_arithmetic(name: str) -> Arithmetic:
 
 
 def machine_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
-    """The machine, or the one of that name, as it counts ``operator`` (``Conv``) in a node without a name.
+    """The arithmetic, or the one of that name, for ``operator`` (``Conv``) in a node without a name.
 
     Raises:
         InputError: no such machine.
@@ -591,12 +593,12 @@ def machine_for(arithmetic: Arithmetic | str, operator: str) -> Arithmetic:
 
 
 def list_arithmetics() -> tuple[str, ...]:
-    """The names of all machines, sorted, installed extensions included."""
+    """The names of all arithmetics, sorted, installed extensions included."""
     return catalogue(installed_extensions()).names()
 
 
 def load_arithmetic(path: Path | str) -> Arithmetic:
-    """The machine that the TOML file at ``path`` spells, which is called as the file is.
+    """The arithmetic in the TOML file at ``path``; its name is that of the file.
 
     Raises:
         InputError: no such file, another name in it, an unknown key, or settings that no machine has together.

@@ -212,8 +212,8 @@ def _single(values: npt.ArrayLike) -> Single:
 
 # Adding two quantized arrays, as any machine does it: y ≈ z_y + (s_a (a − z_a) + s_b (b − z_b)) / s_y.
 #
-# The schemes are named in ``schemes.AddScheme``; formulas of those in whole numbers stand in ``integer_sums``, of those
-# in float32 in ``float_sums``.
+# The schemes are those of ``AddScheme`` (``arithmetic``); the formulas of both kinds, in integers and in float32, are
+# above.
 
 
 def add_quantized(  # noqa: PLR0917 - the order that users rely on
@@ -255,7 +255,7 @@ def add_quantized(  # noqa: PLR0917 - the order that users rely on
 # The difference of two quantized arrays, as any machine does it: y ≈ z_y + (s_a (a − z_a) − s_b (b − z_b)) / s_y.
 #
 # A machine's scheme for sums is its scheme for differences. Those in whole numbers negate the second operand behind its
-# rounding (``integer_sums``); Glow's interpreter subtracts products in float32 (``float_sums``); the other engines have
+# rounding; Glow's interpreter subtracts products in float32; the other engines have
 # no integer difference: levels are dequantized, subtracted in float32 and quantized.
 
 

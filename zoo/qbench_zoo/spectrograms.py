@@ -85,7 +85,7 @@ def doubled(speech: Floats) -> Floats:
 
 
 def at_least(speech: Floats, decibels: float) -> Floats:
-    """``speech`` raised to a level of ``decibels`` below full scale if it is quieter; silence is let be."""
+    """``speech`` raised to a level of ``decibels`` below full scale if it is quieter; silence stays."""
     level = float(np.sqrt(np.mean(speech**2)))
     wanted = 10 ** (decibels / 20)
     return speech * (wanted / level) if 0 < level < wanted else speech
@@ -196,7 +196,7 @@ def log_mel(speech: Floats) -> Floats:
 #
 #     (a, b) → first = S(a), second = S(b)                       S: ``mel_spectrogram``
 #
-# A window stands in many pairs; the spectrograms of the last few hundred windows are kept.
+# A window is in many pairs; the spectrograms of the last few hundred windows are kept.
 
 SPEECH_PAIR = "speech_8k_pair"
 """The kind of raw sample: two of (12800,) int16, 1.6 s at 8 kHz each."""

@@ -1,4 +1,4 @@
-"""Pictures of lines of text: rendered ones, the network that reads them, and the one that tells how they are turned."""
+"""Rendered pictures of text, a network that reads lines, and one that classifies the orientation of pages."""
 
 import functools
 import io
@@ -49,7 +49,7 @@ class LineReading:
     """One graph from a picture of a line to scores (n, T, characters), blank first.
 
     Args:
-        title: of the alphabet, which tells it from others. alphabet: makes the characters behind the blank, in order.
+        title: of the alphabet, part of the task's name. alphabet: makes the characters behind the blank, in order.
         picture, width: feeds of the samples: (n, 3, H, W), and how many columns of W are the picture.
         batch: lines in one run at most.
     """
@@ -203,14 +203,14 @@ def _graph(package: Package, path: str) -> ir.Model:
     return load_model(Cache.default().entry("unpacked", name, lambda file: write_bytes(file, data)))
 
 
-# Pictures of text whose transcript is known because we wrote it: hard single lines, and pages turned four ways.
+# Rendered text, whose transcript is known: difficult single lines, and pages in four orientations.
 #
-# The words are WordNet's definitions, the letters DejaVu Sans out of a pinned package, every choice a generator's that
-# is seeded with the sample's number. Pillow draws: its version is part of the key that prepared samples are kept by.
+# The words are WordNet's definitions, the font is DejaVu Sans from a pinned package, every choice is that of a
+# generator seeded with the sample's number. Pillow draws: its version is part of the cache key of prepared samples.
 #
 #     line    30 to 45 letters less a word cut off, 11 to 14 pixels, turned by up to 2°, a blur of up to 1.2 pixels,
-# noise             of up to 30 levels     page    24 lines of 14 to 20 pixels on a sheet of 600 × 800, turned by 0, 90,
-# 180 or 270 degrees clockwise
+#             noise of up to 30 levels
+#     page    24 lines of 14 to 20 pixels on a sheet of 600 × 800, turned by 0, 90, 180 or 270 degrees clockwise
 
 LINES, LINES_CALIBRATION, PAGES, PAGES_CALIBRATION = 200, 64, 60, 16
 TURNS = 4

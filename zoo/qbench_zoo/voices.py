@@ -56,7 +56,7 @@ def unavailable_recording(name: str, found: str, more: str = "") -> UnavailableE
     )
 
 
-# Whose voice it is: ``resemblyzer``, a recurrent network from speech to a direction, and five voices to tell apart.
+# Whose voice it is: ``resemblyzer``, a recurrent network from speech to a direction, and five voices to distinguish.
 #
 # Of each voice the recordings of at least 1.6 s in the order of their paths, p₀ … p₍ₘ₋₁₎; p at ⌊i·m/40⌋, i < 40, are
 # scored and 24 of the others, as evenly apart, calibrate: 200 and 120 windows, each the middle 1.6 s of its recording.
@@ -222,7 +222,7 @@ def _voices_of(windows: Dataset) -> list[int]:
 def _voice_pairs_dataset(name: str, windows: Dataset, pairs: Sequence[Pair]) -> Dataset:
     of, ids = _voices_of(windows), windows.sample_ids
     names = tuple(f"{ids[a]}~{ids[b]}" for a, b in pairs)
-    window = functools.cache(windows.load)  # it stands in 16 pairs
+    window = functools.cache(windows.load)  # it is in 16 pairs
 
     def load(index: int) -> tuple[Any, Any]:
         first, second = pairs[index]

@@ -106,7 +106,7 @@ _MARGIN = 1e-12
 
 @dataclass(frozen=True, slots=True)
 class Entropy:
-    """``bins`` equal bins over what was seen; of fewer than the grid has levels nothing can be told (a warning).
+    """``bins`` equal bins over what was seen; with fewer than the grid has levels the range is kept (a warning).
 
     Raises:
         ValueError: fewer than two bins.

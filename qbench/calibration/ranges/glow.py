@@ -53,7 +53,7 @@ class GlowKl:
         return Interval(np.asarray(start), np.asarray(end))
 
     def of_rows(self, rows: npt.NDArray[Any], kind: GridKind) -> Interval:
-        """Of every row, one after the other: slow for many (Glow leaves constants alone unless told otherwise)."""
+        """Of every row, one after the other: slow for many (Glow leaves constants alone by default)."""
         return each_row(self.of_distribution, rows, kind)
 
     def __str__(self) -> str:

@@ -240,7 +240,7 @@ class _Search:
         return first, last
 
     def _one_scale(self, seen: Interval, clipped: Floats) -> None:
-        """Both ends follow one scale: ratio r stands for r times the scale that covers what was seen."""
+        """Both ends follow one scale: ratio r is r times the scale that covers what was seen."""
         largest = np.maximum(-seen.low, seen.high)
         below, above = self._grid_ends(seen)
         whole = self.reference

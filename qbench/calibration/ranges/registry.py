@@ -75,10 +75,10 @@ def get_range_method(text: str, extensions: Iterable[Extension] | None = None) -
         method = made(*positional, **named)
     except TypeError as error:
         raise InputError(
-            doing, found=f"settings that do not fit ({error})", expected=expected, remedy="Mend them."
+            doing, found=f"settings that do not fit ({error})", expected=expected, remedy="Correct them."
         ) from None
     except ValueError as error:
-        raise InputError(doing, found=str(error), expected=expected, remedy="Mend its settings.") from error
+        raise InputError(doing, found=str(error), expected=expected, remedy="Correct its settings.") from error
     if not isinstance(method, RangeMethod):
         raise InputError(
             doing,

@@ -1,6 +1,6 @@
 """A state dict that is handed out array by array, and knows at the end whether anything was left over.
 
-A network written by hand can forget a layer and still run; a parameter nobody asked for is how that is noticed.
+A network written by hand can lack a layer and still run; a parameter that is never used shows it.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class TrainedArrays(Protocol):
 
 
 class Parameters:
-    """The trained arrays of one network by name; ``title`` is how errors call them."""
+    """The trained arrays of one network by name; ``title`` is their name in errors."""
 
     def __init__(self, title: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         self._title = title
@@ -56,6 +56,6 @@ class Parameters:
             raise InputError(
                 f"Building '{self._title}' from its trained parameters",
                 found=f"{len(left)} arrays that no layer uses, '{left[0]}' the first of them",
-                expected="a place for every array",
+                expected="a layer for every array",
                 remedy="Use the checkpoint that belongs to this network.",
             )

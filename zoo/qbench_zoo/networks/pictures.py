@@ -261,7 +261,7 @@ def _stem(side: int) -> Unit:
     )
 
 
-def _efficientnet_lite_block(  # noqa: PLR0917 - one row of the table and where it stands
+def _efficientnet_lite_block(  # noqa: PLR0917 - one row of the table and its place
     index: int, inputs: int, outputs: int, expansion: int, kernel: int, stride: int, pads: tuple[int, int, int, int]
 ) -> tuple[Unit, ...]:
     name, prefix, hidden = f"blocks.{index}", f"_blocks.{index}", inputs * expansion
@@ -439,7 +439,7 @@ _SIDE = 224
 _FIRES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
 """Channels of each fire module: squeezed, and of either expansion."""
 _POOLED = (2, 4)
-"""Fire modules behind which a pool stands, counted from 1."""
+"""Fire modules that a pool follows, counted from 1."""
 
 
 def build_squeezenet(arrays: Mapping[str, npt.NDArray[Any]]) -> ir.Model:

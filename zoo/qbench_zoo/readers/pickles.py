@@ -77,7 +77,7 @@ _FORMATS = frozenset({"f2", "f4", "f8"})
 
 
 class _Format:
-    """Stands for a dtype: its code, little-endian."""
+    """In the place of a dtype: its code, little-endian."""
 
     def __init__(self, code: object, *_: object) -> None:
         if code not in _FORMATS:
@@ -90,7 +90,7 @@ class _Format:
 
 
 class _Array:
-    """Stands for an array, empty until its state comes."""
+    """In the place of an array, empty until its state is set."""
 
     value: npt.NDArray[Any] | None = None
 
@@ -105,7 +105,7 @@ class _Array:
 
 
 class _ArrayType:
-    """Stands for ``numpy.ndarray`` where it is merely named."""
+    """In the place of ``numpy.ndarray`` where it is only named."""
 
 
 def _reconstruct(kind: object, *_: object) -> _Array:

@@ -67,7 +67,7 @@ class Tensor:
 
 @dataclass(frozen=True, slots=True)
 class _Rebuild:
-    """Stands for ``torch._utils._rebuild_tensor_v2``; a slotted value, which a pickle cannot alter."""
+    """In the place of ``torch._utils._rebuild_tensor_v2``; a slotted value, which a pickle cannot alter."""
 
     def __call__(self, storage: object, offset: object, shape: object, strides: object, *_: object) -> Tensor:
         if not (isinstance(storage, Storage) and isinstance(offset, int) and _whole(shape) and _whole(strides)):
@@ -109,7 +109,7 @@ REFUSED = (
     OverflowError,
     RecursionError,  # what Python says where it writes or compares values that are nested too deeply
 )
-"""What reading a pickle and its tensors may raise, beside the ``EOFError`` of one that was cut short."""
+"""What reading a pickle and its tensors may raise, in addition to the ``EOFError`` of an incomplete one."""
 
 
 def read_pickle(stream: BinaryIO) -> tuple[Any, dict[str, Storage]]:
@@ -177,7 +177,7 @@ def _whole(value: object) -> bool:
 #
 #     magic · protocol 1001 · system facts · state dict · storage keys · (int64 count, numbers) per key
 #
-# The pickles are held to short lists before anything is made of them (``torch_tensors.py``).
+# The pickles are checked against short lists before anything is made of them (see above).
 #
 # Source: torch/serialization.py, ``_legacy_save`` (torch 1.5).
 
@@ -199,8 +199,8 @@ def read_torch_legacy(data: bytes, name: str, *, entry: str | None = None) -> di
 
     Args:
         data: the bytes of the file. name: how errors call it.
-        entry: which entry of the file the state dict is, where a training run left its optimizer beside it; what
-            stands there besides is held to the same short lists and dropped. None: the file is the state dict.
+        entry: which entry of the file the state dict is, where a training run saved its optimizer too; the
+            rest is checked against the same lists and dropped. None: the file is the state dict.
 
     Raises:
         InputError: it is no such checkpoint, is cut short, or holds anything but named tensors (what is named).
@@ -263,8 +263,8 @@ def _refusal(name: str, found: str, remedy: str) -> InputError:
 #
 #     <stem>/data.pkl · <stem>/byteorder ("little", or none) · <stem>/data/<key>, the numbers of a storage, per key
 #
-# The pickle is held to short lists before anything is made of it (``torch_tensors.py``). A member that is packed could
-# unfold to any size, and torch never packs one.
+# The pickle is checked against short lists before anything is made of it (see above). A compressed member could unpack
+# to any size, and torch never compresses one.
 #
 # Source: torch/serialization.py, ``_save``; caffe2/serialize/inline_container.h.
 
@@ -276,7 +276,7 @@ def read_torch_zip(data: bytes, name: str, *, entry: str | None = None) -> dict[
 
     Args:
         data: the bytes of the file. name: how errors call it.
-        entry: which entry of the file the state dict is; what stands beside it is held to the same short lists and
+        entry: which entry of the file the state dict is; the rest is checked against the same lists and
             dropped. None: the file is the state dict.
 
     Raises:

@@ -24,7 +24,7 @@ from qbench_zoo.fashion import fashion_arrays
 from qbench_zoo.networks.parameters import TrainedArrays
 from qbench_zoo.networks.pictures import build_fashion_mobile, build_preactivation
 
-# A float ONNX graph with gradients, by torch: what is trained is the very graph that is written.
+# A float ONNX graph with gradients, by torch: the graph that is trained is the one that is written.
 #
 #     values[node.output] = operator(values[node.inputs])            node by node, in the graph's order
 #
