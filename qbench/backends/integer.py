@@ -14,10 +14,12 @@ from qbench.backends.protocol import (
     Executor,
     FeedCheck,
     Feeds,
+    batch_refusal,
     executed_as_written,
     loaded,
+    require_taps,
 )
-from qbench.errors import InputError, UnsupportedError, nearest
+from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Form, form_of
 from qbench.interpreter import BatchError, Counters, KernelWrapper, Means, Program, counting_means
 from qbench.numerics import Arithmetic
@@ -93,7 +95,9 @@ class IntegerBackend:
                 "says why slots stay float), or choose a float backend.",
             )
         lowered = lower_to_integers(graph)
-        _check_taps(lowered, taps)
+        computed = (value for node in lowered.graph for value in node.outputs)
+        names = {value.name or "" for value in (*lowered.graph.inputs, *computed)}
+        require_taps(taps, names, doing=f"Tapping '{lowered.graph.name}'", where="the lowered graph")
         program = Program(lowered, self.arithmetic, taps, self.means, self.around)
         return _IntegerExecutor(program, lowered, FeedCheck.of(lowered, self.name))
 
@@ -124,12 +128,7 @@ class _IntegerExecutor(Closing):
         try:
             return self._program.run(arrays)
         except BatchError as error:
-            raise InputError(
-                f"Running '{self._check.graph}' on '{self._check.backend}'",
-                found=" ".join(str(error).split())[:300],
-                expected="a batch that the graph can compute",
-                remedy="Check that the data fits the model.",
-            ) from error
+            raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
 
     def executed(self) -> Mapping[str, Executed]:
         """Every node of the lowered graph, on integers where it was lowered to operators on integers."""
@@ -138,17 +137,3 @@ class _IntegerExecutor(Closing):
     def close(self) -> None:
         """Release the program."""
         self._program = None
-
-
-def _check_taps(model: ir.Model, taps: Sequence[str]) -> None:
-    names = {value.name or "" for node in model.graph for value in node.outputs}
-    names |= {value.name or "" for value in model.graph.inputs}
-    for name in taps:
-        if name not in names:
-            close = nearest(name, names)
-            raise InputError(
-                f"Tapping '{model.graph.name}'",
-                found=f"no value '{name}' in the lowered graph",
-                expected="a value that is computed there",
-                remedy=f"Did you mean '{close}'?" if close else "Look the names up in the lowered graph.",
-            )

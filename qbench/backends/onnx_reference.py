@@ -15,11 +15,12 @@ from qbench.backends.protocol import (
     Executor,
     FeedCheck,
     Feeds,
+    batch_refusal,
     executed_as_written,
     loaded,
     with_taps,
 )
-from qbench.errors import InputError, UnsupportedError
+from qbench.errors import UnsupportedError
 from qbench.graph import Capabilities, Operator, model_bytes, node_key, opset, outside_operator
 from qbench.interpreter import own_operators, refusal
 from qbench.storage import current_limits
@@ -165,12 +166,7 @@ class _ReferenceExecutor(Closing):
             with np.errstate(all="ignore"):  # overflow in a kernel is a result, as in every engine
                 results = self._evaluator.run(None, arrays)
         except Exception as error:  # kernels raise whatever numpy raises
-            raise InputError(
-                f"Running '{self._check.graph}' on '{self._check.backend}'",
-                found=" ".join(str(error).split())[:300],
-                expected="a batch that the graph can compute",
-                remedy="Check that the data fits the model.",
-            ) from error
+            raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
         return {name: np.asarray(result) for name, result in zip(self._outputs, results, strict=True)}
 
     def executed(self) -> Mapping[str, Executed]:

@@ -16,11 +16,12 @@ from qbench.backends.protocol import (
     Executor,
     FeedCheck,
     Feeds,
+    batch_refusal,
     executed_as_written,
     executed_by,
     loaded,
+    require_taps,
 )
-from qbench.errors import InputError, nearest
 from qbench.graph import Capabilities, constant_value, values_by_name
 from qbench.interpreter import BatchError, Counters, Means, Program
 from qbench.numerics import Arithmetic
@@ -80,7 +81,10 @@ class PartitionedBackend:
             UnavailableError: the host's engine is not installed.
         """
         partition = partition_model(loaded(model), self.device)
-        _check_taps(partition, taps)
+        computed = [v for section in partition.sections for node in section.nodes for v in node.outputs]
+        names = {value.name or "" for value in (*partition.model.graph.inputs, *computed)}
+        doing = f"Tapping '{partition.model.graph.name}'"
+        require_taps(taps, names, doing=doing, where="the partitioned graph ('qbench partition --json')")
         steps = [self._step(partition, index, taps, threads) for index in range(len(partition.sections))]
         return _PartitionedExecutor(self.device.name, partition, steps, FeedCheck.of(partition.model, self.name), taps)
 
@@ -149,12 +153,7 @@ class _PartitionedExecutor(Closing):
         try:
             return step.runner.run(feeds)
         except BatchError as error:
-            raise InputError(
-                f"Running '{self._check.graph}' on '{self._check.backend}'",
-                found=" ".join(str(error).split())[:300],
-                expected="a batch that the graph can compute",
-                remedy="Check that the data fits the model.",
-            ) from error
+            raise batch_refusal(str(error), graph=self._check.graph, backend=self._check.backend) from error
 
     def executed(self) -> Mapping[str, Executed]:
         """The nodes of islands on the device, conversions on the CPU, and the host's as it reports them."""
@@ -176,17 +175,3 @@ class _PartitionedExecutor(Closing):
 
 def _names(values: Sequence[ir.Value]) -> tuple[str, ...]:
     return tuple(value.name or "" for value in values)
-
-
-def _check_taps(partition: Partition, taps: Sequence[str]) -> None:
-    computed = [v for section in partition.sections for node in section.nodes for v in node.outputs]
-    names = {value.name or "" for value in (*partition.model.graph.inputs, *computed)}
-    for name in taps:
-        if name not in names:
-            close = nearest(name, names)
-            raise InputError(
-                f"Tapping '{partition.model.graph.name}'",
-                found=f"no value '{name}' in the partitioned graph",
-                expected="a value that is computed there",
-                remedy=f"Did you mean '{close}'?" if close else "Look the names up ('qbench partition --json').",
-            )

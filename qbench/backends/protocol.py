@@ -1,7 +1,7 @@
-"""What runs a graph: a backend prepares a model and hands back an executor."""
+"""The protocols of what runs a graph: a backend prepares a model and returns an executor."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +21,17 @@ if TYPE_CHECKING:
     from qbench.numerics import Arithmetic
 
 
-# Whatever runs a graph: a backend prepares a model and hands back an executor, fp32 and QDQ by the same door.
-
 Array = npt.NDArray[Any]
 Feeds = Mapping[str, Array]
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """How a node was run.
+    """How a node runs.
 
     Args:
         precision: the type of its first input, such as ``uint8`` or ``float32``; empty: not known.
-        device: what ran it, ``cpu`` or the name of a device.
+        device: ``cpu`` or the name of a device.
     """
 
     precision: str
@@ -42,25 +40,25 @@ class Executed:
 
 @runtime_checkable
 class Executor(AbstractContextManager["Executor"], Protocol):
-    """One prepared graph. A context manager: leaving it frees the engine's memory."""
+    """One prepared graph; a context manager that frees the engine's memory."""
 
     def run(self, feeds: Feeds) -> dict[str, Array]:
         """One batch: input name → array, to output or tap name → array.
 
         Raises:
-            InputError: an input is missing, unknown, or has a shape or dtype the graph does not take.
+            InputError: an input is missing, unknown, or has a shape or dtype that the graph does not accept.
         """
         ...
 
     def executed(self) -> Mapping[str, Executed]:
-        """Node of the graph that the engine really runs (fused nodes by the engine's names) → how it runs it.
+        """Node of the optimized graph (fused nodes by the engine's names) → how the engine runs it.
 
-        Nodes of which this is not known are left out; ``executed_by`` asks executors that do not define this, too.
+        Nodes for which this is not known are omitted. ``executed_by`` also accepts executors without this method.
         """
         return {}
 
     def close(self) -> None:
-        """Free what the engine holds; running afterwards is an error."""
+        """Free the engine's memory; running afterwards is an error."""
         ...
 
 
@@ -68,22 +66,22 @@ class Executor(AbstractContextManager["Executor"], Protocol):
 class Backend(Protocol):
     """A named way to run graphs; a frozen value whose fields are its options.
 
-    ``packages`` names the distributions whose version legitimately changes its numbers: they go into the environment
-    class of every result.
+    ``packages`` names the distributions whose versions may change its numbers. They are part of the environment class
+    of every result.
 
-    A class that does not inherit from this protocol may leave ``arithmetic`` out: ``arithmetic_of`` asks for it. What a
-    backend may offer besides is a protocol of its own: ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``,
+    A class that does not inherit from this protocol may omit ``arithmetic``; ``arithmetic_of`` handles that. Optional
+    features of a backend are protocols of their own: ``HasRuleDigests``, ``RemoteBackend``, ``Unoptimized``,
     ``HasLevels``, ``ManySessions`` and ``CountsEvents``.
     """
 
     @property
     def name(self) -> str:
-        """How suites and results call it."""
+        """Its name in suites and results."""
         ...
 
     @property
     def capabilities(self) -> Capabilities:
-        """What graphs it takes."""
+        """Which graphs it accepts."""
         ...
 
     @property
@@ -96,7 +94,7 @@ class Backend(Protocol):
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The distributions whose versions it counts with."""
+        """The distributions whose versions may change its numbers."""
         ...
 
     def prepare(self, model: "ir.Model | Path | str", *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
@@ -105,37 +103,37 @@ class Backend(Protocol):
         Raises:
             UnsupportedError: the engine has no kernel or no opset for it.
             UnavailableError: the engine is not installed.
-            InputError: the file is no ONNX model, or a tap names no value.
+            InputError: the file is not an ONNX model, or a tap names no value.
         """
         ...
 
 
 @runtime_checkable
 class Counting(Protocol):
-    """An executor that counts what happens at its nodes."""
+    """An executor that counts events at its nodes, such as saturations."""
 
     @property
     def counters(self) -> "Mapping[str, Counters]":
-        """Node of the lowered graph → its events until now, after ``close`` too."""
+        """Node of the lowered graph → its events so far; also after ``close``."""
         ...
 
 
 @runtime_checkable
 class HasRuleDigests(Protocol):
-    """A backend that counts by rules which are data, not code of a package; most have none."""
+    """A backend that computes by rules which are data, not code of a package."""
 
     @property
     def digests(self) -> Mapping[str, str]:
-        """What the rules are called → their digest, for every measurement: another digest may mean other numbers."""
+        """Name of the rules → their digest, for every measurement: with another digest the numbers may differ."""
         ...
 
 
 @runtime_checkable
 class Unoptimized(Protocol):
-    """A backend that can run a graph as it is written, so that taps change no number."""
+    """A backend that can run a graph without optimizations, so that taps change no number."""
 
     def unoptimized(self) -> "Backend | None":
-        """The same engine without graph optimizations; itself where it has none; None: it cannot do without."""
+        """The same engine without graph optimizations; itself if it has none; None: it cannot disable them."""
         ...
 
 
@@ -149,22 +147,22 @@ class HasLevels(Protocol):
         ...
 
     def at_level(self, level: str) -> "Backend":
-        """The same at ``level``, under a name that ends with it."""
+        """The same at ``level``, with a name that ends with it."""
         ...
 
 
 @runtime_checkable
 class ManySessions(Protocol):
-    """A backend that can hold many prepared graphs at a time at less memory."""
+    """A backend that can hold many prepared graphs at once with less memory."""
 
     def for_many_sessions(self) -> "Backend":
-        """The same with no memory kept between runs; its numbers are equal."""
+        """The same without memory that is kept between runs; its numbers are equal."""
         ...
 
 
 @runtime_checkable
 class CountsEvents(Protocol):
-    """A backend that can count what happens at its nodes, slower."""
+    """A backend that can count events at its nodes, slower."""
 
     def counting_events(self) -> "Backend":
         """The same with executors that are ``Counting``; its numbers are equal."""
@@ -173,37 +171,37 @@ class CountsEvents(Protocol):
 
 @runtime_checkable
 class RemoteBackend(Protocol):
-    """A backend whose packages are those of another Python, and whose sessions are processes of their own."""
+    """A backend with the packages of another Python, whose sessions are processes of their own."""
 
     @property
     def has_started(self) -> bool:
-        """Whether the versions are known, so that asking for them starts no program."""
+        """Whether the versions are known, so that ``package_versions`` starts no program."""
         ...
 
     def package_versions(self) -> Mapping[str, str]:
-        """Those of ``packages`` that are there, with their versions.
+        """The versions of those ``packages`` that are installed there.
 
-        A method, because ``isinstance`` reads the properties of a protocol before Python 3.12, and this one may start a
-        program.
+        This is a method, because before Python 3.12 ``isinstance`` reads the properties of a protocol, and this one may
+        start a program.
         """
         ...
 
 
 def arithmetic_of(backend: Backend) -> "Arithmetic | None":
-    """The arithmetic by which ``backend`` computes quantized graphs here; None: it declares none.
+    """The arithmetic by which ``backend`` computes quantized graphs on this computer; None: it declares none.
 
     Raises:
         InputError: it names an arithmetic that does not exist.
     """
     from qbench.numerics import get_arithmetic
 
-    declared = getattr(backend, "arithmetic", None)  # a backend from before this was declared has no such attribute
+    declared = getattr(backend, "arithmetic", None)  # optional: a third-party backend may lack it
     return get_arithmetic(declared) if isinstance(declared, str) else declared
 
 
 def executed_by(executor: Executor) -> Mapping[str, Executed]:
-    """How ``executor`` runs its nodes, as far as it is known."""
-    ask = getattr(executor, "executed", None)  # an executor from before this was declared has no such method
+    """How ``executor`` runs its nodes; empty: not known."""
+    ask = getattr(executor, "executed", None)  # optional: a third-party executor may lack it
     return {} if ask is None else ask()
 
 
@@ -213,12 +211,12 @@ def runs_as_written(backend: Backend) -> bool:
 
 
 def for_many_sessions(backend: Backend) -> Backend:
-    """``backend`` for as many sessions at once as there are nodes, each without memory that it keeps."""
+    """``backend`` without memory that sessions keep between runs, for one session per node at once."""
     return backend.for_many_sessions() if isinstance(backend, ManySessions) else backend
 
 
 def executed_as_written(model: ir.Model, device: str) -> dict[str, Executed]:
-    """Every node of ``model``'s main graph as ``device`` runs it when it runs the graph as it is."""
+    """How ``device`` runs every node of the main graph of ``model``, if it runs the graph unchanged."""
     typed = with_shapes(model)
     return {node_key(node): Executed(_precision(node), device) for node in typed.graph}
 
@@ -228,17 +226,11 @@ def _precision(node: ir.Node) -> str:
     return "" if first is None or first.dtype is None else np.dtype(first.dtype.numpy()).name
 
 
-__all__ = ["Array", "Backend", "Counting", "Executed", "Executor", "Feeds", "HasRuleDigests", "RemoteBackend"]
-
-
-# Leaving a ``with`` block closes what it holds: the half of every executor that is the same for all.
-
-
 class Closing:
-    """A context manager over ``close``, which a subclass defines."""
+    """A context manager that calls ``close``, which a subclass defines."""
 
     def close(self) -> None:
-        """Free what is held."""
+        """Free the held resources."""
         raise NotImplementedError
 
     def __enter__(self) -> Self:
@@ -250,18 +242,15 @@ class Closing:
         self.close()
 
 
-# Checking one batch against a graph's inputs before an engine sees it, so that the error is ours and one sentence.
-
-
 @dataclass(frozen=True, slots=True)
 class InputFact:
-    """What one graph input takes: a dtype and a shape with None for every free dimension; None: not declared."""
+    """Dtype and shape of one graph input, with None for every free dimension; None: not declared."""
 
     dtype: np.dtype[np.generic] | None
     shape: tuple[int | None, ...] | None
 
     def problem(self, array: Array) -> str | None:
-        """Why ``array`` does not fit, or None when it does."""
+        """Why ``array`` does not fit; None: it fits."""
         if self.dtype is not None and array.dtype != self.dtype:
             return f"dtype {array.dtype} where the graph takes {self.dtype}"
         if self.shape is None:
@@ -277,9 +266,10 @@ class InputFact:
 
 @dataclass(frozen=True, slots=True)
 class FeedCheck:
-    """The inputs of one graph; ``required`` excludes those that have an initializer, their default.
+    """A check of batches against the inputs of a graph, before an engine runs them.
 
-    ``constants`` are the initializers that are not inputs: in canonical and quantized graphs, what once was a default.
+    ``required`` excludes inputs with an initializer, which is their default. ``constants`` are the initializers that
+    are not inputs: in canonical and quantized graphs these include former defaults.
     """
 
     graph: str
@@ -301,7 +291,7 @@ class FeedCheck:
         """``feeds`` as arrays.
 
         Raises:
-            InputError: an input is missing, unknown, or has a dtype, rank or shape that the graph does not take.
+            InputError: an input is missing, unknown, or has a dtype, rank or shape that the graph does not accept.
         """
         for name in self.required:
             if name not in feeds:
@@ -309,7 +299,7 @@ class FeedCheck:
         arrays = {}
         for name, given in feeds.items():
             if name in self.constants or f"{name}_quantized" in self.constants:
-                raise self._error(f"a feed for '{name}', a constant here", f"Feed only {self._listed()}.")
+                raise self._error(f"a feed for '{name}', which is a constant", f"Feed only {self._listed()}.")
             if name not in self.inputs:
                 close = nearest(name, self.inputs)
                 hint = f"Did you mean '{close}'?" if close else f"The graph's inputs are {self._listed()}."
@@ -324,7 +314,7 @@ class FeedCheck:
 
     def _error(self, found: str, remedy: str) -> InputError:
         return InputError(
-            f"Running '{self.graph}' on '{self.backend}'", found=found, expected="what the graph takes", remedy=remedy
+            f"Running '{self.graph}' on '{self.backend}'", found=found, expected="inputs of the graph", remedy=remedy
         )
 
 
@@ -334,14 +324,11 @@ def _fact(value: ir.Value) -> InputFact:
     return InputFact(dtype, shape)
 
 
-# What every backend does to a model before its engine sees it: load it from a path, and turn taps into outputs.
-
-
 def loaded(model: AnyModel) -> ir.Model:
-    """``model`` itself, or what the message or the file holds.
+    """``model`` itself, or the model in the message or the file.
 
     Raises:
-        InputError: it is no model, or the file is no ONNX model.
+        InputError: it is not an ONNX model.
     """
     return as_model(model)
 
@@ -360,32 +347,38 @@ def with_taps(model: ir.Model, taps: Sequence[str]) -> ir.Model:
     typed = all(name in known and known[name].type is not None for name in wanted)
     tapped = model.clone() if typed else with_shapes(model)  # a graph output must carry a dtype
     values = values_by_name(tapped)
-    for name in wanted:
-        if name not in values:
-            close = nearest(name, values)
-            raise InputError(
-                f"Tapping '{model.graph.name}'",
-                found=f"no value '{name}'",
-                expected="the name of a graph input, constant or node output",
-                remedy=f"Did you mean '{close}'?" if close else "Look the names up in the graph.",
-            )
-        tapped.graph.outputs.append(values[name])
+    require_taps(wanted, values, doing=f"Tapping '{model.graph.name}'", where="the graph")
+    tapped.graph.outputs.extend(values[name] for name in wanted)
     return tapped
 
 
-# With which versions a backend counts: those of this Python, unless it is a ``RemoteBackend``.
+def require_taps(taps: Iterable[str], names: Iterable[str], *, doing: str, where: str) -> None:
+    """Refuse ``taps`` that are not among ``names``, the values in ``where``.
+
+    Raises:
+        InputError: one of them is not; the nearest name is suggested.
+    """
+    known = frozenset(names)
+    for name in taps:
+        if name not in known:
+            close = nearest(name, known)
+            raise InputError(
+                doing,
+                found=f"no value '{name}' in {where}",
+                expected="a value that is computed there",
+                remedy=f"Did you mean '{close}'?" if close else "Look up the names of its values.",
+            )
 
 
 def versions_of(backend: Backend) -> dict[str, str]:
-    """Package → version of what ``backend`` counts with, for the environment class of its results."""
+    """Package → version for the environment class of results: of this Python, unless it is a ``RemoteBackend``."""
     if isinstance(backend, RemoteBackend):
         return dict(backend.package_versions())
     return package_versions(backend.packages)
 
 
-# What an engine's own words about a model it did not load mean: not supported, or a graph that is wrong.
-#
-# The difference matters: an unsupported cell is skipped, and a quantizer that writes nonsense must not be.
+# Messages of an engine that does not load a model: it is unsupported, or the graph is invalid. The difference matters:
+# an unsupported cell is skipped, and a quantizer that writes an invalid graph must fail.
 
 _LACKING = (
     "is not a registered function/op",
@@ -394,14 +387,14 @@ _LACKING = (
     "ONNX Runtime only *guarantees* support",
     "Unsupported model IR version",
 )
-"""How messages of a general failure say that the engine, not the graph, is at fault."""
+"""Parts of general error messages that mean that the engine does not support the model."""
 
 
 def refusal(kind: str, message: str, *, graph: str, backend: str, version: str) -> QbenchError:
     """The error for a model that onnxruntime ``version`` did not load.
 
     Args:
-        kind, message: type and text of what the engine raised. graph, backend: what was loaded into what.
+        kind, message: type and text of the engine's error. graph, backend: names of the graph and the backend.
     """
     doing, found = f"Preparing '{graph}' on '{backend}'", engine_sentence(message)
     if kind == "NotImplemented" or any(words in found for words in _LACKING):
@@ -409,15 +402,18 @@ def refusal(kind: str, message: str, *, graph: str, backend: str, version: str) 
             doing,
             found=found,
             expected=f"operators and an opset that onnxruntime {version} has",
-            remedy="Choose another backend, or export the model with operators it has.",
+            remedy="Choose another backend, or export the model with supported operators.",
         )
     return InputError(
-        doing, found=found, expected="a valid graph", remedy="Export the model again, or report what rewrote it."
+        doing,
+        found=found,
+        expected="a valid graph",
+        remedy="Export the model again, or report the pass or quantizer that wrote it.",
     )
 
 
 def batch_refusal(message: str, *, graph: str, backend: str) -> InputError:
-    """The error for a batch that the engine did not compute, by its ``message``."""
+    """The error for a batch that the engine did not compute, with its ``message``."""
     return InputError(
         f"Running '{graph}' on '{backend}'",
         found=engine_sentence(message),
@@ -427,27 +423,27 @@ def batch_refusal(message: str, *, graph: str, backend: str) -> InputError:
 
 
 def engine_sentence(message: str) -> str:
-    """The telling part of an engine's message, without its status number, source file and function signature."""
+    """An engine's message without its status number, source file and function signature."""
     text = " ".join(message.split())
     text = re.sub(r"^\[ONNXRuntimeError\] : (\d+ : )?", "", text)
     return re.sub(r"/onnxruntime_src/\S+:\d+ .*\) (?=[A-Z])", "", text)[:300]
 
 
-# Batches of any size for graphs of a fixed one: n samples run as ⌈n / b⌉ slices of b, and come back as one batch.
+# Batches of any size for a graph with a fixed batch size b: n samples run as ⌈n / b⌉ slices of b, joined to one batch.
 #
-# The last slice is filled up with its last sample, and the surplus rows of its results are dropped. A result's first
-# axis runs over samples where it has b rows, which is what can be known without asking what the graph means; other
-# results are those of all slices, whole, one after the other, so that no number is lost to who watches them.
+# The last slice is filled with copies of its last sample, and the surplus rows of its results are removed. The first
+# axis of a result is assumed to run over samples if it has b rows. Other results are concatenated over all slices, so
+# that taps lose no number.
 
 
 def in_slices(executor: Executor, model: ir.Model) -> Executor:
-    """``executor``, which runs ``model``, for batches of any size: itself where the graph leaves its batch free."""
+    """``executor`` of ``model`` for batches of any size: itself if the batch size of the graph is free."""
     size = fixed_batch(model)
     return executor if size is None else _Slicing(executor, model, size)
 
 
 class _Slicing(Closing):
-    """An executor of a graph for ``size`` samples; closing it closes the one inside."""
+    """An executor that splits batches for the executor of a graph with ``size`` samples, and closes that."""
 
     def __init__(self, executor: Executor, model: ir.Model, size: int) -> None:
         self._executor = executor
@@ -469,7 +465,7 @@ class _Slicing(Closing):
         """
         first = feeds.get(self._first)
         rows = len(first) if first is not None and np.ndim(first) == self._ranks[self._first] else 0
-        if rows in (0, self._size):  # it fits as it is; or it never will, and the engine's own check says why
+        if rows in (0, self._size):  # it fits; or it cannot fit, and the executor reports why
             return self._executor.run(feeds)
         parts: dict[str, list[Array]] = {}
         for start in range(0, rows, self._size):
@@ -481,7 +477,7 @@ class _Slicing(Closing):
         return {name: self._joined(name, arrays) for name, arrays in parts.items()}
 
     def _part(self, name: str, feed: Array, rows: int, start: int) -> Array:
-        """The slice of ``feed`` from row ``start``, filled up; a feed that does not run over samples stays whole."""
+        """The slice of ``feed`` from row ``start``, filled up; a feed without an axis over samples stays whole."""
         if name not in self._sliced or not np.ndim(feed) or len(feed) != rows:
             return feed
         part = feed[start : start + self._size]
@@ -495,14 +491,14 @@ class _Slicing(Closing):
             raise InputError(
                 f"Running '{self._graph}' in slices of {self._size}",
                 found=f"'{name}' of the shapes {', '.join(sorted({str(part.shape) for part in parts}))}",
-                expected="slices that differ in their first axis only",
-                remedy="Export the model with a free batch.",
+                expected="results of slices that differ in their first axis only",
+                remedy="Export the model with a free batch size.",
             ) from error
 
     def executed(self) -> Mapping[str, Executed]:
-        """As the executor inside."""
+        """As the inner executor."""
         return executed_by(self._executor)
 
     def close(self) -> None:
-        """Close the executor inside."""
+        """Close the inner executor."""
         self._executor.close()

@@ -66,7 +66,7 @@ def test_a_feed_for_what_quantizing_made_a_constant_is_named():
         assert executor.run(FEEDS)["y"].shape == (2, 4)
         with pytest.raises(InputError) as caught:
             executor.run(FEEDS | {"b": np.zeros(4, np.float32)})
-    assert caught.value.found == "a feed for 'b', a constant here"
+    assert caught.value.found == "a feed for 'b', which is a constant"
 
 
 def test_nothing_writes_into_the_message_that_a_model_came_from():

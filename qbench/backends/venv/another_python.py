@@ -1,4 +1,4 @@
-"""ONNX Runtime of another Python: a backend whose sessions live in a process of that installation."""
+"""ONNX Runtime of another Python: a backend whose sessions run in a process of that installation."""
 
 import os
 import re
@@ -32,11 +32,12 @@ from qbench.errors import InputError, NotFetchedError, UnavailableError
 from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, own_copy, save_model
 from qbench.storage import read_toml, value_from_table
 
-# A graph for an engine that is older than the file: stamped with an older opset or IR version where nothing is lost.
+# A graph for an engine that is older than the file: it is declared with an older opset or IR version where the meaning is
+# the same.
 #
-# An operator is the same under two opsets when ONNX gives both one definition, or when the newer one differs in nothing
-# but further types and attributes, and the node has neither. IR versions brought types and annotations, and a graph
-# without those types means the same under an older one.
+# An operator means the same under two opsets if ONNX has one definition for both, or if the newer definition only adds
+# types and attributes that the node does not use. IR versions only added types and annotations, so a graph without those
+# types means the same under an older one.
 
 _IR_LIMIT = re.compile(r"Unsupported model IR version: \d+, max supported IR version: (\d+)")
 _OPSET_LIMIT = re.compile(r"Current official support for domain ai\.onnx is till opset (\d+)")
@@ -45,7 +46,7 @@ _WIDENED = frozenset(
     "Cast CastLike Constant ConstantOfShape DequantizeLinear Flatten Identity If IsInf IsNaN Loop Pad QLinearMatMul "
     "QuantizeLinear ReduceMax ReduceMin Reshape Scan Shape Size Squeeze Transpose Unsqueeze".split()
 )
-"""What opsets 20 and 21 gave new types or attributes and no new meaning (ONNX's changelog of operators)."""
+"""Operators to which opsets 20 and 21 only added types or attributes (ONNX's changelog of operators)."""
 _WIDENED_SINCE, _WIDENED_UNTIL = 19, 21
 _TYPES_SINCE_IR = {
     9: {"FLOAT8E4M3FN", "FLOAT8E4M3FNUZ", "FLOAT8E5M2", "FLOAT8E5M2FNUZ"},
@@ -54,25 +55,25 @@ _TYPES_SINCE_IR = {
     12: {"FLOAT8E8M0"},
     13: {"INT2", "UINT2"},
 }
-"""IR version → the types it brought."""
+"""IR version → the types that it added."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The newest IR version and opset that an engine takes, as far as its words tell; None: they do not."""
+    """The newest IR version and opset that an engine accepts; None: its message does not name it."""
 
     ir: int | None = None
     opset: int | None = None
 
     @classmethod
     def named_by(cls, message: str) -> "Limits":
-        """The limits that the refusal ``message`` of an engine names."""
+        """The limits in the error ``message`` of an engine."""
         ir_limit, opset = _IR_LIMIT.search(message), _OPSET_LIMIT.search(message)
         return cls(int(ir_limit[1]) if ir_limit else None, int(opset[1]) if opset else None)
 
 
 def stamped_older(model: ir.Model, limits: Limits) -> ir.Model | None:
-    """A copy of ``model`` within ``limits`` that means the same; None where it is within them, or would lose something."""
+    """A copy of ``model`` within ``limits`` that means the same; None: it is within them, or has no such copy."""
     opset = model.graph.opset_imports.get("", 0)
     older_ir = limits.ir is not None and model.ir_version > limits.ir
     older_opset = limits.opset is not None and opset > limits.opset
@@ -113,7 +114,7 @@ def _means_the_same(node: ir.Node, now: int, then: int) -> bool:
 
 
 def _types_fit(node: ir.Node, schema: "onnx.defs.OpSchema") -> bool:
-    """Whether no value at ``node`` is of a type that came later; what a formal list leaves open repeats its last."""
+    """Whether ``schema`` allows the types of all values of ``node``; its last parameter may be repeated."""
     for values, formals in ((node.inputs, schema.inputs), (node.outputs, schema.outputs)):
         if len(values) > len(formals) and not formals:
             return False
@@ -125,7 +126,7 @@ def _types_fit(node: ir.Node, schema: "onnx.defs.OpSchema") -> bool:
 
 
 def _written(dtype: ir.DataType) -> str:
-    """``tensor(float)``, as ONNX writes it."""
+    """The type as schemas write it, such as ``tensor(float)``."""
     name = onnx.TensorProto.DataType.Name(int(dtype)).lower()
     return f"tensor({name})"
 
@@ -138,21 +139,19 @@ def _values(model: ir.Model) -> Iterator[ir.Value]:
             yield from node.outputs
 
 
-# ONNX Runtime of another Python: a backend like one of ours, whose sessions live in a process of that installation.
-#
-# Graphs are prepared here, as for our own engine, and run there. An engine that is older than the graph's opset or IR
-# version gets a copy that is stamped older, where that loses nothing.
+# Graphs are prepared in this process, as for the installed engine, and run in the other one. An engine that is older than
+# the graph's opset or IR version gets a copy with an older declaration, if that means the same.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnotherPython:
-    """``like``, run by the onnxruntime of ``python``.
+    """The backend ``like``, run by the onnxruntime of ``python``.
 
     Args:
-        name: how results call it.
+        name: its name in results.
         python: the program.
-        like: which of our backends it mirrors, with all options of a session.
-        versions: (package, version) of what counts over there: numpy, onnxruntime, python.
+        like: the mirrored backend, with all options of a session.
+        versions: (package, version) there: numpy, onnxruntime, python.
     """
 
     name: str
@@ -162,7 +161,7 @@ class AnotherPython:
 
     @property
     def capabilities(self) -> Capabilities:
-        """Those of the backend it mirrors: so both get the same quantized model."""
+        """Those of ``like``, so both get the same quantized model."""
         return self.like.capabilities
 
     @property
@@ -177,11 +176,11 @@ class AnotherPython:
 
     @property
     def has_started(self) -> bool:
-        """True: its versions were asked for before it was made."""
+        """True: its versions were read before it was constructed."""
         return True
 
     def package_versions(self) -> Mapping[str, str]:
-        """Package → its version over there."""
+        """Package → its version there."""
         known = dict(self.versions)
         return {name: known[name] for name in self.packages if name in known}
 
@@ -189,8 +188,8 @@ class AnotherPython:
         """A session over ``model`` in a process of its own; ``taps`` become graph outputs before it is made.
 
         Raises:
-            InputError: no ONNX model, an invalid graph, a tap that names no value of it, or no such Python.
-            UnsupportedError: the engine over there has no kernel, opset or IR version for it.
+            InputError: not an ONNX model, an invalid graph, a tap that names no value of it, or no such Python.
+            UnsupportedError: the engine there has no kernel, opset or IR version for it.
             UnavailableError: the other Python lacks onnxruntime, or its worker died.
         """
         graph = loaded(model)
@@ -209,7 +208,7 @@ class AnotherPython:
         return _FarExecutor(worker, FeedCheck.of(graph, self.name), outputs)
 
     def _prepared(self, worker: Worker, model: ir.Model, settings: Mapping[str, object]) -> None:
-        """Have ``worker`` load ``model``, stamped older as long as it asks for that."""
+        """Load ``model`` in ``worker``, with older declarations if the engine refuses newer ones."""
         while True:
             try:
                 worker.load(model, settings, doing=f"Preparing '{model.graph.name}' on '{self.name}'")
@@ -224,15 +223,15 @@ class AnotherPython:
 
 
 def python_backend(path: Path | str, like: str = "ort-cpu", *, name: str = "") -> AnotherPython:
-    """The backend ``like`` under the Python at ``path``, which is asked for its versions.
+    """The backend ``like`` under the Python at ``path``, which is started to read its versions.
 
     Args:
         path: a Python, or the folder of a virtual environment.
-        like: a backend of ours that runs ONNX Runtime.
-        name: of the new one; empty: that of ``like`` and the version, ``ort-cpu-1.17.3``.
+        like: a built-in backend of ONNX Runtime.
+        name: of the new backend; empty: the name of ``like`` and the version, such as ``ort-cpu-1.17.3``.
 
     Raises:
-        InputError: there is no such Python, or ``like`` is no backend of ONNX Runtime.
+        InputError: there is no such Python, or ``like`` is not a backend of ONNX Runtime.
         UnavailableError: numpy or onnxruntime is missing there.
     """
     mirrored = mirrored_backend(like, f"Running '{like}' under the Python '{path}'")
@@ -244,7 +243,7 @@ def python_backend(path: Path | str, like: str = "ort-cpu", *, name: str = "") -
 
 
 def mirrored_backend(like: str, doing: str) -> OrtBackend | LoweredOrtBackend:
-    """Our backend ``like``, which another Python can run; ``doing`` is for the error.
+    """The built-in backend ``like``, which another Python can run; ``doing`` is for the error.
 
     Raises:
         InputError: it does not exist, or is not a backend of ONNX Runtime.
@@ -256,8 +255,8 @@ def mirrored_backend(like: str, doing: str) -> OrtBackend | LoweredOrtBackend:
         return mirrored
     raise InputError(
         doing,
-        found="a backend that counts here, with no package of that Python",
-        expected="one that runs ONNX Runtime: ort-cpu, ort-cpu-noopt, ort-cpu-precise or ort-cpu-qoperator",
+        found="a backend that does not run ONNX Runtime",
+        expected="one that does: ort-cpu, ort-cpu-noopt, ort-cpu-precise or ort-cpu-qoperator",
         remedy="Name one of them, or leave the other Python out.",
     )
 
@@ -266,10 +265,10 @@ def program_in(path: Path) -> Path:
     """The Python at ``path``, or that of the virtual environment in the folder ``path``.
 
     Raises:
-        InputError: there is none in the folder.
+        InputError: the folder holds no Python.
     """
     if not path.is_dir():
-        return path.absolute()  # a link is not followed: it is how an environment is known
+        return path.absolute()  # a link is not followed: its path identifies the environment
     program = path.absolute() / "bin" / "python"
     if not program.exists():
         raise InputError(
@@ -282,7 +281,7 @@ def program_in(path: Path) -> Path:
 
 
 class _FarExecutor(Closing):
-    """One session in a worker; closing ends that process."""
+    """The executor of one session in a worker; closing it ends that process."""
 
     def __init__(self, worker: Worker, check: FeedCheck, outputs: frozenset[str]) -> None:
         self._worker: Worker | None = worker
@@ -308,14 +307,14 @@ class _FarExecutor(Closing):
             self.close()
             raise UnavailableError(
                 doing,
-                found=f"{len(results)} arrays of other names than its {len(self._outputs)} outputs",
+                found=f"{len(results)} arrays with other names than its {len(self._outputs)} outputs",
                 expected="one array per output",
-                remedy="Check what program that Python is.",
+                remedy="Check which program that Python is.",
             )
         return results
 
     def executed(self) -> Mapping[str, Executed]:
-        """Nothing: the engine over there does not report it."""
+        """Nothing: the worker does not report it."""
         return {}
 
     def close(self) -> None:
@@ -325,18 +324,14 @@ class _FarExecutor(Closing):
         self._worker = None
 
 
-# Which versions of a package there are for a Python: what ``pip index versions`` lists, and the one that is installed.
-
 _LISTED = re.compile(r"^Available versions: (.*)$", re.MULTILINE)
 
 
 def offered_versions(package: str, base: Path | None = None) -> tuple[str, ...]:
-    """The releases of ``package`` that can be installed for the Python ``base``; None: for this one.
-
-    Pre-releases are not among them.
+    """The releases of ``package`` without pre-releases that pip can install for the Python ``base``; None: for this one.
 
     Raises:
-        NotFetchedError: pip knows none, or cannot be asked.
+        NotFetchedError: pip finds none, or fails.
     """
     command = [sys.executable, "-P", "-m", "pip", "--python", str(base or sys.executable)]
     command += ["index", "versions", "--disable-pip-version-check", "--no-input", "--no-color", "--", package]
@@ -347,9 +342,9 @@ def offered_versions(package: str, base: Path | None = None) -> tuple[str, ...]:
     if done.returncode or listed is None:
         lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR:")] or ["ERROR: no list"]
         raise NotFetchedError(
-            f"Asking pip for the versions of '{package}'",
+            f"Listing the versions of '{package}' with pip",
             found=lines[-1].removeprefix("ERROR:").strip(),
-            expected="a list",
+            expected="a list of versions",
             remedy="Check the name, the network and pip's configuration, or give the versions with --versions.",
         )
     return tuple(one.strip() for one in listed[1].split(",") if one.strip())
@@ -377,24 +372,27 @@ def installed_version(path: Path, package: str) -> str:
         problem = error.strerror or str(error)
     if problem:
         raise InputError(
-            f"Looking for '{package}' in '{path}'", found=problem, expected="it installed there", remedy="Install it."
+            f"Looking for '{package}' in '{path}'",
+            found=problem,
+            expected="the package to be installed there",
+            remedy="Install it.",
         )
     return done.stdout.strip()
 
 
-# Another Python as a file spells it, next to the suites that name it:
+# The TOML file of such a backend, next to the suites that name it:
 #
 #     like = "ort-cpu"
-#     requirements = ["onnxruntime==1.17.3"]        # an environment that is made and kept
-#     python = "…/venv"                             # or one that is there; relative to the file
+#     requirements = ["onnxruntime==1.17.3"]        # an environment that is created and cached
+#     python = "…/venv"                             # or an existing one; relative to the file
 #
-# The file is called as its backend is. Reading it starts no program and installs nothing: that is done by what first
-# asks for the versions over there or prepares a graph, which is a run of a suite that names the backend.
+# The file has the name of its backend. Reading it starts no program and installs nothing. That happens when the versions
+# are first read or a graph is prepared, which is in a run of a suite that names the backend.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _PythonText:
-    """The keys of such a file."""
+    """The keys of the file."""
 
     like: str = "ort-cpu"
     python: str = ""
@@ -403,11 +401,11 @@ class _PythonText:
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenPython:
-    """The backend ``like`` under a Python that nothing has started yet.
+    """The backend ``like`` under a Python that is started on first use.
 
     Args:
-        name: how results call it. like: which of our backends it mirrors.
-        python: the program, or the folder of an environment; None: one with ``requirements`` is made and kept.
+        name: its name in results. like: the mirrored backend.
+        python: the program, or the folder of an environment; None: one with ``requirements`` is created and cached.
     """
 
     name: str
@@ -432,19 +430,19 @@ class WrittenPython:
 
     @property
     def has_started(self) -> bool:
-        """Whether something has asked for what only that Python knows."""
+        """Whether that Python was started."""
         return "_started" in self.__dict__
 
     def package_versions(self) -> Mapping[str, str]:
-        """Package → its version over there, which is started to be asked.
+        """Package → its version there; this starts that Python.
 
         Raises:
-            InputError: no such Python. UnavailableError: numpy or onnxruntime cannot be had there.
+            InputError: no such Python. UnavailableError: numpy or onnxruntime is missing there.
         """
         return self._started.package_versions()
 
     def prepare(self, model: ir.Model | Path | str, *, taps: Sequence[str] = (), threads: int = 1) -> Executor:
-        """A session over ``model`` in a process over there, as ``AnotherPython`` gives it.
+        """A session over ``model`` in a process of that Python, as of ``AnotherPython``.
 
         Raises:
             QbenchError: what ``AnotherPython`` raises.
@@ -458,7 +456,7 @@ class WrittenPython:
 
 
 def load_python(path: Path) -> WrittenPython:
-    """The backend that the TOML file at ``path`` spells; no program is started.
+    """The backend that the TOML file at ``path`` describes; no program is started.
 
     Raises:
         InputError: a wrong key, both of ``python`` and ``requirements`` or neither, a requirement that is more than a
@@ -469,7 +467,7 @@ def load_python(path: Path) -> WrittenPython:
         raise InputError(
             f"Reading '{path}'",
             found="both of 'python' and 'requirements'" if text.python else "neither 'python' nor 'requirements'",
-            expected="one of them: an environment that is there, or what is to be in one",
+            expected="one of them: an existing environment, or the packages of a new one",
             remedy='Write requirements = ["onnxruntime==…"], or python = "…".',
         )
     return WrittenPython(

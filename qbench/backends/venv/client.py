@@ -22,24 +22,24 @@ from qbench.graph import MESSAGE_LIMIT, constant_bytes, model_bytes, save_model
 
 _SCRIPT = Path(worker.__file__)
 _COUNTS = {"numpy", "onnxruntime"}
-"""What a worker names the versions of."""
+"""Packages whose versions a worker must report."""
 FIRST_MESSAGE_S = 120
-"""How long a process may take until its packages are imported, on a busy computer."""
+"""Timeout for starting a process and importing its packages, on a busy computer."""
 _LAST_WORDS_S = 5
-"""How long a process that closed its pipe may take to be gone."""
+"""Timeout for the end of a process that closed its pipe."""
 _CRASHED = (
-    "The engine over there crashed or was killed, for want of memory perhaps: try a smaller batch, or another version."
+    "The engine crashed or was killed, perhaps for lack of memory: try a smaller batch, or another version."
 )
 _QUOTED = 200
-"""Bytes of the end of what a process printed that are looked at."""
+"""Bytes of the end of a process's output that are read."""
 _LONGEST = 4000
-"""Characters of an error over there that are passed on."""
+"""Characters of a child's error that are passed on."""
 _SILENCE_S = 3600
-"""How long a worker may neither read nor write: longer than a batch of any network takes."""
+"""Timeout without any byte read or written: longer than a batch of any network takes."""
 
 
 class EngineError(Exception):
-    """What was raised over there: ``kind`` is its type there, ``parts`` the four parts of an error of qbench's."""
+    """An error that the child raised: ``kind`` is its type, ``parts`` are the four parts of a ``QbenchError``."""
 
     def __init__(self, kind: str, text: str, parts: Sequence[str] = ()) -> None:
         super().__init__(text)
@@ -48,11 +48,11 @@ class EngineError(Exception):
 
 
 class ChildError(Exception):
-    """A child process gives no answer, and was ended.
+    """A child process gives no reply, and was killed.
 
     Args:
-        found: how it ended or broke the protocol. said: the last line that it printed. silent, garbled: which of the
-            ways it is; neither: it ended.
+        found: how it ended or broke the protocol. said: the last line that it printed.
+        silent, garbled: whether it timed out, or broke the protocol; neither: it ended.
     """
 
     def __init__(self, found: str, said: str, *, silent: bool = False, garbled: bool = False) -> None:
@@ -61,11 +61,11 @@ class ChildError(Exception):
 
 
 class Child(Closing):
-    """A process that answers messages (``worker.serve``), which dies with this value.
+    """A child process that replies to messages (``worker.serve``); it ends with this value.
 
     Args:
-        command: its program; the two descriptors of its pipes come behind.
-        environment: its variables; None: ours.
+        command: its program; the two descriptors of its pipes are appended.
+        environment: its variables; None: those of this process.
 
     Raises:
         OSError, ValueError: it does not start.
@@ -96,18 +96,18 @@ class Child(Closing):
         self._end = weakref.finalize(self, _end, self._process, self._out, self._in, self._printed)
 
     def receive(self, seconds: float, *, since: int = 0) -> worker.Message:
-        """The next message, which may pause for ``seconds``; its last line is looked for ``since`` that byte.
+        """The next message, with a timeout of ``seconds``; an error quotes the output after byte ``since``.
 
         Raises:
-            EngineError: something was raised over there; the process goes on.
-            ChildError: it gives no answer, and was ended.
+            EngineError: the child raised an error; it continues.
+            ChildError: it gives no reply, and was killed.
         """
         return self._exchanged(None, seconds, since)
 
     def ask(
         self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, seconds: float, since: int = 0
     ) -> worker.Message:
-        """Send one message and wait for its answer, as ``receive`` does."""
+        """Send one message and wait for its reply, as ``receive`` does."""
         return self._exchanged((header, arrays), seconds, since)
 
     def _exchanged(
@@ -127,7 +127,7 @@ class Child(Closing):
             said = self.last_line(since)
             self.close()
             raise ChildError(str(error), said, garbled=True) from error
-        except BaseException:  # an interrupt: the answer that is under way would be taken for the next one
+        except BaseException:  # an interrupt: the reply to this message would be taken for the next one
             self.close()
             raise
         if problem is not None:
@@ -147,7 +147,7 @@ class Child(Closing):
 
     @property
     def printed_bytes(self) -> int:
-        """How much it has printed."""
+        """The number of bytes that it printed."""
         return self._printed.seek(0, os.SEEK_END)
 
     def printed(self) -> str:
@@ -156,29 +156,29 @@ class Child(Closing):
         return self._printed.read().decode("utf-8", errors="replace")
 
     def last_line(self, since: int = 0) -> str:
-        """The last line that it printed behind byte ``since``, cut to a sentence."""
+        """The last line that it printed after byte ``since``."""
         self._printed.seek(max(since, self.printed_bytes - _QUOTED))
         lines = self._printed.read().decode("utf-8", errors="replace").split("\n")
         return next((" ".join(line.split()) for line in reversed(lines) if line.strip()), "")
 
     def close(self) -> None:
-        """End the process now, whatever it does."""
+        """Kill the process."""
         self._end()
 
 
 def own_python(module: str) -> list[str]:
     """The command that runs ``module`` under this Python; ``own_environment`` belongs to it."""
-    return [sys.executable, "-P", "-m", module]  # -P: the working folder comes before all others only where it does here
+    return [sys.executable, "-P", "-m", module]  # -P: the search path is that of this process, without the working folder
 
 
 def own_environment(paths: Sequence[str] | None = None) -> dict[str, str]:
-    """Our variables, with ``paths`` as the places where modules are found; None: those of this process."""
+    """The variables of this process, with ``paths`` as the search path for modules; None: that of this process."""
     found = [path or os.getcwd() for path in sys.path] if paths is None else paths
     return {**os.environ, "PYTHONPATH": os.pathsep.join(found)}
 
 
 class Worker(Closing):
-    """A running worker with one ONNX Runtime session; ``versions`` are those of its packages.
+    """A worker process with one ONNX Runtime session; ``versions`` are those of its packages.
 
     Args:
         python: a Python with numpy and onnxruntime; None: this one.
@@ -190,7 +190,7 @@ class Worker(Closing):
 
     def __init__(self, python: Path | None = None) -> None:
         self._python = Path(sys.executable) if python is None else python
-        # -I: no variable, no user folder and no working folder of ours decides what is imported there
+        # -I: variables, the user folder and the working folder do not change what is imported there
         command = own_python(worker.__name__) if python is None else [os.fspath(python), "-I", os.fspath(_SCRIPT)]
         try:
             self._child = Child(command, own_environment() if python is None else None)
@@ -205,14 +205,14 @@ class Worker(Closing):
     def ask(
         self, header: Mapping[str, Any], arrays: Mapping[str, Array], *, doing: str, seconds: float | None = None
     ) -> worker.Message:
-        """Send one message and wait for its answer.
+        """Send one message and wait for its reply.
 
         Args:
-            header, arrays: the message. doing: for the error. seconds: it may neither read nor write; None: an hour.
+            header, arrays: the message. doing: for the error. seconds: timeout without any byte; None: an hour.
 
         Raises:
-            EngineError: something was raised over there; the worker goes on.
-            UnavailableError: the worker died, which closes it.
+            EngineError: the worker raised an error; it continues.
+            UnavailableError: the worker died; it is closed.
         """
         seconds = _SILENCE_S if seconds is None else seconds
         try:
@@ -223,7 +223,7 @@ class Worker(Closing):
     def load(
         self, model: ir.Model, settings: Mapping[str, object], *, doing: str, seconds: float | None = None
     ) -> None:
-        """Make its session of ``model``, sent as bytes, or beyond 2 GB as a file that is removed once it is read.
+        """Make its session of ``model``, sent as bytes, or beyond 2 GB as a temporary file.
 
         Args:
             settings: ``OrtBackend.session_settings``.
@@ -246,7 +246,7 @@ class Worker(Closing):
         return self._child.printed()
 
     def close(self) -> None:
-        """End the worker now, whatever it does."""
+        """Kill the worker."""
         self._child.close()
 
     def _greeting(self) -> Mapping[str, str]:
@@ -257,19 +257,19 @@ class Worker(Closing):
             raise UnavailableError(
                 doing,
                 found=f"{error.kind}: {' '.join(str(error).split())[:_QUOTED] or self._child.last_line()}",
-                expected="numpy and onnxruntime that go together",
+                expected="compatible versions of numpy and onnxruntime",
                 remedy=f"Install them there: {self._python} -m pip install onnxruntime; a release from before numpy 2 "
-                "needs 'numpy<2' beside it.",
+                "also needs 'numpy<2'.",
             ) from error
         except ChildError as error:
             if error.silent:
                 raise UnavailableError(
                     doing,
-                    found=f"that it says nothing in {FIRST_MESSAGE_S} s",
-                    expected="a worker that answers",
-                    remedy="Try it by hand: is it a Python?",
+                    found=f"no message in {FIRST_MESSAGE_S} s",
+                    expected="a worker that replies",
+                    remedy="Start it by hand: is it a Python?",
                 ) from error
-            raise _unavailable(doing, error, "", "Try it by hand: is it a Python, of 3.8 or later?") from error
+            raise _unavailable(doing, error, "", "Start it by hand: is it a Python 3.8 or later?") from error
         versions = greeting.get("versions")
         if not isinstance(versions, dict) or not _COUNTS <= versions.keys():
             said = self._child.last_line()
@@ -284,15 +284,15 @@ def _unavailable(doing: str, error: ChildError, silent: str = "", remedy: str = 
         return UnavailableError(
             doing,
             found=f"an answer that breaks the protocol: {error.found}{last}",
-            expected="a message as qbench's worker writes it",
-            remedy="Check what program that is, and that nothing in it writes to the pipe of the worker.",
+            expected="a message of qbench's worker",
+            remedy="Check which program that is, and that nothing else in it writes to the worker's pipe.",
         )
     how = f"that it {silent}" if error.silent else f"that its worker {error.found}"
     return UnavailableError(doing, found=how + last, expected="an answer", remedy=remedy)
 
 
 class _TimedPipe:
-    """One end of a pipe; what takes longer than ``seconds`` without a byte is an error."""
+    """One end of a pipe, with a timeout of ``seconds`` without any byte."""
 
     def __init__(self, descriptor: int, mode: str) -> None:
         os.set_blocking(descriptor, False)
@@ -300,10 +300,10 @@ class _TimedPipe:
         self.seconds: float = _SILENCE_S
 
     def readinto(self, view: memoryview) -> int:
-        """Some bytes; their count, 0 at the end.
+        """Read some bytes; their count, 0 at the end.
 
         Raises:
-            TimeoutError: none came.
+            TimeoutError: no byte came.
         """
         while True:
             if not select.select([self._file], [], [], _limit(self.seconds))[0]:
@@ -313,10 +313,10 @@ class _TimedPipe:
                 return int(count)
 
     def write(self, data: Any) -> None:  # noqa: ANN401 - whatever has a buffer of bytes
-        """All of ``data``.
+        """Write all of ``data``.
 
         Raises:
-            TimeoutError: the other end takes none. BrokenPipeError: it was closed.
+            TimeoutError: the other end reads no byte. BrokenPipeError: it was closed.
         """
         view = memoryview(data)
         while view:
@@ -325,10 +325,10 @@ class _TimedPipe:
             view = view[self._file.write(view) or 0 :]
 
     def flush(self) -> None:
-        """Nothing is kept back."""
+        """Do nothing: there is no buffer."""
 
     def close(self) -> None:
-        """Close it."""
+        """Close the pipe."""
         self._file.close()
 
 
@@ -362,13 +362,13 @@ def _limit(seconds: float) -> float | None:
 
 
 def _end(process: "subprocess.Popen[bytes]", *files: "IO[bytes] | _TimedPipe") -> None:
-    """Nothing of a worker is worth waiting for: it writes nothing but answers."""
+    """Kill the process, which has nothing to save, and close the files."""
     process.kill()
     process.wait()
     for file in files:
         try:
             file.close()
-        except OSError:  # what was still to be sent to it
+        except OSError:  # unsent data
             continue
 
 

@@ -1,4 +1,4 @@
-"""Virtual environments with given packages, kept in the cache."""
+"""Virtual environments with given packages, in the cache."""
 
 import shutil
 import subprocess
@@ -12,7 +12,7 @@ from qbench.storage import Cache, digest_plain
 
 _KIND = "pythons"
 _RECIPE = 1
-"""Part of the key: another way of making environments makes others."""
+"""The version of the way in which environments are created; part of the cache key."""
 _OLD_NUMPY = "numpy<2"
 _ARCHIVES = (".zip", ".whl", ".tar", ".tgz", ".tbz", ".txz", ".tlz", ".gz", ".bz2", ".xz", ".lz", ".lzma")
 _CHECK = "import importlib.util as u; u.find_spec('onnxruntime') and __import__('onnxruntime')"
@@ -21,17 +21,17 @@ _PIP = ("--no-input", "--disable-pip-version-check", "--quiet", "--no-color", "-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentMaker:
-    """Makes environments of the Python ``base``, of this process if nothing is said, and keeps them in ``cache``."""
+    """Creates environments of the Python ``base``, by default that of this process, in ``cache``."""
 
     cache: Cache = field(default_factory=Cache.default)
     base: Path = field(default_factory=lambda: Path(sys.executable))
 
     def make(self, requirements: Sequence[str]) -> Path:
-        """The Python of an environment with ``requirements``, such as ``onnxruntime==1.17.3``; made if there is none.
+        """The Python of an environment with ``requirements``, such as ``onnxruntime==1.17.3``; created if needed.
 
         Raises:
-            NotFetchedError: pip cannot get one of them for this Python; its last error is quoted.
-            UnavailableError: onnxruntime is among them and cannot be imported, nor with an older numpy.
+            NotFetchedError: pip cannot install one of them for this Python; its last error is quoted.
+            UnavailableError: onnxruntime is among them and cannot be imported, not even with an older numpy.
             InputError: ``base`` is not a Python, or a requirement is more than a name with versions.
             StoreError: the cache cannot be written.
         """
@@ -40,20 +40,20 @@ class EnvironmentMaker:
         program = self.cache.folder / _KIND / key / "bin" / "python"
         if program.exists():
             return program
-        with self.cache.alone(_KIND, key):  # two workers make an environment once
+        with self.cache.alone(_KIND, key):  # two workers create an environment once
             if not program.exists():
-                shutil.rmtree(program.parent.parent, ignore_errors=True)  # its base Python is gone: a link to nothing
+                shutil.rmtree(program.parent.parent, ignore_errors=True)  # a link to a base Python that was removed
                 self.cache.entry(_KIND, key, lambda folder: self._install(folder, asked), sealed=False)
         return program
 
     def _install(self, folder: Path, requirements: tuple[str, ...]) -> None:
         doing = f"Making an environment with {', '.join(requirements)}"
-        # Without a pip of its own: ours installs into it, and it is 20 MB smaller.
+        # Without its own pip, which takes 20 MB: the pip of this process installs into it.
         made = _run(str(self.base), "-I", "-m", "venv", "--without-pip", str(folder))
         if made.returncode:
             raise UnavailableError(
                 doing,
-                found=f"that '{self.base}' makes none: {_last(made)}",
+                found=f"that '{self.base}' cannot create one: {_last(made)}",
                 expected="a Python with its module venv",
                 remedy="Install it (Debian and Ubuntu: python3-venv), or name another Python.",
             )
@@ -66,13 +66,13 @@ class EnvironmentMaker:
             raise UnavailableError(
                 doing,
                 found=f"an onnxruntime that cannot be imported ({broken})",
-                expected="one that goes with the numpy beside it",
-                remedy="Pin what it needs as a further requirement.",
+                expected="an onnxruntime that works with the installed numpy",
+                remedy="Pin a compatible numpy as a further requirement.",
             )
 
 
 def plain_requirement(text: str, doing: str) -> str:
-    """``text``, a name with versions, as pip is to get it: it cannot be an option, an address or a file.
+    """``text``, a name with versions, as an argument for pip: not an option, an address or a file.
 
     Raises:
         InputError: it is anything else; ``doing`` says where.
@@ -83,7 +83,7 @@ def plain_requirement(text: str, doing: str) -> str:
         found = Requirement(text)
     except InvalidRequirement:
         found = None
-    # pip takes a text that ends like an archive for a file of the working folder, whatever comes before the end
+    # pip treats every text that ends like an archive as a file in the working folder
     if found is None or found.url or found.marker or str(found).lower().endswith(_ARCHIVES):
         raise InputError(
             doing,
@@ -103,7 +103,7 @@ def _fetch(doing: str, python: Path, requirements: Sequence[str]) -> None:
         raise NotFetchedError(
             doing,
             found=f"pip said “{_last(done)}”",
-            expected=f"packages for Python {_version(python)} on this machine",
+            expected=f"packages for Python {_version(python)} on this computer",
             remedy="Check the versions, the network and pip's configuration, then run the same command again.",
         )
 
@@ -118,7 +118,7 @@ def _version(python: Path) -> str:
     done = _run(str(python), "-I", "-c", "import platform; print(platform.python_version())")
     if done.returncode:
         raise InputError(
-            f"Asking the Python '{python}' for its version",
+            f"Reading the version of the Python '{python}'",
             found=_last(done),
             expected="a Python",
             remedy="Check the path.",
@@ -141,7 +141,7 @@ def _run(*command: str) -> "subprocess.CompletedProcess[str]":
 
 
 def _last(done: "subprocess.CompletedProcess[str]") -> str:
-    """The last line with an error of what was printed, or the last line."""
+    """The last line of the output that is an error, or the last line."""
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
     errors = [line for line in lines if line.startswith("ERROR:")]
     return (errors or lines or [f"nothing, and ended with {done.returncode}"])[-1].removeprefix("ERROR:").strip()[:300]

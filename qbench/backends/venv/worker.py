@@ -1,7 +1,7 @@
 """The child's end of a worker process: messages, and the stand-alone program that runs a model under another Python.
 
-A message is a header in JSON and arrays; what it declares is checked before memory is taken. ``serve`` answers messages for
-any handler; under another Python the handler is one ONNX Runtime session, and nothing of qbench is needed there.
+A message is a JSON header and arrays; the header is checked before memory is allocated. ``serve`` replies to messages with
+any handler. Under another Python the handler is one ONNX Runtime session, and qbench is not needed there.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ from typing import Any, Callable, Dict, Mapping, Tuple
 
 TEXT = "text"
 NUMBERS = frozenset("|b1 |i1 |u1 <i2 <u2 <i4 <u4 <i8 <u8 <f2 <f4 <f8 <c8 <c16".split())
-"""The dtypes of arrays, with the byte order of a message; an object or a structure is none of them."""
+"""The dtypes of arrays in a message, with their byte order; no objects and no structures."""
 MOST_HEADER = 1 << 26
 MOST_BYTES = 1 << 34
-"""Of a header, and of all arrays of a message."""
+"""Largest size of a header, and of all arrays of a message."""
 MOST_DIMENSIONS = 32
 _LENGTH = struct.Struct("<Q")
 _LOOK_AGAIN = 0.5
-"""Seconds between two looks whether the parent is still there."""
+"""Seconds between two checks whether the parent is alive."""
 
 Message = Tuple[Dict[str, Any], Dict[str, Any]]  # noqa: UP006
 """A header and arrays by name."""
 
 
 class NotImplemented(Exception):  # noqa: A001, N818 - the engine's own name for what it cannot do
-    """This engine has no such thing."""
+    """This version of the engine lacks a feature."""
 
 
 class GarbledError(Exception):
-    """The bytes received are not a message."""
+    """The received bytes are not a message."""
 
 
 class UnsendableError(Exception):
-    """An array has a dtype that no message holds; nothing was sent."""
+    """An array has a dtype that a message cannot hold; nothing was sent."""
 
 
 def write_message(file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any]) -> None:
@@ -51,7 +51,7 @@ def write_message(file: Any, header: Mapping[str, Any], arrays: Mapping[str, Any
 
     Raises:
         OSError: the other end was closed.
-        UnsendableError: no message holds such an array.
+        UnsendableError: a message cannot hold an array.
     """
     bodies = {name: _body(array) for name, array in arrays.items()}
     listed = [[name, dtype, list(shape), len(body)] for name, (dtype, shape, body) in bodies.items()]
@@ -67,7 +67,7 @@ def read_message(file: Any) -> Message:
 
     Raises:
         EOFError: the other end was closed.
-        GarbledError: it is none, or beyond a limit.
+        GarbledError: it is not a message, or beyond a limit.
     """
     (length,) = _LENGTH.unpack(_exactly(file, _LENGTH.size))
     if length > MOST_HEADER:
@@ -86,14 +86,14 @@ def read_message(file: Any) -> Message:
 
 
 def _checked(name: Any, dtype: Any, shape: Any, size: Any) -> Tuple[str, str, Tuple[int, ...], int]:  # noqa: ANN401, UP006
-    """One array as a header lists it; its bytes are those of its dtype and shape.
+    """One array of a header, if its size is that of its dtype and shape.
 
     Raises:
-        GarbledError: they are not, or one of the four is of another kind.
+        GarbledError: it is not, or one of the four has another type.
     """
     wholes = [size, *shape] if isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS else [None]
     if not isinstance(name, str) or any(type(one) is not int or not 0 <= one <= MOST_BYTES for one in wholes):
-        raise GarbledError("an array whose name, shape or size is none")
+        raise GarbledError("an array with an invalid name, shape or size")
     if dtype != TEXT:
         if not isinstance(dtype, str) or dtype not in NUMBERS:
             raise GarbledError("an array of dtype %.40r" % (dtype,))
@@ -130,7 +130,7 @@ def _array(dtype: str, shape: Tuple[int, ...], body: bytearray) -> Any:  # noqa:
     """The array of ``body``.
 
     Raises:
-        GarbledError: no array can have that shape, or its texts are none or not as many.
+        GarbledError: no array can have that shape, or it does not hold as many texts.
     """
     import numpy as np
 
@@ -148,10 +148,10 @@ def _array(dtype: str, shape: Tuple[int, ...], body: bytearray) -> Any:  # noqa:
 
 
 def _versions() -> Dict[str, str]:  # noqa: UP006
-    """Of what counts here; importing is the test that it is whole.
+    """Versions of the packages that compute here; importing them tests the installation.
 
     Raises:
-        ImportError: one is missing, or does not go with another.
+        ImportError: one is missing, or not compatible with another.
     """
     import numpy
     import onnxruntime
@@ -183,13 +183,13 @@ def _session(settings: Mapping[str, Any], model: Any) -> Any:  # noqa: ANN401
 
 
 class _Engine:
-    """The session of this process, once there is one."""
+    """The handler of one session of ONNX Runtime."""
 
     def __init__(self) -> None:
         self._session: Any = None
 
     def answer(self, header: Mapping[str, Any], arrays: Dict[str, Any]) -> Message:  # noqa: UP006
-        """What ``header`` asks for."""
+        """The reply to ``header``."""
         if header["do"] == "prepare":
             self._session = _session(header, header["path"] or arrays.pop("model").tobytes())
             return {}, {}
@@ -198,7 +198,7 @@ class _Engine:
 
 
 def _leave_with_parent() -> None:
-    """End this process when its parent has gone, in the middle of a run too."""
+    """End this process when its parent has ended, also during a run."""
     parent = os.getppid()
 
     def watch() -> None:
@@ -210,7 +210,7 @@ def _leave_with_parent() -> None:
 
 
 def _reply(answer: Callable[..., Message], *question: Any) -> Message:  # noqa: ANN401
-    """What ``answer`` makes of ``question``, or the error that it raised."""
+    """The result of ``answer`` for ``question``, or the error that it raised."""
     try:
         return answer(*question)
     except Exception as error:  # onnxruntime's exceptions share no public parent; a broken installation raises all kinds
@@ -218,14 +218,14 @@ def _reply(answer: Callable[..., Message], *question: Any) -> Message:  # noqa: 
 
 
 def serve(descriptors: Any, greet: Callable[[], Message], answer: Callable[..., Message]) -> None:  # noqa: ANN401
-    """Send what ``greet`` gives, then for each message (header, arrays) what ``answer`` gives, until the parent goes.
+    """Send the message of ``greet``, then reply to each message (header, arrays) by ``answer``, until the parent ends.
 
-    ``descriptors`` are two ends of pipes, as texts: messages come in on the first and go out on the second.
+    ``descriptors`` are two file descriptors as texts: the first is read, the second is written.
     """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is for the parent, which ends us
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is handled by the parent, which ends this process
     _leave_with_parent()
     reading, writing = descriptors
-    incoming, outgoing = open(int(reading), "rb"), open(int(writing), "wb")  # noqa: SIM115 - for as long as we live
+    incoming, outgoing = open(int(reading), "rb"), open(int(writing), "wb")  # noqa: SIM115 - open until the end
     reply = _reply(greet)
     while True:
         try:
