@@ -43,8 +43,8 @@ class Capturing(Closing):
         timeout: Timeout = no_timeout,
     ) -> None:
         feeds = filled_up(target.original, feeds)
-        asked = {node.levels for node in nodes}
-        chosen = [unit for unit in units.units if unit.value in asked]
+        wanted = {node.levels for node in nodes}
+        chosen = [unit for unit in units.units if unit.value in wanted]
         around = {name for unit in chosen for name in (unit.value, *unit.feeds)}
         inputs = {str(value.name) for value in target.original.graph.inputs}
         outputs = {str(value.name) for value in target.original.graph.outputs}

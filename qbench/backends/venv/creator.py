@@ -35,15 +35,15 @@ class EnvironmentMaker:
             InputError: ``base`` is not a Python, or a requirement is more than a name with versions.
             StoreError: the cache cannot be written.
         """
-        asked = tuple(plain_requirement(one, "Making an environment") for one in requirements)
-        key = digest_plain([_RECIPE, str(self.base), _version(self.base), sorted(asked)])[:32]
+        packages = tuple(plain_requirement(one, "Making an environment") for one in requirements)
+        key = digest_plain([_RECIPE, str(self.base), _version(self.base), sorted(packages)])[:32]
         program = self.cache.folder / _KIND / key / "bin" / "python"
         if program.exists():
             return program
         with self.cache.alone(_KIND, key):  # two workers create an environment once
             if not program.exists():
                 shutil.rmtree(program.parent.parent, ignore_errors=True)  # a link to a base Python that was removed
-                self.cache.entry(_KIND, key, lambda folder: self._install(folder, asked), sealed=False)
+                self.cache.entry(_KIND, key, lambda folder: self._install(folder, packages), sealed=False)
         return program
 
     def _install(self, folder: Path, requirements: tuple[str, ...]) -> None:

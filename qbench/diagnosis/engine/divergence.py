@@ -132,7 +132,7 @@ class _Replay:
         found, again = self._alone.run(feeds), self._alone.run(feeds)
         if found is None or again is None:
             self.divergence = replace(self.divergence, crash=self._alone.crash)
-            self._keep(values, None, samples, anew=True)
+            self._keep(values, None, samples, replaces=True)
             return
         apart = differing(unit, found, expected)
         repeats = found.shape == again.shape and not unequal(found, again).any()
@@ -148,11 +148,11 @@ class _Replay:
         )
 
     def _keep(
-        self, values: Mapping[str, Array], apart: npt.NDArray[np.bool_] | None, samples: int, *, anew: bool = False
+        self, values: Mapping[str, Array], apart: npt.NDArray[np.bool_] | None, samples: int, *, replaces: bool = False
     ) -> None:
         """Keep the first sample that differs, or the whole batch where the sample is not known."""
         feeds = {name: values[name] for name in self.divergence.unit.feeds}
-        if self.divergence.feeds and not anew:
+        if self.divergence.feeds and not replaces:
             return
         by_sample = all(len(array) == samples for array in feeds.values() if array.ndim)
         if apart is not None and by_sample and apart.ndim and len(apart) == samples:

@@ -95,8 +95,8 @@ class Registers:
                 register = Accumulator(bits=bits, overflow=overflow)
                 yield facts.weigh_reals(Cause.ACCUMULATOR, words, held(sums, register) * product.unit)
                 if bias is not None:
-                    behind = (held(sums - bias, register) + bias) * product.unit
-                    yield facts.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added behind,", behind)
+                    later = (held(sums - bias, register) + bias) * product.unit
+                    yield facts.weigh_reals(Cause.ACCUMULATOR, f"{words}, the bias added afterwards,", later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
     for bits, first, last in product((31, 15), (Rounding.HALF_UP, Rounding.FLOOR), _LAST):
         stages = (Stage(first, bits), Stage(last))
         scaling = Scaling(form=MultiplierForm.FIXED, bits=bits, stages=stages)
-        words = f"rounding twice, '{first.value}' behind {bits} bits and then '{last.value}',"
+        words = f"rounding twice, '{first.value}' to {bits} bits and then '{last.value}',"
         yield words, replace(own, scaling=scaling, multiplying=None)
 
 
@@ -264,7 +264,7 @@ class Roundings:
             yield facts.weigh_levels(cause, words, _moved(facts, rule(snapped)))
             if zero:
                 early = rule(snapped + zero) - zero
-                yield facts.weigh_levels(cause, f"{words} behind the zero point", _moved(facts, early))
+                yield facts.weigh_levels(cause, f"{words} after the zero point is added", _moved(facts, early))
         for bits in range(1, 5):
             for words in ("half up", "half to even", "truncation"):
                 twice = np.floor(_RULES[words](_snapped(facts.real * 2**bits)) / 2**bits + 0.5)
@@ -325,11 +325,11 @@ def _constant(facts: UnitEvidence, zero: int) -> Explanation | None:
         words = f"a zero point of {zero} that is not added"
     elif zero and step == zero:
         words = f"a zero point of {zero} that is added twice"
-    behind = facts.weigh_levels(Cause.ROUNDING, words, facts.rounded(facts.correct + step))
+    after = facts.weigh_levels(Cause.ROUNDING, words, facts.rounded(facts.correct + step))
     clamped = (facts.correct <= facts.lowest) | (facts.correct >= facts.highest)
     free = np.where(clamped & np.isfinite(facts.real), np.rint(facts.real), facts.correct)
-    before = facts.weigh_levels(Cause.ROUNDING, f"{words}, in front of its limits,", facts.rounded(free + step))
-    return heaviest((behind, before))
+    before = facts.weigh_levels(Cause.ROUNDING, f"{words}, before its limits,", facts.rounded(free + step))
+    return heaviest((after, before))
 
 
 def _moved(facts: UnitEvidence, rounded: Floats) -> Floats:

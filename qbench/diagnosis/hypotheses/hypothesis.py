@@ -513,8 +513,8 @@ def axis_of_channels(rank: int, interior: Interior | None, original: ir.Model | 
 
 def _weighted(value: ir.Value) -> Iterator[str]:
     """The operators around ``value`` that determine its channel axis, the nearest first."""
-    reached, asked = [value], {value}
-    while reached and len(asked) <= _NEAR:
+    reached, visited = [value], {value}
+    while reached and len(visited) <= _NEAR:
         one = reached.pop(0)
         maker = one.producer()
         for node in (*([] if maker is None else [maker]), *(use.node for use in one.uses())):
@@ -524,10 +524,10 @@ def _weighted(value: ir.Value) -> Iterator[str]:
                 fresh = [
                     v
                     for v in (*node.inputs, *node.outputs)
-                    if v is not None and v.const_value is None and v not in asked
+                    if v is not None and v.const_value is None and v not in visited
                 ]
                 reached += fresh
-                asked.update(fresh)
+                visited.update(fresh)
 
 
 OFTEN = 0.01

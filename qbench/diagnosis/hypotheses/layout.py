@@ -278,15 +278,11 @@ def _spread(facts: UnitEvidence, inner: Interior) -> Iterator[Explanation | None
                 attributes: Mapping[str, Attribute] = {"dilations": list(spread), "pads": moved.tolist()}
                 yield _run(facts, inner, facts.operands, f"dilation {other} in place of {list(own)}", **attributes)
     group = int_attribute(inner.node, "group", 1)
-    if group > 1 and (swapped := _other_groups(facts, inner, group)) is not None:
-        yield _run(facts, inner, swapped, "the groups' filters in the opposite order")
-
-
-def _other_groups(facts: UnitEvidence, inner: Interior, group: int) -> dict[str, Floats] | None:
     weight = facts.operands[inner.main[1]]
-    if weight.shape[0] % group:
-        return None
-    return {**facts.operands, inner.main[1]: np.flip(weight.reshape(group, -1), 0).reshape(weight.shape)}
+    if group > 1 and weight.shape[0] % group == 0:
+        reversed_groups = np.flip(weight.reshape(group, -1), 0).reshape(weight.shape)
+        operands = {**facts.operands, inner.main[1]: reversed_groups}
+        yield _run(facts, inner, operands, "the groups' filters in the opposite order")
 
 
 def _run(

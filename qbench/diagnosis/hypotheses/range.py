@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-import onnx_ir as ir
 
 from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Operand, UnitEvidence, heaviest
+from qbench.graph import int_attribute
 from qbench.judging import IDEAL_STEPS, Cause
 
 LOW_SQNR_DB = 25.0
@@ -163,7 +163,9 @@ class WeightCosts:
         if operand is None or operand.grid is None or weight is None or not weight.size:
             return None
         axis = 1 if inner.node.op_type == "ConvTranspose" else 0
-        if inner.node.op_type == "MatMul" or (inner.node.op_type == "Gemm" and not _transposed(inner.node)):
+        if inner.node.op_type == "MatMul" or (
+            inner.node.op_type == "Gemm" and not int_attribute(inner.node, "transB", 0)
+        ):
             axis = weight.ndim - 1
         rows = np.abs(np.moveaxis(weight, axis, 0).reshape(weight.shape[axis], -1)).astype(np.float64)
         step = float(np.max(operand.grid.scale))
@@ -236,8 +238,3 @@ def _apart(ranges: Floats) -> tuple[float, float]:
 def _decibels(x: Floats, y: Floats) -> float:
     signal, noise = (float((a**2).sum()) for a in (x, x - y))
     return 10 * float(np.log10(max(signal, 1e-15) / max(noise, 1e-15)))
-
-
-def _transposed(node: ir.Node) -> bool:
-    attribute = node.attributes.get("transB")
-    return attribute is not None and bool(attribute.value)

@@ -10,7 +10,7 @@ from qbench.diagnosis.hypotheses.arithmetic import multipliers
 from qbench.diagnosis.hypotheses.hypothesis import Explanation, Floats, Product, UnitEvidence, counted, heaviest
 from qbench.graph import constant_value
 from qbench.judging import Cause
-from qbench.numerics import QParams, dequantize
+from qbench.numerics import dequantize
 
 _FITTED = 0.97
 _LINEAR = frozenset({"Add", "Sub", "Concat", "Sum", "Identity", "Reshape", "Transpose", "Flatten", "AveragePool"})
@@ -94,7 +94,8 @@ class OperandScales:
             others = {
                 name: dequantize(facts.feeds[inner.operands[name].feed], grid)
                 for name in feeds
-                if not _same(grid, inner.operands[name].grid)
+                if (other := inner.operands[name].grid) is None
+                or (grid.scale, grid.zero_point) != (other.scale, other.zero_point)
             }
             for name, array in others.items():
                 real = inner.run({**facts.operands, name: array})
@@ -163,21 +164,14 @@ class StoredScales:
                 yield facts.weigh_levels(Cause.WRONG_SCALE, words, levels)
 
 
-def _same(one: QParams, other: QParams | None) -> bool:
-    return other is not None and one.scale == other.scale and one.zero_point == other.zero_point
-
-
 def _stored(scales: Floats) -> Iterator[tuple[str, Floats]]:
     smallest = float(np.finfo(np.float16).smallest_subnormal)
     halves = np.maximum(scales.astype(np.float32).astype(np.float16).astype(np.float64), smallest)
     yield "weights' scales in half precision", halves
-    yield "weights' scales in the 8 bits of bfloat16", _kept_bits(scales, 8)
-    yield "weights' scales as powers of two", np.exp2(np.rint(np.log2(scales)))
-
-
-def _kept_bits(scales: Floats, bits: int) -> Floats:
     fraction, exponent = np.frexp(scales)
-    return np.asarray(np.ldexp(np.rint(np.ldexp(fraction, bits)), exponent - bits))
+    bfloat16 = np.asarray(np.ldexp(np.rint(np.ldexp(fraction, 8)), exponent - 8))
+    yield "weights' scales in the 8 bits of bfloat16", bfloat16
+    yield "weights' scales as powers of two", np.exp2(np.rint(np.log2(scales)))
 
 
 def ratio(facts: UnitEvidence, real: Floats) -> float:

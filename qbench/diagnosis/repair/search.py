@@ -53,25 +53,25 @@ def search_repair(candidates: Sequence[str], probe: Callable[[frozenset[str]], b
         budget: no probe starts that would not end in time, judged by the slowest one before.
     """
     ranked = tuple(dict.fromkeys(candidates))
-    asked = _Asked(probe, budget)
+    probes = _Probes(probe, budget)
     try:
-        prefix = _restoring_prefix(ranked, asked)
+        prefix = _restoring_prefix(ranked, probes)
         if prefix is None:
-            return RepairSet(nodes=(), restores=False, smallest=False, finished=True, probes=asked.count)
-        nodes = _without_any(_needed(ranked, *prefix, asked), asked)
+            return RepairSet(nodes=(), restores=False, smallest=False, finished=True, probes=probes.count)
+        nodes = _without_any(_needed(ranked, *prefix, probes), probes)
     except _BudgetOverError:
-        best = asked.best
+        best = probes.best
         found = tuple(node for node in ranked if best is not None and node in best)
-        return RepairSet(nodes=found, restores=best is not None, smallest=False, finished=False, probes=asked.count)
+        return RepairSet(nodes=found, restores=best is not None, smallest=False, finished=False, probes=probes.count)
     ordered = tuple(node for node in ranked if node in nodes)
-    return RepairSet(nodes=ordered, restores=True, smallest=True, finished=True, probes=asked.count)
+    return RepairSet(nodes=ordered, restores=True, smallest=True, finished=True, probes=probes.count)
 
 
 class _BudgetOverError(Exception):
     """No time for another probe."""
 
 
-class _Asked:
+class _Probes:
     """The probe, called once per set; ``best`` is the smallest set that restored."""
 
     def __init__(self, probe: Callable[[frozenset[str]], bool], budget: Budget) -> None:
@@ -99,40 +99,40 @@ class _Asked:
         return self._known[wanted]
 
 
-def _restoring_prefix(ranked: tuple[str, ...], asked: _Asked) -> tuple[int, int] | None:
+def _restoring_prefix(ranked: tuple[str, ...], probes: _Probes) -> tuple[int, int] | None:
     """(length of a prefix that fails, length of the next one tried, which restores); None: none restores."""
     fails, size = 0, 1
     while fails < len(ranked):
         size = min(size, len(ranked))
-        if asked(ranked[:size]):
+        if probes(ranked[:size]):
             return fails, size
         fails, size = size, 2 * size
     return None
 
 
-def _needed(ranked: tuple[str, ...], fails: int, restores: int, asked: _Asked) -> tuple[str, ...]:
+def _needed(ranked: tuple[str, ...], fails: int, restores: int, probes: _Probes) -> tuple[str, ...]:
     """Nodes of ``ranked[:restores]`` that restore together; each was needed in addition to all before it."""
     needed: tuple[str, ...] = ()
     while True:
         while restores - fails > 1:
             middle = (fails + restores) // 2
-            if asked(needed + ranked[:middle]):
+            if probes(needed + ranked[:middle]):
                 restores = middle
             else:
                 fails = middle
         needed += (ranked[restores - 1],)
-        if asked(needed):
+        if probes(needed):
             return needed
         ranked = ranked[: restores - 1]  # with all of these it restores, with none of them it does not
         fails, restores = 0, len(ranked)
 
 
-def _without_any(nodes: tuple[str, ...], asked: _Asked) -> tuple[str, ...]:
+def _without_any(nodes: tuple[str, ...], probes: _Probes) -> tuple[str, ...]:
     """``nodes`` without those that can be removed."""
     for node in nodes:
         others = tuple(other for other in nodes if other != node)
-        if asked(others):
-            return _without_any(others, asked)
+        if probes(others):
+            return _without_any(others, probes)
     return nodes
 
 

@@ -78,7 +78,7 @@ def test_a_step_in_front_of_the_limits():
     one = conv(behind="Relu", output=(0.25, 0, "uint8"))
     named = one.cause(np.clip(np.rint(one.real()) + 1, 0, 255))
     assert named.cause is Cause.ROUNDING
-    assert "+1 on every level, in front of its limits," in named.evidence
+    assert "+1 on every level, before its limits," in named.evidence
 
 
 def test_a_lowest_level_that_is_never_reached():

@@ -66,7 +66,7 @@ def test_a_zero_point_that_is_added_before_rounding():
     wrong = one.levels(replace(MACHINE, scaling=replace(MACHINE.scaling, zero_point=ZeroPoint.BEFORE)))
     named = one.cause(wrong)
     assert named.cause is Cause.ROUNDING
-    assert "half to even behind the zero point" in named.evidence
+    assert "half to even after the zero point is added" in named.evidence
 
 
 @pytest.mark.parametrize("unit", [conv, gemm, add])
