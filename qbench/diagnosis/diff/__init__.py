@@ -1,1 +1,1 @@
-"""Any two ways to run one model: whether their outputs differ, by how much, and at which node that begins."""
+"""Two ways to run one model: whether their outputs differ, by how much, and the first node that differs."""

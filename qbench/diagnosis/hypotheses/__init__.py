@@ -1,4 +1,4 @@
-"""The cause of a suspect node: what an engine or a graph may have got wrong, each tried on the node's own levels."""
+"""The cause of a suspect node: possible mistakes of engines and graphs, each tested on the values of the node."""
 
 from qbench.diagnosis.hypotheses.catalogue import name_cause
 from qbench.diagnosis.hypotheses.hypothesis import OF_GRIDS, Explanation, Hypothesis, NamedCause, remedy_of

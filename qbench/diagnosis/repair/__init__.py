@@ -1,1 +1,1 @@
-"""Which nodes to keep in float so that a cell is green again, and the schema file that does so."""
+"""The nodes to keep in float so that a cell passes again, and the schema file that does so."""
