@@ -52,6 +52,25 @@ class NameScope:
         return name
 
 
+# One result in the place of another.
+
+
+def take_place(old: ir.Value, new: ir.Value) -> None:
+    """Let all readers of ``old`` read ``new``, which takes its name, and its type and shape where it has none."""
+    name = old.name
+    old.replace_all_uses_with(new, replace_graph_outputs=True)
+    old.name = None  # two values may not have one name, not even for a moment
+    new.name = name
+    new.type, new.shape = new.type or old.type, new.shape or old.shape
+
+
+def remove_unread(node: ir.Node) -> None:
+    """Remove ``node`` of one result from its graph where nothing reads that and it does not leave the graph."""
+    result = node.outputs[0]
+    if isinstance(node.graph, ir.Graph) and not result.uses() and not result.is_graph_output():
+        node.graph.remove(node, safe=True)
+
+
 # Putting new constants into a graph: an initializer with type and shape, under an unused name.
 
 

@@ -18,7 +18,7 @@ from qbench.graph import (
     op_spec,
     weight_channel_axis,
 )
-from qbench.passes.editing import NameScope, add_constant, set_constant_operand
+from qbench.passes.editing import NameScope, add_constant, set_constant_operand, take_place
 from qbench.passes.effect import LOSSY, Effect
 
 # Batch normalization outside training as what it is, one factor and one shift per channel.
@@ -96,7 +96,7 @@ def _folded(norm: ir.Node, names: NameScope) -> bool:
     set_constant_operand(linear, 2, (scale * old + shift).astype(weight.dtype), names)
     if linear.op_type == "Gemm":
         linear.attributes.pop("beta", None)
-    _take_place(linear, norm)
+    take_place(norm.outputs[0], linear.outputs[0])
     graph.remove(norm, safe=True)
     return True
 
@@ -120,17 +120,6 @@ def _scaled(linear: ir.Node, weight: Doubles, scale: Doubles) -> Doubles:
         by_row = np.repeat(scale.reshape(groups, -1), weight.shape[0] // groups, axis=0)
         return weight * by_row.reshape(weight.shape[0], weight.shape[1], *ones)
     return weight * (scale.reshape(-1, 1, *ones) if axis == 0 else scale.reshape(1, -1))
-
-
-def _take_place(linear: ir.Node, norm: ir.Node) -> None:
-    """The result of ``linear`` replaces the result of ``norm``, under its name."""
-    product, result = linear.outputs[0], norm.outputs[0]
-    name = result.name
-    result.replace_all_uses_with(product, replace_graph_outputs=True)
-    result.name = None
-    product.name = name
-    product.type = product.type or result.type
-    product.shape = product.shape or result.shape
 
 
 # A batch normalization that no operator before it can take in becomes a convolution of its own.
@@ -173,11 +162,6 @@ def _replaced(norm: ir.Node, names: NameScope) -> bool:
     conv = ir.node("Conv", [value, weight, bias], attributes, name=norm.name, num_outputs=1)
     conv.metadata_props.update(norm.metadata_props)
     graph.insert_after(norm, conv)
-    old, new = norm.outputs[0], conv.outputs[0]
-    name = old.name
-    new.type, new.shape = old.type, old.shape
-    old.replace_all_uses_with(new, replace_graph_outputs=True)
-    old.name = None  # two values may not have one name, not even for a moment
-    new.name = name
+    take_place(norm.outputs[0], conv.outputs[0])
     graph.remove(norm, safe=True)
     return True

@@ -7,7 +7,7 @@ import onnx_ir as ir
 from onnx_ir.passes.common import InlinePass, RemoveUnusedNodesPass, RemoveUnusedOpsetsPass
 
 from qbench.graph import constant_value, consumers, infer_shapes, input_at, is_pinned, op_spec
-from qbench.passes.editing import NameScope
+from qbench.passes.editing import NameScope, take_place
 from qbench.passes.effect import EXACT, Effect
 
 # What no output depends on goes: nodes, constants and imported operator sets.
@@ -67,14 +67,10 @@ def _removed(node: ir.Node) -> bool:
         maker = source.producer()
         if maker is None or maker.graph is not graph or source.is_graph_output():
             return False
-        name = result.name
-        result.replace_all_uses_with(source, replace_graph_outputs=True)
-        result.name = None  # two values may not have one name, not even for a moment
-        source.name = name
+        take_place(result, source)
     else:
         result.replace_all_uses_with(source)
-    source.type = source.type or result.type
-    source.shape = source.shape or result.shape
+        source.type, source.shape = source.type or result.type, source.shape or result.shape
     graph.remove(node, safe=True)
     return True
 

@@ -21,7 +21,7 @@ from qbench.graph import (
     only_consumer,
     op_spec,
 )
-from qbench.passes.editing import NameScope, set_constant_operand
+from qbench.passes.editing import NameScope, set_constant_operand, take_place
 from qbench.passes.effect import LOSSY, Effect
 
 # The factors that give the weights of neighbouring linear operators the same range in every channel they share.
@@ -340,14 +340,10 @@ def _opens(clip: ir.Node) -> bool:
 
 
 def _replace(clip: ir.Node) -> None:
-    graph, old = clip.graph, clip.outputs[0]
+    graph = clip.graph
     assert isinstance(graph, ir.Graph)
     relu = ir.Node("", "Relu", [clip.inputs[0]], num_outputs=1, name=clip.name)
     relu.metadata_props.update(clip.metadata_props)
     graph.insert_after(clip, relu)
-    new, name = relu.outputs[0], old.name
-    new.type, new.shape = old.type, old.shape
-    old.replace_all_uses_with(new)
-    old.name = None  # two values may not have one name, not even for a moment
-    new.name = name
+    take_place(clip.outputs[0], relu.outputs[0])
     graph.remove(clip, safe=True)

@@ -7,6 +7,7 @@ import numpy as np
 import onnx_ir as ir
 
 from qbench.graph import constant_value, is_pinned
+from qbench.passes.editing import remove_unread
 from qbench.passes.effect import EXACT, Effect
 
 
@@ -37,9 +38,7 @@ def _absorbed(conv: ir.Node) -> bool:
     conv.attributes["pads"] = ir.AttrInt64s("pads", [a + b for a, b in zip(old, added, strict=True)])
     conv.attributes.pop("auto_pad", None)
     conv.replace_input_with(0, pad.inputs[0])
-    result = pad.outputs[0]
-    if not result.uses() and not result.is_graph_output() and pad.graph is not None:
-        pad.graph.remove(pad, safe=True)
+    remove_unread(pad)
     return True
 
 

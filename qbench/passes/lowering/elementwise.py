@@ -19,6 +19,7 @@ from qbench.graph import (
     op_spec,
     word_attribute,
 )
+from qbench.passes.editing import remove_unread
 from qbench.passes.lowering.site import (
     EIGHT_BITS,
     ENGINE_DOMAIN,
@@ -330,8 +331,8 @@ def _move(site: Site, node: ir.Node, inputs: list[ir.Value | None], data: Operan
         old.replace_all_uses_with(value, replace_graph_outputs=True)
         site.graph.remove(quantizer, safe=True)
         value.name = old.name  # the integers keep their name, so that runs of both forms can be compared
-    if fed is not None and not fed.outputs[0].uses() and not fed.outputs[0].is_graph_output():
-        site.graph.remove(fed, safe=True)
+    if fed is not None:
+        remove_unread(fed)
 
 
 def _reachable(site: Site, data: Operand, output: Operand) -> bool:

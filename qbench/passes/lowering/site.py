@@ -21,7 +21,7 @@ from qbench.graph import (
     set_origin,
 )
 from qbench.interpreter import KERNELS
-from qbench.passes.editing import NameScope, add_constant
+from qbench.passes.editing import NameScope, add_constant, remove_unread, take_place
 
 # What a graph is lowered for: the engine or interpreter that runs it, as its operators on integers by domain and name.
 #
@@ -207,13 +207,10 @@ class Site:
         first, last = nodes[0], nodes[-1]
         node = self._made(operator, inputs, attributes, domain)
         node.name, first.name = first.name, None
-        old, new = last.outputs[0], node.outputs[0]
-        new.name, old.name = old.name, None
-        new.type, new.shape = old.type, old.shape
         set_origin(node, origin_of(first) or node.name or "")
         node.meta.update(first.meta)
         self.graph.insert_before(first, node)
-        old.replace_all_uses_with(new, replace_graph_outputs=True)
+        take_place(last.outputs[0], node.outputs[0])
         self.remove(nodes)
         return node
 
@@ -253,9 +250,7 @@ class Site:
             self.graph.remove(node, safe=True)
         for maker in fed:
             if maker is not None and maker.graph is self.graph and maker.op_type == "DequantizeLinear":
-                result = maker.outputs[0]
-                if not result.uses() and not result.is_graph_output():
-                    self.graph.remove(maker, safe=True)
+                remove_unread(maker)
 
     def widened(self, operand: Operand) -> Operand:
         """A constant of 4 bits in 8, with the same codes; anything else as it is."""

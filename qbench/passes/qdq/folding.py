@@ -8,7 +8,7 @@ import onnx_ir as ir
 
 from qbench.graph import clip_of_levels, constant_value, grid_dtype, grid_of, only_consumer
 from qbench.numerics import QParams, dequantize, get_arithmetic, quantize
-from qbench.passes.editing import NameScope, add_constant
+from qbench.passes.editing import NameScope, add_constant, remove_unread
 from qbench.passes.effect import QDQ
 
 # Quantized constants that are moved before they are used: integers, and the axis of their scales, move with them.
@@ -169,5 +169,5 @@ def _take_place(node: ir.Node, codes: ir.Value, array: _Array, names: NameScope)
         graph.remove(clip, safe=True)
     graph.remove(node, safe=True)
     maker = real.producer()
-    if maker is not None and _dequantized(maker) and not real.uses() and not real.is_graph_output():
-        graph.remove(maker, safe=True)
+    if maker is not None and _dequantized(maker):
+        remove_unread(maker)

@@ -11,7 +11,7 @@ import onnx_ir as ir
 from qbench.graph import only_consumer, op_spec
 from qbench.numerics import dequantize
 from qbench.passes.contract import decline
-from qbench.passes.editing import NameScope
+from qbench.passes.editing import NameScope, remove_unread
 from qbench.passes.effect import within
 from qbench.passes.lowering.elementwise import is_mover
 from qbench.passes.lowering.site import ENGINE_DOMAIN, INTEGER_DOMAIN, INTEGER_INTERPRETER
@@ -193,9 +193,7 @@ def remove_border(border: Border) -> None:
         if node is not None:
             graph.remove(node, safe=True)
     if maker is not None and maker.op_type == "DequantizeLinear":
-        real = maker.outputs[0]
-        if not real.uses() and not real.is_graph_output():
-            graph.remove(maker, safe=True)
+        remove_unread(maker)
 
 
 def stand_in(old: ir.Value, new: ir.Value, names: NameScope) -> None:

@@ -9,7 +9,7 @@ import onnx_ir as ir
 from qbench.graph import only_consumer
 from qbench.numerics import dequantize
 from qbench.passes.contract import decline
-from qbench.passes.editing import NameScope
+from qbench.passes.editing import NameScope, take_place
 from qbench.passes.effect import EXACT, Effect
 from qbench.passes.requantization.border import (
     Codes,
@@ -160,10 +160,8 @@ def _ends(codes: Codes, reals: np.ndarray[tuple[int], np.dtype[np.float32]], cli
 
 def _removed(clip: RealClip) -> bool:
     """Let the readers of ``clip`` read what it read, under its name; True."""
-    graph, result, source = clip.node.graph, clip.node.outputs[0], clip.source
+    graph = clip.node.graph
     assert isinstance(graph, ir.Graph)
-    name, result.name = result.name, None
-    result.replace_all_uses_with(source, replace_graph_outputs=True)
-    source.name, source.type, source.shape = name, source.type or result.type, source.shape or result.shape
+    take_place(clip.node.outputs[0], clip.source)
     graph.remove(clip.node, safe=True)
     return True

@@ -10,7 +10,7 @@ from qbench.graph import POINTWISE, Capabilities, constant_value, only_consumer,
 from qbench.interpreter import Program
 from qbench.numerics import get_arithmetic
 from qbench.passes.contract import decline
-from qbench.passes.editing import NameScope, add_constant
+from qbench.passes.editing import NameScope, add_constant, remove_unread, take_place
 from qbench.passes.effect import ARITHMETICS, QDQ, Effect, EffectKind
 from qbench.passes.lowering.qoperator import lower_to_qoperator
 from qbench.passes.lowering.site import INTEGER_INTERPRETER
@@ -174,12 +174,8 @@ def _write(
         set_origin(node, origin)
     index.outputs[0].name, index.outputs[0].type = values.fresh(f"{stem}_index"), ir.TensorType(ir.DataType.INT32)
     graph.insert_before(border.quantizer, [index, looked_up])
-    result.replace_all_uses_with(looked_up.outputs[0], replace_graph_outputs=True)
-    name, result.name = result.name, None
-    looked_up.outputs[0].name, looked_up.outputs[0].type = name, result.type
+    take_place(result, looked_up.outputs[0])
     for gone in (border.clip, border.quantizer, *reversed(chain[1:])):
         if gone is not None:
             graph.remove(gone, safe=True)
-    real = codes.dequantizer.outputs[0]
-    if not real.uses() and not real.is_graph_output():
-        graph.remove(codes.dequantizer, safe=True)
+    remove_unread(codes.dequantizer)

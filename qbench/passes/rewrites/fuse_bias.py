@@ -19,7 +19,7 @@ from qbench.graph import (
     weight_channel_axis,
 )
 from qbench.passes.contract import decline
-from qbench.passes.editing import NameScope, add_constant
+from qbench.passes.editing import NameScope, add_constant, take_place
 from qbench.passes.effect import Effect, within
 from qbench.passes.requantization.border import border_of
 
@@ -154,8 +154,5 @@ def _write(
     graph.insert_before(product, bias)
     product.resize_inputs(3)
     product.replace_input_with(op_spec(product).bias or 2, bias.outputs[0])
-    result, total = product.outputs[0], added.outputs[0]
-    name, total.name = total.name, None
-    total.replace_all_uses_with(result, replace_graph_outputs=True)
+    take_place(added.outputs[0], product.outputs[0])
     graph.remove(added, safe=True)
-    result.name, result.type, result.shape = name, result.type or total.type, result.shape or total.shape
