@@ -25,7 +25,7 @@ _NO = ("", "0", "false")
 
 @dataclass(frozen=True, slots=True)
 class _Measured:
-    """What of one run is about one model."""
+    """The measurements of one model in one run."""
 
     run: "Run"
     suite: "Suite"
@@ -34,18 +34,25 @@ class _Measured:
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench accept``."""
-    parser.add_argument("runs", nargs="+", metavar="RUN", help="run files, ids (their beginnings will do), or 'latest'")
-    parser.add_argument("--cell", metavar="GLOB", default="*", help="only these, as in 'mobilenet_v2::ort-cpu+*'")
+    parser.add_argument("runs", nargs="+", metavar="RUN", help="run files, ids or beginnings of ids, or 'latest'")
+    parser.add_argument(
+        "--cell", metavar="GLOB", default="*", help="accept only cells that match, as in 'mobilenet_v2::ort-cpu+*'"
+    )
     parser.add_argument(
         "--what",
         choices=("new", "improved", "changed", "all"),
         default="new",
-        help="what never had a result (default), what got better, what changed, or new and changed",
+        help="accept cells without an accepted result (new, default), better results, changed results, or "
+        "new and changed (all)",
     )
     parser.add_argument(
-        "--any-class", action="store_true", help="the results hold in every environment class that has none of its own"
+        "--any-class",
+        action="store_true",
+        help="accept the results for every environment class that has no result of its own",
     )
-    parser.add_argument("--reason", metavar="TEXT", default="", help="why; needed where something is replaced")
+    parser.add_argument(
+        "--reason", metavar="TEXT", default="", help="why the results are accepted; required when a result is replaced"
+    )
     declare_baselines(parser)
     parser.add_argument("--suites", metavar="DIR", default="suites", help="folder of the suites (default: suites)")
     declare_history(parser)
@@ -91,8 +98,8 @@ def _refuse_in_ci(allowed: bool, environment: Mapping[str, str]) -> None:
         raise InputError(
             "Accepting results",
             found="the environment variable CI",
-            expected="a person at the keyboard",
-            remedy="Add --in-ci if this is meant.",
+            expected="a user, not a job of continuous integration",
+            remedy="Add --in-ci to accept here.",
         )
 
 
@@ -182,7 +189,7 @@ def _accept(
             today=utc_today(),
             criterion=suite.criterion,
         )
-    except InputError as error:  # it names pytest's option; here the option is called otherwise
+    except InputError as error:  # its remedy names the option of pytest, not of this verb
         raise InputError(error.doing, found=error.found, expected=error.expected, remedy='Add --reason "…".') from error
 
 
@@ -193,7 +200,7 @@ def _show(done: "Mapping[tuple[str, str], list[Acceptance]]", *, as_json: bool) 
     for (suite, model), several in done.items():
         for refusal in (one for result in several for one in result.refusals):
             word = "left out" if refusal.is_listed else "not accepted"
-            say(f"{word}: {model}::{refusal.cell}: {_in_words_of_pytest(refusal.reason, suite, model)}")
+            say(f"{word}: {model}::{refusal.cell}: {_with_whole_command(refusal.reason, suite, model)}")
     rows = [(suite, model, row) for (suite, model), several in done.items() for one in several for row in one.rows]
     if as_json:
         print_json([_facts(*row) for row in rows])
@@ -240,10 +247,10 @@ def _print_table(rows: "list[tuple[str, AcceptedRow]]", results: "list[Acceptanc
         what = "the others" if rows else "nothing"
         put(f"{what} accepted, {counted(refused, 'cell')} refused (the reasons are above)")
     if listed:
-        put(f"{counted(listed, 'cell')} left out on purpose: listed as known bad, never accepted")
+        put(f"{counted(listed, 'cell')} left out: listed as known bad")
 
 
-def _in_words_of_pytest(reason: str, suite: str, model: str) -> str:
+def _with_whole_command(reason: str, suite: str, model: str) -> str:
     """``reason`` with a whole command where it names an option of pytest, which this command does not have."""
     return reason.replace("(--qbench-accept-fp32)", f'({_reference_command(suite, model, "all")} --qbench-reason "…")')
 
@@ -255,14 +262,14 @@ def _reference_command(suite: str, model: str, scope: str) -> str:
 def _show_left(new: int, changed: int) -> None:
     """What another ``--what`` would take."""
     if new:
-        put(f"{counted(new, 'result')} that nothing was accepted for left: --what new")
+        put(f"{counted(new, 'result')} without an accepted result not accepted: use --what new")
     if changed:
-        put(f'{counted(changed, "result")} changed and left: --what changed --reason "…"')
+        put(f'{counted(changed, "result")} changed and not accepted: use --what changed --reason "…"')
 
 
 COMMAND = Command(
     name="accept",
-    summary="take the results of finished runs into the baselines",
+    summary="write the results of finished runs into the baselines",
     example="qbench accept ci-artifact/run.jsonl --what new",
     declare=declare,
     execute=execute,

@@ -10,7 +10,7 @@ from qbench.cli.command import Command, ExitCode, Parser
 
 _ACTIONS: tuple[tuple[str, str, ModuleType], ...] = (
     ("commits", "find the commit of the project under test that made a cell worse", bisect_commits),
-    ("package", "find the release of a package that changed what a model gives", bisect_package),
+    ("package", "find the release of a package that changed the outputs of a model", bisect_package),
 )
 
 

@@ -19,18 +19,31 @@ if TYPE_CHECKING:
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench bisect commits``."""
     parser.add_argument("--good", required=True, metavar="A", help="a commit at which the cell was good")
-    parser.add_argument("--bad", default="HEAD", metavar="B", help="one at which it is bad (default: HEAD)")
-    parser.add_argument("--build", default="true", metavar="CMD", help="builds a checkout, run by sh in its root")
+    parser.add_argument("--bad", default="HEAD", metavar="B", help="a commit at which the cell is bad (default: HEAD)")
+    parser.add_argument(
+        "--build",
+        default="true",
+        metavar="CMD",
+        help="command that builds a checkout; sh runs it in the root of the checkout",
+    )
     parser.add_argument(
         "--artifact",
         action="append",
         default=[],
         metavar="PATH",
-        help="what the build makes and the cell depends on: equal ones are measured once; repeatable",
+        help="file that the build writes and the cell depends on; commits with equal files are measured "
+        "once; repeatable",
     )
-    parser.add_argument("--metric", default="", metavar="M", help="judge by this (default: what got worse the most)")
+    parser.add_argument(
+        "--metric", default="", metavar="M", help="decide by this metric (default: the one with the largest loss)"
+    )
     parser.add_argument("--project", metavar="DIR", default=".", help="the checkout (default: this folder)")
-    parser.add_argument("--state", metavar="FILE", help="notebook (default: reports/bisect/<good>-<bad>.json)")
+    parser.add_argument(
+        "--state",
+        metavar="FILE",
+        help="file that keeps the state, so that a bisection can be continued (default: "
+        "reports/bisect/<good>-<bad>.json)",
+    )
     declare_extensions(parser)
     declare_json(parser)
     parser.add_argument(
@@ -89,7 +102,7 @@ def _task(arguments: argparse.Namespace, project: Path) -> "Task":
                 f"Reading {name} '{text}'",
                 found=f"no such commit in '{project}'",
                 expected="a commit of the project under test",
-                remedy="Name the checkout with --project; fetch the whole history if it is a shallow clone.",
+                remedy="Name the checkout with --project; fetch the whole history where the clone is shallow.",
             )
     suite, _, cell = arguments.target.partition("::")
     path = (project / suite).resolve()
@@ -97,7 +110,7 @@ def _task(arguments: argparse.Namespace, project: Path) -> "Task":
         raise InputError(
             f"Reading '{arguments.target}'",
             found=f"a suite outside the project '{project.resolve().name}'",
-            expected="one that its commits hold",
+            expected="a suite that is in its commits",
             remedy="Name the checkout with --project.",
         )
     return Task(
@@ -126,9 +139,9 @@ def _between(task: "Task", project: Path) -> tuple[str, ...]:
     if task.good not in line[:-1]:
         raise InputError(
             f"Bisecting from {task.good[:9]} to {task.bad[:9]}",
-            found="a good commit that is not behind the bad one on its line of first parents",
-            expected="an earlier commit of the same line",
-            remedy="Take the merge that brought it in, or exchange the two.",
+            found="a good commit that is not an ancestor of the bad one by first parents",
+            expected="an earlier commit on the same line",
+            remedy="Choose the merge that contains it, or exchange the two.",
         )
     return line[line.index(task.good) + 1 :]
 

@@ -168,7 +168,7 @@ class CommandTrials:
                 doing,
                 found=f"status {status}",
                 expected="0 (good), 125 (cannot be tested) or up to 127 (bad)",
-                remedy="Its last run was ended from outside, or it crashed: the same command goes on from here.",
+                remedy="The command crashed or was killed: start the same bisection again to continue from here.",
             )
         mark = "skipped" if status == _SKIP else "bad" if status else "good"
         return PackageTrial(mark=mark, says=f"the command ended with {status}", numbers={"status": status})
@@ -216,39 +216,62 @@ _ASKED = ("model", "data", "schema", "calib", "calib_count", "backend", "metric"
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench bisect package``."""
-    parser.add_argument("package", metavar="NAME", help="of the package: onnxruntime")
-    parser.add_argument("--good", required=True, metavar="A", help="a version at which all was well")
-    parser.add_argument("--bad", required=True, metavar="B", help="a later or an earlier one at which it is not")
-    parser.add_argument("--versions", metavar="V,…", default="", help="try no others (default: what pip offers)")
+    parser.add_argument("package", metavar="NAME", help="name of the package, such as onnxruntime")
+    parser.add_argument("--good", required=True, metavar="A", help="a version that is good")
+    parser.add_argument("--bad", required=True, metavar="B", help="a later or earlier version that is bad")
+    parser.add_argument(
+        "--versions", metavar="V,…", default="", help="try only these versions (default: all that pip offers)"
+    )
     parser.add_argument(
         "--venv",
         metavar="DIR",
         action="append",
         default=[],
-        help="an environment that is there; repeatable; none is made",
+        help="an existing environment; no environments are created; repeatable",
     )
     parser.add_argument(
-        "--with", dest="requirements", metavar="REQ", action="append", default=[], help="install this too; repeatable"
+        "--with",
+        dest="requirements",
+        metavar="REQ",
+        action="append",
+        default=[],
+        help="install this requirement too; repeatable",
     )
-    parser.add_argument("--base-python", metavar="PY", help="make environments of this Python (default: ours)")
+    parser.add_argument(
+        "--base-python", metavar="PY", help="create environments with this Python (default: the one that runs qbench)"
+    )
     parser.add_argument("--model", metavar="MODEL", help="an ONNX file, or a model of the zoo")
     declare_data(parser, "samples that the model is run on")
-    parser.add_argument("--schema", metavar="S", help="quantize it (default: run it as it is)")
+    parser.add_argument("--schema", metavar="S", help="quantize the model with this schema (default: run it as it is)")
     declare_calibration(parser)
-    parser.add_argument("--backend", metavar="B", default="ort-cpu", help="which of ours it mirrors (default: ort-cpu)")
+    parser.add_argument(
+        "--backend",
+        metavar="B",
+        default="ort-cpu",
+        help="backend whose settings each version runs with (default: ort-cpu)",
+    )
     declare_threads(parser)
     judged = parser.add_mutually_exclusive_group()
-    judged.add_argument("--metric", default="", metavar="M", help="bad where this is nearer to the bad end's")
     judged.add_argument(
-        "--tolerance", type=float, metavar="R", help="bad where outputs differ by more, relative to their largest "
-        "(default: where a bit differs)"
-    )  # fmt: skip
-    parser.add_argument("--state", metavar="FILE", help="notebook (default: reports/bisect/NAME-A-B.json)")
+        "--metric", default="", metavar="M", help="a version is bad where this metric is nearer to that of the bad end"
+    )
+    judged.add_argument(
+        "--tolerance",
+        type=float,
+        metavar="R",
+        help="a version is bad where outputs differ by more than R of the largest (default: where any bit differs)",
+    )
+    parser.add_argument(
+        "--state",
+        metavar="FILE",
+        help="file that keeps the state, so that a bisection can be continued (default: reports/bisect/NAME-A-B.json)",
+    )
     declare_json(parser)
     parser.set_defaults(command=())
     parser.epilog = (
         "After '--' comes a command of your own that is run instead of a model. {python} in it is the Python of a "
-        "version; it ends with 0 where that is good, 125 where it cannot tell, and up to 127 where it is bad."
+        "version; its exit status is 0 where that is good, 125 where it cannot be tested, and "
+        "another one up to 127 where it is bad."
     )
 
 
@@ -312,8 +335,8 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InputError(
             doing,
             found=found,
-            expected="--model MODEL --data D, or a command behind '--'",
-            remedy="Say what is to be run under each version.",
+            expected="--model MODEL --data D, or a command after '--'",
+            remedy="Name what is run with each version.",
         )
     if bool(arguments.schema) < bool(arguments.calib):
         raise InputError(
@@ -323,7 +346,7 @@ def _check(arguments: argparse.Namespace) -> None:
         raise InputError(
             doing,
             found="--venv with --versions, --with or --base-python",
-            expected="environments that are there, or what to make them of",
+            expected="either existing environments, or requirements to create them from",
             remedy="Leave one of the two out.",
         )
 
@@ -375,8 +398,8 @@ def _demand_tried(notes: "PackageNotes", end: str) -> None:
         raise InputError(
             f"Trying {notes.task.package} {end}, an end of the bisection",
             found=notes.trials[end].says,
-            expected="an end that can be tried",
-            remedy="Take another version for this end.",
+            expected="an end that can be tested",
+            remedy="Choose another version for this end.",
         )
 
 
@@ -397,8 +420,8 @@ def _question(notes: "PackageNotes", arguments: argparse.Namespace) -> "Question
                 f"Bisecting {notes.task.package} from {notes.task.line[0]} to {notes.task.line[-1]}",
                 found=f"that {end} is {trial.mark}: {trial.says}",
                 expected=f"a {wanted.value} end",
-                remedy="Check that the ends are in the right order; a good end that differs from itself has an engine "
-                "that gives other numbers each time.",
+                remedy="Check that the ends are in the right order. A good end that differs from itself has an engine "
+                "whose results are not repeatable.",
             )
     return None
 

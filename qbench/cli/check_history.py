@@ -70,13 +70,16 @@ def _incomplete(trends: Trends) -> Iterator[str]:
 
     yield from trends.problems
     if not trends.runs:
-        yield "the history holds no run"
+        yield "the history has no runs"
     for run in {run.suite: run for run in trends.runs}.values():
         if not run.complete:
-            yield f"the last run of '{run.suite}' ({run.id}) was interrupted: what it did not measure is not checked"
+            yield (
+                f"the last run of '{run.suite}' ({run.id}) was interrupted: the cells that it did not "
+                "measure are not checked"
+            )
         if lacking := lacking_shares(run.header):
             shares = f"share{'' if len(lacking) == 1 else 's'} {', '.join(lacking)}"
-            yield f"the last night of '{run.suite}' ({run.id}) lacks {shares}: what was due there is not checked"
+            yield f"the last run of '{run.suite}' ({run.id}) lacks {shares}: the cells of these are not checked"
 
 
 def _idle(annotations: "Sequence[Annotation]", alerts: "Sequence[Alert]") -> "list[Annotation]":
@@ -98,7 +101,7 @@ def _print(regressions: "Sequence[Regression]", trends: Trends, arguments: argpa
     others = ", ".join(f"{count} {state}" for state, count in sorted(known.items()))
     checked = f"{counted(len(trends.series), 'trend')} over {counted(len(trends.runs), 'run')}"
     found = counted(len(new), "new regression") if new else "no new regression"
-    put(f"{found} in {checked}" + (f"; besides {others}" if others else ""))
+    put(f"{found} in {checked}" + (f"; and {others}" if others else ""))
     for one in regressions:
         if one.is_new or arguments.all:
             put()

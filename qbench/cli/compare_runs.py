@@ -29,10 +29,10 @@ where several exit codes apply, the first in this list is returned:
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench compare``."""
     parser.epilog = f"{parser.epilog or ''}{_PRECEDENCE}"
-    parser.add_argument("old", metavar="A", help="the earlier run: a file, an id (its beginning will do), or 'latest'")
+    parser.add_argument("old", metavar="A", help="the earlier run: a file, an id or its beginning, or 'latest'")
     parser.add_argument("new", metavar="B", help="the later run")
     declare_history(parser)
-    parser.add_argument("--all", action="store_true", help="list cells that did not change, too")
+    parser.add_argument("--all", action="store_true", help="list unchanged cells too")
     declare_json(parser)
 
 
@@ -66,9 +66,9 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 def _missing(run: "Run") -> Iterator[str]:
     """Why ``run`` may lack cells."""
     if not run.complete:
-        yield f"the run {run.id} was interrupted: what it did not measure is not compared"
+        yield f"the run {run.id} was interrupted: the cells that it did not measure are not compared"
     if run.damaged:
-        yield f"{counted(run.damaged, 'line')} of the run {run.id} cannot be read: what it held is not compared"
+        yield f"{counted(run.damaged, 'line')} of the run {run.id} cannot be read: their cells are not compared"
 
 
 def _line(row: "CellChange") -> tuple[str, str, str, str]:

@@ -289,11 +289,11 @@ def _saved_case(
         feeds = recorded_feeds(shared.subject.model.task, runners, _first(samples, _SAMPLES_OF_A_CASE))
     for graph, side in left.items():
         if side.quantized is None or right[graph].quantized is None:
-            return None, "a test case needs levels on both sides"
+            return None, "a test case needs quantized values on both sides"
         case = first_failing_case(side, right[graph], feeds[graph])
         if case is not None:
             return (case, save_test_case(case, folder)), ""
-    return None, "no unit of the engine leaves the arithmetic that it claims on these samples"
+    return None, "no unit of the engine differs from the arithmetic that it claims on these samples"
 
 
 # ``qbench diff``: two ways to run one model, and the first node at which they differ.
@@ -313,14 +313,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
         default="",
         help=f"'key=value …' of {_KEYS} (default: backend=ort-cpu schema=float threads=1)",
     )
-    parser.add_argument("--right", metavar="TEXT", default="", help="the same; what it does not say is as on the left")
     parser.add_argument(
-        "--samples", metavar="N", type=count_from_one, default=64, help="the first N of the data (default: 64)"
+        "--right", metavar="TEXT", default="", help="the same; keys that are missing have the values of --left"
+    )
+    parser.add_argument(
+        "--samples", metavar="N", type=count_from_one, default=64, help="use the first N samples (default: 64)"
     )
     parser.add_argument(
         "--save-case",
         metavar="DIR",
-        help="save the smallest input on which an engine leaves the other side's arithmetic, or the one that it "
+        help="save the smallest input on which an engine differs from the arithmetic of the other side, "
+        "or from the one that it "
         "claims, as an ONNX test case",
     )
     parser.add_argument(
@@ -328,7 +331,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="K",
         type=count_from_one,
         default=20,
-        help="nodes listed that differ, the first ones; equal ones are counted (default: 20)",
+        help="list the first K nodes that differ; equal ones are counted (default: 20)",
     )
     declare_cache(parser)
     declare_json(parser)
@@ -392,7 +395,10 @@ def _print_nodes(found: "SideDifferences", top: int) -> None:
         if len(unlike) > top:
             put(f"and {len(unlike) - top} more that differ (--top lists more, --json all of them)")
         if any(not node.same_grid and node.largest is not None for node in unlike[:top]):
-            put("* on two grids, or one and none: in reals, differing by more than a step of the coarser grid")
+            put(
+                "* with different qparams, or quantized on one side only: compared as reals; a "
+                "difference is more than one coarser step"
+            )
     if found.unaligned:
         put()
         put("not compared:")
@@ -454,7 +460,7 @@ def _table(arguments: argparse.Namespace, compared: "ComparedSides") -> dict[str
 
 COMMAND = Command(
     name="diff",
-    summary="say at which node two ways to run one model begin to differ",
+    summary="find the first node at which two ways to run one model differ",
     example="qbench diff int8.onnx --data test.npz --right backend=ort-cpu-noopt",
     declare=declare,
     execute=execute,

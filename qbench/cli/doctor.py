@@ -68,7 +68,7 @@ def _problems(folder: Path) -> Iterable[str]:
     if not os.access(_existing(folder), os.W_OK | os.X_OK):
         yield f"the cache '{folder}' cannot be written: make it writable, or set QBENCH_CACHE to another folder"
     if shutil.which("git") is None:
-        yield "git is not installed: runs will not know the commit they measured"
+        yield "git is not installed: runs cannot record the commit that they measured"
 
 
 def _existing(folder: Path) -> Path:
@@ -401,7 +401,7 @@ def _size(count: int) -> str:
 
 COMMAND = Command(
     name="doctor",
-    summary="say what this computer and the suites are like, before anything is run",
+    summary="report facts and problems of this computer and of the suites, before a run",
     example="qbench doctor suites/smoke.qbench.toml",
     declare=declare,
     execute=execute,

@@ -20,17 +20,18 @@ _FORMATS = ("csv", "json", "junit", "github-benchmark", "bencher")
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench export``."""
     parser.add_argument(
-        "runs", nargs="*", metavar="RUN", help="run files, ids (their beginnings will do), 'latest' (default) or 'all'"
+        "runs", nargs="*", metavar="RUN", help="run files, ids or beginnings of ids, 'latest' (default) or 'all'"
     )
     parser.add_argument(
         "--format",
         required=True,
         choices=_FORMATS,
-        help="csv, json: a row a metric; junit; github-benchmark: drops for customSmallerIsBetter; bencher: its BMF",
+        help="csv, json: one row per metric; junit; github-benchmark: drops for customSmallerIsBetter; "
+        "bencher: its BMF",
     )
-    parser.add_argument("-o", "--output", metavar="FILE", help="write there (default: standard output)")
+    parser.add_argument("-o", "--output", metavar="FILE", help="file to write (default: standard output)")
     declare_history(parser)
-    parser.add_argument("--suite", help="of 'all', the runs of this suite only")
+    parser.add_argument("--suite", help="with 'all': only runs of this suite")
 
 
 def execute(arguments: argparse.Namespace) -> ExitCode:
@@ -51,7 +52,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     else:
         sys.stdout.writelines(pieces)
     if partial:
-        say(f"interrupted, so that cells are missing: {', '.join(partial)}")
+        say(f"interrupted, so cells are missing: {', '.join(partial)}")
     return ExitCode.INCOMPLETE if partial else ExitCode.FINE
 
 

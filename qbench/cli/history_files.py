@@ -90,12 +90,14 @@ def find_run(text: str, folder: str, keys: "Sequence[str]" = ()) -> "Run":
 def declare_trends(parser: argparse.ArgumentParser) -> None:
     """``--history``, ``--suite``, ``--baselines``, ``--project``, ``--annotations``."""
     declare_history(parser)
-    parser.add_argument("--suite", metavar="NAME", help="of this suite only")
+    parser.add_argument("--suite", metavar="NAME", help="only runs of this suite")
     declare_baselines(parser)
     parser.add_argument(
         "--project", metavar="DIR", default=".", help="checkout whose commits order the runs (default: this folder)"
     )
-    parser.add_argument("--annotations", metavar="FILE", help="default: annotations.toml in the history")
+    parser.add_argument(
+        "--annotations", metavar="FILE", help="file of annotations (default: annotations.toml in the history)"
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,7 +19,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="an SQLite file, or postgresql://USER@HOST/DATABASE (default: index.sqlite in the history folder); "
         "the password is taken from PGPASSWORD or the user's .pgpass",
     )
-    parser.add_argument("--rebuild", action="store_true", help="forget what is in it and read every file")
+    parser.add_argument("--rebuild", action="store_true", help="empty the database and read every file")
     declare_json(parser)
 
 
@@ -37,7 +37,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     with HistoryIndex(arguments.db or str(Path(arguments.history) / INDEX_FILE)) as index:
         done = index.update(history.store, rebuild=arguments.rebuild)
         if done.was_damaged:
-            say(f"'{index.name}' was no database, or a torn one: it was thrown away and made anew from the run files.")
+            say(f"'{index.name}' was not a database or was damaged: it was created again from the run files.")
         for problem in done.problems:
             say(problem)
         fates = {name: getattr(done, name) for name in ("added", "changed", "gone", "kept", "runs")}

@@ -39,12 +39,12 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="A",
         action="append",
         default=[],
-        help="what this machine cannot represent, too: a name (qbench list arithmetics) or a .toml; may be repeated",
+        help="also list what this arithmetic cannot represent: a name (qbench list arithmetics) or a .toml; repeatable",
     )
     parser.add_argument(
         "--strict",
         action="store_true",
-        help="end with 1 where something can saturate or overflow (with --arithmetic: there)",
+        help="exit code 1 if a layer can saturate or overflow (with --arithmetic: in that arithmetic)",
     )
     declare_cache(parser)
     declare_json(parser)
@@ -113,7 +113,7 @@ def _mistake(arguments: argparse.Namespace, found: str, expected: str, remedy: s
 
 def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     if not lint.layers:
-        put(f"{arguments.model}: no product of levels by constant weights")
+        put(f"{arguments.model}: no product of quantized values and constant weights")
         return
     risky = [layer for layer in lint.layers if layer.pairs.risky]
     layers = counted(len(lint.layers), "layer")
@@ -121,9 +121,9 @@ def _print(arguments: argparse.Namespace, lint: "ModelLint") -> None:
     put()
     header = ("layer", "kind", "levels", "pairs", "can saturate", "worst |w0|+|w1|", "worst loss", "sum bits", "notes")
     print_columns([_line(layer) for layer in _worst_first(lint)], header)
-    put("worst loss in steps of the layer's result; a pair can saturate from |w0|+|w1| = 129 on, of 8-bit levels")
+    put("worst loss in steps of the layer's result; a pair of 8-bit values can saturate from |w0|+|w1| = 129 on")
     if lint.unjudged:
-        put(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or another sum at every place)")
+        put(f"not judged: {', '.join(lint.unjudged)} (two computed operands, or a different sum at every position)")
     for name in arguments.arithmetic:
         _print_limits(lint, choose_arithmetic(name).name)
 
@@ -172,7 +172,7 @@ def _table(arguments: argparse.Namespace, lint: "ModelLint") -> dict[str, Any]:
 
 COMMAND = Command(
     name="lint",
-    summary="say which layers of a quantized model can saturate or overflow",
+    summary="find the layers of a quantized model that can saturate or overflow",
     example="qbench lint int8.onnx --arithmetic ort-x64-avx2 --strict",
     declare=declare,
     execute=execute,

@@ -46,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
     else:
         print_columns([(row["name"], row["owner"], row["what"]) for row in rows], ("name", "owner", "what"))
         if catalogue.grammar is not None:
-            say(f"and every other name of {catalogue.grammar.form} (docs/schemas.md)")
+            say(f"and every other name of the form {catalogue.grammar.form} (docs/schemas.md)")
     return ExitCode.FINE
 
 

@@ -92,8 +92,8 @@ def _require_samples(arguments: argparse.Namespace, schema: "Schema") -> None:
         raise InputError(
             f"Localising '{arguments.model}'",
             found="--schema without --calib",
-            expected="samples: this schema takes ranges from some",
-            remedy="Name data with --calib that are not scored.",
+            expected="calibration samples, which this schema needs",
+            remedy="Name calibration data that are not scored, with --calib.",
         )
 
 
@@ -103,7 +103,7 @@ def _require_quantized(arguments: argparse.Namespace, cell: "RepeatableCell") ->
         raise InputError(
             f"Localising '{arguments.model}'",
             found=f"nothing of it is quantized under schema '{cell.schema.name}'",
-            expected="an operator that the schema quantizes: what is looked for is what quantization changes",
+            expected="at least one quantized operator, because only changes by quantization are localized",
             remedy="Name another schema or model; 'qbench quantize --why' says why each operator stays in float.",
         )
 
@@ -126,35 +126,49 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench localize``."""
     declare_model(parser, "a float ONNX file")
     declare_backend(parser)
-    parser.add_argument("--schema", metavar="S", required=True, help="how it is quantized: a name or a .toml")
+    parser.add_argument(
+        "--schema", metavar="S", required=True, help="quantize the model with this schema: a name or a .toml"
+    )
     declare_data(parser, "scored samples", is_required=True)
     declare_calibration(parser)
-    parser.add_argument("--metrics", metavar="M,…", default="", help="such as top1,top5,agreement")
+    parser.add_argument(
+        "--metrics",
+        metavar="M,…",
+        default="",
+        help="metrics, such as top1,top5,agreement (default: those that fit the task)",
+    )
     parser.add_argument(
         "--tolerance",
         metavar="R",
         type=_tolerance,
-        help="loss relative to fp32 that the verdict admits (default: 0.005)",
+        help="largest loss relative to fp32 that passes (default: 0.005)",
     )
     parser.add_argument(
         "--samples",
         metavar="N",
         type=count_from_one,
         default=64,
-        help="samples that nodes are examined on (default: 64)",
+        help="examine the nodes on N samples (default: 64)",
     )
     parser.add_argument(
         "--budget",
         metavar="SECONDS",
         type=_seconds,
-        help="seconds until it stops with what was found; those of the cell itself do not count (default: no end)",
+        help="stop after so many seconds, not counting the run of the cell, and report what was found "
+        "(default: no limit)",
     )
     parser.add_argument(
-        "--top", metavar="K", type=count_from_one, default=5, help="nodes listed, and causes named (default: 5)"
+        "--top",
+        metavar="K",
+        type=count_from_one,
+        default=5,
+        help="number of nodes and causes in the report (default: 5)",
     )
-    parser.add_argument("--overrides", metavar="OUT.toml", help="write the schema that repairs it there")
-    parser.add_argument("--html", metavar="OUT.html", help="draw the finding there, node by node, as a page by itself")
-    parser.add_argument("--replay", metavar="FILE", help="remember there which nodes were tried in float, and go on")
+    parser.add_argument("--overrides", metavar="OUT.toml", help="write the schema that repairs the model to this file")
+    parser.add_argument("--html", metavar="OUT.html", help="write the finding to this file as a page, node by node")
+    parser.add_argument(
+        "--replay", metavar="FILE", help="keep in this file which nodes were tried in float, to continue later"
+    )
     declare_threads(parser)
     declare_cache(parser)
     declare_json(parser)
@@ -207,14 +221,14 @@ def _seconds(text: str) -> float:
 
 
 def _require_folders(doing: str, outputs: Mapping[str, str | None]) -> None:
-    """Refuse a file in a folder that is not there: a slip of the pen must not make one."""
+    """Refuse a file in a folder that does not exist: a slip of the pen must not make one."""
     for flag, path in outputs.items():
         if path and not Path(path).absolute().parent.is_dir():
             raise InputError(
                 doing,
-                found=f"{flag} '{path}', in a folder that is not there",
-                expected="a folder that is there",
-                remedy=f"Make '{Path(path).parent}', or name another folder.",
+                found=f"{flag} '{path}', in a folder that does not exist",
+                expected="an existing folder",
+                remedy=f"Create '{Path(path).parent}', or name another folder.",
             )
 
 
@@ -268,7 +282,7 @@ def _print(found: "LocalizedCell", arguments: argparse.Namespace) -> None:
     worst = sorted(finding.nodes, key=lambda node: _order(node, finding))[: arguments.top]
     if worst:
         print_columns([_row(node) for node in worst], _HEADER)
-        put("steps: 0.289 is what ideal rounding leaves")
+        put("steps: 0.289 is the error of ideal rounding")
         put()
     _print_suspects(finding)
     if finding.repair is not None and finding.repair.restores:

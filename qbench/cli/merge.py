@@ -12,7 +12,9 @@ from qbench.number_text import counted
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench merge``."""
     parser.add_argument("sources", nargs="+", metavar="FROM", help="folders of run files, or run files")
-    parser.add_argument("-o", "--output", metavar="DIR", required=True, help="folder that gets what it lacks of them")
+    parser.add_argument(
+        "-o", "--output", metavar="DIR", required=True, help="folder that the missing run files are copied to"
+    )
     declare_json(parser)
 
 
@@ -44,7 +46,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
 
 COMMAND = Command(
     name="merge",
-    summary="put the run files of several machines into one folder",
+    summary="copy the run files of several computers into one folder",
     example="qbench merge ci-artifacts/one ci-artifacts/two -o reports/history",
     declare=declare,
     execute=execute,

@@ -22,19 +22,22 @@ _DOING = "Trying ONNX Runtime's optimizers"
 
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench optimizers``."""
-    parser.add_argument("model", metavar="MODEL", nargs="?", help="an ONNX file that is quantized")
+    parser.add_argument("model", metavar="MODEL", nargs="?", help="a quantized ONNX file")
     declare_data(parser, "samples; without them only graphs are compared")
     declare_count(parser, _COUNT)
     parser.add_argument(
-        "--level", choices=_LEVELS, default="all", help="the full set, from which each is left out (default: all)"
+        "--level",
+        choices=_LEVELS,
+        default="all",
+        help="the set of optimizers, of which each is disabled in turn (default: all)",
     )
     parser.add_argument(
-        "--precise", action="store_true", help="with u8 × s8 sums exact on every x64 processor (ort-cpu-precise)"
+        "--precise", action="store_true", help="use exact u8 × s8 sums on every x64 processor (ort-cpu-precise)"
     )
     parser.add_argument(
         "--check-expected",
         action="store_true",
-        help="run the catalogue of known differences instead of MODEL; end with 1 where a number is another",
+        help="run the catalogue of known differences instead of MODEL; exit code 1 if a number differs",
     )
     declare_cache(parser)
     declare_json(parser)
@@ -99,20 +102,20 @@ def _feeds(arguments: argparse.Namespace, model: "ir.Model") -> "Feeds":
 
 def _print(arguments: argparse.Namespace, report: "OptimizerReport") -> None:
     changing = counted(len(report.effects), "optimizer")
-    put(f"{arguments.model}: {report.asked} optimizers asked; without {changing} the graph is another")
+    put(f"{arguments.model}: {report.asked} optimizers tried; the graph changes without {changing}")
     put()
     rows = [(one.name, ", ".join(map(str, one.levels)), one.effect) for one in report.effects]
     rows += [(f"{one.below.value} → {one.level.value}", "", one.effect) for one in report.levels]
     for name, levels, effect in rows:
         _print_effect(f"{name} (level {levels})" if levels else name, effect)
     if report.replaced:
-        put(f"without these another optimizer does the same: {', '.join(report.replaced)}")
+        put(f"disabled, these are replaced by another optimizer: {', '.join(report.replaced)}")
     if report.unknown:
         put(f"not known to qbench: {', '.join(report.unknown)}")
     if report.missing:
         put(f"known to qbench, and not in this session: {', '.join(report.missing)}")
     if not arguments.data:
-        put("graphs alone were compared; --data compares values too")
+        put("only graphs were compared; --data compares values too")
 
 
 def _print_effect(name: str, effect: "OptimizationEffect") -> None:
@@ -122,13 +125,13 @@ def _print_effect(name: str, effect: "OptimizationEffect") -> None:
         put(f"  output   {output.name}: {_difference(output.differences, output.causes)}")
     alone = [one for one in effect.values if one.alone.differing]
     if effect.values:
-        put(f"  values   {len(alone)} of {len(effect.values)} change by what is done to them alone")
+        put(f"  values   {len(alone)} of {len(effect.values)} change by a rewrite of their own node")
         for one in alone:
             put(f"           {one.node} ({'+'.join(one.operators) or 'input'}): {_causes(one.alone)}")
     if effect.first is not None and effect.first.along is not None:
         put(f"  first to move along the graph: {effect.first.value}, {_causes(effect.first.along)}")
     if effect.disturbed:
-        put("  taps changed the graph: what moves along it may not be what moves without them")
+        put("  taps changed the graph: changes along it may differ from those without taps")
 
 
 def _operators(effect: "OptimizationEffect") -> str:
@@ -181,7 +184,7 @@ def _case_table(result: "CaseResult") -> dict[str, Any]:
 
 COMMAND = Command(
     name="optimizers",
-    summary="say what each graph optimization of ONNX Runtime changes in a quantized model",
+    summary="find what each graph optimization of ONNX Runtime changes in a quantized model",
     example="qbench optimizers int8.onnx --data test.npz",
     declare=declare,
     execute=execute,

@@ -179,7 +179,7 @@ def refuse_idle_rules(schema: str, model: str, idle: "Sequence[str]") -> None:
         raise InputError(
             f"Planning '{model}' under '{schema}'",
             found=f"{' and '.join(idle)} matching no operator of it",
-            expected="every rule to match something",
+            expected="every rule to match at least one operator",
             remedy="Correct the rule, or remove it.",
         )
 
@@ -230,7 +230,7 @@ def check_outputs(doing: str, outputs: Mapping[str, str | None], inputs: Iterabl
             raise InputError(
                 doing,
                 found=f"{flag} '{path}', {found}",
-                expected="a file of its own for everything that is written",
+                expected="a different file for each output",
                 remedy=f"Give {flag} another path.",
             )
         taken[target] = flag
@@ -287,7 +287,10 @@ def _named(text: str) -> Extension:
     doing = f"Reading --extension '{text}'"
     if not _FORM.fullmatch(text):
         raise InputError(
-            doing, found="another form", expected="MODULE:NAME", remedy="As in conftest:pytest_qbench_extension."
+            doing,
+            found="a different form",
+            expected="MODULE:NAME",
+            remedy="Write it as in conftest:pytest_qbench_extension.",
         )
     module, _, name = text.partition(":")
     folder = str(Path.cwd())

@@ -19,7 +19,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench partition``."""
     parser.add_argument("model", metavar="MODEL", help="a quantized ONNX file, in QDQ form")
     parser.add_argument(
-        "--device", metavar="D", required=True, help="what takes the islands: a name (docs/partition.md) or a .toml"
+        "--device", metavar="D", required=True, help="the device: a name (docs/partition.md) or a .toml"
     )
     declare_json(parser)
 
@@ -55,8 +55,8 @@ def _print(arguments: argparse.Namespace, costs: "Costs") -> None:
     where = f"{arguments.model} on {partition.device.name}"
     put(f"{where}: {counted(len(islands), 'island')}, {counted(nodes, 'node')}{share}")
     put(
-        f"at its borders {conversions.quantize} quantized, {conversions.dequantize} dequantized, "
-        f"{conversions.requantize} requantized; {costs.bytes_crossing} bytes a sample cross"
+        f"conversions at its borders: {conversions.quantize} quantized, {conversions.dequantize} dequantized, "
+        f"{conversions.requantize} requantized; {costs.bytes_crossing} bytes per sample cross"
     )
     put()
     rows = [
@@ -116,7 +116,7 @@ def _island(costs: "Costs", island: "Section") -> dict[str, Any]:
 
 COMMAND = Command(
     name="partition",
-    summary="say what of a quantized model a device takes, in which islands",
+    summary="find the islands of a quantized model that a device can run",
     example="qbench partition int8.onnx --device conv-engine",
     declare=declare,
     execute=execute,

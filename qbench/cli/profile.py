@@ -33,17 +33,19 @@ def declare(parser: argparse.ArgumentParser) -> None:
     written = parser.add_mutually_exclusive_group(required=True)
     written.add_argument("-o", "--output", metavar="P.json", help="the profile to write")
     written.add_argument(
-        "--check", metavar="P.json", help="write nothing: is P.json a profile of this model on these samples?"
+        "--check",
+        metavar="P.json",
+        help="check that P.json is a profile of this model on these samples, and write nothing",
     )
     parser.add_argument(
         "--add", metavar="P.json", action="append", default=[], help="merge this profile of other samples into it"
     )
     parser.add_argument(
-        "--canonical", metavar="C", default="default", help="canonical passes, as schemas name them (default: default)"
+        "--canonical", metavar="C", default="default", help="canonical passes, named as in schemas (default: default)"
     )
-    parser.add_argument("--channels", action="store_true", help="keep the extremes of every channel too")
+    parser.add_argument("--channels", action="store_true", help="also keep the extremes of every channel")
     parser.add_argument(
-        "--bins", metavar="FILE", help="write histograms of 2000 equal bins as well, to FILE.csv or FILE.json"
+        "--bins", metavar="FILE", help="also write histograms of 2000 equal bins to FILE.csv or FILE.json"
     )
     declare_threads(parser)
     declare_cache(parser)
@@ -124,13 +126,13 @@ def _tell(path: str, profile: "Profile", *, as_json: bool) -> ExitCode:
     over = f"{profile.rows} sample{'s' * (profile.rows != 1)}{again}"
     put(f"{path}: {facts['values']} values of graph {profile.graph[:12]}… over {over}")
     for name, count in infinite.items():
-        put(f"  {name}: {count} infinite numbers, which no grid holds; it will stay in float")
+        put(f"  {name}: {count} infinite numbers, which cannot be quantized; it will stay in float")
     return ExitCode.FINE
 
 
 COMMAND = Command(
     name="profile",
-    summary="watch a float model on samples and write the statistics of its values",
+    summary="run a float model on samples and write the statistics of its values",
     example="qbench profile net.onnx --data train.npz -o net.profile.json",
     declare=declare,
     execute=execute,

@@ -56,7 +56,7 @@ def wants_correction(arguments: argparse.Namespace, *, by_schema: bool) -> bool:
         raise InputError(
             doing,
             found="--correct-bias with --read",
-            expected="a float model, whose means the quantized one is to meet",
+            expected="a float model, whose means the quantized one is corrected to",
             remedy="Leave --correct-bias out, or quantize the float model.",
         )
     if wanted and not arguments.data:
@@ -112,7 +112,7 @@ def read_given_plan(arguments: argparse.Namespace) -> "tuple[ir.Model, Plan]":
         raise InputError(
             doing,
             found="a float model",
-            expected="one with Q/DQ pairs or integer operators",
+            expected="a model with Q/DQ pairs or integer operators",
             remedy="Quantize it first: --profile, --schema and -o.",
         )
     return model, read_plan(model)
@@ -127,17 +127,20 @@ _FORMS = ("qdq", "qoperator")
 def declare_form(parser: argparse.ArgumentParser) -> None:
     """The arguments that are about it."""
     parser.add_argument(
-        "--form", choices=_FORMS, default="qdq", help="Q/DQ pairs (default), or QLinearConv and its kin where there are"
+        "--form",
+        choices=_FORMS,
+        default="qdq",
+        help="Q/DQ pairs (default), or QLinearConv and similar operators where they exist",
     )
-    parser.add_argument("--plan", metavar="P.json", help="write this plan, which --save-plan saved, and plan nothing")
-    parser.add_argument("--save-plan", metavar="P.json", help="save the plan, too")
+    parser.add_argument("--plan", metavar="P.json", help="use this plan, written by --save-plan, instead of making one")
+    parser.add_argument("--save-plan", metavar="P.json", help="also save the plan")
     parser.add_argument(
         "--size",
         metavar="DIM=N",
         action="append",
         default=[],
         type=_size,
-        help="the usual size of a free dimension, as in H=224, for counts of multiply-accumulates; may be repeated",
+        help="the usual size of a free dimension, as in H=224, to count multiply-accumulates; repeatable",
     )
 
 
@@ -169,7 +172,7 @@ def declare_sizes(model: "ir.Model", arguments: argparse.Namespace) -> None:
             raise InputError(
                 f"Reading --size for '{arguments.model}'",
                 found=f"a dimension '{name}'",
-                expected=f"a free dimension of an input: {', '.join(free) or 'there is none'}",
+                expected=f"a free dimension of an input: {', '.join(free) or 'it has none'}",
                 remedy=f"Did you mean '{close}'?" if close else "Leave it out.",
             )
     if sizes:
@@ -218,14 +221,20 @@ def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench quantize``."""
     declare_model(parser)
     parser.add_argument(
-        "--profile", metavar="P.json", help="what 'qbench profile' wrote about it; none is needed for weights alone"
+        "--profile",
+        metavar="P.json",
+        help="profile of the model, written by 'qbench profile'; not needed for a schema of weights only",
     )
     parser.add_argument("--schema", metavar="S", help="how to quantize: a name (qbench list schemas) or a .toml")
     parser.add_argument("-o", "--output", metavar="OUT.onnx", help="the model to write")
     declare_planned_backend(parser)
-    parser.add_argument("--why", action="store_true", help="print every decision, and every reason to stay in float")
     parser.add_argument(
-        "--read", action="store_true", help="MODEL is quantized already: say how; with -o, write it as our QDQ too"
+        "--why", action="store_true", help="print every decision, and the reason for every unit that stays in float"
+    )
+    parser.add_argument(
+        "--read",
+        action="store_true",
+        help="MODEL is quantized already: print its plan; with -o, also write it in our QDQ form",
     )
     declare_form(parser)
     declare_correction(parser)
@@ -328,15 +337,15 @@ def _refuse_all_float(arguments: argparse.Namespace, plan: "Plan") -> None:
     ((reason, count),) = refused.most_common(1)
     raise UnsupportedError(
         f"Quantizing '{arguments.model}' under '{plan.schema}'",
-        found=f"nothing that can go on a grid: {refused.total()} units are refused, {count} of them because {reason}",
-        expected="at least one unit on a grid",
-        remedy="Choose another schema or backend; --why says it of every unit.",
+        found=f"no unit that can be quantized: {refused.total()} units are refused, {count} of them because {reason}",
+        expected="at least one quantized unit",
+        remedy="Choose another schema or backend; --why prints the reason for every unit.",
     )
 
 
 COMMAND = Command(
     name="quantize",
-    summary="write a float ONNX file as a quantized model",
+    summary="quantize a float ONNX file",
     example="qbench quantize net.onnx --profile p.json --schema w8a8_asym_pc -o q.onnx",
     declare=declare,
     execute=execute,

@@ -34,16 +34,17 @@ def declare(parser: argparse.ArgumentParser) -> None:
         "--report",
         action="append",
         choices=(*KINDS, GITHUB),
-        help=f"only this kind; repeatable (default: {', '.join(KINDS)}); github: annotations, and the job's summary",
+        help=f"write only this kind; repeatable (default: {', '.join(KINDS)}); github: annotations, and "
+        "the job's summary",
     )
     parser.add_argument(
-        "--compare", nargs=2, metavar=("A", "B"), help="draw these two runs on the site's compare page, no more"
+        "--compare", nargs=2, metavar=("A", "B"), help="write only the page that compares these two runs"
     )
-    parser.add_argument(
-        "--runs", type=int, metavar="N", help="look back on the newest N runs of a suite (default: 120)"
-    )
+    parser.add_argument("--runs", type=int, metavar="N", help="show the newest N runs of a suite (default: 120)")
     declare_baselines(parser)
-    parser.add_argument("--annotations", metavar="FILE", help="default: annotations.toml in the history")
+    parser.add_argument(
+        "--annotations", metavar="FILE", help="file of annotations (default: annotations.toml in the history)"
+    )
     parser.add_argument("--json", action="store_true", help="print the paths of what was written as JSON")
 
 
@@ -127,7 +128,7 @@ def _tell_github(reports: "Sequence[Report]") -> None:
 
 COMMAND = Command(
     name="report",
-    summary="draw the report pages from the history alone",
+    summary="write the report pages from the history, without a run",
     example="qbench report --history reports/history -o reports",
     declare=declare,
     execute=execute,

@@ -43,11 +43,15 @@ def declare(parser: argparse.ArgumentParser) -> None:
         help="passes in order, 'merge-requantize{steps = 1}, remove-dead' (default: standard)",
     )
     parser.add_argument(
-        "--policy", choices=_POLICIES, default="exact", help="what may happen to numbers (default: exact)"
+        "--policy", choices=_POLICIES, default="exact", help="which changes of numbers are allowed (default: exact)"
     )
-    parser.add_argument("--check", action="store_true", help="hold every pass to its word; 1 when one breaks it")
     parser.add_argument(
-        "--data", metavar="D", default=_RANDOM, help="samples to check on as well, as 'qbench eval' takes them"
+        "--check",
+        action="store_true",
+        help="check that every pass has the effect that it declares; exit code 1 if one does not",
+    )
+    parser.add_argument(
+        "--data", metavar="D", default=_RANDOM, help="also check on these samples, written as for 'qbench eval'"
     )
     declare_count(parser, 8)
     parser.add_argument(
@@ -55,7 +59,7 @@ def declare(parser: argparse.ArgumentParser) -> None:
         metavar="M",
         action="append",
         default=[],
-        help="check under this arithmetic, a name or a .toml, or qdq (default: what each pass promises); repeatable",
+        help="check in this arithmetic: a name, a .toml or qdq (default: what each pass declares); repeatable",
     )
     declare_extensions(parser)
     declare_json(parser)
@@ -79,7 +83,7 @@ def execute(arguments: argparse.Namespace) -> ExitCode:
         found = run_pipeline(model, pipeline, Policy(arguments.policy), checking.watch if checking else None)
     except PassError as error:
         save_model(error.last_good, arguments.output)
-        say(f"the last sound graph is in '{arguments.output}'")
+        say(f"the last correct graph is in '{arguments.output}'")
         raise
     except _RefutedError as refuted:
         save_model(refuted.before, arguments.output)
@@ -146,7 +150,7 @@ def _refuse_idle(arguments: argparse.Namespace) -> None:
         raise InputError(
             f"Rewriting '{arguments.model}'",
             found=f"{given[0]} without --check",
-            expected="settings that something is done with",
+            expected="no settings of --check",
             remedy=f"Add --check, or leave {given[0]} out.",
         )
 
@@ -174,7 +178,7 @@ def _in_qdq(path: str) -> "ir.Model":
     model = read_graph(path)
     form = form_of(model)
     if form is Form.QOPERATOR:
-        say(f"'{path}' comes in operator form and is raised to Q/DQ pairs first")
+        say(f"'{path}' is in operator form and is converted to Q/DQ pairs first")
         model = quantize_model(model, read_plan(model))
     if form in (Form.QDQ, Form.QOPERATOR):
         _tell_of_others(path, model)
@@ -195,9 +199,9 @@ def _tell_of_others(path: str, model: "ir.Model") -> None:
     found = [node for node in model.graph if node.domain and is_qdq(node)]
     if found:
         nodes = f"{counted(len(found), 'node')} that quantize or dequantize by the domain '{found[0].domain}'"
-        say(f"'{path}' has {nodes}: passes rewrite those of ONNX alone, and leave these as they are")
+        say(f"'{path}' has {nodes}: passes rewrite only those of ONNX and do not change these")
     if form_of(model) is Form.QOPERATOR:
-        say(f"'{path}' has operators that cannot be raised to Q/DQ pairs: passes leave these as they are")
+        say(f"'{path}' has operators that cannot be converted to Q/DQ pairs: passes do not change these")
 
 
 def _machines(texts: list[str]) -> "tuple[str | Arithmetic, ...]":
@@ -246,7 +250,7 @@ def _print_outputs(found: "Rewritten", outputs: "tuple[OutputChange, ...]") -> N
     if not _inexact(found):
         return
     put()
-    put("Effects hold for every site by itself; they do not bound the outputs, where sites add up.")
+    put("Effects hold for each rewritten place alone; they do not bound the outputs, where the changes add up.")
     if outputs:
         for one in outputs:
             put(f"output {one}")
@@ -305,7 +309,7 @@ def _table(
 
 COMMAND = Command(
     name="rewrite",
-    summary="make a quantized model smaller by passes that say what they do to it",
+    summary="make a quantized model smaller by passes that declare their effect",
     example="qbench rewrite int8.onnx --policy exact -o smaller.onnx --check",
     declare=declare,
     execute=execute,

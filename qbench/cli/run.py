@@ -39,11 +39,13 @@ def declare(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--select", metavar="E", default="", help="cells by axis: 'model=mobilenet_v2 backend=ort-*,onnx-reference'"
     )
-    parser.add_argument("--shard", metavar="I/N", default="", help="the models of the I-th of N equal machines only")
+    parser.add_argument("--shard", metavar="I/N", default="", help="run only the models of shard I of N")
     declare_extensions(parser)
     declare_baselines(parser)
     declare_cache(parser)
-    parser.add_argument("--limit", metavar="N", type=int, help="at most N samples of each data set; never accepted")
+    parser.add_argument(
+        "--limit", metavar="N", type=int, help="use at most N samples of each data set; such results cannot be accepted"
+    )
     declare_history(parser)
     parser.add_argument("--report", action="append", choices=KINDS, default=[], help="write a report; repeatable")
     declare_output(parser)
@@ -109,7 +111,7 @@ def _in_our_options(sentence: str) -> str:
 
 def _nothing_selected(arguments: argparse.Namespace, done: "SuiteRun") -> ExitCode:
     if done.planned and arguments.shard:
-        say(f"nothing to run: no model that is selected falls to shard {arguments.shard}")
+        say(f"nothing to run: no selected model is in shard {arguments.shard}")
         return ExitCode.FINE
     raise InputError(
         f"Running '{arguments.suite}'",

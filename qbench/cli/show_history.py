@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def declare(parser: argparse.ArgumentParser) -> None:
     """The arguments of ``qbench history show``."""
     parser.add_argument("cell", metavar="CELL", help="model::backend+schema[+variant]")
-    parser.add_argument("--metric", metavar="M", help="this metric only")
-    parser.add_argument("--class", dest="environment_class", metavar="C", help="this environment class only")
+    parser.add_argument("--metric", metavar="M", help="show only this metric")
+    parser.add_argument("--class", dest="environment_class", metavar="C", help="show only this environment class")
     declare_trends(parser)
     declare_json(parser)
 

@@ -1,6 +1,8 @@
 """A small project to run commands in: an installed extension with a network of our own, and a suite that names it."""
 
+import shutil
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -92,6 +94,22 @@ def shapes_package(tmp_path_factory) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: qbench-shapes\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[qbench.extensions]\nshapes = qbench_shapes:EXTENSION\n")
     return folder
+
+
+@pytest.fixture(scope="session")
+def fill_once(tmp_path_factory) -> Callable[[Path, Callable[[], None]], None]:
+    """Fills a folder by a function the first time that the function is given, with copies of those files later."""
+    kept: dict[Callable[[], None], Path] = {}
+
+    def fill(folder: Path, make: Callable[[], None]) -> None:
+        if make in kept:
+            shutil.copytree(kept[make], folder, symlinks=True, dirs_exist_ok=True)
+        else:
+            make()
+            kept[make] = tmp_path_factory.mktemp("kept") / "folder"
+            shutil.copytree(folder, kept[make], symlinks=True)
+
+    return fill
 
 
 @pytest.fixture

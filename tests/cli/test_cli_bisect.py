@@ -148,7 +148,7 @@ def test_what_cannot_be_told_apart_is_a_stretch(qbench, engine, measured):
     ("options", "words"),
     [
         (["--good", "nowhere"], "no such commit"),
-        (["--good", "HEAD"], "not behind the bad one"),
+        (["--good", "HEAD"], "not an ancestor of the bad one"),
         (["--good", "HEAD~6"], "the build failed (1)"),
     ],
 )

@@ -3,6 +3,7 @@
 import datetime
 import json
 import re
+from pathlib import Path
 
 import pytest
 from test_cli_merge import END, RUN, put
@@ -128,8 +129,10 @@ def test_latest_is_the_last_night_with_all_its_shards_and_one_file_is_read_for_e
     shards = ({**night, "shard": f"{share}/2", "started": f"2026-11-21T0{share}:00:00Z"} for share in (1, 2))
     put_nights(project / "reports/history", {"started": "2026-11-20T00:00:00Z"}, *shards)
     read = []
-    original = history.read_run
-    monkeypatch.setattr(history, "read_run", lambda path, keep: read.append(path.name) or original(path, keep))
+    original = history._parsed
+    monkeypatch.setattr(
+        history, "_parsed", lambda lines, name, keep: read.append(Path(name).name) or original(lines, name, keep)
+    )
     code, out, err = qbench("compare", "run-0", "latest", "--json")
     assert (code, json.loads(out)["new"], err) == (1, "run-1 run-2", "")
     assert sorted(cell["cell"]["model"] for cell in json.loads(out)["cells"]) == ["m1", "m2"]

@@ -28,7 +28,7 @@ def test_fp32_alone_has_no_columns_of_quantization(blobs_files, qbench):
     assert "metric  fp32" in out
     assert "agreement" not in out
     assert "losses" not in out
-    assert "name --schema" in qbench("eval", "net.onnx", "--data", "test.npz", "--metrics", "agreement")[1]
+    assert "add --schema" in qbench("eval", "net.onnx", "--data", "test.npz", "--metrics", "agreement")[1]
 
 
 def counted(direction, reference_hits, hits, unit="%"):

@@ -45,7 +45,7 @@ def test_an_interrupted_run_is_exported_and_told(qbench, history):
     code, out, err = qbench("export", "run-3", "--format", "bencher")
     assert code == 4
     assert json.loads(out) == {"smoke/m1::b+s": {"top1@d": json.loads(out)["smoke/m1::b+s"]["top1@d"]}}
-    assert err == "qbench: interrupted, so that cells are missing: run-3\n"
+    assert err == "qbench: interrupted, so cells are missing: run-3\n"
 
 
 def test_a_run_that_is_not_there(qbench, history):

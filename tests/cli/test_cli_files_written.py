@@ -126,7 +126,7 @@ def test_a_plan_that_quantizes_nothing_is_not_written(profiled, qbench, monkeypa
     monkeypatch.setattr("qbench.backends.ort._CAPABILITIES", static)
     result = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc_dyn",
                     "--backend", "ort-cpu", "-o", "q.onnx")  # fmt: skip
-    refused(result, "nothing that can go on a grid", "because the backend")
+    refused(result, "no unit that can be quantized", "because the backend")
     assert not Path("q.onnx").exists()
     code, out, _ = qbench("quantize", "net.onnx", "--profile", "p.json", "--schema", "w8a8_asym_pc_dyn",
                           "--backend", "ort-cpu", "-o", "q.onnx", "--why")  # fmt: skip

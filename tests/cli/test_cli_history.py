@@ -2,17 +2,23 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 from trend_history import CLASS, TrendHistory
 
 
+def make_commits():
+    TrendHistory(Path.cwd()).commits(16)
+
+
 @pytest.fixture
-def history(tmp_path, monkeypatch):
+def history(tmp_path, monkeypatch, fill_once):
     """A project of 16 commits whose nights are written with ``history.nights(…)``."""
     monkeypatch.chdir(tmp_path)
+    fill_once(tmp_path, make_commits)
     made = TrendHistory(tmp_path)
-    made.commits(16)
+    made.read_commits()
     return made
 
 
@@ -44,7 +50,7 @@ def test_what_somebody_ruled_on_is_quiet(qbench, history, state, code):
 def test_two_points_are_not_an_alarm_yet(qbench, history):
     history.nights([356] * 14 + [340] * 2)
     code, out, _ = qbench("history", "check")
-    assert (code, "besides 1 provisional" in out) == (0, True)
+    assert (code, "and 1 provisional" in out) == (0, True)
 
 
 def test_machines_and_versions_raise_no_alarm(qbench, history):
@@ -122,12 +128,12 @@ def test_a_night_that_was_cut_on_one_machine_or_lacks_one_is_incomplete(qbench, 
         assert qbench("history", "index")[0] == 0
     code, out, err = qbench("history", "check")
     assert (code, "over 2 runs" in out) == (4, True)
-    assert "was interrupted: what it did not measure is not checked" in err
+    assert "was interrupted: the cells that it did not measure are not checked" in err
     assert "lacks" not in err
     history.shards(356, commit=2, shares=("2/2",))
     code, _, err = qbench("history", "check")
     assert code == 4
-    assert "lacks share 1/2: what was due there is not checked" in err
+    assert "lacks share 1/2: the cells of these are not checked" in err
     history.shards(356, commit=3)
     assert qbench("history", "check")[::2] == (0, "")
 
@@ -286,7 +292,7 @@ def test_a_damaged_index_is_made_anew_where_that_is_asked_for(qbench, history):
     assert "found file is not a database; expected an SQLite database" in err
     code, out, err = qbench("history", "index", "--rebuild")
     assert (code, "4 run files added" in out) == (0, True)
-    assert err.strip().endswith("was thrown away and made anew from the run files.")
+    assert err.strip().endswith("it was created again from the run files.")
     assert qbench("history", "index", "--rebuild")[::2] == (0, "")
 
 

@@ -163,7 +163,7 @@ def test_a_folder_that_is_not_there_is_refused(spoil, qbench, tmp_path, flag):
     path = tmp_path / "nope" / "x.toml"
     code, _, err = qbench("localize", *CELL, *FEW, "--schema", "w8a8_asym_pc", flag, path)
     assert code == 2
-    assert "in a folder that is not there" in err
+    assert "in a folder that does not exist" in err
     assert not path.parent.exists()
 
 

@@ -55,11 +55,15 @@ def accept_all():
     approve_run(bench, [(planned, bench.measure(planned)) for planned in expand(suite, catalogues)])
 
 
-@pytest.fixture
-def accepted(project):
+def write_and_accept():
     Path(SUITE).write_text(TEXT)
     write_machine()
     accept_all()
+
+
+@pytest.fixture
+def accepted(project, fill_once):
+    fill_once(project, write_and_accept)
     return project
 
 

@@ -80,7 +80,7 @@ def test_counting_changes_no_number(machines, qbench, backend):
     [
         ((*SCHEMA, "--counters"), "'ort-cpu'"),
         (("--parts",), "--parts of a float model"),
-        ((*SCHEMA, "--metrics", "agreement", "--parts"), "agreement with fp32 does not add up"),
+        ((*SCHEMA, "--metrics", "agreement", "--parts"), "agreement with fp32 cannot be split"),
         ((*SCHEMA, "--backend", "nowhere.toml"), "No such file"),
     ],
 )

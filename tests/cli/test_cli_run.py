@@ -15,9 +15,7 @@ SUITE = "suites/tiny.qbench.toml"
 CELLS = 6
 
 
-@pytest.fixture
-def accepted(project, qbench):
-    """The project with a baseline, made of its own first run."""
+def accept_all():
     from qbench.host import utc_today
     from qbench.storage import Cache
     from qbench.suite import Bench, Settings, approve_run, expand, gather, load_suite
@@ -34,6 +32,12 @@ def accepted(project, qbench):
     )
     bench = Bench(suite, catalogues, settings)
     approve_run(bench, [(planned, bench.measure(planned)) for planned in expand(suite, catalogues)])
+
+
+@pytest.fixture
+def accepted(project, fill_once):
+    """The project with a baseline, made of its own first run."""
+    fill_once(project, accept_all)
     return project
 
 

@@ -83,7 +83,7 @@ def test_sides_that_differ_end_with_1_and_name_the_first_node(blobs_files, qbenc
     code, out, _ = qbench("diff", *FILES, *sides)
     assert code == 1
     assert "first to differ: first (r)" in out
-    assert "* on two grids" in out
+    assert "* with different qparams" in out
     lines = out[out.index("node  ") :].splitlines()
     assert lines[1].split() == ["…", "1", "value", "equal", "0"]
     assert [line.split()[0] for line in lines[2:4]] == ["first", "second"]
@@ -113,10 +113,10 @@ def test_where_nothing_parts_there_is_no_case(blobs_files, qbench):
     sides = ("--left", "backend=integer-ort-x64 schema=w8a8_asym_pc")
     code, out, _ = qbench("diff", *FILES, *sides, "--save-case", "case")
     assert code == 0
-    assert "no test case: no unit of the engine leaves the arithmetic that it claims on these samples" in out
+    assert "no test case: no unit of the engine differs from the arithmetic that it claims on these samples" in out
     assert not (blobs_files / "case").exists()
     code, out, _ = qbench("diff", *FILES, "--save-case", "case")
-    assert "no test case: a test case needs levels on both sides" in out
+    assert "no test case: a test case needs quantized values on both sides" in out
 
 
 def test_a_quantized_file_is_compared_as_it_is(blobs_files, qbench):

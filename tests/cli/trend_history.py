@@ -38,7 +38,11 @@ class TrendHistory:
         git(self.project, "init", "-q")
         for number in range(count):
             git(self.project, "commit", "-q", "--allow-empty", "-m", f"change {number}")
-            self.hashes.append(git(self.project, "rev-parse", "HEAD"))
+        self.read_commits()
+
+    def read_commits(self) -> None:
+        """Take the commits that the project has, oldest first."""
+        self.hashes = git(self.project, "log", "--reverse", "--format=%H").splitlines()
 
     def nights(self, hits, *, classes=None, first=0, end=True, dirty=False) -> None:
         """A run a night, each of the next commit from ``first`` on."""
