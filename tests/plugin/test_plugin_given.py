@@ -195,7 +195,7 @@ def test_results_of_a_run_are_accepted_later(given):
         (
             'fp32 = "tiny_a"\n\n',
             'fp32 = "tiny_a"\nmetrics = ["agreement@spare"]\n\n',
-            "found a metric on 'spare', to which 'tiny_a' has no answers*",
+            "found a metric on 'spare', for which 'tiny_a' has no answers*",
         ),
     ],
 )
