@@ -191,11 +191,6 @@ def table_of(value: object) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def list_of(value: object) -> tuple[Any, ...]:
-    """``value`` when it is a list, else nothing."""
-    return tuple(value) if isinstance(value, list | tuple) else ()
-
-
 def read_key(record: CellRecord) -> CellKey:
     """Which cell a record is about."""
     model, backend, schema = (text_of(axis) or "?" for axis in (record.model, record.backend, record.schema))
