@@ -356,7 +356,7 @@ def test_classes_that_only_one_names() -> None:
     assert change.largest == pytest.approx(0.1, abs=1e-6)  # 1: 0.1; 2: 0.3 → at most 0.4; 3: at most 0.3 → 0.4
     low = Answers(np.array([[1, 3]], np.int32), np.array([[0.6, 0.05]], np.float32))
     assert count_changes(low, before).largest == pytest.approx(0.25, abs=1e-6)
-    with pytest.raises(ValueError, match="beside"):
+    with pytest.raises(ValueError, match="compared with"):
         count_changes(now, Answers(np.zeros((2, 1), np.int32)))
 
 
