@@ -56,7 +56,7 @@ def test_a_side_that_cannot_be_read_says_so(text, found):
         ("level=most", "unknown level 'most'"),
         ("backend=integer-ideal level=all", "a backend without optimization levels"),
         ("backend=ort-gpu", "unknown backend 'ort-gpu'"),
-        ("python=nowhere/there backend=integer-ideal", "a backend that counts here"),
+        ("python=nowhere/there backend=integer-ideal", "a backend that does not run ONNX Runtime"),
     ],
 )
 def test_a_backend_that_cannot_be_had_says_so(text, found):
