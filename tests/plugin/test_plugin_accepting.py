@@ -61,9 +61,7 @@ def test_drift_is_red_until_accepted_with_a_reason(project):
     drifted = [cell for cell, outcome in project.outcomes().items() if outcome == "drifted"]
     assert drifted
     assert all("w8a8" in cell for cell in drifted)
-    result.stdout.fnmatch_lines(
-        ["*✗ drift: predictions on points changed*", "*--qbench-accept=changed --qbench-reason*"]
-    )
+    result.stdout.fnmatch_lines(["*✗ drift: *points*", "*--qbench-accept=changed --qbench-reason*"])
     assert project.run("--qbench-accept=new").ret == pytest.ExitCode.TESTS_FAILED
     result = project.run("--qbench-accept=changed", "--qbench-reason", "fewer samples")
     assert result.parseoutcomes() == {"passed": 8 - len(drifted), "accepted": len(drifted)}
@@ -114,7 +112,7 @@ def test_a_run_that_ended_early_accepts_nothing(project):
     project.write_suite(project.suite_path.read_text().replace("tolerance = 0.2", "tolerance = 0.003"))
     result = project.accept("-x")
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["Nothing was accepted: the run is not whole.*"])
+    result.stdout.fnmatch_lines(["Nothing was accepted*"])
     assert not (project.path / "baselines").exists()
 
 
@@ -143,9 +141,7 @@ def test_a_damaged_baseline_is_one_sentence_and_can_be_accepted_anew(project):
     path.write_text(path.read_text()[:200])
     result = project.run()
     assert result.parseoutcomes() == {"passed": 4, "failed": 4}
-    result.stdout.fnmatch_lines(
-        ["Reading the baseline '*tiny_b.json': found text that is not JSON*", "  cell: *is error"]
-    )
+    result.stdout.fnmatch_lines(["*'*tiny_b.json': found *JSON*", "  cell: *is error"])
     assert "Traceback" not in result.stdout.str()
     assert project.accept().ret == 0
     assert project.run().parseoutcomes() == {"passed": 8}
@@ -160,7 +156,7 @@ def test_results_of_another_class_outlive_a_damaged_reference(project, monkeypat
     before = (project.path / "baselines/scratch/tiny_b.json").read_bytes()
     (project.path / "baselines/scratch/tiny_b.fp32.npz").write_bytes(b"torn")
     result = project.run("--qbench-accept-fp32", *select)
-    result.stdout.fnmatch_lines(["A damaged part of the baseline of 'tiny_b' was made anew; *tiny_b.fp32.npz*"])
+    result.stdout.fnmatch_lines(["*baseline of 'tiny_b'*tiny_b.fp32.npz*"])
     assert (project.path / "baselines/scratch/tiny_b.json").read_bytes() == before
     assert project.run(*select).parseoutcomes()["passed"] == 1
 
@@ -184,8 +180,8 @@ def test_a_limited_run_is_judged_against_fp32_of_today(project):
     assert project.lines(kind="cell")[0]["n"] == 20
     assert project.lines(kind="run")[0]["limited"] == 20
     assert project.lines(kind="run")[0]["complete_selection"] is False
-    result.stdout.fnmatch_lines(["note: At most 20 samples of each data set were scored."])
-    result.stdout.fnmatch_lines(["note: a part of the samples is not compared with what was accepted (8 cells)"])
+    result.stdout.fnmatch_lines(["note: *20 samples*"])
+    result.stdout.fnmatch_lines(["note: * (8 cells)"])
     result.stdout.no_fnmatch_line("*nothing accepted*")
     result.stdout.no_fnmatch_line("*of the suite*selected*")
 
@@ -196,9 +192,7 @@ def test_an_entry_that_ran_out_does_not_keep_from_accepting(project):
         'expires = "2020-01-01"\n'
     )
     result = project.accept("-k", "tiny_a")
-    result.stdout.fnmatch_lines(
-        ["The quarantine entry 'tiny_a::ort-cpu+[*]' ended on 2020-01-01 and prevents no acceptance any more*"]
-    )
+    result.stdout.fnmatch_lines(["The quarantine entry 'tiny_a::ort-cpu+[*]' ended on 2020-01-01*"])
     assert result.stdout.str().count("ended on 2020-01-01 and prevents") == 1
     project.run("-k", "tiny_a")
     assert set(project.outcomes().values()) == {"passed"}

@@ -42,8 +42,8 @@ def test_it_is_told_where_nothing_was_ever_accepted(recalibrated, monkeypatch):
     monkeypatch.setenv("FAKE_PROCESSOR", "other-test")
     result = recalibrated.run()
     assert result.parseoutcomes() == {"failed": 2}
-    result.stdout.fnmatch_lines(["*calibration changed: * ranges moved, the first that of 'x', −* … * → −* … *"])
-    result.stdout.fnmatch_lines(["≠ Its calibration differs from the accepted one (2 cells)"])
+    result.stdout.fnmatch_lines(["*calibration changed: *'x', −* … * → −* … *"])
+    result.stdout.fnmatch_lines(["≠ * (2 cells)"])
     assert set(recalibrated.outcomes().values()) == {"drifted"}
 
     result = recalibrated.run(*CHANGED)

