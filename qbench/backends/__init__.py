@@ -101,10 +101,10 @@ else:
                 "python_backend",
             ),
             "venv.client": (
-                "FIRST_MESSAGE_S",
                 "Child",
                 "ChildError",
                 "EngineError",
+                "FIRST_MESSAGE_S",
                 "Worker",
                 "own_environment",
                 "own_python",

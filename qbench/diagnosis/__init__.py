@@ -7,11 +7,11 @@ from qbench.lazy import open_on_use
 if TYPE_CHECKING:
     from qbench.diagnosis.capture import Budget as Budget
     from qbench.diagnosis.diff.compare import NodeDifference as NodeDifference
+    from qbench.diagnosis.diff.compare import Side as Side
     from qbench.diagnosis.diff.compare import SideComparison as SideComparison
     from qbench.diagnosis.diff.compare import SideDifferences as SideDifferences
     from qbench.diagnosis.diff.compare import compare_sides as compare_sides
     from qbench.diagnosis.diff.compare import first_failing_case as first_failing_case
-    from qbench.diagnosis.diff.sides import Side as Side
     from qbench.diagnosis.engine.case_files import CaseRun as CaseRun
     from qbench.diagnosis.engine.case_files import run_test_case as run_test_case
     from qbench.diagnosis.engine.case_files import save_test_case as save_test_case
@@ -54,12 +54,12 @@ else:
             "hypotheses.hypothesis": ("remedy_of",),
             "diff.compare": (
                 "NodeDifference",
+                "Side",
                 "SideComparison",
                 "SideDifferences",
                 "compare_sides",
                 "first_failing_case",
             ),
-            "diff.sides": ("Side",),
             "engine.case_files": (
                 "CaseRun",
                 "run_test_case",

@@ -5,8 +5,15 @@ from qbench.interpreter.arrays import BatchError
 from qbench.interpreter.float_kernels.evaluator import own_operators, refusal
 from qbench.interpreter.gemm import float_gemm
 from qbench.interpreter.kernel import Counters, KernelContext, KernelFunction, KernelWrapper, Means
-from qbench.interpreter.kernel_table import KERNELS, float_operator, make_kernel, require_known_operators
-from qbench.interpreter.program import Program, best_means, counting_means
+from qbench.interpreter.program import (
+    KERNELS,
+    Program,
+    best_means,
+    counting_means,
+    float_operator,
+    make_kernel,
+    require_known_operators,
+)
 from qbench.interpreter.windows import Summing, sum_shape, summing
 
 __all__ = [

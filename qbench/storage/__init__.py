@@ -3,7 +3,6 @@
 from qbench.storage.archives import ArchiveError, TooLargeError, array_names, inflate, read_archive
 from qbench.storage.atomic import require_writable, staged_files, sync_folder, write_bytes, write_text
 from qbench.storage.cache import Cache, work_folder
-from qbench.storage.digest import digest_arrays, digest_bytes, digest_file, digest_plain
 from qbench.storage.serialize import (
     Plain,
     json_line,
@@ -24,7 +23,7 @@ from qbench.storage.size_limits import (
     limits_times,
     too_large,
 )
-from qbench.storage.source_digest import digest_code
+from qbench.storage.source_digest import digest_arrays, digest_bytes, digest_code, digest_file, digest_plain
 from qbench.storage.written_text import csv_text, neutral_json, neutral_line, neutral_text, visible
 
 __all__ = [

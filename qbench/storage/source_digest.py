@@ -1,14 +1,4 @@
-"""The digest of the code that a value runs, so that a cached result is made again when its code changes.
-
-    source files   of the classes and functions of the value, and of modules that these files import from their own
-                   package, or from any file outside the installed packages (a module next to a conftest)
-    versions       of the installed packages that those files import
-    values         that functions close over or have as defaults, where they are plain
-
-qbench's own code enters by source too, not by version: an editable installation keeps its version while its files
-change. Each package of qbench counts as one here, so that a change elsewhere in qbench leaves the digest as it is. What
-code reads at run time (an environment variable, a file of weights) cannot be found: the name of the value states it.
-"""
+"""SHA-256 over content: bytes, files, arrays, plain values, and the source of code."""
 
 import ast
 import dataclasses
@@ -16,14 +6,73 @@ import functools
 import hashlib
 import importlib.util
 import inspect
+import json
 import sys
 import sysconfig
 import types
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from qbench.storage.digest import digest_plain
+from qbench.storage.serialize import plain
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+# SHA-256 over content: bytes, files, arrays and plain values.
+
+_CHUNK = 1 << 20
+
+
+def digest_bytes(data: bytes) -> str:
+    """The digest of raw bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def digest_file(path: Path) -> str:
+    """The digest of a file's bytes, read in pieces.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    state = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(_CHUNK):
+            state.update(piece)
+    return state.hexdigest()
+
+
+def digest_arrays(arrays: "Mapping[str, np.ndarray[Any, Any]]") -> str:
+    """The digest of named arrays: names in sorted order, each with dtype, shape and bytes."""
+    import numpy as np
+
+    state = hashlib.sha256()
+    for name in sorted(arrays):
+        array = np.ascontiguousarray(arrays[name])
+        little = array.astype(array.dtype.newbyteorder("<"), copy=False)
+        state.update(f"{name}|{little.dtype.str}|{array.shape}|".encode())
+        state.update(little.tobytes())
+    return state.hexdigest()
+
+
+def digest_plain(value: object) -> str:
+    """The digest of a plain value (or a dataclass of such): keys sorted, no blanks."""
+    text = json.dumps(plain(value), separators=(",", ":"), sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+# The digest of the code that a value runs, so that a cached result is made again when its code changes.
+#
+#     source files   of the classes and functions of the value, and of modules that these files import from their own
+#                    package, or from any file outside the installed packages (a module next to a conftest)
+#     versions       of the installed packages that those files import
+#     values         that functions close over or have as defaults, where they are plain
+#
+# qbench's own code enters by source too, not by version: an editable installation keeps its version while its files
+# change. Each package of qbench counts as one here, so that a change elsewhere in qbench leaves the digest as it is.
+# What code reads at run time (an environment variable, a file of weights) cannot be found: the name of the value states
+# it.
 
 _PLAIN = (type(None), bool, int, float, str, bytes)
 _OWN, _DISTRIBUTION = "qbench", "pytest-qbench"

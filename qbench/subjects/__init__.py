@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from qbench.subjects.digits import digits_arrays as digits_arrays
     from qbench.subjects.embeddings import NearestNeighbour as NearestNeighbour
     from qbench.subjects.embeddings import Verification as Verification
-    from qbench.subjects.graph_builder import GraphBuilder as GraphBuilder
     from qbench.subjects.model_files import only_graph as only_graph
     from qbench.subjects.model_files import read_graph as read_graph
     from qbench.subjects.model_files import read_network as read_network
+    from qbench.subjects.operator_graphs import GraphBuilder as GraphBuilder
     from qbench.subjects.operator_graphs import bias_levels as bias_levels
     from qbench.subjects.operator_graphs import constant_array as constant_array
     from qbench.subjects.operator_graphs import fed_levels as fed_levels
@@ -97,9 +97,8 @@ else:
                 "NearestNeighbour",
                 "Verification",
             ),
-            "graph_builder": ("GraphBuilder",),
-            "model_files": ("only_graph", "read_graph", "read_network"),
             "operator_graphs": (
+                "GraphBuilder",
                 "bias_levels",
                 "constant_array",
                 "fed_levels",
@@ -107,6 +106,11 @@ else:
                 "operator_feeds",
                 "operator_graph",
                 "weight_levels",
+            ),
+            "model_files": (
+                "only_graph",
+                "read_graph",
+                "read_network",
             ),
             "operators": (
                 "OperandGrid",
@@ -137,13 +141,13 @@ else:
                 "BATCH",
                 "Dataset",
                 "Preprocess",
+                "RestoresAnswers",
                 "Runner",
                 "Samples",
                 "Task",
                 "ZooModel",
                 "prepare_samples",
                 "task_answers",
-                "RestoresAnswers",
             ),
             "tasks": (
                 "Classification",

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from qbench.errors import InputError
 from qbench.storage import Cache
 from qbench.subjects import ZooModel, get_dataset, get_model, prepare_samples
-from qbench.subjects.graph_builder import GraphBuilder
+from qbench.subjects.operator_graphs import GraphBuilder
 from qbench_zoo.networks.parameters import Parameters
 from qbench_zoo.networks.pictures import Layers, Unit, build_efficientnet_lite, build_mobilenet_v2, same_pads
 

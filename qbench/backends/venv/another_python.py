@@ -1,16 +1,13 @@
 """ONNX Runtime of another Python: a backend whose sessions run in a process of that installation."""
 
-import os
 import re
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-import numpy as np
 import onnx
 import onnx_ir as ir
 
@@ -29,7 +26,7 @@ from qbench.backends.protocol import (
 from qbench.backends.venv.client import EngineError, Worker
 from qbench.backends.venv.creator import EnvironmentMaker, plain_requirement
 from qbench.errors import InputError, NotFetchedError, UnavailableError
-from qbench.graph import MESSAGE_LIMIT, Capabilities, constant_bytes, model_bytes, own_copy, save_model
+from qbench.graph import Capabilities, own_copy
 from qbench.storage import read_toml, value_from_table
 
 # A graph for an engine that is older than the file: it is declared with an older opset or IR version where the meaning is

@@ -27,9 +27,7 @@ FIRST_MESSAGE_S = 120
 """Timeout for starting a process and importing its packages, on a busy computer."""
 _LAST_WORDS_S = 5
 """Timeout for the end of a process that closed its pipe."""
-_CRASHED = (
-    "The engine crashed or was killed, perhaps for lack of memory: try a smaller batch, or another version."
-)
+_CRASHED = "The engine crashed or was killed, perhaps for lack of memory: try a smaller batch, or another version."
 _QUOTED = 200
 """Bytes of the end of a process's output that are read."""
 _LONGEST = 4000
@@ -168,7 +166,12 @@ class Child(Closing):
 
 def own_python(module: str) -> list[str]:
     """The command that runs ``module`` under this Python; ``own_environment`` belongs to it."""
-    return [sys.executable, "-P", "-m", module]  # -P: the search path is that of this process, without the working folder
+    return [
+        sys.executable,
+        "-P",
+        "-m",
+        module,
+    ]  # -P: the search path is that of this process, without the working folder
 
 
 def own_environment(paths: Sequence[str] | None = None) -> dict[str, str]:

@@ -1,19 +1,19 @@
-"""Two sides compared on the same inputs: their outputs, and every value that both have."""
+"""Two sides fed alike: what each side is, their outputs, and every value that both have."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Closing, Executor, Feeds, in_slices
+from qbench.backends import Array, Backend, Closing, Executor, Feeds, Unoptimized, in_slices, runs_as_written
 from qbench.calibration import Rows
-from qbench.diagnosis.diff.sides import Side
 from qbench.diagnosis.engine.client import UnitSession, contained
 from qbench.diagnosis.engine.divergence import REAL_WIDTH, claimed_interpreter, engine_divergences
 from qbench.diagnosis.engine.shrink import FailingCase, smallest_case
 from qbench.diagnosis.tallies import ErrorTally
-from qbench.diagnosis.target import bound_of, watches_itself
+from qbench.diagnosis.target import Target, bound_of, watches_itself
 from qbench.diagnosis.unit_runs import Units
 from qbench.diagnosis.units import QuantizedUnit
 from qbench.errors import InputError
@@ -21,6 +21,58 @@ from qbench.evaluation import OutputSteps, steps_of
 from qbench.graph import Form, form_of, node_key, values_by_name
 from qbench.judging import Unaligned
 from qbench.metrics import Differences, count_differences, unequal
+
+# One side of a comparison: a model by a schema or in float, on a backend.
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Side:
+    """One side of a comparison.
+
+    Args:
+        name: its name in results. original: the float graph.
+        quantized: the quantized graph in QDQ form, after any passes; None: the float graph runs.
+        backend, threads: run it.
+    """
+
+    name: str
+    original: ir.Model
+    quantized: ir.Model | None = None
+    backend: Backend
+    threads: int = 1
+
+    @property
+    def model(self) -> ir.Model:
+        """The graph that runs."""
+        return self.original if self.quantized is None else self.quantized
+
+    @property
+    def target(self) -> Target:
+        """The side as a target, watched on the backend that can be tapped."""
+        return Target(
+            model=self.name,
+            original=self.original,
+            quantized=self.model,
+            backend=self.backend,
+            watched=self.tapped or self.backend,
+            threads=self.threads,
+        )
+
+    @property
+    def tapped(self) -> Backend | None:
+        """The backend on which taps change no number, or hardly any; None: there is no such backend.
+
+        Float graphs are tapped without optimizations, which there change only the order of float32 sums.
+        """
+        backend = self.backend
+        if watches_itself(backend) or runs_as_written(backend):
+            return backend
+        if self.quantized is not None:
+            return None
+        return (backend.unoptimized() if isinstance(backend, Unoptimized) else None) or backend
+
+
+# Two sides compared on the same inputs: their outputs, and every value that both have.
 
 # The values of one side by their names in fp32, without changing what runs.
 #
