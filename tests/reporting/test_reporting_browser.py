@@ -309,7 +309,7 @@ def annotated(tmp_path_factory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("width", [390, 500, 768])
+@pytest.mark.parametrize("width", [390, *(pytest.param(w, marks=pytest.mark.slow) for w in (500, 768))])
 def test_what_is_said_of_alerts_and_known_cells_is_read_without_scrolling(width, annotated, visit):
     one = visit(width)
     for path, table in (("index.html", ".alerts"), ("index.html", ".attention"), ("known.html", ".reasons")):

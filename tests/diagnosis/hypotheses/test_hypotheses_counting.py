@@ -15,7 +15,7 @@ conv, gemm, add = cache(conv), cache(gemm), cache(add)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
-@pytest.mark.parametrize("unit", [conv, gemm])
+@pytest.mark.parametrize("unit", [conv, pytest.param(gemm, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     ("words", "bias"),
     [
