@@ -105,11 +105,6 @@ class OperatorSubject:
     feed: Feed = Feed.SPREAD
 
     @property
-    def counts_products(self) -> bool:
-        """Whether the operator is Σ x·w over computed ``x`` and constant ``w``: an accumulator, then a multiplier."""
-        return self.weight is not None
-
-    @property
     def multipliers(self) -> tuple[float, ...]:
         """s_x · s_w / s_y, one or one a channel, of an operator that counts products; else s_x / s_y."""
         weights = (1.0,) if self.weight is None else self.weight.grid.scales
