@@ -8,7 +8,7 @@ import pytest
 from reporting_histories import make_cell, make_run
 
 from qbench.reporting import build_report, recent_runs
-from qbench.tracking import history
+from qbench.tracking import FolderStore
 
 
 def write(folder: Path, index: int, *, suite: str = "nightly", name: str = "", whole: bool = True) -> Path:
@@ -41,11 +41,16 @@ def test_the_newest_of_each_suite_in_order_whatever_the_files_are_called(tmp_pat
 
 def test_the_older_files_are_not_read_whole(tmp_path, monkeypatch):
     paths = [write(tmp_path, index) for index in range(5)]
-    read = []
-    original = history.read_run
-    monkeypatch.setattr(history, "read_run", lambda path, keep: read.append(path) or original(path, keep))
+    whole = []
+    original = FolderStore.read
+
+    def read(store, name):
+        yield from original(store, name)
+        whole.append(name)
+
+    monkeypatch.setattr(FolderStore, "read", read)
     recent_runs(tmp_path, 2)
-    assert read == paths[-2:]
+    assert whole == [str(path) for path in paths[-2:]]
 
 
 def test_the_shards_of_a_night_are_one_run_and_count_as_one(tmp_path):
