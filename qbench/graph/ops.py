@@ -10,7 +10,7 @@
 
 Other packages hold no table of operators where a row can say it: they ask ``op_spec(node)``. This package lies below
 them, so a row names a rule or a kernel as ``module:function``; ``passes.lowering.qoperator`` and
-``interpreter.kernel_table`` look the names up when they are imported. A new operator is a row and, unless a kernel fits
+``interpreter.program`` look the names up when they are imported. A new operator is a row and, unless a kernel fits
 already, a kernel: a function that an integer engine reads from a table is a row alone. An operator of an extension
 (``Operator``) gets its row from what the extension says.
 

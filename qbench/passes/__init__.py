@@ -59,13 +59,13 @@ if TYPE_CHECKING:
     from qbench.passes.pipeline import Pipeline as Pipeline
     from qbench.passes.pipeline import parse_pipeline as parse_pipeline
     from qbench.passes.registry import catalogue as catalogue
-    from qbench.passes.registry import standard_pipeline as standard_pipeline
     from qbench.passes.run import Declined as Declined
     from qbench.passes.run import PassAccount as PassAccount
     from qbench.passes.run import PassError as PassError
     from qbench.passes.run import Rewritten as Rewritten
     from qbench.passes.run import rewrite as rewrite
     from qbench.passes.run import run_pipeline as run_pipeline
+    from qbench.passes.standard import standard_pipeline as standard_pipeline
     from qbench.passes.stored_values import Shared as Shared
     from qbench.passes.stored_values import StorageCost as StorageCost
     from qbench.passes.stored_values import storage_cost as storage_cost
@@ -124,10 +124,7 @@ else:
                 "lower_to_qoperator",
             ),
             "integer_form": ("lower_to_integers",),
-            "registry": (
-                "catalogue",
-                "standard_pipeline",
-            ),
+            "registry": ("catalogue",),
             "editing": ("NameScope",),
             "partition.partitioning": (
                 "Conversions",
@@ -162,6 +159,7 @@ else:
                 "rewrite",
                 "run_pipeline",
             ),
+            "standard": ("standard_pipeline",),
             "stored_values": (
                 "Shared",
                 "StorageCost",

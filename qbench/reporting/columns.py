@@ -2,7 +2,8 @@
 
 A column is one row of ``COLUMNS``: its key, its heading, and how the field of a cell is written. A table names the keys
 of its columns in order. So a new column is a row here, its key in the tables that show it and, where no property of
-the cell has its value yet, a property in ``view.py``.
+the cell has its value yet, a property in ``view.py``. ``view.READ`` names the fields of a record that reports keep: a
+column of another field shows its default until the field is named there.
 """
 
 from collections.abc import Callable, Mapping

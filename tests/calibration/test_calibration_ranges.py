@@ -155,7 +155,7 @@ def test_an_extension_gives_a_value_or_a_maker() -> None:
         get_range_method("half(0.25)", [theirs])
     with pytest.raises(InputError, match="'x' makes a int of it; expected a range method"):
         get_range_method("wrong", [theirs])
-    with pytest.raises(InputError, match="one owner a name"):
+    with pytest.raises(InputError, match="one owner per name"):
         catalogue([Extension(name="y", range_methods={"mse": TheirMethod})])
 
 

@@ -105,7 +105,7 @@ def test_an_interrupted_bisection_goes_on(qbench, releases):
     assert code == 2
     words = " ".join(err.split())
     assert "another task that has not ended: command: {python} -c " in words
-    assert "the task that is asked for: command: other-check" in words
+    assert "the task of this command: command: other-check" in words
     assert f"rm '{notes}'" in words
     assert "PackageTask(" not in words
 
@@ -121,7 +121,7 @@ def test_an_interrupted_bisection_goes_on(qbench, releases):
         (["--good", "1.1", "--", "true"], 2, "unknown version '1.1'"),
         (["--good", "new", "--", "true"], 2, "'new' for a version"),
         (["--good", "1.11", "--", "true"], 2, "one version at both ends"),
-        (["--", "no-such-program"], 2, "Mend what is behind '--'"),
+        (["--", "no-such-program"], 2, "Correct the command after '--'"),
         (["--", "true"], 3, "found that 1.11 is good"),
         (["--", "false"], 3, "found that 1.0 is bad"),
         (["--bad", "1.9", *MODEL], 2, "no kernel"),

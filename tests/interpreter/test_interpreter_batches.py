@@ -60,8 +60,8 @@ FLOATS = "g (uint8[N] a) => (float[M] y) { r = DequantizeLinear(a, s, z) y = Res
 @pytest.mark.parametrize(
     ("text", "shapes", "says"),
     [
-        (PRODUCT, [(2, 5)], "5 levels a row where the weight has 4"),
-        (COMPUTED, [(2, 5), (4, 3)], "5 levels a row and 4 a column"),
+        (PRODUCT, [(2, 5)], "5 values per row where the weight has 4"),
+        (COMPUTED, [(2, 5), (4, 3)], "5 values per row and 4 per column"),
         (CONV, [(1, 5, 8, 8)], "5 channels where the filters have 4"),
         (CONV, [(1, 4, 2, 8)], r"no window of \(3, 3\) in \(2, 8\)"),
         (DEPTHWISE, [(1, 5, 8, 8)], "5 channels where the filters have 4"),

@@ -45,7 +45,7 @@ def other_zero_point(model: ir.Model) -> None:
         (too_few, "'q0' with 1 input, where 'QuantizeLinear' has 2 to 3"),
         (too_many, "'c0' with 4 inputs, where 'Clip' has 1 to 3"),
         (left_out, "'y' with no input 1, which 'DequantizeLinear' needs"),
-        (other_zero_point, "'c0' with 'l0' of int8 beside uint8 in 'Clip'"),
+        (other_zero_point, "'c0' with 'l0' of int8 with uint8 in 'Clip'"),
     ],
 )
 def test_what_no_schema_allows_is_a_fault(edit: Callable[[ir.Model], None], found: str) -> None:

@@ -118,7 +118,7 @@ def test_readers_before_the_quantizer_and_on_both_sides_of_a_sum_read_levels() -
                 "y = Add(r, d)",
             ],
             "y",
-            "one a channel",
+            "per channel",
         ),
     ],
 )

@@ -105,7 +105,7 @@ def test_a_pass_that_breaks_the_graph_is_an_error_of_its_cells_alone(forgetful):
 
 @pytest.mark.parametrize(
     ("passes", "says"),
-    [('["exactly"]', "none of none, exact, rounding, fast"), ('["exact", "exact"]', "one word twice")],
+    [('["exactly"]', "none of none, exact, rounding, fast"), ('["exact", "exact"]', "with a duplicate")],
 )
 def test_a_word_that_is_no_policy_is_one_sentence(forgetful, passes, says):
     project = forgetful(suite=SUITE.replace('["none", "exact", "fast"]', passes))
