@@ -44,7 +44,7 @@ lint: $(STAMP)  ## format check, lint, types, layers, words
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/python .ci/words.py
 
-format: $(STAMP)  ## format the code, and mend what ruff can mend by itself
+format: $(STAMP)  ## format the code, and fix what ruff can fix by itself
 	$(BIN)/python -m ruff format .
 	$(BIN)/python -m ruff check --fix .
 

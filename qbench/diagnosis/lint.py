@@ -19,7 +19,7 @@ from qbench.passes import lower_to_integers
 #
 #     acc[n] = Σ_k (x[k] − z_x) (w[k, n] − z_w[n]) + bias[n]
 #
-# k runs in the order of the interpreter (``interpreter.sum_order``); in a grouped product over the filter's channels.
+# k runs in the order of the interpreter (``interpreter.windows``); in a grouped product over the filter's channels.
 
 Ints = npt.NDArray[np.int64]
 _RANGES: Mapping[str, tuple[int, int]] = MappingProxyType(
@@ -191,7 +191,7 @@ def _first(values: npt.NDArray[Any] | None, default: int) -> int:
 #
 # Both sums can occur: x is largest for the weights of one sign, and 0 for the others. This holds for an unsigned left
 # operand and a signed right one (Intel's vpmaddubsw). For 8-bit x on the left the first line means |w₀| + |w₁| ≥ 129.
-# For 8-bit weights on the left (``interpreter.sum_order``) and the least x it means w₀ + w₁ ≥ 257.
+# For 8-bit weights on the left (``interpreter.windows``) and the least x it means w₀ + w₁ ≥ 257.
 
 BITS = 16
 """Width in which processors with vpmaddubsw sum pairs."""

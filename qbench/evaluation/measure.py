@@ -45,10 +45,11 @@ def measure_cell(
     """Measure one cell: ``subject`` under ``schema`` on ``backend``.
 
     Args:
-        subject: what is measured; ``SubjectArtifacts`` of it where several cells are, so that they share what they can.
-        backend: it, or its name. schema: it, or its name; None: the model as it is, quantized if it came so.
-        passes: what runs behind the quantizer. comparator: another backend that the cell is compared with.
-        cell: what the measurement calls itself; None: by the names of the three.
+        subject: what is measured, for instance ``qbench.evaluation.build_subject("net.onnx", "test.npz", "train.npz",
+            [], None)``; ``SubjectArtifacts`` of it where several cells are measured, so that they share what they can.
+        backend: a backend or its name. schema: a schema or its name; None: the model without quantizing it.
+        passes: rewrites of the quantized graph. comparator: another backend that the cell is compared with.
+        cell: the id of the measurement; None: made from the names of subject, backend and schema.
         reference: fp32 answers by data set, which losses and gains are counted against; None: today's fp32 run.
         environment: the class of results of ``backend`` on this computer; None: found out.
         threads: of one engine. timer: seconds on a monotonic clock.

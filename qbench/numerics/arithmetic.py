@@ -503,7 +503,7 @@ class Arithmetic:
         functions: of one value.
         multiplying: of the product of two quantized operands; None: as accumulators are.
         rescaling: of levels from one grid to another; None: dequantized and quantized where multipliers are floats, as
-            accumulators are where they are integers (``numerics.rescaling``).
+            accumulators are where they are integers (``numerics.requantization``).
         quantizing: of floats, and of the results of operators that are computed in float.
         dequantizing: of levels, for operators that are computed in float.
         narrow: levels never reach the lowest one of a signed grid.

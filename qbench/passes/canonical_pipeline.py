@@ -100,7 +100,7 @@ def canonicalize(model: ir.Model, pipeline: str = DEFAULT) -> ir.Model:
 def plannable(model: ir.Model, pipeline: str = DEFAULT, *, is_canonical: bool = False) -> ir.Model:
     """The form of the float ``model`` that is planned on and written into; a descendant of what was profiled.
 
-    Q/DQ pairs that the model came with leave the graph here and are pinned to their values (``graph.pinned``): the
+    Q/DQ pairs of the original model leave the graph here and are pinned to their values (``graph.fixed_qparams``): the
     profile is taken with them in place, so that what lies behind a pair is profiled as the pair lets it through.
 
     The result is marked with its digest: given again, it is known for what it is, no pass runs, and it is given back

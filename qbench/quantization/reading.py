@@ -126,7 +126,7 @@ def _constant(node: ir.Node, index: int) -> _Array | None:
 
 # Plans out of models that are quantized already: QDQ or operator form, from any tool.
 #
-# Passes lift what the model says to the values of a float graph (``graph.pinned``); here each becomes a decision
+# Passes lift what the model says to the values of a float graph (``graph.fixed_qparams``); here each becomes a decision
 # "given". Nothing is chosen, no profile is needed, and writing the plan into the same model gives the very integers it
 # came with.
 

@@ -91,7 +91,7 @@ class NodeWriter:
         return value
 
 
-# Writing a grid of 32 bits, which QuantizeLinear does not have, in floats (``graph.float_levels``).
+# Writing a grid of 32 bits, which QuantizeLinear does not have, in floats (``graph.qdq``).
 
 
 def write_float_levels(nodes: NodeWriter, value: ir.Value, qparams: QParams) -> None:

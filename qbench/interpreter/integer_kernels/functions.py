@@ -241,8 +241,8 @@ def _sigmoid_by_steps(x: Array) -> Array:
 #
 #     y = clamp(round(g(q − z_x) · s_x / s_y) + z_y)        g: max(·, 0), |·|, −·, or two slopes
 #
-# Arithmetics whose multipliers are integers scale codes (``numerics.rescaling``), each slope by a multiplier of its
-# own, as TFLite and Glow do; arithmetics of floats, and those of powers of two where a slope is none, tabulate the
+# Arithmetics whose multipliers are integers scale codes (``numerics.requantization``), each slope by a multiplier of
+# its own, as TFLite and Glow do; arithmetics of floats, and those of powers of two where a slope is none, tabulate the
 # float operator.
 
 _ENDS_ARE_INPUTS = 2
@@ -433,7 +433,7 @@ def _both_quantized(making: KernelContext) -> bool:
     return len(operands) == 2 and all(one.qparams is not None for one in operands)
 
 
-# Softmax of codes along any axis, by the arithmetic's scheme (``numerics.softmax``): x s z s_y z_y.
+# Softmax of codes along any axis, by the arithmetic's scheme (``numerics.functions``): x s z s_y z_y.
 #
 # Before opset 13 (an attribute, as ONNX Runtime's QLinearSoftmax has it) everything from the axis on is one row.
 

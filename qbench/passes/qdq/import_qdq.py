@@ -37,7 +37,7 @@ from qbench.passes.editing import NameScope, add_constant
 from qbench.passes.effect import LOSSY, Effect
 from qbench.passes.qdq.folding import moved_constant
 
-# Q/DQ pairs leave the graph and are recorded at the values that they quantize (``graph.pinned``).
+# Q/DQ pairs leave the graph and are recorded at the values that they quantize (``graph.fixed_qparams``).
 #
 #     v ─Q(s,z)─ q ─DQ(s,z)─ d ─ reader       →   v (pinned: s, z) ─ reader
 #     integers ─DQ(s,z)─ d ─ reader           →   constant s·(integers − z) (pinned: s, z) ─ reader
