@@ -50,6 +50,12 @@ def run_in(folder, *command, code=0):
     return done.stdout
 
 
+def test_it_is_short():
+    files = [*EXAMPLE.rglob("*.py"), *EXAMPLE.rglob("*.toml")]
+    assert len(files) == 5
+    assert sum(len(path.read_text().splitlines()) for path in files) < 80
+
+
 def test_its_pass_runs_and_is_held_to_its_word(tmp_path):
     import onnx_ir as ir
 

@@ -8,6 +8,7 @@ import numpy.typing as npt
 import pytest
 
 from qbench.backends import get_backend
+from qbench.host import processor_features
 from qbench_zoo.networks.transformers import WhisperSize, whisper_networks
 from qbench_zoo.whisper import whisper_arrays
 
@@ -95,7 +96,7 @@ def test_encoder_and_steps_are_those_of_torch(torch: ModuleType, frames: int) ->
     assert np.linalg.norm(apart) <= TOLERANCE * np.linalg.norm(expected)
     # The order of sums depends on the processor. Of a million states, those that nearly cancel are further apart: four
     # with AVX2, none or one on two processors with AVX-512.
-    assert beyond.sum() <= 4
+    assert beyond.sum() <= (1 if "avx512f" in processor_features() else 4)
     depth = size.width // size.heads
     feeds: Arrays = {**heard}
     for index in range(size.layers):

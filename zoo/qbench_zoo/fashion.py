@@ -1,4 +1,4 @@
-"""Fashion-MNIST: clothes in 28 × 28 grey pixels, ten classes, and two networks of ours that read them.
+"""Fashion-MNIST: clothes in 28 × 28 grey pixels, ten classes, and two networks trained here.
 
 Xiao, Rasul and Vollgraf (2017): 60,000 pictures to learn from, 10,000 to be scored on. Every 60th of the first
 calibrates, 1,000 in all, none of which is scored. x = pixel / 255.

@@ -1,4 +1,4 @@
-"""A backend of your own: onnx's evaluator with a convolution of ours, which has a bug that qbench is to find."""
+"""A backend of your own: onnx's evaluator with a convolution of its own, which has a bug for qbench to find."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

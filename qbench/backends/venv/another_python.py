@@ -228,7 +228,7 @@ def python_backend(path: Path | str, like: str = "ort-cpu", *, name: str = "") -
         name: of the new backend; empty: the name of ``like`` and the version, such as ``ort-cpu-1.17.3``.
 
     Raises:
-        InputError: there is no such Python, or ``like`` is not a backend of ONNX Runtime.
+        InputError: the Python does not exist, or ``like`` is not a backend of ONNX Runtime.
         UnavailableError: numpy or onnxruntime is missing there.
     """
     mirrored = mirrored_backend(like, f"Running '{like}' under the Python '{path}'")

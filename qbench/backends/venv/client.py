@@ -187,7 +187,7 @@ class Worker(Closing):
         python: a Python with numpy and onnxruntime; None: this one.
 
     Raises:
-        InputError: there is no such Python.
+        InputError: the Python does not exist.
         UnavailableError: it does not start, or numpy or onnxruntime is missing there or broken.
     """
 

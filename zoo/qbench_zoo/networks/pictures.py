@@ -1,4 +1,4 @@
-"""Networks that classify pictures, as float graphs: MobileNetV2, EfficientNet-Lite, SqueezeNet, three of ours."""
+"""Networks that classify pictures, as float graphs: MobileNetV2, EfficientNet-Lite, SqueezeNet, three trained here."""
 
 import math
 from collections.abc import Mapping
