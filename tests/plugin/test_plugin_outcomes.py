@@ -226,10 +226,13 @@ def test_a_pattern_of_which_some_cells_fail_is_needed(project):
     quarantine(project, "tiny_*::*+w8a8*")
     result = project.run()
     assert result.ret == pytest.ExitCode.OK
-    outcomes = Counter(project.outcomes().values())
-    bad = outcomes["quarantined"]
-    assert outcomes == {"passed": 8 - bad, "quarantined": bad}
-    assert 1 <= bad < 4, "how many of the pattern's four cells fail depends on how the processor multiplies bytes"
+    # How many answers a processor loses depends on how it multiplies bytes: what must fail follows from its counts.
+    labelled = [cell for cell in project.lines(kind="cell") if cell["model"] == "tiny_a"]
+    failing = [cell for cell in labelled if cell["fp32_correct"] * 0.997 > cell["correct"]]
+    assert [cell["outcome"] for cell in failing] == ["quarantined"] * len(failing)
+    assert Counter(project.outcomes().values()) == {"passed": 8 - len(failing), "quarantined": len(failing)}
+    bad = len(failing)
+    assert 1 <= bad < 4
     note = f"note: does not fail, though 'tiny_[*]::[*]+w8a8[*]' lists it as known bad ({4 - bad} cell*)"
     result.stdout.fnmatch_lines([note])
 
