@@ -18,7 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from qbench.judging import EnvironmentClass, GateState, Tolerance
-from qbench.judging.loss import loss_gate, margin_units
+from qbench.judging.loss import loss_gate
 from qbench.metrics import Against, Direction, Score
 from qbench.suite import Catalogues, PlannedCell, expand, gather, load_suite
 from qbench.tracking import Baseline, baseline_path, load_baseline
@@ -73,7 +73,7 @@ def possible_scores(
 
 def former_state(score: Score, tolerance: Tolerance) -> GateState:
     """The state before: by the counts alone."""
-    margin = margin_units(score, tolerance)
+    margin = tolerance.margin(score)
     if 0 < margin < 1:
         return GateState.SHOWN
     return GateState.HOLDS if score.drop <= margin else GateState.BROKEN

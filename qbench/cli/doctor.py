@@ -181,14 +181,31 @@ def _model(
     table = next(model for model in suite.models if model.id == name)
     if baseline is None:
         return {"model": name, "baseline": False, "classes": [], "metrics": []}
+    from qbench.metrics import Score
+
     classes = sorted({one for cell in baseline.cells.values() for one in cell.accepted})
     metrics = []
     for metric, hits in baseline.metrics.items() if tolerances else ():  # without quantized cells nothing is judged
-        if not catalogues.metrics.get(metric.partition("@")[0]).proportion:
+        kind = catalogues.metrics.get(metric.partition("@")[0])
+        if not kind.proportion:
             continue  # an error rate counts units, not samples
-        values = [tolerance.of(metric).value for tolerance in tolerances]
-        margins = [math.floor(value * hits + 1e-9) for value in values]
         n = baseline.data[metric.partition("@")[2] or table.data].samples
+        fp32 = Score(
+            metric=metric,
+            direction=kind.direction,
+            against=kind.against,
+            unit=kind.unit,
+            proportion=True,
+            least_margin=kind.least_margin,
+            n=n,
+            hits=hits,
+            out_of=n,
+            reference_hits=hits,
+            losses=0,
+            gains=0,
+        )
+        values = [tolerance.of(metric).value for tolerance in tolerances]
+        margins = [math.floor(tolerance.margin(fp32)) for tolerance in tolerances]
         metrics.append(
             {
                 "metric": metric,

@@ -215,7 +215,7 @@ def cell_without_suite(
             threads=threads,
         ),
         judge=judged,
-        rules=digest_plain([tolerance.value, rules.agreement, [use.name for use in shared.subject.metrics]]),
+        rules=digest_plain([tolerance.numbers, rules.agreement, [use.name for use in shared.subject.metrics]]),
     )
 
 

@@ -38,7 +38,6 @@ from qbench.judging.rules import (
     QuarantineEntry,
     Rules,
     Tolerance,
-    resolve_tolerance,
 )
 from qbench.judging.statistics import (
     Decision,
@@ -123,7 +122,6 @@ __all__ = [
     "paired_interval",
     "parts_of_counts",
     "parts_of_scores",
-    "resolve_tolerance",
     "samples_needed",
     "support_lost",
     "valued",

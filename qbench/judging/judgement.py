@@ -115,7 +115,7 @@ def judge(
     calibration = calibration_gates(measurement, expectation, rules, moved)
     gates = (*scores, *shares, *equality, *calibration, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
-    rule = " and ".join(rules_of_loss) or f"tolerance {short_percent(tolerance.value)} ({tolerance.rule})"
+    rule = " and ".join(rules_of_loss) or tolerance.text
     verdict = replace(_by_gates(measurement, gates, rule, node_id, whole=expectation.whole), moved=moved)
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):

@@ -8,45 +8,18 @@ from qbench.judging import format as remedies
 from qbench.judging.expectation import Expectation, inherited
 from qbench.judging.format import apart, valued
 from qbench.judging.measurement import Measurement
-from qbench.judging.rules import Limit, Rules, Tolerance
+from qbench.judging.rules import Limit, Rules, Tolerance, exact
 from qbench.judging.statistics import POINT, Decision, DecisionRule, Evidence, LossEvidence, shown_by
 from qbench.judging.verdict import Gate, GateState, Outcome, Verdict, drop_text, one_line
 from qbench.metrics import Against, Direction, Score
 from qbench.number_text import counted, percent, settled, short_percent
 
-# margin = tolerance × reference hits, for metrics with a least margin at least least_margin × out_of; the gate holds
-# when drop ≤ margin (the point rule), or as far as the sample shows it (``decision``). A loss that the sample proves to
-# be greater than the margin is red by every rule. Both sides are exact (a tolerance of 0.005 is 1/200), so 0.76 − 0.755
-# ≤ 0.005 cannot go wrong. A distance to fp32 gates where the suite limits it, else it is shown.
+# The gate of a loss holds when drop ≤ margin (the point rule; ``Tolerance.margin``), or as far as the sample shows it
+# (``decision``). A loss that the sample proves to be greater than the margin is red by every rule. A distance to fp32
+# gates where the suite limits it, else it is shown.
 
 PROVEN = "proven by the paired test"
 """The end of a rule whose margin is under one sample, which the counts cannot decide."""
-
-
-def exact(share: float) -> Fraction:
-    """The decimal fraction as written, not the nearest binary one: 0.005 is 1/200."""
-    return Fraction(repr(float(share)))
-
-
-def margin_units(score: Score, tolerance: Tolerance) -> Fraction:
-    """How many units (samples, edits) worse than the reference are admitted."""
-    return max(_relative_margin(score, tolerance), _least_margin(score))
-
-
-def margin_rule(score: Score, tolerance: Tolerance) -> str:
-    """What set the margin of ``score``: the tolerance, or the least margin of its metric where that is the wider."""
-    if _least_margin(score) > _relative_margin(score, tolerance):
-        return f"least margin {apart(score, score.least_margin)} (metric {score.metric.partition('@')[0]})"
-    own = tolerance.of(score.metric)
-    return f"tolerance {short_percent(own.value)} ({own.rule})"
-
-
-def _relative_margin(score: Score, tolerance: Tolerance) -> Fraction:
-    return exact(tolerance.of(score.metric).value) * score.reference_hits
-
-
-def _least_margin(score: Score) -> Fraction:
-    return exact(score.least_margin) * score.out_of
 
 
 def is_under_one_sample(score: Score, margin: Fraction) -> bool:
@@ -85,7 +58,7 @@ def loss_gate(score: Score, tolerance: Tolerance, decision: Decision = POINT) ->
     first flip, which means nothing: there the paired test decides, and a loss that it does not prove is shown and does
     not gate. A tolerance of 0 does mean the first flip, and an error rate counts many units: both always gate.
     """
-    margin, rule = margin_units(score, tolerance), margin_rule(score, tolerance)
+    margin, rule = tolerance.margin(score), tolerance.margin_rule(score)
     shown = shown_by(score, float(margin / score.out_of))
     state = _state(score, margin, shown, decision)
     worse = -margin if score.direction is Direction.HIGHER else margin
@@ -203,7 +176,7 @@ def with_improvement(
         if score.against is Against.LABELS and score.metric in before:
             sign = 1 if score.direction is Direction.HIGHER else -1
             gains.append(sign * (score.hits - before[score.metric]))
-            beyond = beyond or gains[-1] > margin_units(score, tolerance)
+            beyond = beyond or gains[-1] > tolerance.margin(score)
     if not beyond or min(gains) < 0:
         return verdict
     return replace(verdict, headline=one_line(f"{IMPROVED}{verdict.headline}"), remedy=remedies.improved(node_id))

@@ -4,10 +4,13 @@ import datetime
 import fnmatch
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from qbench.judging.cell import Cell, EnvironmentClass
+from qbench.judging.format import apart
 from qbench.judging.statistics import POINT, Decision
-from qbench.number_text import counted
+from qbench.metrics import Score
+from qbench.number_text import counted, short_percent
 
 # How far the answers of a cell may be from the accepted ones of its class; where nothing is set, not at all.
 #
@@ -112,9 +115,15 @@ class Rules:
 # How much loss a cell may show: one relative number, layered default < suite < model < cell.
 #
 # margin = tolerance × stored fp32 score, one-sided; for an error rate at least the metric's ``least_margin``. The
-# name of the layer is kept, so that every verdict can name where its number was set.
+# name of the layer is kept, so that every verdict can name where its number was set. ``Tolerance.margin`` is the only
+# place that computes a margin, in exact fractions: 0.76 − 0.755 ≤ 0.005 cannot go wrong.
 
 DEFAULT_TOLERANCE = 0.005
+
+
+def exact(share: float) -> Fraction:
+    """The decimal fraction as written, not the nearest binary one: 0.005 is 1/200."""
+    return Fraction(repr(float(share)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,10 +145,32 @@ class Tolerance:
         """The tolerance of ``metric``."""
         return self.by_metric.get(metric, self)
 
+    def margin(self, score: Score) -> Fraction:
+        """How many units (samples, edits) worse than the reference ``score`` may be."""
+        return max(self._relative(score), _least(score))
 
-def resolve_tolerance(*layers: "Tolerance | None") -> Tolerance:
-    """The last layer that is set, from general to particular; the default when none is."""
-    return next((layer for layer in reversed(layers) if layer is not None), Tolerance())
+    def margin_rule(self, score: Score) -> str:
+        """What set the margin of ``score``: the tolerance, or the least margin of its metric where that is wider."""
+        if _least(score) > self._relative(score):
+            return f"least margin {apart(score, score.least_margin)} (metric {score.metric.partition('@')[0]})"
+        return self.of(score.metric).text
+
+    def _relative(self, score: Score) -> Fraction:
+        return exact(self.of(score.metric).value) * score.reference_hits
+
+    @property
+    def text(self) -> str:
+        """``tolerance 0.5 % (suite smoke)``."""
+        return f"tolerance {short_percent(self.value)} ({self.rule})"
+
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Its numbers without the places that set them, for digests; the key ``""`` is for all other metrics."""
+        return {"": self.value} | {metric: one.value for metric, one in self.by_metric.items()}
+
+
+def _least(score: Score) -> Fraction:
+    return exact(score.least_margin) * score.out_of
 
 
 # Known-bad cells: each with what was measured, the reason, the owner, and the last day of the entry.

@@ -18,7 +18,6 @@ from qbench.judging import (
     QuarantineEntry,
     Rules,
     Tolerance,
-    resolve_tolerance,
 )
 from qbench.suite.catalogues import WRITTEN_MACHINES, Catalogues
 from qbench.suite.settings import (
@@ -119,7 +118,7 @@ class _Planner:
         self._criteria = (suite.asked(), model.asked())
         self._rules = suite.rules(model.id)
         self._layers = (*suite.layers(), *model.layers())
-        self._tolerance = resolve_tolerance(suite.own_tolerance(), model.own_tolerance())
+        self._tolerance = model.own_tolerance() or suite.own_tolerance() or Tolerance()
         self._tolerances = model.cell_tolerances()
 
     def plan(

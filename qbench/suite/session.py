@@ -417,7 +417,7 @@ def repeatable_cell(bench: "Bench", planned: PlannedCell) -> RepeatableCell:
         judge=judged,
         rules=digest_plain(
             [
-                {"": tolerance.value} | {metric: one.value for metric, one in tolerance.by_metric.items()},
+                tolerance.numbers,
                 rules.agreement,
                 {name: one.value for name, one in rules.limits.items()},
             ]

@@ -19,7 +19,7 @@ from qbench.judging import (
     least_agreement,
     margin_evidence,
 )
-from qbench.judging.loss import floor_gate, loss_gate, margin_units
+from qbench.judging.loss import floor_gate, loss_gate
 
 HALF = Tolerance(0.005, "suite smoke")
 RULES = Rules(rule="suite smoke", agreement_rule="suite smoke")
@@ -70,9 +70,9 @@ def test_error_rates_gate_upwards_with_a_least_margin(out_of, reference, edits, 
 
 
 def test_the_margin_takes_the_number_as_written():
-    assert margin_units(top1(600, 1000, 600), Tolerance(0.005)) == 3
-    assert margin_units(top1(700, 1000, 700), Tolerance(0.07)) == 49  # 0.07 · 700 is 49.00000000000001 in floats
-    assert margin_units(per(0, 2000, 0), Tolerance(0.005)) == 2
+    assert Tolerance(0.005).margin(top1(600, 1000, 600)) == 3
+    assert Tolerance(0.07).margin(top1(700, 1000, 700)) == 49  # 0.07 · 700 is 49.00000000000001 in floats
+    assert Tolerance(0.005).margin(per(0, 2000, 0)) == 2
 
 
 def test_what_twenty_pictures_cannot_tell_is_shown_and_does_not_gate():

@@ -4,7 +4,7 @@ import datetime
 
 import pytest
 
-from qbench.judging import Cell, EnvironmentClass, Outcome, QuarantineEntry, Tolerance, resolve_tolerance
+from qbench.judging import Cell, EnvironmentClass, Outcome, QuarantineEntry, Tolerance
 
 
 @pytest.mark.parametrize(
@@ -29,11 +29,9 @@ def test_a_cell_has_a_slug_and_refuses_other_letters():
             Cell("smoke", bad, "ort-cpu", "fp32")
 
 
-def test_the_last_layer_that_is_set_wins():
-    suite, cell = Tolerance(0.01, "suite"), Tolerance(0.02, "cell")
-    assert resolve_tolerance(suite, None, cell) is cell
-    assert resolve_tolerance(suite, None, None) is suite
-    assert resolve_tolerance(None) == Tolerance(0.005, "default")
+def test_the_numbers_of_a_tolerance():
+    assert (Tolerance().value, Tolerance().text) == (0.005, "tolerance 0.5 % (default)")
+    assert Tolerance(0.01, "cell", {"top5": Tolerance(0.02, "cell")}).numbers == {"": 0.01, "top5": 0.02}
     for impossible in (-0.1, 1.0, float("nan")):
         with pytest.raises(ValueError, match="impossible"):
             Tolerance(impossible)
