@@ -1,6 +1,7 @@
 """Memory → words: runs as a terminal summary, a Markdown page, an offline HTML page and PNG charts."""
 
 from qbench.reporting.assembly import NOTHING, Memory, build_report, build_reports, read_memory, remember
+from qbench.reporting.columns import READ
 from qbench.reporting.export import EXPORT_FORMATS, EXPORT_KEYS, cell_facts, export_pieces, export_text
 from qbench.reporting.findings_view import Found, found_text
 from qbench.reporting.github import add_step_summary, annotations, step_summary
@@ -10,7 +11,7 @@ from qbench.reporting.progress import WINDOW, Pace, Recent, last_seconds, left_t
 from qbench.reporting.report import Report
 from qbench.reporting.run_comparison import Comparison, compare, newest_comparison
 from qbench.reporting.terminal import PYTEST_MARKUP, RICH_STYLES, Line, styled_lines, summary_lines, summary_text
-from qbench.reporting.view import READ, CellKey, CellView, MetricView
+from qbench.reporting.view import CellKey, CellView, MetricView
 from qbench.reporting.writing import KINDS, front_pages, write_comparison, write_reports
 
 __all__ = [

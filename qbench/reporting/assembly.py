@@ -5,17 +5,19 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 from msgspec import structs
 
 from qbench.judging import FP32, IDEAL, Cell, LossParts, benjamini_hochberg, loss_midp, parts_of_counts
 from qbench.number_text import rough_percent, thousands
+from qbench.reporting.columns import READ
 from qbench.reporting.findings_view import findings_of, with_findings
 from qbench.reporting.format import SYMBOLS, counted
 from qbench.reporting.progress import WINDOW
 from qbench.reporting.report import Matrix, Report, group_causes, headline_of
 from qbench.reporting.trends import Trend, group_steps, trend_of
-from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView, read_cells, read_run
+from qbench.reporting.view import ABSENT, CellKey, Cells, CellView, MetricView, RunView, read_cell, read_run
 from qbench.tracking import (
     TREND_KEYS,
     AcceptedLevel,
@@ -268,6 +270,31 @@ def _thinned(record: CellRecord, metrics: set[str]) -> CellRecord:
     """The fields of ``record`` that ``trend_series`` reads, with only these ``metrics``."""
     kept = {name: metric for name, metric in record.metrics.items() if name in metrics}
     return CellRecord(**{name: getattr(record, name) for name in TREND_KEYS} | {"metrics": kept})
+
+
+_SHOWN = tuple(name for name in READ if name not in ("suite", "model", "backend", "schema", "variant", "seconds"))
+"""The fields of a record that a report shows of every run; the seconds are shown of the newest run alone."""
+
+
+def read_cells(runs: Sequence[Run]) -> list[Cells]:
+    """The cells of each of ``runs``; the later line of a cell that was measured twice in one run.
+
+    Most int8 results never change, so a history of months mostly repeats its lines: a line equal to that of the run
+    before is read once.
+    """
+    known: dict[tuple[str, ...], tuple[list[Any], CellView]] = {}
+    found: list[Cells] = []
+    for run in runs:
+        cells = {}
+        for record in run.cells:
+            axes = (record.model, record.backend, record.schema, record.variant)
+            shown = [getattr(record, name) for name in _SHOWN]
+            before = known.get(axes)
+            if before is None or run is runs[-1] or before[0] != shown:
+                before = known[axes] = shown, read_cell(record)
+            cells[before[1].key] = before[1]
+        found.append(cells)
+    return found
 
 
 def build_report(

@@ -1,9 +1,8 @@
 """The columns of the tables of cells, for HTML, Markdown, the terminal and CSV.
 
-A column is one row of ``COLUMNS``: its key, its heading, and how the field of a cell is written. A table names the keys
-of its columns in order. So a new column is a row here, its key in the tables that show it and, where no property of
-the cell has its value yet, a property in ``view.py``. ``view.READ`` names the fields of a record that reports keep: a
-column of another field shows its default until the field is named there.
+A column is one row of ``COLUMNS``: its key, its heading, how the field of a cell is written, and which fields of a
+record that reads. A table names the keys of its columns in order. So a new column is a row here, its key in the tables
+that show it and, where no property of the cell has its value yet, a property in ``view.py``.
 """
 
 from collections.abc import Callable, Mapping
@@ -23,7 +22,7 @@ from qbench.reporting.format import (
     value_text,
 )
 from qbench.reporting.view import CellView, MetricView
-from qbench.tracking import MetricRow
+from qbench.tracking import COMPARED_KEYS, MetricRow
 
 Text = Callable[[CellView], str]
 
@@ -41,14 +40,16 @@ def _lead(text: Callable[[MetricView], str]) -> Text:
 class Column:
     """One fact of a cell: ``text`` writes it, ``sort_key`` is the number to sort by where the text does not do.
 
-    ``of_metric``: it is about the first metric; ``is_number``: it is aligned to the right. ``special`` columns hold
-    links, charts or commands on pages: ``parts.html.j2`` draws them by their key.
+    ``reads``: the fields of a record that it is made of, besides the axes; reports keep no others. ``of_metric``: it is
+    about the first metric; ``is_number``: it is aligned to the right. ``special`` columns hold links, charts or
+    commands on pages: ``parts.html.j2`` draws them by their key.
     """
 
     key: str
     heading: str
     text: Text = _nothing
     sort_key: Text = _nothing
+    reads: tuple[str, ...] = ("metrics", "gates", "outcome")
     of_metric: bool = True
     is_number: bool = True
     special: bool = False
@@ -68,8 +69,9 @@ def _why(cell: CellView) -> str:
     return cell.record.rule if cell.record.outcome == "quarantined" else cell.record.headline
 
 
-def _fact(key: str, heading: str, text: Text = _nothing, *, is_number: bool = False, special: bool = False) -> Column:
-    return Column(key=key, heading=heading, text=text, of_metric=False, is_number=is_number, special=special)
+def _fact(key: str, heading: str, text: Text = _nothing, *reads: str, special: bool = False) -> Column:
+    """A column in words about the cell itself."""
+    return Column(key=key, heading=heading, text=text, reads=reads, of_metric=False, is_number=False, special=special)
 
 
 _ALL = (
@@ -77,12 +79,18 @@ _ALL = (
     _fact("model", "Model", lambda cell: cell.key.model, special=True),
     _fact("backend", "Backend", lambda cell: cell.key.backend),
     _fact("schema", "Schema", lambda cell: cell.key.column),
-    _fact("outcome", "Outcome", lambda cell: f"{symbol_of(cell.record.outcome)} {cell.record.outcome}", special=True),
-    _fact("red", "Red", red_age),
-    _fact("moved", "Moved", _moved),
-    _fact("why", "Why", _why, special=True),
+    _fact(
+        "outcome",
+        "Outcome",
+        lambda cell: f"{symbol_of(cell.record.outcome)} {cell.record.outcome}",
+        "outcome",
+        special=True,
+    ),
+    _fact("red", "Red", red_age, "outcome", "excused"),
+    _fact("moved", "Moved", _moved, "metrics", "gates", "environment_class"),
+    _fact("why", "Why", _why, "outcome", "rule", "headline", special=True),
     _fact("finding", "Finding", lambda cell: cell.found, special=True),
-    _fact("history", "History", special=True),
+    _fact("history", "History", _nothing, "metrics", "environment_class", "digests", special=True),
     Column(key="metric", heading="Metric", text=_lead(lambda lead: lead.name), is_number=False),
     Column(key="now", heading="Now", text=_lead(value_text)),
     Column(key="count", heading="Count", text=_lead(count_text)),
@@ -95,7 +103,7 @@ _ALL = (
         text=_lead(change_text),
         sort_key=_lead(lambda lead: f"{-lead.worse:.6g}" if lead.lower_is_better else ""),
     ),
-    Column(key="parts", heading="Parts", text=parts_text),
+    Column(key="parts", heading="Parts", text=parts_text, reads=("metrics", "gates", "outcome", "digests")),
     Column(key="course", heading="Now", text=_lead(course_text)),
     Column(key="margin", heading="Margin", text=_lead(margin_text)),
     Column(
@@ -115,14 +123,22 @@ _ALL = (
         key="integers",
         heading="Integers",
         text=lambda cell: percent(cell.record.integer_macs, 0) if cell.record.integer_macs else "",
+        reads=("integer_macs",),
     ),
     Column(
         key="seconds",
         heading="Seconds",
         text=lambda cell: "" if cell.seconds is None else f"{cell.seconds:.2f}",
+        reads=("seconds",),
     ),
 )
 COLUMNS: Mapping[str, Column] = MappingProxyType({column.key: column for column in _ALL})
+
+_OUTSIDE_TABLES = ("remedy", "notices", "refusals", "refusal_count")
+"""What pages show of a cell outside of tables."""
+
+READ = tuple(dict.fromkeys((*COMPARED_KEYS, *(name for column in _ALL for name in column.reads), *_OUTSIDE_TABLES)))
+"""The fields of a record that a report reads: for its columns, for the comparison of two runs, and outside tables."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from qbench.judging import Cell
-from qbench.reporting.view import READ
+from qbench.reporting.columns import READ
 from qbench.tracking import CellRecord, History, HistoryStore, Run
 
 # The newest runs of a history, without the rest: two years of nightly runs are a gigabyte, a report needs few of them.

@@ -2,7 +2,7 @@
 
 import math
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -128,6 +128,10 @@ class CellView:
     def excess(self) -> float:
         """How bad it is, for sorting: a red cell without numbers is worse than any with them."""
         return self.lead.excess if self.lead else 2.0
+
+
+Cells = Mapping[CellKey, CellView]
+"""The cells of one run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -291,51 +295,4 @@ def _facts(environment: Mapping[str, Any]) -> list[tuple[str, str]]:
         text = " ".join(map(text_of, value)) if isinstance(value, list | tuple) else text_of(value)
         if text:
             found.append((text_of(name).replace("_", " "), text))
-    return found
-
-
-# Runs → the cells of each. Most int8 results never change, so a history of months mostly repeats its lines: a line
-# equal to that of the run before is read once.
-
-Cells = Mapping[CellKey, CellView]
-
-_AXES = ("model", "backend", "schema", "variant")
-_SHOWN = (
-    "outcome",
-    "environment_class",
-    "metrics",
-    "digests",
-    "gates",
-    "headline",
-    "rule",
-    "remedy",
-    "notices",
-    "integer_macs",
-    "refusals",
-    "refusal_count",
-    "changed_count",
-)
-"""The fields of a record that a report shows of every run; the seconds are shown of the newest run alone."""
-
-
-READ = ("suite", *_AXES, *_SHOWN, "excused", "seconds")
-"""The fields of a record that a report reads."""
-
-
-def read_cells(runs: Sequence[Run]) -> list[Cells]:
-    """The cells of each of ``runs``; the later line of a cell that was measured twice in one run."""
-    known: dict[tuple[object, ...], tuple[list[Any], CellView]] = {}
-    return [_cells_of(run, known, is_newest=run is runs[-1]) for run in runs]
-
-
-def _cells_of(run: Run, known: dict[tuple[object, ...], tuple[list[Any], CellView]], *, is_newest: bool) -> Cells:
-    """The cells of ``run``; ``known`` has the shown fields and the view of each cell's last line; it is updated."""
-    found = {}
-    for record in run.cells:
-        axes = tuple(getattr(record, axis) for axis in _AXES)
-        shown = [getattr(record, name) for name in _SHOWN]
-        before = known.get(axes)
-        if before is None or is_newest or before[0] != shown:
-            before = known[axes] = shown, read_cell(record)
-        found[before[1].key] = before[1]
     return found

@@ -1,13 +1,16 @@
-"""The one list of columns: keys are unique, tables name known ones, and fields about a metric are neighbours."""
+"""The one list of columns: keys are unique, tables name known ones, fields about a metric are neighbours, and what
+columns read is what reports keep."""
 
 import pytest
 from msgspec import structs
 
+from qbench.judging import Compared, RewriteNote
 from qbench.reporting import columns
 from qbench.reporting.view import read_cell
 from qbench.tracking import CellRecord, GateRecord, MetricRecord
 
 PAGES = {"CELLS": columns.CELLS, "ATTENTION": columns.ATTENTION, "KNOWN": columns.KNOWN}
+AXES = ("model", "backend", "schema", "variant")
 TOP1 = MetricRecord(n=1000, hits=774, out_of=1000, reference_hits=778, losses=9, gains=5)
 GATE = GateRecord(kind="loss", metric="top1", state="broken", limit=0.7741)
 FAILED = CellRecord(model="m", backend="b", schema="s", variant="v", outcome="failed", metrics={"top1": TOP1})
@@ -41,3 +44,38 @@ def test_a_field_is_the_value_of_the_cell_as_it_is_written():
 def test_a_cell_without_numbers_has_empty_fields_and_words_in_their_place():
     assert not any(column.text(BARE) for column in columns.COLUMNS.values() if column.of_metric)
     assert columns.words_instead(BARE) == "it crashed"
+
+
+WHOLE = structs.replace(
+    FAILED,
+    gates=(GATE,),
+    **dict.fromkeys(("suite", "headline", "rule", "remedy", "environment_class"), "some words"),
+    **dict.fromkeys(("n", "fp32_correct", "correct", "losses", "gains", "macs", "refusal_count"), 7),
+    **dict.fromkeys(("notices", "refusals", "idle_rules"), ("some words",)),
+    changed_count={"data": 7},
+    ties={"data": 7},
+    digests={"data": "f" * 8},
+    kept={"data": "f" * 8},
+    **dict.fromkeys(("integer_macs", "weight_macs"), 0.5),
+    changed={"data": ("1",)},
+    compared=Compared(backend="b", elements=9, differing=1),
+    rewritten=RewriteNote(policy="fast", nodes=1),
+    calibrated={"key": "k"},
+    seconds={"run": 1.5},
+    unfetched=True,
+)
+"""A cell with a value for every field but ``excused``, which would make it green, and ``left_out``."""
+
+
+def test_the_whole_cell_has_a_value_of_its_own_for_every_field():
+    plain = CellRecord()
+    same = {name for name in CellRecord.__struct_fields__ if getattr(WHOLE, name) == getattr(plain, name)}
+    assert same == {"excused", "left_out"}
+
+
+@pytest.mark.parametrize("key", columns.COLUMNS)
+def test_a_column_names_every_field_that_it_reads(key):
+    column = columns.COLUMNS[key]
+    kept = CellRecord(**{name: getattr(WHOLE, name) for name in (*AXES, *column.reads)})
+    assert column.text(read_cell(kept)) == column.text(read_cell(WHOLE))
+    assert {*column.reads} <= {*columns.READ}

@@ -10,8 +10,8 @@ from reporting_histories import NEW, edge_histories, make_cell, make_run, nightl
 from qbench.judging import Accepted, Cell
 from qbench.metrics import Answers
 from qbench.reporting import CellKey, build_report, html_pages, read_memory, remember
+from qbench.reporting.assembly import read_cells
 from qbench.reporting.png import MAX_MODELS, charted_models
-from qbench.reporting.view import read_cells
 from qbench.tracking import (
     AcceptedCell,
     AcceptedLevel,
