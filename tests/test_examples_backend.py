@@ -52,5 +52,16 @@ def test_its_faulty_node_and_the_cause_are_named(run_python):
     assert "toy-npu" in run_python("-m", "qbench", "list", "backends")
 
 
+@pytest.mark.slow
+def test_without_its_bug_no_node_is_suspected(run_python, tmp_path):
+    engine = tmp_path / "own_backend" / "engine.py"
+    text = engine.read_text()
+    engine.write_text(text.replace("b = np.where(np.arange(len(b)) < 16, b, np.float32(0))", "pass"))
+    found = json.loads(run_python("-m", "qbench", "localize", *CELL.split(), "--samples", "8", "--json"))
+    assert engine.read_text() != text
+    assert found["finding"]["suspects"] == []
+    assert found["finding"]["notes"] == []
+
+
 def test_it_reports_how_its_nodes_run(run_python):
     assert run_python("-c", ASK).split() == ["float32", "toy"]

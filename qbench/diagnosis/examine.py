@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import onnx_ir as ir
 
-from qbench.backends import Array, Backend, Closing, Executor, Feeds, get_backend, in_slices
+from qbench.backends import Array, Backend, Closing, Executor, Feeds, arithmetic_of, get_backend, in_slices
 from qbench.calibration import Rows
 from qbench.diagnosis.engine.client import Timeout, filled_up, no_timeout
 from qbench.diagnosis.tallies import ErrorTally, NodeTally, sqnr_of
 from qbench.diagnosis.target import Target, Watchable
 from qbench.diagnosis.unit_runs import FLOAT_BACKEND, UnitRunner, Units, exact_backend, float_counterpart
-from qbench.diagnosis.units import QuantizedUnit
+from qbench.diagnosis.units import QuantizedUnit, leaves_ties_open
 from qbench.errors import InputError
 from qbench.evaluation import steps_of
 from qbench.graph import fixed_batch, node_key, node_macs
@@ -47,6 +47,7 @@ class Examined:
         moved: quantized value → constants of its unit that are not the quantized fp32 ones, with the difference
             (``FloatUnit``).
         broken: quantized value → steps (rms) by which a pass changed it against the promise of its effect.
+        ties_open: whether the declared arithmetic lets the engine round a tie either way.
     """
 
     samples: int
@@ -56,6 +57,7 @@ class Examined:
     crashes: Mapping[str, str]
     moved: Mapping[str, Mapping[str, float]]
     broken: Mapping[str, float] = field(default_factory=dict)
+    ties_open: bool = False
 
 
 class Examination(Closing):
@@ -202,6 +204,7 @@ class Examination(Closing):
             outputs=None if self._engine is None else self._differences,
             crashes={runner.unit.value: runner.crash for runner in self._runners if runner.crash},
             moved={value: unit.moved for value, unit in self.units.floats.items() if unit.moved},
+            ties_open=not self._target.is_watched_itself and leaves_ties_open(arithmetic_of(self._target.backend)),
         )
 
     def _node(self, unit: QuantizedUnit, macs: Mapping[str, int]) -> NodeErrors:

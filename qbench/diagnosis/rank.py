@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from qbench.diagnosis.examine import Examined
+from qbench.diagnosis.units import are_by_chance
 from qbench.judging import NodeErrors
 
 _NEARER = 0.98
@@ -26,7 +27,8 @@ def is_corrected(node: NodeErrors) -> bool:
 #     pass       a pass changed the values more than its effect allows
 #     graph      isolated² > explained²: the fp32 operators with the same quantization parameters lose less; or a
 #                constant is not the quantized fp32 one, and does not reduce the error
-#     trace      as counting, but by less than a hundredth of a step (rms), such as a race or a tie
+#     trace      as counting, but by less than a hundredth of a step (rms), such as a race or a tie; a few ties are no
+#                difference where the declared arithmetic is exact, since the engine sums in floats
 #     grid       the quantization parameters cost much: the node in float would remove a fifth of the noise of the
 #                outputs, or its own noise is a sixteenth of its signal (12 dB), or many values are clipped
 #
@@ -87,7 +89,7 @@ def _excesses(examined: Examined) -> Iterator[RankedNode]:
     for node in examined.nodes:
         if node.levels in examined.crashes:
             yield RankedNode(node=node, excess=AnomalyKind.CRASH, score=math.inf)
-        counted = _counting(node)
+        counted = _counting(node, examined.ties_open)
         if counted > 0:
             yield RankedNode(
                 node=node, excess=AnomalyKind.COUNTING if counted > _TRACE else AnomalyKind.TRACE, score=counted
@@ -104,10 +106,12 @@ def _excesses(examined: Examined) -> Iterator[RankedNode]:
             yield RankedNode(node=node, excess=AnomalyKind.GRID, score=grid)
 
 
-def _counting(node: NodeErrors) -> float:
-    """Steps (rms) by which the engine differs from its arithmetic; 0 where it does not."""
-    if node.claimed is not None:
-        return node.claimed.rms_steps if node.claimed.differing else 0.0
+def _counting(node: NodeErrors, ties_open: bool) -> float:
+    """Steps (rms) by which the engine differs from its arithmetic; 0 where it does not, or at open ties alone."""
+    found = node.claimed
+    if found is not None:
+        is_open = ties_open and are_by_chance(found.differing, found.ties, node.ties * found.elements)
+        return found.rms_steps if found.differing and not is_open else 0.0
     counted = node.counting
     if counted is None or not counted.elements:
         return 0.0

@@ -21,7 +21,7 @@ from qbench.graph import (
     with_shapes,
 )
 from qbench.judging import NodeErrors
-from qbench.numerics import QParams
+from qbench.numerics import Arithmetic, MultiplierForm, QParams
 
 # Two results of one quantized value, compared element by element: how many differ, and why.
 #
@@ -41,6 +41,24 @@ Values = npt.NDArray[Any]
 
 TIE_WIDTH = 2.0**-10
 """Distance from halfway, in steps, up to which a value is a tie."""
+
+
+_BY_CHANCE = 0.1
+"""Share of the ties that float32 may round to the other side; another rounding rule moves about half of them."""
+
+
+def leaves_ties_open(arithmetic: Arithmetic | None) -> bool:
+    """Whether an engine that follows ``arithmetic`` may round a tie either way.
+
+    No engine computes with rationals. One that declares them sums in floats, so its values near a tie may lie on the
+    other side of it.
+    """
+    return arithmetic is not None and arithmetic.scaling.form is MultiplierForm.EXACT
+
+
+def are_by_chance(differing: int, moved_ties: int, ties: float) -> bool:
+    """Whether ``differing`` values are ``moved_ties`` alone, and no more of all ``ties`` than float32 moves."""
+    return differing == moved_ties <= max(1.0, _BY_CHANCE * ties)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -554,6 +554,13 @@ class Arithmetic:
         """The quantized values between which results on ``output`` are clamped."""
         return max(output.qmin, output.qtype.qmin + int(self.narrow and output.qtype.signed)), output.qmax
 
+    def with_multiplier(self, scaling: Scaling) -> "Arithmetic":
+        """The same arithmetic with ``scaling`` for every product; its sums keep as many bits as fit a product by it."""
+        factor, sums = scaling.factor_bits, self.accumulator
+        if factor:
+            sums = replace(sums, bits=min(sums.bits, WIDEST_PRODUCT - 1 - factor))
+        return replace(self, scaling=scaling, multiplying=None, accumulator=sums)
+
     def at(self, operator: str, name: str) -> "Arithmetic":
         """The rules for the node called ``name``, ``operator`` in the float graph; without overrides."""
         override = next((one for one in self.overrides if one.applies(operator, name)), None)

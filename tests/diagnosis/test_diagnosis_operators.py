@@ -34,6 +34,11 @@ def test_a_right_kernel_passes(subject) -> None:
     check_operator(Conv(), subject, "ort-x64")
 
 
+def test_a_multiplier_of_few_bits_is_tried_with_sums_that_fit_it():
+    with pytest.raises(AssertionError, match="levels that wrap in place of being clamped"):
+        check_operator(Conv(wrapping=True), "op.conv.dense.s8s8.real", "ideal")
+
+
 STEP, CLAMP = r"a step, \d+ levels? away, and no tie", r"a clamp, beyond the grid -128 … 127"
 
 

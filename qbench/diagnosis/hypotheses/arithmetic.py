@@ -128,7 +128,7 @@ def _twice(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
         stages = (Stage(first, bits), Stage(last))
         scaling = Scaling(form=MultiplierForm.FIXED, bits=bits, stages=stages)
         words = f"rounding twice, '{first.value}' to {bits} bits and then '{last.value}',"
-        yield words, replace(own, scaling=scaling, multiplying=None)
+        yield words, own.with_multiplier(scaling)
 
 
 def multipliers(facts: UnitEvidence, product: Product) -> Iterator[Explanation | None]:
@@ -153,7 +153,7 @@ def _scaled(facts: UnitEvidence, exact: Floats, kept: Floats, words: str) -> Exp
 
 def _cause(own: Arithmetic, other: Arithmetic) -> Cause | None:
     """The cause for the exchanged rule; None: another hypothesis tests it in more ways."""
-    if own.accumulator != other.accumulator:
+    if own.accumulator != other.accumulator and own.scaling == other.scaling:
         return None
     if own.narrow != other.narrow:
         return Cause.ABSORBED_CLIP

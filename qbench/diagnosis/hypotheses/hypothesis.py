@@ -12,7 +12,7 @@ import onnx_ir as ir
 
 from qbench.backends import Executor, IntegerBackend
 from qbench.diagnosis.unit_runs import exact_backend
-from qbench.diagnosis.units import TIE_WIDTH, Captured, QuantizedUnit
+from qbench.diagnosis.units import TIE_WIDTH, Captured, QuantizedUnit, are_by_chance, leaves_ties_open
 from qbench.errors import QbenchError
 from qbench.graph import PRODUCTS, constant_value, grid_of, values_by_name
 from qbench.judging import Cause
@@ -564,6 +564,10 @@ def evidence_of(
         beyond = np.abs(levels - np.clip(real, low, high)) - 0.5
         slack = float(np.clip(np.quantile(beyond, 0.999) if beyond.size else 0, TIE_WIDTH, 1.0)) + TIE_WIDTH
         hard = differing & (np.abs(found - np.clip(real, low, high)) > 0.5 + slack)
+        ties = np.abs(real - np.floor(real) - 0.5) <= TIE_WIDTH
+        moved = int((differing & ties & (np.abs(found - levels) == 1)).sum())
+        if leaves_ties_open(correct) and are_by_chance(int(differing.sum()), moved, float(ties.sum())):
+            baseline, differing = found, np.zeros_like(differing)
     if unit.grid is None:
         slack = float(np.max(width)) - 0.5  # a real result is not rounded
     interior = Interior.of(unit)

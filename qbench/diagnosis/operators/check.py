@@ -91,11 +91,11 @@ def _other_multipliers(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
         if (own.scaling.form, own.scaling.bits) != (MultiplierForm.FIXED, bits):
             scaling = Scaling(form=MultiplierForm.FIXED, bits=bits, stages=(last,))
             words = f"a fixed multiplier of {bits} bits in place of '{own.scaling.form.value}'"
-            yield words, replace(own, scaling=scaling, multiplying=None)
+            yield words, own.with_multiplier(scaling)
     for form in (MultiplierForm.FLOAT32, MultiplierForm.FLOAT64):
         if own.scaling.form is not form:
             words = f"a multiplier as {form.value} in place of '{own.scaling.form.value}'"
-            yield words, replace(own, scaling=Scaling(form=form, stages=(last,)), multiplying=None)
+            yield words, own.with_multiplier(Scaling(form=form, stages=(last,)))
 
 
 def _other_accumulators(own: Arithmetic) -> Iterator[tuple[str, Arithmetic]]:
