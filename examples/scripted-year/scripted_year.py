@@ -29,7 +29,7 @@ from typing import Any
 
 from qbench.host import first_parents
 from qbench.storage import digest_plain
-from qbench.suite import Bench, Extent, Settings, approve_run, describe_start, expand, gather, load_suite
+from qbench.suite import Bench, Settings, approve_run, describe_start, expand, gather, load_suite
 from qbench.tracking import Accepting, Scope
 
 COMMITS = 120
@@ -152,8 +152,12 @@ def live(project: Path) -> tuple[str, ...]:
 def remember(project: Path, number: int, machine: str, lines: list[dict[str, Any]]) -> None:
     """The run file of one night."""
     start = describe_start(
-        Extent(suite="year", planned=len(lines), selected=len(lines), select="", limit=None),
         project,
+        suite="year",
+        planned=len(lines),
+        selected=len(lines),
+        select="",
+        limit=None,
         started=FIRST_NIGHT + datetime.timedelta(days=3 * number),
         token=f"{number:03}",
         processor=machine,

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import onnx_ir as ir
 
     from qbench.backends import Backend, Counting, Executor
-    from qbench.evaluation import KeptAnswers, SubjectArtifacts
+    from qbench.evaluation import RecordingTask, SubjectArtifacts
     from qbench.graph import Capabilities
     from qbench.interpreter import Counters
     from qbench.judging import LossParts, Measurement, Part
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 
 def count_parts(
-    shared: "SubjectArtifacts", graphs: "Mapping[str, ir.Model]", kept: "KeptAnswers", *, threads: int
+    shared: "SubjectArtifacts", graphs: "Mapping[str, ir.Model]", kept: "RecordingTask", *, threads: int
 ) -> "tuple[LossParts, ...]":
     """The two parts of every metric against labels.
 
@@ -238,7 +238,7 @@ class Evaluated:
 
 def measure_model(arguments: argparse.Namespace) -> Evaluated:
     """The fp32 measurement, and that of the quantized model when a schema is named or the model came quantized."""
-    from qbench.evaluation import KeptAnswers, build_subject, environment_here, measure_cell, subject_artifacts
+    from qbench.evaluation import RecordingTask, build_subject, environment_here, measure_cell, subject_artifacts
     from qbench.judging import FP32, GIVEN, Cell
 
     backend = choose_backend(arguments.backend, arguments.python)
@@ -254,7 +254,7 @@ def measure_model(arguments: argparse.Namespace) -> Evaluated:
         arguments.calib_count,
         given=arguments.model if arguments.fp32 else None,
     )
-    kept = KeptAnswers(subject.model.task)
+    kept = RecordingTask(subject.model.task)
     subject = replace(subject, model=replace(subject.model, task=kept))
     cache = choose_cache(arguments.cache)
     shared = subject_artifacts(subject, backend, cache)

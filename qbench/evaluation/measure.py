@@ -10,7 +10,7 @@ from qbench.evaluation.artifacts import Quantized, SubjectArtifacts, prepare_run
 from qbench.evaluation.request import Comparator, Request
 from qbench.evaluation.rewriting import Rewriting, rewrite_note, rewrite_quantized
 from qbench.evaluation.subject import MetricUse, Subject
-from qbench.evaluation.versus_backend import Comparison
+from qbench.evaluation.versus_backend import BackendComparison
 from qbench.graph import Form, values_by_name
 from qbench.host import processor_class
 from qbench.judging import FP32, GIVEN, Calibrated, Cell, EnvironmentClass, Measurement, RewriteNote
@@ -115,7 +115,7 @@ def measure_request(request: Request) -> Measurement:
         runners = prepare_runners(backend, graphs, stack, threads=request.threads)
         samples = {name: shared.samples(dataset) for name, dataset in subject.data.items()}
         prepared = timer()
-        comparison = None if request.comparator is None else Comparison(request, graphs, stack)
+        comparison = None if request.comparator is None else BackendComparison(request, graphs, stack)
         answers = {name: _answered(subject, runners, data, comparison) for name, data in samples.items()}
         compared = None if comparison is None else comparison.finished()
         finished = timer()
@@ -156,7 +156,7 @@ def _refuse_slow(subject: Subject, backend: Backend, macs: int) -> None:
 
 
 def _answered(
-    subject: Subject, runners: Mapping[str, Executor], samples: Samples, comparison: Comparison | None
+    subject: Subject, runners: Mapping[str, Executor], samples: Samples, comparison: BackendComparison | None
 ) -> Answers:
     task = subject.model.task
     if comparison is None:
@@ -164,7 +164,9 @@ def _answered(
     return task.answer(comparison.paired(runners), comparison.noted(samples))
 
 
-def _seconds(started: float, prepared: float, finished: float, comparison: Comparison | None) -> dict[str, float]:
+def _seconds(
+    started: float, prepared: float, finished: float, comparison: BackendComparison | None
+) -> dict[str, float]:
     """Wall clock of a cell; what the other backend took is apart, so that a cell's own time can be followed."""
     seconds = {"prepare": round(prepared - started, 3), "inference": round(finished - prepared, 3)}
     if comparison is None:

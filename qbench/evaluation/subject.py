@@ -7,9 +7,19 @@ import onnx_ir as ir
 
 from qbench.errors import InputError
 from qbench.graph import Form, form_of
-from qbench.metrics import Metric, get_metric
+from qbench.metrics import Answers, Likelihoods, Metric, get_metric
 from qbench.quantization import Plan, is_quantized, read_plan
-from qbench.subjects import Classification, Dataset, Preprocess, ZooModel, dataset_from_text, read_network
+from qbench.subjects import (
+    Dataset,
+    Preprocess,
+    Runner,
+    Samples,
+    Task,
+    ZooModel,
+    dataset_from_text,
+    forced_likelihoods,
+    read_network,
+)
 
 # Models that came quantized: the same way in and out as their float partner, read into plans, never rewritten.
 
@@ -192,6 +202,46 @@ def _calibration(text: str, network: ZooModel, scored: Preprocess | None) -> Dat
 
 def _uses(network: ZooModel, data: Dataset, names: Sequence[str]) -> tuple[MetricUse, ...]:
     if not names:
-        of_labels = ("top1", "top5") if isinstance(network.task, Classification) else ("exact",)
-        names = (*(of_labels if data.labels is not None else ()), "agreement")
+        of_labels = () if data.labels is None else getattr(network.task, "usual_metrics", ("exact",))
+        names = (*of_labels, "agreement")
     return tuple(MetricUse(name, get_metric(name), data.id) for name in dict.fromkeys(names))
+
+
+# A task that keeps its last answers for further counting.
+
+
+class RecordingTask:
+    """``task``, with ``last``: its answers of the last run; None before the first."""
+
+    def __init__(self, task: Task) -> None:
+        self.last: Answers | None = None
+        self._task = self.__wrapped__ = task  # its code is the task's: what is cached for one is for both
+
+    @property
+    def name(self) -> str:
+        """The task's own: it reads outputs alike."""
+        return self._task.name
+
+    @property
+    def graphs(self) -> tuple[str, ...]:
+        """The names of the graphs it runs."""
+        return self._task.graphs
+
+    def answer(self, runners: Mapping[str, Runner], samples: Samples) -> Answers:
+        """The answers to all samples, kept.
+
+        Raises:
+            InputError: what the task raises.
+        """
+        self.last = self._task.answer(runners, samples)
+        return self.last
+
+    def likelihoods(self, runners: Mapping[str, Runner], samples: Samples) -> Likelihoods:
+        """How likely the labels are, kept with the answers.
+
+        Raises:
+            InputError: the task cannot compute it, or what it raises.
+        """
+        found = forced_likelihoods(self._task, runners, samples)
+        self.last = None if self.last is None else self.last.with_run(likelihoods=found)
+        return found

@@ -134,7 +134,7 @@ class _Divergence:
     theirs: Mapping[str, Array]
 
 
-class Comparison:
+class BackendComparison:
     """Counts how a cell's run differs from ``request.comparator``; ``seconds``: of the comparator and of comparing.
 
     Args:
@@ -263,7 +263,7 @@ class Comparison:
 class _Pair:
     """The executor of one graph; each batch runs on the other backend too."""
 
-    comparison: Comparison
+    comparison: BackendComparison
     graph: str
     executor: Executor
 

@@ -159,18 +159,16 @@ class Recorder:
 
     def _opened(self, facts: Mapping[str, Any]) -> OpenRun:
         from qbench.host import utc_now
-        from qbench.suite import Extent, describe_start
+        from qbench.suite import describe_start
 
         start = describe_start(
-            Extent(
-                suite=facts["suite"],
-                planned=facts["planned"],
-                selected=facts["selected"],
-                select=self.options.select,
-                limit=self.options.limit,
-                shard=self.options.shard,
-            ),
             self.config.rootpath,
+            suite=facts["suite"],
+            planned=facts["planned"],
+            selected=facts["selected"],
+            select=self.options.select,
+            limit=self.options.limit,
+            shard=self.options.shard,
             started=utc_now(),
             token=secrets.token_hex(3),
             processor=self.config.hook.pytest_qbench_processor(config=self.config),

@@ -261,7 +261,11 @@ class Runner(Protocol):
 
 
 class Task(Protocol):
-    """A frozen value. ``graphs`` are the names that it expects, ``("model",)`` for most."""
+    """A frozen value. ``graphs`` are the names that it expects, ``("model",)`` for most.
+
+    A task may have ``usual_metrics``, the names of the metrics that count its answers against labels where a user names
+    none; of other tasks equal answers are counted (``exact``).
+    """
 
     @property
     def name(self) -> str:

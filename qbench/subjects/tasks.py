@@ -93,6 +93,11 @@ class Classification:
             raise ValueError(f"an answer of {self.k} classes")
 
     @property
+    def usual_metrics(self) -> tuple[str, ...]:
+        """Shares of right samples."""
+        return ("top1", "top5")
+
+    @property
     def name(self) -> str:
         """Every setting in one word."""
         return f"classification({self.output or 'first output'}, k={self.k})"

@@ -7,6 +7,9 @@ from qbench.lazy import open_on_use
 if TYPE_CHECKING:
     from qbench.suite.bisection import Mark as Mark
     from qbench.suite.bisection import Notes as Notes
+    from qbench.suite.bisection import PackageNotes as PackageNotes
+    from qbench.suite.bisection import PackageTask as PackageTask
+    from qbench.suite.bisection import PackageTrial as PackageTrial
     from qbench.suite.bisection import Question as Question
     from qbench.suite.bisection import Task as Task
     from qbench.suite.bisection import Trial as Trial
@@ -17,6 +20,7 @@ if TYPE_CHECKING:
     from qbench.suite.bisection import save_notes as save_notes
     from qbench.suite.bisection import suspects as suspects
     from qbench.suite.bisection import try_commit as try_commit
+    from qbench.suite.bisection import versions_between as versions_between
     from qbench.suite.catalogues import Catalogues as Catalogues
     from qbench.suite.catalogues import gather as gather
     from qbench.suite.catalogues import written_extensions as written_extensions
@@ -25,18 +29,13 @@ if TYPE_CHECKING:
     from qbench.suite.expansion import Shard as Shard
     from qbench.suite.expansion import expand as expand
     from qbench.suite.expansion import expand_pruned as expand_pruned
-    from qbench.suite.package_notes import PackageNotes as PackageNotes
-    from qbench.suite.package_notes import PackageTask as PackageTask
-    from qbench.suite.package_notes import PackageTrial as PackageTrial
-    from qbench.suite.package_notes import versions_between as versions_between
+    from qbench.suite.run_start import RunStart as RunStart
+    from qbench.suite.run_start import describe_start as describe_start
     from qbench.suite.session import Bench as Bench
-    from qbench.suite.session import Extent as Extent
     from qbench.suite.session import JudgedCell as JudgedCell
-    from qbench.suite.session import RunStart as RunStart
     from qbench.suite.session import Settings as Settings
     from qbench.suite.session import StoredBaselines as StoredBaselines
     from qbench.suite.session import approve_run as approve_run
-    from qbench.suite.session import describe_start as describe_start
     from qbench.suite.session import make_subject as make_subject
     from qbench.suite.session import repeatable_cell as repeatable_cell
     from qbench.suite.stale import idle_rule_errors as idle_rule_errors
@@ -55,6 +54,9 @@ else:
             "bisection": (
                 "Mark",
                 "Notes",
+                "PackageNotes",
+                "PackageTask",
+                "PackageTrial",
                 "Question",
                 "Task",
                 "Trial",
@@ -65,16 +67,14 @@ else:
                 "save_notes",
                 "suspects",
                 "try_commit",
+                "versions_between",
             ),
             "session": (
                 "Bench",
-                "Extent",
                 "JudgedCell",
-                "RunStart",
                 "Settings",
                 "StoredBaselines",
                 "approve_run",
-                "describe_start",
                 "make_subject",
                 "repeatable_cell",
             ),
@@ -94,11 +94,9 @@ else:
                 "idle_rule_errors",
                 "unneeded_entry_errors",
             ),
-            "package_notes": (
-                "PackageNotes",
-                "PackageTask",
-                "PackageTrial",
-                "versions_between",
+            "run_start": (
+                "RunStart",
+                "describe_start",
             ),
             "suite_file": (
                 "CalibrationChoice",

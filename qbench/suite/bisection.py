@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from qbench.errors import IncomparableError, InputError, StoreError
+from packaging.version import InvalidVersion, Version
+
+from qbench.errors import IncomparableError, InputError, StoreError, unknown_name
 from qbench.host import Worktree, tree_hash
 from qbench.storage import current_factor, digest_file, digest_plain, json_text, plain, value_from_table, write_text
 from qbench.tracking import History, cell_of_line
@@ -192,11 +194,7 @@ class Notebook(Protocol):
 AnyNotes = TypeVar("AnyNotes", bound=Notebook)
 
 
-def _is_never_over(_: object) -> bool:
-    return False
-
-
-def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool] = _is_never_over) -> AnyNotes:
+def reopened(path: Path, blank: AnyNotes, *, is_over: Callable[[AnyNotes], bool] = lambda _: False) -> AnyNotes:
     """The notes at ``path`` of the kind and the task of ``blank``, or ``blank`` where there are none.
 
     Args:
@@ -348,3 +346,92 @@ def _digests(folder: Path, artifacts: Sequence[str]) -> Iterator[tuple[str, str]
         for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
             if path.is_file():
                 yield path.relative_to(folder).as_posix(), digest_file(path)
+
+
+# A bisection over the releases of a package: its notes, and the versions between the two ends.
+
+PACKAGE_FORMAT = "qbench-bisect-package/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageTask:
+    """What is bisected; notes belong to one task.
+
+    Args:
+        package: its name. line: versions from the good end to the bad one, both included.
+        asked: all other arguments that the result depends on, name → text.
+    """
+
+    package: str
+    line: tuple[str, ...]
+    asked: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageTrial:
+    """One version.
+
+    Args:
+        mark: ``good``, ``bad`` or ``skipped``; empty where ``lines`` decide, compared with those of the ends.
+        says: what was observed, or why nothing was; for people.
+        numbers: counts. lines: the cell's line with its metrics.
+    """
+
+    mark: str = ""
+    says: str = ""
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    lines: tuple[Mapping[str, Any], ...] = ()
+
+    def marked(self, question: Question | None) -> Mark:
+        """The mark of the version; by ``question`` where the trial has none."""
+        if self.mark:
+            return Mark(self.mark)
+        return Mark.SKIPPED if question is None else question.mark(question.value(self.lines))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PackageNotes:
+    """All results so far, version → trial; ``ended``: no version is left to try."""
+
+    format: str = PACKAGE_FORMAT
+    task: PackageTask
+    trials: Mapping[str, PackageTrial] = field(default_factory=dict)
+    ended: bool = False
+
+    def with_trial(self, version: str, trial: PackageTrial) -> "PackageNotes":
+        """These notes and ``trial`` of ``version``."""
+        return replace(self, trials={**self.trials, version: trial})
+
+    def marks(self, question: Question | None) -> dict[str, Mark]:
+        """Version → its mark."""
+        return {version: trial.marked(question) for version, trial in self.trials.items()}
+
+
+def versions_between(package: str, known: Iterable[str], good: str, bad: str) -> tuple[str, ...]:
+    """The versions from ``good`` to ``bad``, both included, in the order of PEP 440, backwards if ``bad`` is older.
+
+    Pre-releases are included only as ends.
+
+    Raises:
+        InputError: an end is no version, is not known, or both are the same.
+    """
+    doing = f"Bisecting {package} from {good} to {bad}"
+    first, last = (_version(doing, one) for one in (good, bad))
+    found = {_version(doing, one): one for one in known}
+    for end, name in ((first, good), (last, bad)):
+        if end not in found:
+            raise unknown_name(doing, "version", name, found.values())
+    if first == last:
+        raise InputError(doing, found="one version at both ends", expected="two", remedy="Name another end.")
+    low, high = min(first, last), max(first, last)
+    line = [one for one in sorted(found) if low <= one <= high and (not one.is_prerelease or one in (low, high))]
+    return tuple(found[one] for one in (line if first < last else reversed(line)))
+
+
+def _version(doing: str, text: str) -> Version:
+    try:
+        return Version(text)
+    except InvalidVersion as error:
+        raise InputError(
+            doing, found=f"'{text}' for a version", expected="one as PEP 440 writes it, 1.17.3", remedy="Correct it."
+        ) from error

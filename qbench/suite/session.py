@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import onnx_ir as ir
@@ -22,7 +21,7 @@ from qbench.errors import DamagedError, InputError, NotFetchedError, QbenchError
 from qbench.evaluation import Comparator, MetricUse, Request, Subject, SubjectArtifacts, measure_request
 from qbench.extension import Catalogue
 from qbench.graph import Operator, with_operators
-from qbench.host import current_commit, describe_host, processor_class
+from qbench.host import processor_class
 from qbench.judging import (
     APPROVABLE,
     EnvironmentClass,
@@ -37,7 +36,7 @@ from qbench.judging import (
     support_lost,
 )
 from qbench.metrics import Answers
-from qbench.storage import Cache, digest_plain, plain
+from qbench.storage import Cache, digest_plain
 from qbench.subjects import Dataset, ZooModel
 from qbench.suite.catalogues import Catalogues
 from qbench.suite.expansion import PlannedCell
@@ -49,8 +48,6 @@ from qbench.tracking import (
     Baseline,
     BaselineChange,
     CellRecord,
-    HistoryStore,
-    RunWriter,
     accept_measurements,
     accept_reference,
     baseline_path,
@@ -569,83 +566,3 @@ def _taken(dataset: Dataset, count: int) -> Dataset:
             remedy="Lower the number in the suite.",
         )
     return dataset.take(count)
-
-
-# The first two lines of a run file: the suite and its selected cells, the commit, the computer.
-#
-# {"type": "run", …, "suite": …, "commit": …, "complete_selection": …, "planned": …, "selected": …, …}
-# {"type": "environment", "processor": …, …, "versions": {…}}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Extent:
-    """How much of a suite one run covers.
-
-    Args:
-        suite: its name. planned: cells it has. selected: cells this run measures, by the expression ``select``.
-        limit: at most that many samples of each data set; None: all. shard: ``i/N``, its share; empty: all models.
-    """
-
-    suite: str
-    planned: int
-    selected: int
-    select: str
-    limit: int | None
-    shard: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunStart:
-    """The first two lines of a run file (its writer adds to ``header``) and the parts of its name.
-
-    Args:
-        started: with a time zone. token: a few random letters. commit: the hash; None outside version control.
-    """
-
-    header: dict[str, Any]
-    environment: dict[str, Any]
-    started: datetime.datetime
-    token: str
-    commit: str | None
-
-    def open(self, history: HistoryStore | Path) -> RunWriter:
-        """A new run in ``history``, begun with both lines.
-
-        Raises:
-            StoreError: the store cannot be written, or is full.
-        """
-        writer = RunWriter.open(history, self.header, started=self.started, commit=self.commit, token=self.token)
-        try:
-            writer.write(self.environment)
-        except StoreError:
-            writer.abandon()
-            raise
-        return writer
-
-
-def describe_start(
-    extent: Extent, folder: Path, *, started: datetime.datetime, token: str, processor: str | None = None
-) -> RunStart:
-    """The first lines of a run of ``extent`` on this computer.
-
-    Args:
-        folder: of the checkout whose commit is noted. started: with a time zone. token: a few random letters.
-        processor: the machine's class; None: ask the machine.
-    """
-    commit = current_commit(folder)
-    header = {
-        "suite": extent.suite,
-        "commit": plain(commit),
-        "complete_selection": extent.selected == extent.planned and extent.limit is None,
-        "planned": extent.planned,
-        "selected": extent.selected,
-        "limited": extent.limit,
-        "select": extent.select,
-    }
-    if extent.shard:
-        header["shard"] = extent.shard
-    facts: dict[str, Any] = {**describe_host()}
-    probed, versions = facts.pop("processor_class"), facts.pop("packages")
-    environment = {"type": "environment", "processor": processor or probed, **facts, "versions": versions}
-    sha = commit.sha if commit else None
-    return RunStart(header=header, environment=environment, started=started, token=token, commit=sha)

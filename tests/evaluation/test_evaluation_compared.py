@@ -13,7 +13,7 @@ import pytest
 from qbench.backends import Closing, get_backend
 from qbench.errors import InputError, UnsupportedError
 from qbench.evaluation import Comparator, Request
-from qbench.evaluation.versus_backend import Comparison, first_divergence
+from qbench.evaluation.versus_backend import BackendComparison, first_divergence
 from qbench.graph import Capabilities, set_origin
 from qbench.judging import Cell, Criterion, EnvironmentClass, FirstNode
 
@@ -120,7 +120,7 @@ def test_a_float_graph_has_no_integers_to_look_at() -> None:
     assert parted(Fake(off={"y": 1.0}), model=ir.from_onnx_text(text)) is None
 
 
-def comparison(other: Fake, stack: ExitStack, graphs: Mapping[str, ir.Model], **limits: float) -> Comparison:
+def comparison(other: Fake, stack: ExitStack, graphs: Mapping[str, ir.Model], **limits: float) -> BackendComparison:
     cell = Cell("s", "m", "good", "w8a8_sym_pc")
     beside = Comparator(backend=other, criterion=Criterion(backend=other.name, **limits), environment=HERE)
     shared: Any = SimpleNamespace()
@@ -134,7 +134,7 @@ def comparison(other: Fake, stack: ExitStack, graphs: Mapping[str, ir.Model], **
         comparator=beside,
         timer=iter(range(10_000)).__next__,
     )
-    return Comparison(request, graphs, stack)
+    return BackendComparison(request, graphs, stack)
 
 
 def looped(other: Fake, *, rounds: int = 3, **limits: float) -> Any:

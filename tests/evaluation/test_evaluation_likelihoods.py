@@ -7,7 +7,7 @@ import pytest
 
 from qbench.backends import get_backend
 from qbench.errors import InputError
-from qbench.evaluation import KeptAnswers, MetricUse, Subject, SubjectArtifacts, measure_cell
+from qbench.evaluation import MetricUse, RecordingTask, Subject, SubjectArtifacts, measure_cell
 from qbench.judging import EnvironmentClass
 from qbench.metrics import get_metric
 from qbench.storage import Cache
@@ -111,7 +111,7 @@ def test_it_is_not_asked_where_no_metric_counts_it_and_the_runs_are_kept_apart(t
 
 
 def test_kept_answers_hold_them_too(tmp_path):
-    kept = KeptAnswers(Transduction(state=STATE, start=2, end=3, limit=4))
+    kept = RecordingTask(Transduction(state=STATE, start=2, end=3, limit=4))
     found = measured(shared_work(tmp_path, kept, "perplexity")).score("perplexity")
     assert kept.last is not None
     assert kept.last.likelihoods is not None
@@ -123,4 +123,6 @@ def test_a_task_that_does_not_tell_is_refused_through_kept_answers(tmp_path):
         name, graphs = "mute", ()
 
     with pytest.raises(InputError, match="task 'mute', which does not compute"):
-        forced_likelihoods(KeptAnswers(Mute()), {}, shared_work(tmp_path, Counting()).samples(words("x", WORDS, RIGHT)))
+        forced_likelihoods(
+            RecordingTask(Mute()), {}, shared_work(tmp_path, Counting()).samples(words("x", WORDS, RIGHT))
+        )

@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 from qbench.errors import StoreError
-from qbench.suite import Extent, describe_start
+from qbench.suite import describe_start
 from qbench.tracking import RunWriter
 
 START = datetime.datetime(2026, 1, 31, 12, tzinfo=datetime.UTC)
 
 
 def start(folder, *, planned=8, selected=8, limit=None, processor=None):
-    extent = Extent(suite="smoke", planned=planned, selected=selected, select="model=a", limit=limit)
-    return describe_start(extent, folder, started=START, token="abc123", processor=processor)
+    extent = {"suite": "smoke", "planned": planned, "selected": selected, "select": "model=a", "limit": limit}
+    return describe_start(folder, **extent, started=START, token="abc123", processor=processor)
 
 
 @pytest.mark.parametrize(
