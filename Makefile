@@ -20,7 +20,7 @@ ifneq ($(shell $(BIN)/python -c 'print(open("$(STAMP)").read())' 2>/dev/null),$(
 endif
 
 .DEFAULT_GOAL := setup
-.PHONY: setup bench operators detection test test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table help clean
+.PHONY: setup bench operators detection test golden test-slow test-oracles lint format nightly report doctor benchmarks bias-table zoo-table help clean
 
 setup: $(STAMP)  ## make .venv; every other target does it by itself (default)
 	@echo "ready; 'make help' lists what can be made"
@@ -30,6 +30,9 @@ bench: $(STAMP)  ## run the smoke suite on real models: measure, judge, remember
 
 test: $(STAMP)  ## run the tests that take seconds
 	$(PYTEST) -n $(WORKERS) -m "not slow and not oracle"
+
+golden: $(STAMP)  ## write the expected texts of tests/golden anew; read the difference before you commit it
+	$(PYTEST) tests -n $(WORKERS) --write-golden
 
 test-slow: $(STAMP)  ## run the tests that take minutes (pytest's code 5: there are none)
 	$(PYTEST) -n $(WORKERS) -m "slow and not oracle" || test $$? -eq 5

@@ -11,6 +11,7 @@ No test fails because the computer is busy: hypothesis holds no example to a dea
 they wait for.
 """
 
+import difflib
 import signal
 import subprocess
 import sys
@@ -30,6 +31,37 @@ settings.load_profile("busy")
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser):
+    parser.addoption("--write-golden", action="store_true", help="write the files of tests/golden anew (make golden)")
+
+
+def pytest_collection_modifyitems(config, items):
+    """Of the tests, only those that have a golden file are run when these files are written."""
+    if config.getoption("--write-golden"):
+        others = [item for item in items if "golden" not in getattr(item, "fixturenames", ())]
+        config.hook.pytest_deselected(items=others)
+        items[:] = [item for item in items if item not in others]
+
+
+@pytest.fixture
+def golden(request) -> Callable[[str, str], None]:
+    """Holds a text to ``tests/golden/NAME``; with ``--write-golden``, the text becomes that file."""
+
+    def check(name: str, text: str) -> None:
+        path = GOLDEN / name
+        text = text.rstrip("\n") + "\n"
+        if request.config.getoption("--write-golden"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+        kept = path.read_text(encoding="utf-8") if path.exists() else ""
+        changes = difflib.unified_diff(kept.splitlines(), text.splitlines(), f"tests/golden/{name}", "now", lineterm="")
+        assert text == kept, "\n".join(["'make golden' writes the file anew", *changes])
+
+    return check
 
 
 @pytest.fixture
