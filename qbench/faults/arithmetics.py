@@ -9,10 +9,10 @@ import onnx_ir as ir
 from qbench.faults.fault import (
     ArithmeticFault,
     Fault,
-    Stage,
     Story,
     grid_in_front,
     has_weight,
+    is_binary,
     is_requantized,
     of_type,
     reads_levels,
@@ -107,128 +107,108 @@ def _truncated_mean(machine: Arithmetic) -> Arithmetic:
     return replace(truncated, averaging=Averaging.SCALED, mean=Averaging.SCALED)
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    counted: Callable[[Arithmetic], Arithmetic],
-    fits: Callable[[ir.Node], bool],
-    *causes: Cause,
-) -> Fault:
-    return Fault(
-        name=name,
-        summary=summary,
-        story=story,
-        stage=Stage.ENGINE,
-        causes=causes,
-        fits=fits,
-        injection=ArithmeticFault(counted),
-    )
-
-
 FAULTS = (
-    _fault(
+    Fault(
         "half-up-for-half-even",
         "Ties are rounded upwards in place of to even.",
         Story("microsoft/onnxruntime#11540", "An option for ARM64 rounds half up where other kernels round to even."),
-        _rounding(Rounding.HALF_UP),
+        ArithmeticFault(_rounding(Rounding.HALF_UP)),
         _is_product,
-        Cause.ROUNDING,
+        (Cause.ROUNDING,),
     ),
-    _fault(
+    Fault(
         "half-away-for-half-even",
         "Ties are rounded away from zero in place of to even.",
         Story(
             "microsoft/onnxruntime#25045", "One execution provider rounds halves away from zero, the others to even."
         ),
-        _rounding(Rounding.HALF_AWAY),
+        ArithmeticFault(_rounding(Rounding.HALF_AWAY)),
         _is_product,
-        Cause.ROUNDING,
+        (Cause.ROUNDING,),
     ),
-    _fault(
+    Fault(
         "truncated",
         "Results are cut off in place of rounded.",
         Story("sgl-project/sglang-jax#1598", "A cast to int8 without rounding left half of the levels one too low."),
-        _rounding(Rounding.FLOOR),
+        ArithmeticFault(_rounding(Rounding.FLOOR)),
         _is_product,
-        Cause.ROUNDING,
+        (Cause.ROUNDING,),
     ),
-    _fault(
+    Fault(
         "rounded-twice",
         "A product is rounded at 31 bits and once more to the level.",
         Story("tensorflow/tensorflow#25087", "Two roundings in a row gave 12 where the real number rounds to 11."),
-        _twice,
+        ArithmeticFault(_twice),
         _is_product,
-        Cause.ROUNDING,
+        (Cause.ROUNDING,),
     ),
-    _fault(
+    Fault(
         "multiplier-of-seven-bits",
         "A multiplier keeps 7 significant bits.",
         Story("xmos/ai_tools#226", "A scale with a mantissa of 8 bits made errors that one of 16 bits did not."),
-        _few_bits,
+        ArithmeticFault(_few_bits),
         _is_product,
-        Cause.WRONG_SCALE,
+        (Cause.WRONG_SCALE,),
     ),
-    _fault(
+    Fault(
         "multiplier-as-shift",
         "A multiplier is rounded to a power of two.",
         Story(
             "apache/tvm#6675",
             "Multipliers that are powers of two got a path of their own, recognised by one magic number.",
         ),
-        _shift_alone,
+        ArithmeticFault(_shift_alone),
         _is_product,
-        Cause.WRONG_SCALE,
+        (Cause.WRONG_SCALE,),
     ),
-    _fault(
+    Fault(
         "zero-point-before-rounding",
         "The zero point is added before the result is rounded.",
         Story("apache/tvm#3531", "Where a requantization adds its zero point was settled only in review."),
-        _point_first,
+        ArithmeticFault(_point_first),
         _is_product,
-        Cause.ROUNDING,
+        (Cause.ROUNDING,),
     ),
-    _fault(
+    Fault(
         "pairs-saturate",
         "Two neighbouring products are summed in 16 bits, which saturate.",
         Story(
             "microsoft/onnxruntime#9365", "Per-channel convolutions were wrong for bright inputs on older processors."
         ),
-        _pairs,
+        ArithmeticFault(_pairs),
         _can_saturate_pairs,
-        Cause.PAIR_SATURATION,
+        (Cause.PAIR_SATURATION,),
     ),
-    _fault(
+    Fault(
         "accumulator-wraps",
         "Sums wrap around in 16 bits.",
         Story("Tencent/ncnn#717", "A convolution accumulated products of int8 in 16 bits, which overflow."),
-        _sums(Overflow.WRAP),
+        ArithmeticFault(_sums(Overflow.WRAP)),
         _can_leave_16_bits,
-        Cause.ACCUMULATOR,
+        (Cause.ACCUMULATOR,),
     ),
-    _fault(
+    Fault(
         "accumulator-saturates",
         "Sums saturate in 16 bits.",
         Story("pytorch/pytorch#76390", "Products of large inputs and weights saturated, and results were far off."),
-        _sums(Overflow.SATURATE),
+        ArithmeticFault(_sums(Overflow.SATURATE)),
         _can_leave_16_bits,
-        Cause.ACCUMULATOR,
+        (Cause.ACCUMULATOR,),
     ),
-    _fault(
+    Fault(
         "add-rounds-each-operand",
         "A sum brings each operand to the result's grid by itself, and rounds it there.",
         Story("pytorch/pytorch#37343", "One backend's quantized add is a step off where another's is right."),
-        _each_operand,
-        of_type("Add", also=lambda node: is_requantized(node) and all(reads_levels(node, i) for i in (0, 1))),
-        Cause.ROUNDING,
+        ArithmeticFault(_each_operand),
+        of_type("Add", also=is_binary),
+        (Cause.ROUNDING,),
     ),
-    _fault(
+    Fault(
         "mean-truncated",
         "A mean is cut off in place of rounded.",
         Story("apache/tvm#20298", "Integer average pools truncated where the source framework rounds half away."),
-        _truncated_mean,
+        ArithmeticFault(_truncated_mean),
         _is_mean,
-        Cause.ROUNDING,
+        (Cause.ROUNDING,),
     ),
 )
-"""Those of this file."""

@@ -1,30 +1,66 @@
 """Every fault by its name."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from qbench.errors import unknown_name
-from qbench.faults import arithmetics, biases, limits, memory, operands, profiles, small, weight_grids, windows
-from qbench.faults import kernels as unwritten
-from qbench.faults import values as levels
-from qbench.faults import weights as weight_order
-from qbench.faults.fault import Fault
+from qbench.faults import (
+    arithmetics,
+    biases,
+    kernels,
+    limits,
+    memory,
+    operands,
+    profiles,
+    values,
+    weight_grids,
+    weights,
+    windows,
+)
+from qbench.faults.fault import Fault, Story
 
-_FILES = (
-    *(unwritten, windows, weight_grids, weight_order, biases, operands, limits, levels, memory, arithmetics),
-    *(profiles, small),
+_FILES = (kernels, windows, weight_grids, weights, biases, operands, limits, values, memory, arithmetics, profiles)
+_SINGLE: Mapping[str, Fault] = MappingProxyType({fault.name: fault for file in _FILES for fault in file.FAULTS})
+
+
+def _several(of: str, name: str, count: int, summary: str, story: Story) -> Fault:
+    """The fault ``of`` at ``count`` operators at once: too small for one layer to show."""
+    return replace(_SINGLE[of], name=name, at_once=count, summary=summary, story=story)
+
+
+_SEVERAL = (
+    _several(
+        "weight-scale-as-float16",
+        "two-layers-with-float16-scales",
+        2,
+        "Two layers store their scales in half precision.",
+        Story("microsoft/onnxruntime#25259", "Two optimizers, each harmless by itself, changed a model's results."),
+    ),
+    _several(
+        "multiplier-of-seven-bits",
+        "two-layers-with-short-multipliers",
+        2,
+        "Two layers keep 7 bits of their multipliers.",
+        Story("qualcomm/aimet#3978", "The gap between simulation and device grew with every layer."),
+    ),
+    _several(
+        "rounded-twice",
+        "three-layers-rounded-twice",
+        3,
+        "Three layers round their products twice.",
+        Story("ARM-software/CMSIS-NN#214", "Products are rounded twice, those of the dense layer once."),
+    ),
+    _several(
+        "bias-in-eight-bits",
+        "three-layers-with-short-biases",
+        3,
+        "Three layers keep 8 significant bits of their biases.",
+        Story("Samsung/ONE#10111", "Scales that were too small let biases of several layers overflow."),
+    ),
 )
 
-
-def _table() -> Mapping[str, Fault]:
-    faults = [fault for file in _FILES for fault in file.FAULTS]
-    table = {fault.name: fault for fault in faults}
-    if len(table) != len(faults):
-        raise ValueError("two faults of one name")
-    return MappingProxyType(table)
-
-
-CATALOGUE: Mapping[str, Fault] = _table()
+CATALOGUE: Mapping[str, Fault] = MappingProxyType({**_SINGLE, **{fault.name: fault for fault in _SEVERAL}})
 """Name → fault, in the order of docs/faults.md."""
 
 

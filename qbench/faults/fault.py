@@ -1,9 +1,4 @@
-"""A fault: a bug that really happened, as a value that can be put into a graph, a kernel, an arithmetic or a profile.
-
-CALIBRATION   another profile; everything behind it is right
-PASS          another QDQ graph; every engine runs it, and so does the search for the cause
-ENGINE        the graph is right, one engine computes something else
-"""
+"""A fault: a bug that happened, as a value that can be put into a graph, a kernel, an arithmetic or a profile."""
 
 import enum
 import zlib
@@ -112,6 +107,11 @@ def reads_levels(node: ir.Node, index: int) -> bool:
     """Whether input ``index`` is computed and comes from one grid of 8 bits."""
     grid = grid_in_front(node, index)
     return stored(node, index) is None and grid is not None and grid.axis is None and grid.qtype.bits == 8
+
+
+def is_binary(node: ir.Node) -> bool:
+    """Whether its two operands and its result are computed values on grids of 8 bits."""
+    return reads_levels(node, 0) and reads_levels(node, 1) and is_requantized(node)
 
 
 def shape_of(value: ir.Value | None) -> tuple[int | None, ...]:
@@ -318,25 +318,24 @@ class Story:
     sentence: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Fault:
     """One fault of the catalogue.
 
     Args:
         name: in kebab case. summary: what it does, in one sentence. story: where it was seen.
-        stage: the step of the flow that it changes. causes: what a right diagnosis may name, the likeliest first.
-        fits: whether it can be put at an operator of a QDQ graph, and would change something there.
-        injection: how it is put there.
+        injection: how it is put at an operator of a QDQ graph. fits: whether it would change something there.
+        causes: what a right diagnosis may name, the likeliest first. stage: the step of the flow that it changes.
         at_once: at how many operators; more than one of faults that are small.
     """
 
     name: str
     summary: str
     story: Story
-    stage: Stage
-    causes: tuple[Cause, ...]
-    fits: Callable[[ir.Node], bool]
     injection: Injection
+    fits: Fits
+    causes: tuple[Cause, ...]
+    stage: Stage = Stage.ENGINE
     at_once: int = 1
 
     def sites(self, quantized: ir.Model) -> tuple[str, ...]:

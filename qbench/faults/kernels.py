@@ -11,7 +11,6 @@ from qbench.faults.fault import (
     Kernel,
     KernelFault,
     Random,
-    Stage,
     Story,
     changed,
     has_weight,
@@ -92,52 +91,37 @@ def _blank(array: Array, index: tuple[slice, ...]) -> Array:
     return copy
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    around: Callable[[Kernel, Random], KernelFunction],
-    fits: Callable[[ir.Node], bool],
-) -> Fault:
-    return Fault(
-        name=name,
-        summary=summary,
-        story=story,
-        stage=Stage.ENGINE,
-        causes=(Cause.NOT_WRITTEN,),
-        fits=fits,
-        injection=KernelFault(around),
-    )
-
-
 FAULTS = (
-    _fault(
+    Fault(
         "last-rows-skipped",
         "A convolution does not compute its last rows.",
         Story("ARM-software/CMSIS-NN#233", "A convolution left a whole row unwritten where padding and stride differ."),
-        _last(2),
+        KernelFault(_last(2)),
         _is_image(2),
+        (Cause.NOT_WRITTEN,),
     ),
-    _fault(
+    Fault(
         "last-columns-skipped",
         "A convolution does not compute its last columns.",
         Story("ARM-software/ComputeLibrary#78", "Windows of even width gave wrong numbers in the right border column."),
-        _last(3),
+        KernelFault(_last(3)),
         _is_image(3),
+        (Cause.NOT_WRITTEN,),
     ),
-    _fault(
+    Fault(
         "last-channel-block-not-written",
         "The last, incomplete block of channels is not written.",
         Story("openxla/xla#49123", "An int8 convolution in groups got its last output channel wrong."),
-        _last_block,
+        KernelFault(_last_block),
         _has_last_block,
+        (Cause.NOT_WRITTEN,),
     ),
-    _fault(
+    Fault(
         "remainder-not-written",
         "Elements behind the last full vector are not written.",
         Story("ml-explore/mlx#3912", "Lengths that are no multiple of 32 corrupted what a quantized product gave."),
-        _remainder,
+        KernelFault(_remainder),
         _has_remainder,
+        (Cause.NOT_WRITTEN,),
     ),
 )
-"""Those of this file."""

@@ -1,7 +1,5 @@
 """Faults of clips and limits."""
 
-from collections.abc import Callable
-
 import numpy as np
 import onnx_ir as ir
 
@@ -196,56 +194,43 @@ def _last_range(node: ir.Node, random: Random) -> None:
     node.replace_input_with(index, quantizer.inputs[0])
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    edit: Callable[[ir.Node, Random], None],
-    fits: Callable[[ir.Node], bool],
-    *more: Cause,
-) -> Fault:
-    return Fault(
-        name=name,
-        summary=summary,
-        story=story,
-        stage=Stage.PASS,
-        causes=(Cause.ABSORBED_CLIP, *more),
-        fits=fits,
-        injection=GraphEdit(edit),
-    )
-
-
 FAULTS = (
-    _fault(
+    Fault(
         "clip-removed",
         "A Relu or Clip is taken for absorbed by a grid that reaches beyond it.",
         Story("Tencent/ncnn#1609", "A ReLU6 came out of a converter with limits of ±3.4e38."),
-        _removed,
+        GraphEdit(_removed),
         _has_clip,
+        (Cause.ABSORBED_CLIP,),
+        Stage.PASS,
     ),
-    _fault(
+    Fault(
         "relu6-as-relu",
         "The upper limit of a Clip is gone.",
         Story("jakc4103/DFQ#34", "Replacing ReLU6 by ReLU before quantizing lost much accuracy."),
-        _no_upper,
+        GraphEdit(_no_upper),
         _has_upper,
+        (Cause.ABSORBED_CLIP,),
+        Stage.PASS,
     ),
-    _fault(
+    Fault(
         "clip-on-operands-grid",
         "A limit is put on the operand's grid in place of the result's.",
         Story(
             "majianjia/nnom#167", "Quantized networks with a capped ReLU failed; its limit may not have been rescaled."
         ),
-        _on_other_grid,
+        GraphEdit(_on_other_grid),
         _has_level_clip,
+        (Cause.ABSORBED_CLIP,),
+        Stage.PASS,
     ),
-    _fault(
+    Fault(
         "requantize-merged-with-last-range",
         "Two requantizations in a row become one that has the last one's limits alone.",
         Story("pytorch/glow#5729", "Merging a chain of rescales forgot that each of them saturates."),
-        _last_range,
+        GraphEdit(_last_range),
         _is_narrower,
-        Cause.ROUNDING,  # of numbers that no grid holds back the first rounding is all that is gone
+        (Cause.ABSORBED_CLIP, Cause.ROUNDING),  # rounding: of values that the first grid does not limit
+        Stage.PASS,
     ),
 )
-"""Those of this file."""

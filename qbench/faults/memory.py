@@ -1,6 +1,6 @@
 """Faults of memory: results of other samples, early reuse of buffers, races."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from qbench.faults.fault import (
     Kernel,
     KernelFault,
     Random,
-    Stage,
     Story,
     changed,
+    is_binary,
     is_requantized,
+    of_type,
     reads_levels,
 )
 from qbench.interpreter import KernelFunction
@@ -25,10 +26,6 @@ from qbench.judging import Cause
 
 def _computes(node: ir.Node) -> bool:
     return is_requantized(node) and reads_levels(node, 0) and node.op_type not in MOVERS
-
-
-def _is_sum(node: ir.Node) -> bool:
-    return node.op_type in {"Add", "Mul", "Sub"} and all(reads_levels(node, i) for i in (0, 1)) and is_requantized(node)
 
 
 def _first_for_all(kernel: Kernel, _: Random) -> KernelFunction:
@@ -85,60 +82,37 @@ def _any_other(value: Any, like: Array, random: Random) -> Array:  # noqa: ANN40
     return np.asarray((int(value) - ends.min + step) % (ends.max - ends.min + 1) + ends.min, like.dtype)
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    around: Callable[[Kernel, Random], KernelFunction],
-    fits: Callable[[ir.Node], bool],
-    *causes: Cause,
-) -> Fault:
-    return Fault(
-        name=name,
-        summary=summary,
-        story=story,
-        stage=Stage.ENGINE,
-        causes=causes,
-        fits=fits,
-        injection=KernelFault(around),
-    )
-
-
 FAULTS = (
-    _fault(
+    Fault(
         "first-samples-result-for-batch",
         "Every sample of a batch gets the first one's result.",
         Story("NVIDIA/TensorRT#3103", "An int8 engine was right for the first picture of a batch alone."),
-        _first_for_all,
+        KernelFault(_first_for_all),
         _computes,
-        Cause.NOT_WRITTEN,
-        Cause.NONDETERMINISM,
+        (Cause.NOT_WRITTEN, Cause.NONDETERMINISM),
     ),
-    _fault(
+    Fault(
         "result-of-previous-run",
         "Half of a result is still that of the run before.",
         Story("guojin-yan/TensorRT-CSharp-API#21", "Every run handed out the results of the one before."),
-        _half_of_previous,
+        KernelFault(_half_of_previous),
         _computes,
-        Cause.NONDETERMINISM,
-        Cause.NOT_WRITTEN,
+        (Cause.NONDETERMINISM, Cause.NOT_WRITTEN),
     ),
-    _fault(
+    Fault(
         "operand-overwritten-while-live",
         "A later value is written into a buffer that is still to be read.",
         Story("microsoft/onnxruntime#21019", "The planner gave two values that live at once the same buffer."),
-        _overwritten,
-        _is_sum,
-        Cause.NOT_WRITTEN,
-        Cause.WRONG_KERNEL,
+        KernelFault(_overwritten),
+        of_type("Add", "Mul", "Sub", also=is_binary),
+        (Cause.NOT_WRITTEN, Cause.WRONG_KERNEL),
     ),
-    _fault(
+    Fault(
         "thread-race",
         "One random element of every run is any level.",
         Story("kblomdahl/dream-go#8", "Memory went back to its pool before asynchronous int8 work was done with it."),
-        _race,
+        KernelFault(_race),
         _computes,
-        Cause.NONDETERMINISM,
+        (Cause.NONDETERMINISM,),
     ),
 )
-"""Those of this file."""

@@ -1,7 +1,5 @@
 """Faults of operands: swapped order, other sign, other zero point."""
 
-from collections.abc import Callable
-
 import numpy as np
 import onnx_ir as ir
 
@@ -10,7 +8,6 @@ from qbench.faults.fault import (
     Fault,
     GraphEdit,
     Random,
-    Stage,
     Story,
     grid_behind,
     grid_in_front,
@@ -108,72 +105,55 @@ def _other_slope(node: ir.Node, _: Random) -> None:
     node.attributes["alpha"] = ir.AttrFloat32("alpha", -float_attribute(node, "alpha", 0.01))
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    edit: Callable[[ir.Node, Random], None],
-    fits: Callable[[ir.Node], bool],
-    *causes: Cause,
-) -> Fault:
-    return Fault(
-        name=name, summary=summary, story=story, stage=Stage.ENGINE, causes=causes, fits=fits, injection=GraphEdit(edit)
-    )
-
-
 FAULTS = (
-    _fault(
+    Fault(
         "residual-operand-unscaled",
         "A sum reads its second operand on the first one's grid.",
         Story("apache/mxnet#21041", "Of two operands of different types only one was brought to the common scale."),
-        _one_grid,
+        GraphEdit(_one_grid),
         _is_uneven_add,
-        Cause.WRONG_SCALE,
+        (Cause.WRONG_SCALE,),
     ),
-    _fault(
+    Fault(
         "concat-without-rescale",
         "A concatenation copies levels as they are, on the first operand's grid.",
         Story("pytorch/pytorch#46604", "Concatenating quantized tensors kept the first one's scale and zero point."),
-        _first_grid,
+        GraphEdit(_first_grid),
         _is_uneven_concat,
-        Cause.WRONG_SCALE,
+        (Cause.WRONG_SCALE,),
     ),
-    _fault(
+    Fault(
         "sub-operands-swapped",
         "A difference is taken the other way round.",
         Story("Samsung/ONE#7084", "A pass that makes sums of differences is right for one order of operands alone."),
-        _swapped,
+        GraphEdit(_swapped),
         _is_sub,
-        Cause.LAYOUT,
-        Cause.WRONG_KERNEL,
+        (Cause.LAYOUT, Cause.WRONG_KERNEL),
     ),
-    _fault(
+    Fault(
         "input-zero-point-ignored",
         "Products are summed without taking the input's zero point off.",
         Story("ROCm/AMDMIGraphX#2888", "An integer convolution left the zero points of its operands out."),
-        _no_point,
+        GraphEdit(_no_point),
         _has_point,
-        Cause.ROUNDING,
-        Cause.PADDING,
+        (Cause.ROUNDING, Cause.PADDING),
     ),
-    _fault(
+    Fault(
         "output-zero-point-off-by-one",
         "Every level of a result is one too high.",
         Story("tenstorrent/tt-metal#26414", "Quantizing to 8 bits was off by exactly one on half of the elements."),
-        _next_point,
+        GraphEdit(_next_point),
         _can_move_point,
-        Cause.ROUNDING,
+        (Cause.ROUNDING,),
     ),
-    _fault(
+    Fault(
         "leaky-relu-slope-of-other-sign",
         "Negative numbers are multiplied by the slope with the other sign.",
         Story(
             "tensorflow/tensorflow#37279", "The quantized leaky ReLU was wrong below zero unless both grids were one."
         ),
-        _other_slope,
+        GraphEdit(_other_slope),
         of_type("LeakyRelu", also=is_requantized),
-        Cause.WRONG_KERNEL,
-        Cause.TABLE,
+        (Cause.WRONG_KERNEL, Cause.TABLE),
     ),
 )
-"""Those of this file."""

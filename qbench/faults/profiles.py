@@ -74,76 +74,72 @@ def _with_outlier(profile: Profile, name: str, random: Random) -> Statistics:
     return Statistics.of(np.append(numbers, far).astype(np.float32))
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    profiled: Callable[[Profile, str, Random], Statistics],
-    cause: Cause,
-) -> Fault:
-    def fits(node: ir.Node) -> bool:
-        return is_requantized(node) and not op_spec(node).moved  # what moves numbers keeps the grid in front
-
-    return Fault(
-        name=name,
-        summary=summary,
-        story=story,
-        stage=Stage.CALIBRATION,
-        causes=(Cause.CALIBRATION, cause),
-        fits=fits,
-        injection=ProfileFault(profiled),
-    )
+def _fits(node: ir.Node) -> bool:
+    return is_requantized(node) and not op_spec(node).moved  # what moves numbers keeps the grid in front
 
 
 FAULTS = (
-    _fault(
+    Fault(
         "stale-calibration",
         "A range is that of older weights, whose results were four times smaller.",
         Story("NVIDIA/TensorRT#3137", "A calibration cache of another model was read without a word."),
-        _scaled(1 / _GROWN),
-        Cause.CLIPPING,
+        ProfileFault(_scaled(1 / _GROWN)),
+        _fits,
+        (Cause.CALIBRATION, Cause.CLIPPING),
+        Stage.CALIBRATION,
     ),
-    _fault(
+    Fault(
         "calibrated-on-one-sample",
         "A range is taken from one sample.",
         Story("pytorch/pytorch#45185", "Accuracy was anything from 0 to 87 %, depending on what was calibrated on."),
-        _one_sample,
-        Cause.CLIPPING,
+        ProfileFault(_one_sample),
+        _fits,
+        (Cause.CALIBRATION, Cause.CLIPPING),
+        Stage.CALIBRATION,
     ),
-    _fault(
+    Fault(
         "only-last-chunk-counts",
         "Of calibration data that comes in chunks, the last, incomplete one counts.",
         Story("microsoft/onnxruntime#20226", "With a limit on kept outputs, calibration lost all chunks but the last."),
-        _last_chunk,
-        Cause.CLIPPING,
+        ProfileFault(_last_chunk),
+        _fits,
+        (Cause.CALIBRATION, Cause.CLIPPING),
+        Stage.CALIBRATION,
     ),
-    _fault(
+    Fault(
         "nan-swallowed",
         "Behind a sample with a NaN no extreme is taken over any more.",
         Story("microsoft/onnxruntime#23749", "Calibration took minima and maxima that NaN had spoilt."),
-        _before_nan,
-        Cause.CLIPPING,
+        ProfileFault(_before_nan),
+        _fits,
+        (Cause.CALIBRATION, Cause.CLIPPING),
+        Stage.CALIBRATION,
     ),
-    _fault(
+    Fault(
         "range-of-another-value",
         "A value gets the range of another one.",
         Story("PaddlePaddle/Paddle#31103", "Scales of outputs were handed on to the wrong operators, and int8 failed."),
-        _of_another,
-        Cause.CLIPPING,
+        ProfileFault(_of_another),
+        _fits,
+        (Cause.CALIBRATION, Cause.CLIPPING),
+        Stage.CALIBRATION,
     ),
-    _fault(
+    Fault(
         "calibrated-unnormalized",
         "A range is that of inputs which were not normalized: sixteen times too wide.",
         Story("pytorch/glow#2009", "How pictures were normalized cost more accuracy than quantizing did."),
-        _scaled(_UNNORMALIZED),
-        Cause.DEAD_RANGE,
+        ProfileFault(_scaled(_UNNORMALIZED)),
+        _fits,
+        (Cause.CALIBRATION, Cause.DEAD_RANGE),
+        Stage.CALIBRATION,
     ),
-    _fault(
+    Fault(
         "outlier-in-calibration",
         "One number far out stretches a range.",
         Story("Samsung/ONE#7236", "The lowest float, which padded a pool, would have become part of a recorded range."),
-        _with_outlier,
-        Cause.RANGE_OUTLIER,
+        ProfileFault(_with_outlier),
+        _fits,
+        (Cause.CALIBRATION, Cause.RANGE_OUTLIER),
+        Stage.CALIBRATION,
     ),
 )
-"""Those of this file."""

@@ -1,6 +1,6 @@
 """Faults of single levels: casts that wrap, tables that are off or coarse, ends of the grid that behave otherwise."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import onnx_ir as ir
@@ -11,12 +11,12 @@ from qbench.faults.fault import (
     Kernel,
     KernelFault,
     Random,
-    Stage,
     Story,
     changed,
     fed,
     grid_behind,
     has_weight,
+    is_binary,
     is_requantized,
     of_type,
     quantizer_behind,
@@ -31,10 +31,6 @@ _WIDTH = 16
 _ENTRIES = 64
 
 
-def _is_table(node: ir.Node) -> bool:
-    return node.op_type in _TABLES and reads_levels(node, 0) and is_requantized(node)
-
-
 def _is_product(node: ir.Node) -> bool:
     quantizer = quantizer_behind(node)
     return (
@@ -42,12 +38,8 @@ def _is_product(node: ir.Node) -> bool:
     )
 
 
-def _is_softmax(node: ir.Node) -> bool:
-    return node.op_type == "Softmax" and reads_levels(node, 0) and is_requantized(node)
-
-
-def _is_difference(node: ir.Node) -> bool:
-    return node.op_type == "Sub" and all(reads_levels(node, i) for i in (0, 1)) and is_requantized(node)
+def _is_unary(node: ir.Node) -> bool:
+    return reads_levels(node, 0) and is_requantized(node)
 
 
 def _has_point_off_zero(node: ir.Node) -> bool:
@@ -144,94 +136,69 @@ def _tail_without_point(kernel: Kernel, random: Random) -> KernelFunction:
     return changed(kernel.run, off)
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    around: Callable[[Kernel, Random], KernelFunction],
-    fits: Callable[[ir.Node], bool],
-    *causes: Cause,
-) -> Fault:
-    return Fault(
-        name=name,
-        summary=summary,
-        story=story,
-        stage=Stage.ENGINE,
-        causes=causes,
-        fits=fits,
-        injection=KernelFault(around),
-    )
-
-
 FAULTS = (
-    _fault(
+    Fault(
         "cast-wraps",
         "Results beyond the grid wrap around in place of saturating.",
         Story("huggingface/sentence-transformers#3847", "Numbers outside the calibrated range wrapped when cast."),
-        _wraps,
+        KernelFault(_wraps),
         _is_product,
-        Cause.ACCUMULATOR,
-        Cause.WRONG_KERNEL,
+        (Cause.ACCUMULATOR, Cause.WRONG_KERNEL),
     ),
-    _fault(
+    Fault(
         "table-off-by-one",
         "A function of one value reads its table one entry too far.",
         Story("pytorch/executorch#18873", "Part of a sigmoid's table was shifted by one, as its levels were 255."),
-        _next_entry,
-        _is_table,
-        Cause.TABLE,
+        KernelFault(_next_entry),
+        of_type(*_TABLES, also=_is_unary),
+        (Cause.TABLE,),
     ),
-    _fault(
+    Fault(
         "table-of-64-entries",
         "A function's table has an entry for every fourth level.",
         Story("pytorch/glow#1033", "Quantized tanh was looked up in a table over a fixed, narrow range."),
-        _few_entries,
-        _is_table,
-        Cause.TABLE,
+        KernelFault(_few_entries),
+        of_type(*_TABLES, also=_is_unary),
+        (Cause.TABLE,),
     ),
-    _fault(
+    Fault(
         "softmax-one-step-low",
         "Every level of a softmax is one too low.",
         Story("microsoft/onnxruntime#14640", "Whether the step of a softmax is 1/127 or 1/128 had to be settled."),
-        _one_low,
-        _is_softmax,
-        Cause.ROUNDING,
-        Cause.TABLE,
+        KernelFault(_one_low),
+        of_type("Softmax", also=_is_unary),
+        (Cause.ROUNDING, Cause.TABLE),
     ),
-    _fault(
+    Fault(
         "softmax-wraps-at-one",
         "A certain class gets the lowest level.",
         Story("microsoft/onnxruntime#29727", "An int8 softmax near 1 wrapped to −128, as its clamp was that of uint8."),
-        _wraps_at_one,
-        _is_softmax,
-        Cause.ACCUMULATOR,
-        Cause.WRONG_KERNEL,
+        KernelFault(_wraps_at_one),
+        of_type("Softmax", also=_is_unary),
+        (Cause.ACCUMULATOR, Cause.WRONG_KERNEL),
     ),
-    _fault(
+    Fault(
         "lowest-level-negated",
         "A difference negates its second operand in 8 bits, where −128 has no opposite.",
         Story("apache/tvm#10922", "The absolute value of −128 came out as −128."),
-        _negated,
-        _is_difference,
-        Cause.ACCUMULATOR,
-        Cause.WRONG_KERNEL,
+        KernelFault(_negated),
+        of_type("Sub", also=is_binary),
+        (Cause.ACCUMULATOR, Cause.WRONG_KERNEL),
     ),
-    _fault(
+    Fault(
         "lowest-level-never-reached",
         "Results stop one level above their lowest.",
         Story("microsoft/onnxruntime#3442", "QuantizeLinear clamped at −127 where ONNX has −128."),
-        _no_lowest,
-        of_type("Conv", "Gemm", "MatMul", "Add", "Mul", "Sub", also=lambda n: is_requantized(n) and reads_levels(n, 0)),
-        Cause.ABSORBED_CLIP,
-        Cause.ROUNDING,
+        KernelFault(_no_lowest),
+        of_type("Conv", "Gemm", "MatMul", "Add", "Mul", "Sub", also=_is_unary),
+        (Cause.ABSORBED_CLIP, Cause.ROUNDING),
     ),
-    _fault(
+    Fault(
         "remainder-rounded-otherwise",
         "Elements behind the last full vector are a step off.",
         Story("pytorch/pytorch#37188", "Fake and real quantization disagreed about when the zero point is added."),
-        _tail_without_point,
+        KernelFault(_tail_without_point),
         _has_point_off_zero,
-        Cause.ROUNDING,
+        (Cause.ROUNDING,),
     ),
 )
-"""Those of this file."""

@@ -87,69 +87,57 @@ def _no_point(node: ir.Node, _: Random) -> None:
 
 FAULTS = (
     Fault(
-        name="weight-scale-of-neighbour",
-        summary="Every channel of a weight is scaled by its neighbour's scale.",
-        story=Story(
-            "Tencent/ncnn#1234", "A grouped convolution was requantized by scales that belong to another channel."
-        ),
-        stage=Stage.ENGINE,
-        causes=(Cause.WRONG_SCALE,),
-        fits=has_channel_scales,
-        injection=GraphEdit(_neighbour_scales),
+        "weight-scale-of-neighbour",
+        "Every channel of a weight is scaled by its neighbour's scale.",
+        Story("Tencent/ncnn#1234", "A grouped convolution was requantized by scales that belong to another channel."),
+        GraphEdit(_neighbour_scales),
+        has_channel_scales,
+        (Cause.WRONG_SCALE,),
     ),
     Fault(
-        name="weight-scale-of-first-channel",
-        summary="The first channel's scale is used for all.",
-        story=Story(
-            "openvinotoolkit/nncf#241", "Scales were taken from the first slice of the data, the rest ignored."
-        ),
-        stage=Stage.ENGINE,
-        causes=(Cause.WRONG_SCALE,),
-        fits=has_channel_scales,
-        injection=GraphEdit(_first_scale),
+        "weight-scale-of-first-channel",
+        "The first channel's scale is used for all.",
+        Story("openvinotoolkit/nncf#241", "Scales were taken from the first slice of the data, the rest ignored."),
+        GraphEdit(_first_scale),
+        has_channel_scales,
+        (Cause.WRONG_SCALE,),
     ),
     Fault(
-        name="weight-scales-along-wrong-axis",
-        summary="Scales of output channels are applied along the input channels.",
-        story=Story(
+        "weight-scales-along-wrong-axis",
+        "Scales of output channels are applied along the input channels.",
+        Story(
             "microsoft/onnxruntime#19694",
             "The quantizer took axis 0 for every weight, which runs over the inputs of a transposed convolution.",
         ),
-        stage=Stage.PASS,
-        causes=(Cause.WRONG_SCALE, Cause.LAYOUT),
-        fits=has_channel_scales,
-        injection=GraphEdit(_wrong_axis),
+        GraphEdit(_wrong_axis),
+        has_channel_scales,
+        (Cause.WRONG_SCALE, Cause.LAYOUT),
+        Stage.PASS,
     ),
     Fault(
-        name="weight-scale-as-power-of-two",
-        summary="A weight's scales are rounded to powers of two, its levels stay.",
-        story=Story(
-            "apache/tvm#7432", "Scales that are powers of two became shifts, and the shift did not match the scale."
-        ),
-        stage=Stage.ENGINE,
-        causes=(Cause.WRONG_SCALE,),
-        fits=_has_inexact_scale,
-        injection=GraphEdit(_power_scales),
+        "weight-scale-as-power-of-two",
+        "A weight's scales are rounded to powers of two, its levels stay.",
+        Story("apache/tvm#7432", "Scales that are powers of two became shifts, and the shift did not match the scale."),
+        GraphEdit(_power_scales),
+        _has_inexact_scale,
+        (Cause.WRONG_SCALE,),
     ),
     Fault(
-        name="weight-scale-as-float16",
-        summary="A weight's scales are stored in half precision.",
-        story=Story(
+        "weight-scale-as-float16",
+        "A weight's scales are stored in half precision.",
+        Story(
             "NVIDIA/Model-Optimizer#1350", "Scales of Q and DQ nodes were cast to half precision, where they underflow."
         ),
-        stage=Stage.ENGINE,
-        causes=(Cause.WRONG_SCALE,),
-        fits=_has_inexact_scale,
-        injection=GraphEdit(_half_scales),
+        GraphEdit(_half_scales),
+        _has_inexact_scale,
+        (Cause.WRONG_SCALE,),
     ),
     Fault(
-        name="weight-zero-point-ignored",
-        summary="A weight's zero point is taken for 0.",
-        story=Story("openvinotoolkit/openvino#8429", "Zero points of weights were dropped where they were small."),
-        stage=Stage.ENGINE,
-        causes=(Cause.ROUNDING, Cause.WRONG_SCALE),
-        fits=_has_point,
-        injection=GraphEdit(_no_point),
+        "weight-zero-point-ignored",
+        "A weight's zero point is taken for 0.",
+        Story("openvinotoolkit/openvino#8429", "Zero points of weights were dropped where they were small."),
+        GraphEdit(_no_point),
+        _has_point,
+        (Cause.ROUNDING, Cause.WRONG_SCALE),
     ),
 )
-"""Those of this file."""

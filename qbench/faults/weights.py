@@ -1,7 +1,5 @@
 """Faults of a weight's bytes: another order of channels or taps, another sign."""
 
-from collections.abc import Callable
-
 import numpy as np
 import onnx_ir as ir
 
@@ -109,75 +107,65 @@ def _swapped_classes(node: ir.Node, random: Random) -> None:
             put_scales(pair, scales[order])
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    edit: Callable[[ir.Node, Random], None],
-    fits: Callable[[ir.Node], bool],
-    *,
-    stage: Stage = Stage.ENGINE,
-    causes: tuple[Cause, ...] = (Cause.LAYOUT,),
-) -> Fault:
-    return Fault(
-        name=name, summary=summary, story=story, stage=stage, causes=causes, fits=fits, injection=GraphEdit(edit)
-    )
-
-
 FAULTS = (
-    _fault(
+    Fault(
         "weight-transposed",
         "Height and width of a window, or rows and columns of a square matrix, are swapped.",
         Story("kneron/ONNX_Convertor#21", "A converter wrote the window as width by height."),
-        _transposed,
+        GraphEdit(_transposed),
         _is_square,
-        stage=Stage.PASS,
+        (Cause.LAYOUT,),
+        Stage.PASS,
     ),
-    _fault(
+    Fault(
         "weight-window-flipped",
         "The window is turned around: a convolution of mathematics in place of a correlation.",
         Story("apache/tvm#9336", "Two conventions of the kernel of a transposed convolution were mixed up."),
-        _flipped,
+        GraphEdit(_flipped),
         _has_window,
-        stage=Stage.PASS,
+        (Cause.LAYOUT,),
+        Stage.PASS,
     ),
-    _fault(
+    Fault(
         "output-channels-shifted",
         "Every output channel is computed by its neighbour's filter, with its own scale and bias.",
         Story("pytorch/executorch#17423", "Filters of a depthwise convolution were passed on in another layout."),
-        _rolled,
+        GraphEdit(_rolled),
         has_channels,
+        (Cause.LAYOUT,),
     ),
-    _fault(
+    Fault(
         "group-index-off-by-one",
         "Every group is computed by the next group's filters.",
         Story("pytorch/pytorch#19912", "A grouped convolution with few channels gave another group's results."),
-        _next_group,
+        GraphEdit(_next_group),
         _is_grouped,
+        (Cause.LAYOUT,),
     ),
-    _fault(
+    Fault(
         "depthwise-multiplier-order",
         "Filters of a depthwise convolution with a multiplier are read multiple by multiple.",
         Story("onnx/onnx-tensorflow#306", "A depthwise convolution with a multiplier was exported in the wrong order."),
-        _multiplier_order,
+        GraphEdit(_multiplier_order),
         _has_multiples,
-        stage=Stage.PASS,
+        (Cause.LAYOUT,),
+        Stage.PASS,
     ),
-    _fault(
+    Fault(
         "signed-read-as-unsigned",
         "The bytes of a signed weight are read as unsigned ones.",
         Story("llvm/torch-mlir#3122", "Integers of 8 bits were extended with the wrong sign while they were lowered."),
-        _unsigned,
+        GraphEdit(_unsigned),
         _is_signed,
-        causes=(Cause.LAYOUT, Cause.WRONG_KERNEL),
+        (Cause.LAYOUT, Cause.WRONG_KERNEL),
     ),
-    _fault(
+    Fault(
         "two-classes-swapped",
         "Two outputs of the last layer have changed places.",
         Story("szagoruyko/loadcaffe#34", "Accuracy was near zero because classes were counted in another order."),
-        _swapped_classes,
+        GraphEdit(_swapped_classes),
         _is_last,
-        stage=Stage.PASS,
+        (Cause.LAYOUT,),
+        Stage.PASS,
     ),
 )
-"""Those of this file."""

@@ -1,7 +1,6 @@
 """Faults of padding, strides, dilations and averaging windows."""
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 import onnx_ir as ir
@@ -10,7 +9,6 @@ from qbench.faults.fault import (
     Fault,
     GraphEdit,
     Random,
-    Stage,
     Story,
     grid_behind,
     grid_in_front,
@@ -180,89 +178,71 @@ def _other_neighbour(node: ir.Node, _: Random) -> None:
     node.attributes["nearest_mode"] = ir.AttrString("nearest_mode", "ceil")
 
 
-def _fault(
-    name: str,
-    summary: str,
-    story: Story,
-    edit: Callable[[ir.Node, Random], None],
-    fits: Callable[[ir.Node], bool],
-    *causes: Cause,
-) -> Fault:
-    return Fault(
-        name=name, summary=summary, story=story, stage=Stage.ENGINE, causes=causes, fits=fits, injection=GraphEdit(edit)
-    )
-
-
 FAULTS = (
-    _fault(
+    Fault(
         "padding-with-level-zero",
         "The padding is level 0 where the zero point is another.",
         Story("apache/tvm#4807", "A quantized convolution was padded with 0 and not with the zero point."),
-        _zero_beyond,
+        GraphEdit(_zero_beyond),
         _is_padded_conv_off_zero,
-        Cause.PADDING,
+        (Cause.PADDING,),
     ),
-    _fault(
+    Fault(
         "max-pool-padded-with-zero",
         "A maximum takes the zeros beyond the edge for numbers.",
         Story("zylo117/Yet-Another-EfficientDet-Pytorch#352", "Max pools were padded with zeros in place of −∞."),
-        _real_zero_beyond,
+        GraphEdit(_real_zero_beyond),
         _is_padded_max_off_low,
-        Cause.PADDING,
+        (Cause.PADDING,),
     ),
-    _fault(
+    Fault(
         "average-over-full-window",
         "At the edge an average is divided by the whole window.",
         Story("VeriSilicon/TIM-VX#423", "The engine's average counted the padding, which ONNX leaves out by default."),
-        _counts_all,
+        GraphEdit(_counts_all),
         _is_padded_average,
-        Cause.PADDING,
+        (Cause.PADDING,),
     ),
-    _fault(
+    Fault(
         "padding-on-other-side",
         "Unequal paddings change sides.",
         Story(
             "mil-tokyo/webdnn#796", "One framework pads at the bottom right first, the converter did at the top left."
         ),
-        _other_side,
+        GraphEdit(_other_side),
         _is_lopsided,
-        Cause.PADDING,
-        Cause.LAYOUT,
+        (Cause.PADDING, Cause.LAYOUT),
     ),
-    _fault(
+    Fault(
         "stride-starts-a-pixel-later",
         "Windows that step over pixels start one pixel too far.",
         Story("microsoft/MMdnn#660", "Strided convolutions with padding were converted with an offset of a pixel."),
-        _later_start,
+        GraphEdit(_later_start),
         _can_shift,
-        Cause.PADDING,
-        Cause.LAYOUT,
+        (Cause.PADDING, Cause.LAYOUT),
     ),
-    _fault(
+    Fault(
         "dilation-ignored",
         "Taps of a dilated convolution stand side by side.",
         Story("tensorflow/tflite-micro#2319", "Dilated convolutions gave wrong results, in int8 and in fp32."),
-        _no_gaps,
+        GraphEdit(_no_gaps),
         _is_dilated,
-        Cause.LAYOUT,
-        Cause.WRONG_KERNEL,
+        (Cause.LAYOUT, Cause.WRONG_KERNEL),
     ),
-    _fault(
+    Fault(
         "global-mean-over-padded-area",
         "A global mean is divided by the area with its padding.",
         Story("apache/mxnet#9714", "Global pooling kept a padding, and divided by an area that was not the image's."),
-        _over_padded,
+        GraphEdit(_over_padded),
         _is_global_mean,
-        Cause.PADDING,
-        Cause.WRONG_SCALE,
+        (Cause.PADDING, Cause.WRONG_SCALE),
     ),
-    _fault(
+    Fault(
         "resize-takes-other-neighbour",
         "A nearest resize rounds coordinates by another rule.",
         Story("iree-org/iree#24581", "Nearest resizes read pixels at other places than ONNX says."),
-        _other_neighbour,
+        GraphEdit(_other_neighbour),
         _is_nearest,
-        Cause.LAYOUT,
+        (Cause.LAYOUT,),
     ),
 )
-"""Those of this file."""
