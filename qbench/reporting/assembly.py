@@ -133,7 +133,7 @@ def _parts(cell: CellView, ideal: CellView | None) -> LossParts | None:
     """None unless both ran the same quantized graph on the same samples, compared with the same fp32 answers."""
     if ideal is None or cell.key.backend == IDEAL or cell.lead is None or not cell.lead.against_labels:
         return None
-    same = cell.data == ideal.data and "quantized" in cell.record.digests
+    same = cell.record.data == ideal.record.data and "quantized" in cell.record.digests
     middle = next((metric for metric in ideal.metrics if metric.name == cell.lead.name), None)
     if not same or middle is None or cell.record.digests["quantized"] != ideal.record.digests.get("quantized"):
         return None
@@ -227,7 +227,7 @@ def read_memory(
 def accepted_share(cell: CellView, metric: MetricView, accepted: AcceptedHits) -> float | None:
     """The accepted value of ``metric`` in the environment of ``cell``; None where it is of other samples."""
     known = accepted.get((cell.key, metric.name, cell.record.environment_class))
-    if known is None or not set(cell.data.split("+")) <= known.data:
+    if known is None or not set(cell.record.data.split("+")) <= known.data:
         return None
     return known.hits / metric.out_of
 

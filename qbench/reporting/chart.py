@@ -60,8 +60,8 @@ def frame_of(trend: Trend, runs: int) -> Frame:
     values.extend(mark.limit for mark in trend.marks if mark.limit is not None)
     values.extend([] if trend.accepted is None else [trend.accepted])
     low, high = min(values), max(values)
-    spread = max(high - low, 0.004 * abs(metric.reference), 1 / metric.out_of)
-    references = [mark.reference for mark in trend.marks] or [metric.reference]
+    spread = max(high - low, 0.004 * abs(metric.reference_value), 1 / metric.out_of)
+    references = [mark.reference for mark in trend.marks] or [metric.reference_value]
     if max(low - min(references), max(references) - high) <= 3 * spread:
         low, high = min(low, *references), max(high, *references)
     pad = max(0.08 * (high - low), 0.15 * spread)
@@ -203,7 +203,12 @@ def levels(trend: Trend, frame: Frame) -> Iterable[str]:
                 f' height="{bottom - top:.1f}"/>'
             )
     lines: tuple[tuple[str, str, float | None, list[float | None]], ...] = (
-        ("fp32", "fp32", metric.reference if shown else None, [m.reference if shown else None for m in trend.marks]),
+        (
+            "fp32",
+            "fp32",
+            metric.reference_value if shown else None,
+            [m.reference if shown else None for m in trend.marks],
+        ),
         ("limit", "limit", metric.limit, [mark.limit for mark in trend.marks]),
         ("approved", SYMBOLS["accepted"], trend.accepted, [trend.accepted] * len(trend.marks)),
     )
@@ -305,7 +310,7 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
     text = f"{len(values)} runs"
     if values:
         text += f" between {value_text(metric, min(values))} and {value_text(metric, max(values))}"
-    text += f", now {value_text(metric)}; fp32 {value_text(metric, metric.reference)}"
+    text += f", now {value_text(metric)}; fp32 {value_text(metric, metric.reference_value)}"
     if metric.limit is not None:
         text += f", limit {value_text(metric, metric.limit)}"
     if trend.accepted is not None:

@@ -96,7 +96,7 @@ _ALL = (
     Column(key="count", heading="Count", text=_lead(count_text)),
     Column(key="metric_count", heading="Count", text=_lead(lambda lead: f"{lead.name}, {count_text(lead)}")),
     Column(key="now_count", heading="Now", text=_lead(lambda lead: f"{value_text(lead)} ({count_text(lead)})")),
-    Column(key="fp32", heading="fp32", text=_lead(lambda lead: value_text(lead, lead.reference))),
+    Column(key="fp32", heading="fp32", text=_lead(lambda lead: value_text(lead, lead.reference_value))),
     Column(
         key="change",
         heading="Change",

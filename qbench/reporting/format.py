@@ -75,7 +75,7 @@ def change_text(metric: MetricView, change: float | None = None, *, unit: bool =
 
 def _decimals(metric: MetricView) -> int:
     """The decimals that five digits of a value of ``metric`` have: its changes have no more."""
-    size = max(abs(metric.value), abs(metric.reference) if not metric.is_distance else 0.0)
+    size = max(abs(metric.value), abs(metric.reference_value) if not metric.is_distance else 0.0)
     return 4 - math.floor(math.log10(size)) if size else 9
 
 
@@ -83,7 +83,7 @@ def course_text(metric: MetricView) -> str:
     """``top1 71.10 % → 70.20 % (−0.90 pp)``: from fp32 to what was measured; of a distance its value."""
     if metric.is_distance:
         return f"{metric.name} {value_text(metric)}"
-    return f"{metric.name} {value_text(metric, metric.reference)} → {value_text(metric)} ({change_text(metric)})"
+    return f"{metric.name} {value_text(metric, metric.reference_value)} → {value_text(metric)} ({change_text(metric)})"
 
 
 def parts_text(cell: CellView) -> str:
@@ -115,7 +115,7 @@ def margin_used(metric: MetricView) -> float:
     """Share of the margin used up; without a limit, the share of 0.5 % of the reference or of one sample."""
     allowed = metric.margin
     if allowed is None:
-        allowed = max(0.005 * metric.reference, 1 / metric.out_of)
+        allowed = max(0.005 * metric.reference_value, 1 / metric.out_of)
     if allowed <= 0:
         return 0.0 if metric.worse <= 0 else 9.0
     return metric.worse / allowed

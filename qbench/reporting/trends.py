@@ -147,14 +147,18 @@ def trend_of(
 
 def _marks(points: Sequence[_Point]) -> Iterator[Mark]:
     """The stretches of runs with one reference and one limit."""
-    for (reference, limit), group in itertools.groupby(points, key=lambda p: (p.metric.reference, p.metric.limit)):
+    for (reference, limit), group in itertools.groupby(
+        points, key=lambda p: (p.metric.reference_value, p.metric.limit)
+    ):
         places = [point.position for point in group]
         yield Mark(first=places[0], last=places[-1], reference=reference, limit=limit)
 
 
 def _series(points: Sequence[_Point], environment_class: str, runs: Sequence[RunView], *, banded: bool) -> Series:
     values = tuple(point.metric.value for point in points)
-    breaks, levels = cut_levels(values, data=[p.cell.data for p in points], out_of=[p.metric.out_of for p in points])
+    breaks, levels = cut_levels(
+        values, data=[p.cell.record.data for p in points], out_of=[p.metric.out_of for p in points]
+    )
     return Series(
         environment_class=environment_class,
         positions=tuple(point.position for point in points),
@@ -182,7 +186,7 @@ def _band(metric: MetricView) -> tuple[float, float]:
     low, high = paired_interval(metric.losses, metric.gains, metric.n, method="bonett-price")
     if metric.lower_is_better:
         low, high = -high, -low
-    return max(metric.reference + low, 0.0), min(metric.reference + high, 1.0)
+    return max(metric.reference_value + low, 0.0), min(metric.reference_value + high, 1.0)
 
 
 _CAUSES = (
@@ -219,7 +223,7 @@ def _switches(points: Sequence[_Point]) -> tuple[Switch, ...]:
         if before.environment_class != after.environment_class:
             label = class_difference(before.environment_class, after.environment_class)
             found.append(Switch(position=after.position, label=label))
-        elif before.cell.data != after.cell.data:
+        elif before.cell.record.data != after.cell.record.data:
             found.append(Switch(position=after.position, label=OTHER_SAMPLES))
     return tuple(found)
 

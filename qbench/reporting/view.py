@@ -46,29 +46,9 @@ class MetricView(MetricRecord, frozen=True, kw_only=True, gc=False):
     limit: float | None = None
 
     @property
-    def against_labels(self) -> bool:
-        """Whether it counts right answers, not answers equal to those of the reference."""
-        return self.against != "reference"
-
-    @property
-    def reference(self) -> float:
-        """The fp32 reference's value, a fraction."""
-        return self.reference_value
-
-    @property
-    def change(self) -> float:
-        """The difference value − reference, a fraction with its sign."""
-        return (self.hits - self.reference_hits) / self.out_of
-
-    @property
-    def worse(self) -> float:
-        """How much worse than the reference, a fraction; negative is better."""
-        return self.change if self.lower_is_better else -self.change
-
-    @property
     def margin(self) -> float | None:
         """|reference − limit|, a fraction; None when no gate set a limit."""
-        return None if self.limit is None else abs(self.reference - self.limit)
+        return None if self.limit is None else abs(self.reference_value - self.limit)
 
     @property
     def excess(self) -> float:
@@ -101,12 +81,6 @@ class CellView:
     def is_red(self) -> bool:
         """Whether it fails the run; an outcome that this version does not know is red, so that it is seen."""
         return self.record.outcome not in _GREEN and not self.record.excused
-
-    @property
-    def data(self) -> str:
-        """The samples, by their digests."""
-        digests = self.record.digests
-        return "+".join(digests[name] for name in sorted(digests) if name.startswith("data:"))
 
     @property
     def seconds(self) -> float | None:

@@ -72,6 +72,21 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
         return self.reference_hits / self.out_of
 
     @property
+    def change(self) -> float:
+        """The difference from fp32 in the metric's own sense, a fraction: a lower accuracy is negative."""
+        return (self.hits - self.reference_hits) / self.out_of
+
+    @property
+    def worse(self) -> float:
+        """How much worse than fp32, a fraction; negative is better."""
+        return self.change if self.lower_is_better else -self.change
+
+    @property
+    def against_labels(self) -> bool:
+        """Whether it counts right answers, not answers equal to those of fp32."""
+        return self.against != "reference"
+
+    @property
     def lower_is_better(self) -> bool:
         """Whether it counts errors, or a distance."""
         return self.direction == "lower"
@@ -79,7 +94,7 @@ class MetricRecord(Struct, frozen=True, kw_only=True, gc=False):
     @property
     def is_distance(self) -> bool:
         """Whether it is the distance of the answers from those of fp32: not a score that could be lost."""
-        return self.against == "reference" and (self.lower_is_better or not self.proportion)
+        return not self.against_labels and (self.lower_is_better or not self.proportion)
 
     @property
     def is_countable(self) -> bool:
@@ -238,6 +253,11 @@ class CellRecord(
         """Data set → digest of one kind (``data``, ``predictions``, ``reference``), sorted by data set."""
         prefix = f"{kind}:"
         return {key[len(prefix) :]: self.digests[key] for key in sorted(self.digests) if key.startswith(prefix)}
+
+    @property
+    def data(self) -> str:
+        """The samples of all its data sets, by their digests."""
+        return "+".join(self.digests_of("data").values())
 
     @property
     def integer_share(self) -> float:
