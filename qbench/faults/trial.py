@@ -278,7 +278,7 @@ class FaultHarness:
             seen.add(DetectedBy.EQUALITY)
         if point.moved:
             seen.add(DetectedBy.CALIBRATION)
-        if _predictions(measured) != _predictions(self.healthy):
+        if measured.predictions != self.healthy.predictions:
             seen.add(DetectedBy.DRIFT)
         return seen
 
@@ -338,13 +338,9 @@ def _with_finding(trial: Trial, placed: Placed, finding: Finding) -> Trial:
     return replace(trial, suspects=suspects, hit=hit, named=named, seconds=finding.seconds)
 
 
-def _predictions(measured: Measurement) -> dict[str, str]:
-    return {name: digest for name, digest in measured.digests.items() if name.startswith("predictions:")}
-
-
 def _results(measured: Measurement) -> object:
     compared = measured.compared
-    return _predictions(measured), measured.scores, 0 if compared is None else compared.differing
+    return measured.predictions, measured.scores, 0 if compared is None else compared.differing
 
 
 _HERE = EnvironmentClass("faults")

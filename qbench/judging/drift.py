@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from qbench.judging.cell import ANY
 from qbench.judging.expectation import Accepted, Expectation, inherited
-from qbench.judging.measurement import Calibrated, Compared, FirstNode, Measurement
+from qbench.judging.measurement import Compared, FirstNode, Measurement
 from qbench.judging.rules import Allowance, Rules
 from qbench.judging.verdict import Gate, GateState, MovedRange, listed
 from qbench.number_text import counted, short_percent, steps_text
@@ -65,9 +65,9 @@ def _changes(
 def _predictions_gate(
     measurement: Measurement, accepted: Accepted, changes: Mapping[str, "AnswerChange"], allowance: Allowance
 ) -> Gate:
-    moved = [data for data, digest in _predictions(measurement).items() if accepted.predictions.get(data) != digest]
+    moved = [data for data, digest in measurement.predictions.items() if accepted.predictions.get(data) != digest]
     if not moved:
-        return _gate(GateState.HOLDS, f"predictions on {', '.join(_predictions(measurement))} as accepted")
+        return _gate(GateState.HOLDS, f"predictions on {', '.join(measurement.predictions)} as accepted")
     changed = f"predictions on {', '.join(moved)} changed; {metric_changes(measurement, accepted)}"
     if allowance.flips is not None:
         if all(data in changes for data in moved):
@@ -105,7 +105,7 @@ def reference_gate(measurement: Measurement, expectation: Expectation, drift: Ga
     If it does not, it is red where a result was accepted for its class, unless exactly this difference was accepted
     (another engine adds in another order); in another class it is incomparable, and its loss is judged.
     """
-    moved = [data for data, digest in _predictions(measurement).items() if expectation.reference.get(data) != digest]
+    moved = [data for data, digest in measurement.predictions.items() if expectation.reference.get(data) != digest]
     if not moved:
         return _reference(GateState.HOLDS, "reproduces the stored fp32 answers")
     count = sum(measurement.changed_count.get(data, 0) for data in moved)
@@ -123,11 +123,6 @@ def metric_changes(measurement: Measurement, accepted: Accepted) -> str:
     changed = [s for s in both if accepted.metrics[s.metric] != s.hits]
     listing = ", ".join(f"{s.metric} {accepted.metrics[s.metric]} → {s.hits}" for s in changed)
     return f"{len(changed)} of {counted(len(both), 'metric')} changed" + (f": {listing}" if changed else "")
-
-
-def _predictions(measurement: Measurement) -> dict[str, str]:
-    prefix = "predictions:"
-    return {k.removeprefix(prefix): v for k, v in sorted(measurement.digests.items()) if k.startswith(prefix)}
 
 
 def _gate(state: GateState, detail: str) -> Gate:
@@ -171,7 +166,7 @@ def moved_ranges(
 def moves_of(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[MovedRange, ...]:
     """The values of ``measurement`` whose calibrated range differs from the accepted one."""
     now = measurement.calibrated
-    return () if now is None else moved_ranges(_accepted(now, expectation), now.ranges, rules.ranges)
+    return () if now is None else moved_ranges(expectation.calibrations.get(now.key, {}), now.ranges, rules.ranges)
 
 
 def calibration_gates(
@@ -181,10 +176,11 @@ def calibration_gates(
     now = measurement.calibrated
     if now is None or not expectation.stored or not expectation.whole:
         return ()
-    before, ranges = _accepted(now, expectation), len(now.ranges)
+    before, ranges = expectation.calibrations.get(now.key, {}), len(now.ranges)
     unknown, gone = len(now.ranges.keys() - before.keys()), len(before.keys() - now.ranges.keys())
     if moved:
-        state, detail = GateState.BROKEN, _moved_text(moved, ranges)
+        first = f"the first that of '{moved[0].value}', {moved[0].text}"
+        state, detail = GateState.BROKEN, f"{len(moved)} of {counted(ranges, 'range')} moved, {first}"
     elif not before:
         state, detail = GateState.SHOWN, f"no ranges are accepted for the calibration '{now.key}': accept them as new"
     elif unknown or gone:
@@ -193,15 +189,6 @@ def calibration_gates(
         state, detail = GateState.HOLDS, f"{counted(ranges, 'calibrated range')} as accepted"
     rule = f"calibrated ranges within {short_percent(rules.ranges)} of what was accepted ({rules.ranges_rule})"
     return (Gate(kind="calibration", metric="ranges", state=state, detail=detail, rule=rule),)
-
-
-def _accepted(now: Calibrated, expectation: Expectation) -> Mapping[str, tuple[float, float]]:
-    return expectation.calibrations.get(now.key, {})
-
-
-def _moved_text(moved: tuple[MovedRange, ...], ranges: int) -> str:
-    first = moved[0]
-    return f"{len(moved)} of {counted(ranges, 'range')} moved, the first that of '{first.value}', {first.text}"
 
 
 def _apart(one: tuple[float, float], other: tuple[float, float]) -> float:

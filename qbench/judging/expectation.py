@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from qbench.judging.cell import ANY, EnvironmentClass, are_equivalent
+from qbench.judging.measurement import Measurement
+from qbench.metrics import Against, Direction, Score
 
 if TYPE_CHECKING:
     from qbench.metrics import Answers
@@ -35,6 +37,12 @@ class Accepted:
     reason: str = ""
     arithmetic: str = ""
     kept: Mapping[str, str] = field(default_factory=dict)
+
+    def gains(self, measurement: Measurement) -> list[tuple[Score, int]]:
+        """The scores against labels that it has too, each with how many units ``measurement`` is better in it."""
+        both = [s for s in measurement.scores if s.against is Against.LABELS and s.metric in self.metrics]
+        better = {Direction.HIGHER: 1, Direction.LOWER: -1}
+        return [(s, better[s.direction] * (s.hits - self.metrics[s.metric])) for s in both]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

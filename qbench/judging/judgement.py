@@ -48,14 +48,19 @@ def approved(verdict: Verdict) -> Verdict:
     """``verdict``, one of ``APPROVABLE``, once its result is accepted."""
     if not any(gate.kind in FAILING and gate.state is GateState.BROKEN for gate in verdict.gates):
         return replace(verdict, outcome=Outcome.ACCEPTED, remedy="", notices=())
-    unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
     return replace(
         verdict,
         outcome=Outcome.FAILED,
         headline=verdict.headline.removeprefix(NEVER_ACCEPTED),
-        notices=tuple(notice for notice in verdict.notices if notice not in unaccepted),
+        notices=_notices_without_unaccepted(verdict),
         remedy=remedies.still_failing(),
     )
+
+
+def _notices_without_unaccepted(verdict: Verdict) -> tuple[str, ...]:
+    """The notices of ``verdict`` except that nothing is accepted to compare with."""
+    unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
+    return tuple(notice for notice in verdict.notices if notice not in unaccepted)
 
 
 # One measurement, what is expected of it, and the rules → one verdict.
@@ -105,40 +110,38 @@ def judge(
     if share is not None and share.state is GateState.BROKEN:
         return _too_little(measurement, expectation, share)
     compared = measurement.compared
-    equality = () if compared is None or criterion is None else (equality_gate(compared, criterion),)
+    equality = None if compared is None or criterion is None else equality_gate(compared, criterion)
+    is_unequal = equality is not None and equality.state is GateState.BROKEN
+    others = tuple(gate for gate in (share, equality) if gate is not None)
     if expectation.state is not State.KNOWN:
-        verdict = _without_reference(expectation, (*([] if share is None else [share]), *equality), node_id)
-        return _unequal(verdict, measurement) if _are_broken(equality) else verdict
+        verdict = _without_reference(expectation, others, node_id)
+        if compared is None or equality is None or not is_unequal:
+            return verdict
+        return replace(  # a difference from another backend is known without a baseline
+            verdict,
+            outcome=Outcome.FAILED,
+            headline=one_line(f"{unequal_text(compared)}; {verdict.headline}"),
+            rule=equality.rule,
+            remedy=remedies.unequal(equality.metric),
+        )
     scores = [judge_score(score, tolerance, rules, expectation) for score in measurement.scores]
-    shares = [] if share is None else [share]
     moved = moves_of(measurement, expectation, rules)
     calibration = calibration_gates(measurement, expectation, rules, moved)
-    gates = (*scores, *shares, *equality, *calibration, *_memory_gates(measurement, expectation, rules))
+    gates = (*scores, *others, *calibration, *_memory_gates(measurement, expectation, rules))
     rules_of_loss = dict.fromkeys(gate.rule for gate in scores if gate.kind == "loss")
     rule = " and ".join(rules_of_loss) or tolerance.text
     verdict = replace(_by_gates(measurement, gates, rule, node_id, whole=expectation.whole), moved=moved)
     verdict = with_improvement(verdict, measurement, expectation, tolerance=tolerance, rules=rules, node_id=node_id)
     if quarantine is not None and (expectation.whole or verdict.outcome in _EXCUSABLE):
         return _quarantined(verdict, quarantine, today)
-    if not expectation.cell_known and not _are_broken(equality):
-        return _unknown_cell(verdict, measurement, node_id)
-    return verdict
-
-
-def _are_broken(gates: tuple[Gate, ...]) -> bool:
-    return any(gate.state is GateState.BROKEN for gate in gates)
-
-
-def _unequal(verdict: Verdict, measurement: Measurement) -> Verdict:
-    """The verdict on a cell that differs from another backend, which is known without a baseline."""
-    gate = next(gate for gate in verdict.gates if gate.kind == "equality")
-    assert measurement.compared is not None
-    return replace(
+    if expectation.cell_known or is_unequal:
+        return verdict
+    fails = verdict.headline if verdict.outcome is Outcome.FAILED else numbers(measurement)
+    return replace(  # a user has to accept its numbers first
         verdict,
-        outcome=Outcome.FAILED,
-        headline=one_line(f"{unequal_text(measurement.compared)}; {verdict.headline}"),
-        rule=gate.rule,
-        remedy=remedies.unequal(gate.metric),
+        outcome=Outcome.MISSING,
+        headline=one_line(f"{NEVER_ACCEPTED}{fails}"),
+        remedy=remedies.missing_cell(node_id),
     )
 
 
@@ -213,17 +216,6 @@ def _without_reference(expectation: Expectation, gates: tuple[Gate, ...], node_i
     )
 
 
-def _unknown_cell(verdict: Verdict, measurement: Measurement, node_id: str) -> Verdict:
-    """A cell that was never accepted: its numbers are shown, and a user has to accept them first."""
-    fails = verdict.headline if verdict.outcome is Outcome.FAILED else numbers(measurement)
-    return replace(
-        verdict,
-        outcome=Outcome.MISSING,
-        headline=one_line(f"{NEVER_ACCEPTED}{fails}"),
-        remedy=remedies.missing_cell(node_id),
-    )
-
-
 def _memory_gates(measurement: Measurement, expectation: Expectation, rules: Rules) -> tuple[Gate, ...]:
     """The drift gates; for an fp32 cell first the gate whether it reproduces the stored reference."""
     if not expectation.stored:
@@ -288,8 +280,7 @@ def _quarantined(verdict: Verdict, entry: QuarantineEntry, today: datetime.date)
             remedy=remedies.quarantine_over(entry.cell, entry.owner),
         )
     # a listed cell is never accepted, so the notice "nothing accepted" would not help
-    unaccepted = [g.detail for g in verdict.gates if g.kind == "drift" and g.state is GateState.INCOMPARABLE]
-    notices = [notice for notice in verdict.notices if notice not in unaccepted]
+    notices = _notices_without_unaccepted(verdict)
     if verdict.outcome in _EXCUSABLE:
         return replace(
             verdict,

@@ -170,13 +170,7 @@ def with_improvement(
     name = inherited(expectation.accepted, measurement.environment, rules.equivalents)
     if verdict.outcome is not Outcome.DRIFTED or name is None:
         return verdict
-    before = expectation.accepted[name].metrics
-    gains, beyond = [], False
-    for score in measurement.scores:
-        if score.against is Against.LABELS and score.metric in before:
-            sign = 1 if score.direction is Direction.HIGHER else -1
-            gains.append(sign * (score.hits - before[score.metric]))
-            beyond = beyond or gains[-1] > tolerance.margin(score)
-    if not beyond or min(gains) < 0:
+    gains = expectation.accepted[name].gains(measurement)
+    if any(gain < 0 for _, gain in gains) or not any(gain > tolerance.margin(score) for score, gain in gains):
         return verdict
     return replace(verdict, headline=one_line(f"{IMPROVED}{verdict.headline}"), remedy=remedies.improved(node_id))

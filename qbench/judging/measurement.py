@@ -179,6 +179,12 @@ class Measurement:
         """What that share is of: ``in integers``, or ``by weights on grids``."""
         return "in integers" if self.weight_macs is None else "by weights on grids"
 
+    @property
+    def predictions(self) -> dict[str, str]:
+        """Data set → digest of the predictions, in the order of their names."""
+        prefix = "predictions:"
+        return {k.removeprefix(prefix): v for k, v in sorted(self.digests.items()) if k.startswith(prefix)}
+
     def score(self, metric: str) -> Score:
         """The score of ``metric``.
 

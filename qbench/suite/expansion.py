@@ -26,7 +26,6 @@ from qbench.suite.settings import (
     check_limits,
     criterion_for,
     refuse_idle,
-    refuse_idle_settings,
     rules_for,
     variant_of,
 )
@@ -89,12 +88,10 @@ def expand(suite: Suite, catalogues: Catalogues, *, whole: bool = True) -> tuple
         cells = tuple(_cells_of(doing, suite, model, catalogues))
         if whole:
             _refuse_idle_tolerances(doing, model, cells)
-            refuse_idle(model.asked(), (planned.cell for planned in cells), doing)
-            refuse_idle_settings(model.layers(), (planned.cell for planned in cells), doing)
+            refuse_idle(model.asked(), model.layers(), (planned.cell for planned in cells), doing)
         planned += cells
     if whole:
-        refuse_idle(suite.asked(), (one.cell for one in planned), doing)
-        refuse_idle_settings(suite.layers(), (one.cell for one in planned), doing)
+        refuse_idle(suite.asked(), suite.layers(), (one.cell for one in planned), doing)
         check_limits(doing, suite.table.limits, (name for one in suite.models for name in one.metrics), catalogues)
         _refuse_idle_entries(doing, suite, planned)
     _read_written_machines(planned, catalogues)

@@ -55,6 +55,18 @@ class Layer(Generic[T]):
     values: Mapping[str, T]
 
 
+def by_pattern(value: Any, *keys: str) -> Mapping[str, Any]:  # noqa: ANN401
+    """Pattern of cells → value, as one key of a table writes it: a table by pattern, or a value for all cells (``""``).
+
+    Args:
+        keys: of the value, where it is a table itself.
+    """
+    if value is None:
+        return {}
+    is_value = not isinstance(value, Mapping) or (keys and (not value or any(key in value for key in keys)))
+    return {"": value} if is_value else value
+
+
 def layers_of(
     owner: str, decision: DecisionSetting, flips: FlipsSetting, probabilities: ProbabilitiesSetting
 ) -> tuple[Layer[Any], ...]:
@@ -63,16 +75,13 @@ def layers_of(
     Raises:
         InputError, ValueError: a number below zero, or probabilities without a limit or with another key.
     """
-    moves = probabilities or {}
-    if probabilities is not None and (not probabilities or any(key in moves for key in ("absolute", "relative"))):
-        moves = {"": probabilities}
-    counts = flips if isinstance(flips, Mapping) else {} if flips is None else {"": flips}
+    counts = by_pattern(flips)
     for count in counts.values():
         Allowance(flips=count)  # refuses the impossible
-    deciding = decision if isinstance(decision, Mapping) else {} if decision is None else {"": decision}
+    moves = by_pattern(probabilities, "absolute", "relative")
     limits = {pattern: _limits(pattern, table) for pattern, table in moves.items()}
     return (
-        Layer(key="decision", owner=owner, values=deciding),
+        Layer(key="decision", owner=owner, values=by_pattern(decision)),
         Layer(key="flips", owner=owner, values=counts),
         Layer(key="probabilities", owner=owner, values=limits),
     )
@@ -103,20 +112,6 @@ def rules_for(cell: Cell, rules: Rules, layers: Iterable[Layer[Any]]) -> Rules:
     )
 
 
-def refuse_idle_settings(layers: Iterable[Layer[Any]], cells: Iterable[Cell], doing: str) -> None:
-    """Check that every pattern matches a cell.
-
-    Raises:
-        InputError: one matches none; the nearest cell is suggested.
-    """
-    known = list(cells)
-    for layer in layers:
-        for pattern in filter(None, layer.values):
-            if not any(cell.is_named_by(pattern) for cell in known):
-                names = {name for cell in known for name in (cell.backend, cell.schema, cell.slug)}
-                raise unknown_name(f"{doing}, {layer.key} of {layer.owner}", "cell", pattern, names)
-
-
 def _limits(pattern: str, table: object) -> ProbabilityLimits:
     where = f"'{pattern}' of probabilities" if pattern else "probabilities"
     if isinstance(table, Mapping):
@@ -141,7 +136,6 @@ def _limits(pattern: str, table: object) -> ProbabilityLimits:
 
 EqualTo = str | Mapping[str, str] | None
 CloseTo = Mapping[str, Any] | None
-_LIMITS = ("backend", "steps", "relative")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +178,7 @@ def criteria_of(kind: str, name: str, equal_to: EqualTo, close_to: CloseTo) -> t
     Raises:
         InputError: a closeness without a backend or a limit, with an unknown key, or with an impossible number.
     """
-    equal = {"": equal_to} if isinstance(equal_to, str) else equal_to or {}
-    close: Mapping[str, Any] = close_to or {}
-    if close_to is not None and (not close_to or any(key in close_to for key in _LIMITS)):
-        close = {"": close_to}
+    equal, close = by_pattern(equal_to), by_pattern(close_to, "backend", "steps", "relative")
     settings = [("equal_to", pattern, Criterion(backend=other)) for pattern, other in equal.items()]
     settings += [
         ("close_to", pattern, _criteria_limits(pattern, table).criterion()) for pattern, table in close.items()
@@ -232,17 +223,22 @@ def criterion_for(cell: Cell, layers: Iterable[tuple[CriterionSetting, ...]], do
     return criterion
 
 
-def refuse_idle(asked: Iterable[CriterionSetting], cells: Iterable[Cell], doing: str) -> None:
-    """Check that every pattern matches a quantized cell.
+def refuse_idle(
+    asked: Iterable[CriterionSetting], layers: Iterable[Layer[Any]], cells: Iterable[Cell], doing: str
+) -> None:
+    """Check that every pattern of ``layers`` matches one of ``cells``, and every one of ``asked`` a quantized one.
 
     Raises:
         InputError: one matches none; the nearest cell is suggested.
     """
-    gated = [cell for cell in cells if not cell.is_fp32]
-    for setting in asked:
-        if setting.pattern and not any(setting.is_about(cell) for cell in gated):
-            known = {name for cell in gated for name in (cell.backend, cell.schema, cell.slug)}
-            raise unknown_name(f"{doing}, {setting.key} ({setting.criterion.rule})", "cell", setting.pattern, known)
+    known = list(cells)
+    gated = [cell for cell in known if not cell.is_fp32]
+    patterns = [(f"{one.key} ({one.criterion.rule})", one.pattern, gated) for one in asked]
+    patterns += [(f"{layer.key} of {layer.owner}", pattern, known) for layer in layers for pattern in layer.values]
+    for where, pattern, among in patterns:
+        if pattern and not any(cell.is_named_by(pattern) for cell in among):
+            names = {name for cell in among for name in (cell.backend, cell.schema, cell.slug)}
+            raise unknown_name(f"{doing}, {where}", "cell", pattern, names)
 
 
 def _criteria_limits(pattern: str, table: object) -> CriterionLimits:

@@ -153,7 +153,10 @@ def accept_measurements(
         old = known.accepted.get(target, own) if accepting.for_any else _predecessor(known, measurement, rules)
         is_moved = target not in known.accepted and own is not None and not is_change(measurement, own)
         compared = None if accepting.for_any and is_moved else old  # nothing is replaced: the class alone is new
-        taken = _is_asked_for(accepting.scope, measurement, compared, is_former=target in known.former)
+        if target in known.former and accepting.scope is not Scope.IMPROVED:  # both new and changed
+            taken = accepting.scope is not None
+        else:
+            taken = is_in_scope(accepting.scope, measurement, compared)
         rows += calibrations.take(measurement.calibrated, with_cell=taken)
         if not taken:
             left_new += old is None
@@ -166,7 +169,8 @@ def accept_measurements(
         kept.pop((slug, name), None)
         name = target
         kept[slug, name] = {data: unpacked_answers(word) for data, word in measurement.kept.items()}
-        rows += _rows(slug, name, old, measurement.scores)
+        before = {} if old is None else old.metrics
+        rows += _rows(slug, name, before, ((score, score.hits) for score in measurement.scores))
     changed = replace(baseline, cells=cells, kept=_by_slug(kept), calibrations=calibrations.accepted)
     return Acceptance(
         baseline=changed if rows else baseline,
@@ -265,13 +269,6 @@ def _predecessor(known: AcceptedCell, measurement: Measurement, rules: Rules) ->
     return None if inherits is None else known.current[inherits]
 
 
-def _is_asked_for(scope: Scope | None, measurement: Measurement, old: Accepted | None, *, is_former: bool) -> bool:
-    """Whether ``scope`` takes ``measurement``; one that replaces a former model's result is both new and changed."""
-    if is_former and scope is not Scope.IMPROVED:
-        return scope is not None
-    return is_in_scope(scope, measurement, old)
-
-
 def _with_result(cell: AcceptedCell, name: str, result: Accepted, *, dropped: str) -> AcceptedCell:
     """``cell`` with ``result`` for the class ``name``, without the one for ``dropped`` unless that is the same."""
     others = {key: accepted for key, accepted in cell.accepted.items() if key != dropped}
@@ -290,19 +287,20 @@ def _with_floors(cell: AcceptedCell, measurement: Measurement, rules: Rules) -> 
     return replace(cell, floors=floors)
 
 
-def _rows(slug: str, environment_class: str, old: Accepted | None, scores: Iterable[Score]) -> list[AcceptedRow]:
-    before = {} if old is None else old.metrics
+def _rows(
+    slug: str, environment_class: str, before: Mapping[str, int], hits: Iterable[tuple[Score, int]]
+) -> list[AcceptedRow]:
     return [
         AcceptedRow(
             cell=slug,
             environment_class=environment_class,
             metric=score.metric,
             old=before.get(score.metric),
-            new=score.hits,
+            new=new,
             out_of=score.out_of,
             unit=score.unit,
         )
-        for score in scores
+        for score, new in hits
     ]
 
 
@@ -367,18 +365,7 @@ def accept_reference(
             new = replace(new, cells=outdated, calibrations={} if is_other_model else baseline.calibrations)
         demand_reason(f"Accepting a new fp32 reference of '{measurement.cell.model}'", reason)
     before = {} if baseline is None else baseline.metrics
-    rows = [
-        AcceptedRow(
-            cell="fp32",
-            environment_class=environment_class,
-            metric=s.metric,
-            old=before.get(s.metric),
-            new=s.reference_hits,
-            out_of=s.out_of,
-            unit=s.unit,
-        )
-        for s in labelled
-    ]
+    rows = _rows("fp32", environment_class, before, ((s, s.reference_hits) for s in labelled))
     return Acceptance(baseline=new, rows=tuple(rows))
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from qbench.errors import InputError
 from qbench.judging import ANY, Accepted, Calibrated, Measurement, moved_ranges
-from qbench.metrics import Against, Direction, kept_digest, unpacked_answers
+from qbench.metrics import kept_digest, unpacked_answers
 from qbench.number_text import value_text
 from qbench.storage import ArchiveError, current_limits, inflate
 
@@ -41,7 +41,10 @@ def is_in_scope(scope: Scope | None, measurement: Measurement, old: Accepted | N
         more = any(s.metric not in old.metrics for s in measurement.scores)  # the suite has one more metric
         more = more or any(data not in old.kept for data in measurement.kept)  # or keeps the answers themselves
         return more or _arithmetic(measurement) not in ("", old.arithmetic)  # another one with the same answers
-    return scope in (Scope.CHANGED, Scope.ALL) or (scope is Scope.IMPROVED and _improves(measurement, old))
+    if scope is Scope.IMPROVED:
+        gains = [gain for _, gain in old.gains(measurement)]
+        return bool(gains) and min(gains) >= 0 and max(gains) > 0
+    return scope in (Scope.CHANGED, Scope.ALL)
 
 
 def is_change(measurement: Measurement, old: Accepted | None) -> bool:
@@ -56,23 +59,13 @@ def is_change(measurement: Measurement, old: Accepted | None) -> bool:
 
 def accepted_of(measurement: Measurement, reason: str) -> Accepted:
     """``measurement`` as an accepted result."""
-    prefix = "predictions:"
     return Accepted(
         metrics={score.metric: score.hits for score in measurement.scores},
-        predictions={k.removeprefix(prefix): v for k, v in measurement.digests.items() if k.startswith(prefix)},
+        predictions=measurement.predictions,
         reason=reason,
         arithmetic=_arithmetic(measurement),
         kept={data: kept_digest(unpacked_answers(word)) for data, word in measurement.kept.items()},
     )
-
-
-def _improves(measurement: Measurement, old: Accepted) -> bool:
-    better = []
-    for score in measurement.scores:
-        if score.against is Against.LABELS and score.metric in old.metrics:
-            sign = 1 if score.direction is Direction.HIGHER else -1
-            better.append(sign * (score.hits - old.metrics[score.metric]))
-    return bool(better) and min(better) >= 0 and max(better) > 0
 
 
 def _arithmetic(measurement: Measurement) -> str:
