@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from qbench.number_text import MINUS, percent, thousands
 from qbench.reporting.format import SYMBOLS, change_text, counted, value_text
-from qbench.reporting.trends import OTHER_SAMPLES, Mark, Series, Step, Switch, Trend, class_difference
+from qbench.reporting.trends import OTHER_SAMPLES, Mark, RunPoint, Step, Switch, Trend, class_difference
 from qbench.reporting.view import CellView, MetricView, RunView
 
 # The position of a value on the canvas of a chart.
@@ -56,7 +56,7 @@ class Frame:
 def frame_of(trend: Trend, runs: int) -> Frame:
     """The span that shows the values of ``trend`` over ``runs`` runs."""
     metric = trend.metric
-    values = [value for series in trend.series for value in series.values] or [metric.value]
+    values = [point.metric.value for point in trend.points] or [metric.value]
     values.extend(mark.limit for mark in trend.marks if mark.limit is not None)
     values.extend([] if trend.accepted is None else [trend.accepted])
     low, high = min(values), max(values)
@@ -151,7 +151,7 @@ def marked_switches(trend: Trend) -> tuple[Switch, ...]:
     """
     if len(trend.switches) <= MAX_SWITCHES:
         return trend.switches
-    spans = sorted((s.positions[0], s.positions[-1], s.environment_class) for s in trend.series if s.positions)
+    spans = sorted((same[0].position, same[-1].position, same[0].environment_class) for same in trend.by_class)
     found = [switch for switch in trend.switches if switch.label == OTHER_SAMPLES]
     gone: set[str] = set()
     for first, _, name in spans:
@@ -179,13 +179,13 @@ def _switch_labels(switches: Sequence[Switch], places: Sequence[float]) -> Itera
         yield x, label, anchor
 
 
-def confidence_band(series: Series, frame: Frame) -> Iterable[str]:
-    """The 95 % interval of each value of ``series`` as one area, where it is known."""
-    if len(series.band) < 2:
+def confidence_band(points: Sequence[RunPoint], frame: Frame) -> Iterable[str]:
+    """The 95 % intervals of ``points`` as one area."""
+    if len(points) < 2:
         return
-    places = [frame.x(position) for position in series.positions]
-    upper = _bends(places, [frame.cut(high) for _, high in series.band])
-    lower = _bends(places, [frame.cut(low) for low, _ in series.band])
+    places = [frame.x(point.position) for point in points]
+    upper = _bends(places, [frame.cut(point.interval[1]) for point in points])
+    lower = _bends(places, [frame.cut(point.interval[0]) for point in points])
     outline = "L".join(f"{number(x)} {number(y)}" for x, y in [*upper, *reversed(lower)])
     yield f'<path class="confidence" d="M{outline}Z"/>'
 
@@ -282,10 +282,10 @@ def trend_svg(trend: Trend, cell: CellView, runs: Sequence[RunView]) -> str:
         *levels(trend, frame),
     ]
     labels = _labels(trend, frame)
-    for place, series in _newest_last(trend):
-        parts.extend(confidence_band(series, frame) if place == 0 else ())
-        parts.extend(_line(series, frame, place))
-        parts.extend(_step_mark(step, trend, frame, labels.get(step)) for step in series.steps)
+    for place, points in _newest_last(trend):
+        parts.extend(confidence_band(points, frame) if place == 0 and trend.has_intervals else ())
+        parts.extend(_line(points, frame, place))
+    parts.extend(_step_mark(step, trend, frame, labels.get(step)) for step in trend.steps)
     parts.append(_last_mark(trend, cell, frame))
     parts.append(run_axis(runs, frame))
     return "".join([*parts, "</svg>"])
@@ -295,7 +295,7 @@ def sparkline_svg(trend: Trend, cell: CellView, runs: int) -> str:
     """The bare line of ``trend``, for a table; hidden from screen readers, because the row has its numbers."""
     frame = frame_of(trend, runs)
     scale = f'viewBox="0 {TOP - 6} {WIDTH - RIGHT + 8} {HEIGHT - TOP - BOTTOM + 12}" preserveAspectRatio="none"'
-    lines = "".join("".join(_line(series, frame, place)) for place, series in _newest_last(trend))
+    lines = "".join("".join(_line(points, frame, place)) for place, points in _newest_last(trend))
     marks = "".join(
         f'<path class="step {_tone(trend, step)}" d="M{frame.x(step.position):.0f} {TOP}V{HEIGHT - BOTTOM}"/>'
         for step in trend.steps
@@ -306,7 +306,7 @@ def sparkline_svg(trend: Trend, cell: CellView, runs: int) -> str:
 def describe(trend: Trend, runs: Sequence[RunView]) -> str:
     """The chart in one or two sentences, for those who cannot see it."""
     metric = trend.metric
-    values = [value for series in trend.series for value in series.values]
+    values = [point.metric.value for point in trend.points]
     text = f"{len(values)} runs"
     if values:
         text += f" between {value_text(metric, min(values))} and {value_text(metric, max(values))}"
@@ -320,7 +320,7 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
         kind = "Possible step" if step.provisional else "Step"
         text += f". {kind} of {change_text(metric, step.after - step.before)} at {run.commit or run.started}"
         text += f" ({', '.join(step.causes)})" if step.causes else ""
-    if len(trend.series) > 1:
+    if len(trend.by_class) > 1:
         text += f". Machines, the newest first: {', '.join(name for _, name in line_names(trend))}"
     for switch in marked_switches(trend):
         text += f". From {runs[switch.position].started} on {switch.label}"
@@ -329,13 +329,13 @@ def describe(trend: Trend, runs: Sequence[RunView]) -> str:
 
 def line_names(trend: Trend) -> list[tuple[int, str]]:
     """(number of its stroke, environment class) of each line of ``trend``, that of the newest run first."""
-    return [(min(place, 3), series.environment_class) for place, series in reversed(_newest_last(trend))]
+    return [(min(place, 3), points[0].environment_class) for place, points in enumerate(trend.by_class)]
 
 
 def _hover_data(trend: Trend, frame: Frame) -> str:
     """The values for the page's script: ``first+more@height=value`` for each stretch of runs with one value."""
     stretches: list[tuple[int, int, float]] = []
-    for position, value in sorted((p, v) for s in trend.series for p, v in zip(s.positions, s.values, strict=True)):
+    for position, value in ((point.position, point.metric.value) for point in trend.points):
         first, last, before = stretches[-1] if stretches else (0, -2, 0.0)
         if position == last + 1 and value == before:
             stretches[-1] = first, position, value
@@ -348,14 +348,13 @@ def _hover_data(trend: Trend, frame: Frame) -> str:
     return f' data-values="{escape("|".join(stretch_texts))}"'
 
 
-def _newest_last(trend: Trend) -> list[tuple[int, Series]]:
-    """(number of its stroke, series): the class of the newest run has 0 and is drawn last, on top."""
-    newest = sorted(trend.series, key=lambda series: series.positions[-1], reverse=True)
-    return list(enumerate(newest))[::-1]
+def _newest_last(trend: Trend) -> list[tuple[int, tuple[RunPoint, ...]]]:
+    """(number of its stroke, points of a class): the class of the newest run has 0 and is drawn last, on top."""
+    return list(enumerate(trend.by_class))[::-1]
 
 
-def _line(series: Series, frame: Frame, place: int) -> Iterable[str]:
-    places = [(frame.x(p), frame.y(v)) for p, v in zip(series.positions, series.values, strict=True)]
+def _line(points: Sequence[RunPoint], frame: Frame, place: int) -> Iterable[str]:
+    places = [(frame.x(point.position), frame.y(point.metric.value)) for point in points]
     if len(places) > 1:
         flat = zip(places, places[1:], places[2:], strict=False)
         bends = [here for before, here, after in flat if not before[1] == here[1] == after[1]]
@@ -422,11 +421,10 @@ def _step_mark(step: Step, trend: Trend, frame: Frame, label: _Label | None) -> 
 
 def _last_mark(trend: Trend, cell: CellView, frame: Frame) -> str:
     """The newest value: a dot, or a cross when the cell is red."""
-    ends = [(series.positions[-1], series.values[-1]) for series in trend.series if series.positions]
-    if not ends:
+    if not trend.points:
         return ""
-    position, value = max(ends)
-    x, y = frame.x(position), frame.y(value)
+    newest = trend.points[-1]
+    x, y = frame.x(newest.position), frame.y(newest.metric.value)
     if cell.is_red:
         return f'<path class="now red" d="M{x - 3.5:.1f} {y - 3.5:.1f}l7 7m0 -7l-7 7"/>'
     return f'<circle class="now" cx="{x:.1f}" cy="{y:.1f}" r="2.8"/>'
@@ -440,7 +438,7 @@ MIDDLE = FLIPS_HEIGHT / 2
 
 def flips_svg(trend: Trend, runs: int) -> str:
     """The areas of ``trend`` as one ``<svg>`` element; empty where no sample was ever lost or gained."""
-    flips = {p: f for s in trend.series for p, f in zip(s.positions, s.flips, strict=True)}
+    flips = {point.position: (point.metric.losses, point.metric.gains) for point in trend.points}
     most = max((max(pair) for pair in flips.values()), default=0)
     if most == 0:
         return ""

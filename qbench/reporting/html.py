@@ -134,7 +134,7 @@ def is_unchanged(cell: CellView, trends: Sequence[Trend]) -> bool:
     if cell.lead is None or cell.record.remedy or not trends or is_eventful(cell, trends):
         return False
     lead = trends[0]
-    values = {pair for series in lead.series for pair in zip(series.values, series.flips, strict=True)}
+    values = {(point.metric.value, point.metric.losses, point.metric.gains) for point in lead.points}
     return len(values) == 1 and len(lead.marks) == 1 and lead.accepted in (None, cell.lead.value)
 
 
@@ -148,13 +148,12 @@ def unchanged_cells(report: Report, model: str) -> UnchangedCells:
 
 def _row(cell: CellView, report: Report, names: Sequence[str]) -> UnchangedRow:
     metrics = {metric.name: metric for metric in cell.metrics}
-    series = report.trends[cell.key][0].series
-    newest = max(series, key=lambda one: one.positions[-1])
+    lead = report.trends[cell.key][0]
     return UnchangedRow(
         cell=cell,
         metrics=tuple(metrics.get(name) for name in names),
-        interval=newest.band[-1] if newest.band else None,
-        runs=sum(len(one.positions) for one in series),
+        interval=lead.points[-1].interval if lead.has_intervals else None,
+        runs=len(lead.points),
     )
 
 

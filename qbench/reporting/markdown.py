@@ -220,7 +220,7 @@ def _history(report: Report, charts: Mapping[str, str]) -> Iterable[str]:
     rows = []
     for key, trends in report.trends.items():
         lead = trends[0]
-        values = {p: v for s in lead.series for p, v in zip(s.positions, s.values, strict=True) if p >= first}
+        values = {point.position: point.metric.value for point in lead.points if point.position >= first}
         if len(set(values.values())) > 1:
             places = range(first, len(report.runs))
             texts = [value_text(lead.metric, values[p]) if p in values else "" for p in places]

@@ -38,11 +38,10 @@ def trend_frame(report: Report, model: str) -> "pd.DataFrame":
     import pandas as pd
 
     rows = [
-        (key.backend, key.column, trends[0].metric.name, series.environment_class, run, value)
+        (key.backend, key.column, trends[0].metric.name, point.environment_class, point.position, point.metric.value)
         for key, trends in report.trends.items()
         if key.model == model and trends
-        for series in trends[0].series
-        for run, value in zip(series.positions, series.values, strict=True)
+        for point in trends[0].points
     ]
     return pd.DataFrame(rows, columns=["backend", "column", "metric", "environment_class", "run", "value"])
 

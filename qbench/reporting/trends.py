@@ -1,4 +1,4 @@
-"""The history of a cell as series: one for each metric and environment class, with its steps and their causes."""
+"""The history of a cell: one trend for each metric, with its steps in each environment class and their causes."""
 
 import itertools
 from collections.abc import Iterator, Sequence
@@ -19,7 +19,7 @@ OTHER_SAMPLES = "other samples"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Step:
-    """A new level of a series, first seen in run ``position``; means before and after, fractions.
+    """A new level in one environment class, first seen in run ``position``; means before and after, fractions.
 
     ``since`` is the last run of the level before; where machines take turns, not the run before ``position``.
     ``provisional``: too few runs confirm it. ``causes``: what else is new since the last run of the level before.
@@ -33,20 +33,29 @@ class Step:
     causes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Series:
-    """The values of one metric of one cell in one environment class: run positions, ascending, and fractions.
+@dataclass(frozen=True, slots=True)
+class RunPoint:
+    """The ``metric`` of ``cell`` as run ``position`` has them."""
 
-    ``band``: the ends of the 95 % interval of each value; empty where the metric is not a share of samples.
-    ``flips``: losses and gains of each run against fp32.
-    """
+    position: int
+    cell: CellView
+    metric: MetricView
 
-    environment_class: str
-    positions: tuple[int, ...]
-    values: tuple[float, ...]
-    steps: tuple[Step, ...] = ()
-    band: tuple[tuple[float, float], ...] = ()
-    flips: tuple[tuple[int, int], ...] = ()
+    @property
+    def environment_class(self) -> str:
+        """Where it was measured."""
+        return self.cell.record.environment_class
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The 95 % interval of the value, as fractions; the value itself where the counts make no sense."""
+        metric = self.metric
+        if metric.n != metric.out_of or metric.losses + metric.gains > metric.n or min(metric.losses, metric.gains) < 0:
+            return metric.value, metric.value
+        low, high = paired_interval(metric.losses, metric.gains, metric.n, method="bonett-price")
+        if metric.lower_is_better:
+            low, high = -high, -low
+        return max(metric.reference_value + low, 0.0), min(metric.reference_value + high, 1.0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,22 +78,25 @@ class Mark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trend:
-    """The history of one metric of one cell: one series per class, with the reference and limit of each time.
+    """The history of one metric of one cell: a point for each run that has it, and the references and limits over time.
 
-    ``accepted``: the accepted value for the newest class, a fraction; None: not known.
+    ``steps``: of every class, oldest first. ``has_intervals``: whether the points have a 95 % interval, as shares of
+    samples do. ``accepted``: the accepted value for the newest class, a fraction; None: not known.
     """
 
     key: CellKey
     metric: MetricView
-    series: tuple[Series, ...]
+    points: tuple[RunPoint, ...]
+    steps: tuple[Step, ...] = ()
+    has_intervals: bool = False
     switches: tuple[Switch, ...] = ()
     marks: tuple[Mark, ...] = ()
     accepted: float | None = None
 
     @property
-    def steps(self) -> tuple[Step, ...]:
-        """Every step of every series, oldest first."""
-        return tuple(sorted((s for line in self.series for s in line.steps), key=lambda s: s.position))
+    def by_class(self) -> tuple[tuple[RunPoint, ...], ...]:
+        """The points of each environment class, that of the newest run first."""
+        return tuple(sorted(_by_class(self.points).values(), key=lambda points: points[-1].position, reverse=True))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,17 +106,6 @@ class StepGroup:
     position: int
     run: RunView
     steps: tuple[tuple[CellKey, MetricView, Step], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class _Point:
-    position: int
-    cell: CellView
-    metric: MetricView
-
-    @property
-    def environment_class(self) -> str:
-        return self.cell.record.environment_class
 
 
 def trend_of(
@@ -119,7 +120,7 @@ def trend_of(
 
     ``runs``, where given, are the same runs: they name the commits and package versions that changed at a step.
     ``accepted`` is the accepted value for the class of the newest run, a fraction. Only the lead of a
-    quantized cell has a band.
+    quantized cell has intervals.
     """
     points = []
     last: CellView | None = None
@@ -129,23 +130,30 @@ def trend_of(
             last = past
             found = None if past is None else next((m for m in past.metrics if m.name == metric.name), None)
         if past is not None and found is not None:
-            points.append(_Point(position, past, found))
-    classes = dict.fromkeys(point.environment_class for point in points)
-    banded = metric is cell.lead and cell.key.schema != FP32 and metric.proportion and metric.n == metric.out_of
-    series = (
-        _series([p for p in points if p.environment_class == name], name, runs, banded=banded) for name in classes
-    )
+            points.append(RunPoint(position, past, found))
+    steps = (step for same in _by_class(points).values() for step in _steps(same, runs))
     return Trend(
         key=cell.key,
         metric=metric,
-        series=tuple(series),
+        points=tuple(points),
+        steps=tuple(sorted(steps, key=lambda step: step.position)),
+        has_intervals=(
+            metric is cell.lead and cell.key.schema != FP32 and metric.proportion and metric.n == metric.out_of
+        ),
         switches=_switches(points),
         marks=tuple(_marks(points)),
         accepted=accepted,
     )
 
 
-def _marks(points: Sequence[_Point]) -> Iterator[Mark]:
+def _by_class(points: Sequence[RunPoint]) -> dict[str, tuple[RunPoint, ...]]:
+    found: dict[str, list[RunPoint]] = {}
+    for point in points:
+        found.setdefault(point.environment_class, []).append(point)
+    return {name: tuple(same) for name, same in found.items()}
+
+
+def _marks(points: Sequence[RunPoint]) -> Iterator[Mark]:
     """The stretches of runs with one reference and one limit."""
     for (reference, limit), group in itertools.groupby(
         points, key=lambda p: (p.metric.reference_value, p.metric.limit)
@@ -154,39 +162,22 @@ def _marks(points: Sequence[_Point]) -> Iterator[Mark]:
         yield Mark(first=places[0], last=places[-1], reference=reference, limit=limit)
 
 
-def _series(points: Sequence[_Point], environment_class: str, runs: Sequence[RunView], *, banded: bool) -> Series:
-    values = tuple(point.metric.value for point in points)
+def _steps(points: Sequence[RunPoint], runs: Sequence[RunView]) -> Iterator[Step]:
+    """The steps of one environment class."""
     breaks, levels = cut_levels(
-        values, data=[p.cell.record.data for p in points], out_of=[p.metric.out_of for p in points]
+        [point.metric.value for point in points],
+        data=[point.cell.record.data for point in points],
+        out_of=[point.metric.out_of for point in points],
     )
-    return Series(
-        environment_class=environment_class,
-        positions=tuple(point.position for point in points),
-        values=values,
-        steps=tuple(
-            Step(
-                position=points[after.start].position,
-                before=before.mean,
-                after=after.mean,
-                since=points[before.stop - 1].position,
-                provisional=after.provisional,
-                causes=_causes(points[before.stop - 1], points[after.start], runs),
-            )
-            for before, after in steps_between(breaks, levels)
-        ),
-        band=tuple(_band(point.metric) for point in points) if banded else (),
-        flips=tuple((point.metric.losses, point.metric.gains) for point in points),
-    )
-
-
-def _band(metric: MetricView) -> tuple[float, float]:
-    """The 95 % interval of the value, as fractions; the value itself where the counts make no sense."""
-    if metric.n != metric.out_of or metric.losses + metric.gains > metric.n or min(metric.losses, metric.gains) < 0:
-        return metric.value, metric.value
-    low, high = paired_interval(metric.losses, metric.gains, metric.n, method="bonett-price")
-    if metric.lower_is_better:
-        low, high = -high, -low
-    return max(metric.reference_value + low, 0.0), min(metric.reference_value + high, 1.0)
+    for before, after in steps_between(breaks, levels):
+        yield Step(
+            position=points[after.start].position,
+            before=before.mean,
+            after=after.mean,
+            since=points[before.stop - 1].position,
+            provisional=after.provisional,
+            causes=_causes(points[before.stop - 1], points[after.start], runs),
+        )
 
 
 _CAUSES = (
@@ -199,7 +190,7 @@ _CAUSES = (
 """The kind of a digest (its key up to a colon), and the words for a change of it."""
 
 
-def _causes(before: _Point, after: _Point, runs: Sequence[RunView]) -> tuple[str, ...]:
+def _causes(before: RunPoint, after: RunPoint, runs: Sequence[RunView]) -> tuple[str, ...]:
     """What is known to be new in ``after``, the likeliest cause first; only facts that both have are compared."""
     old, new = before.cell.record.digests, after.cell.record.digests
     changed = {key.partition(":")[0] for key in new if key in old and new[key] != old[key]}
@@ -217,7 +208,7 @@ def _causes(before: _Point, after: _Point, runs: Sequence[RunView]) -> tuple[str
     return tuple(found)
 
 
-def _switches(points: Sequence[_Point]) -> tuple[Switch, ...]:
+def _switches(points: Sequence[RunPoint]) -> tuple[Switch, ...]:
     found = []
     for before, after in itertools.pairwise(points):
         if before.environment_class != after.environment_class:

@@ -57,7 +57,10 @@ def test_the_reference_and_the_limit_are_those_of_each_run(report):
     assert chart.count('class="margin"') == 2
     assert ".fp32,.limit{fill:none}" in "".join(html_pages([report]).values())  # a line with corners would be filled
     # no value lies above the reference of its time
-    assert all(frame.y(v) > frame.y(0.995 if p < 12 else 0.99) for p, v in enumerate(trend.series[0].values))
+    assert all(
+        frame.y(v) > frame.y(0.995 if p < 12 else 0.99)
+        for p, v in enumerate(point.metric.value for point in trend.points)
+    )
 
 
 def test_a_step_names_what_is_new_at_its_run(report):
@@ -128,8 +131,8 @@ def test_labels_of_steps_that_stand_close_do_not_cover_each_other():
     chart = trend_svg(report.trends[KEY][0], report.cells[0], report.runs)
     assert chart.count('<g class="step worse">') == 2
     sides = re.findall(r'<text x="([\d.]+)" y="12" text-anchor="(\w+)">−4\.00', chart)
-    assert [anchor for _, anchor in sides] == ["start", "end"]
-    assert float(sides[0][0]) - float(sides[1][0]) > 12  # one on either side of both marks
+    assert [anchor for _, anchor in sides] == ["end", "start"]
+    assert float(sides[1][0]) - float(sides[0][0]) > 12  # one on either side of both marks
 
 
 @pytest.mark.parametrize("places", [(10, 14, 17, 29, 32, 35), (0, 1, 2, 3), (19, 20, 21), (36, 38, 39)])
@@ -138,7 +141,7 @@ def test_labels_of_many_steps_cover_neither_labels_nor_marks(places):
     report = build_report(runs)
     trend = report.trends[KEY][0]
     steps = tuple(Step(position=place, before=0.8, after=0.8 - 0.001 * (place % 7 + 1)) for place in places)
-    trend = replace(trend, series=(replace(trend.series[0], steps=steps),))
+    trend = replace(trend, steps=steps)
     frame = frame_of(trend, len(runs))
     labels = _labels(trend, frame)
     assert max(steps, key=lambda step: step.before - step.after) in labels
